@@ -5,11 +5,11 @@ from starlette.middleware import Middleware
 
 from mrc_workbench.data.terminal import let_idle_threads_sleep, quiet
 from mrc_workbench.workbench.views import access
-from mrc_workbench.workbench.views.access import Gate, serving
+from mrc_workbench.workbench.views.access import AccessMiddleware, app_lifespan
 from mrc_workbench.workbench.views.navigation import FIRST, PAGES, document_routes
 
 quiet()
 let_idle_threads_sleep()
-access.begin()  # before anything asks for a workspace, or for what the environment says
+access.configure()  # before anything asks for a workspace, or for what the environment says
 documents = document_routes([FIRST, *(page.name for page in PAGES)])
-app = st.App("workbench/frame.py", lifespan=serving, middleware=[Middleware(Gate)], routes=documents)
+app = st.App("workbench/frame.py", lifespan=app_lifespan, middleware=[Middleware(AccessMiddleware)], routes=documents)

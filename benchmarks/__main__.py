@@ -37,9 +37,9 @@ from benchmarks.speed.training import laptop_training, training_estimate
 from benchmarks.speed.whole_job import cold_and_warm, whole_job
 from mrc_workbench.data.jobs.processes import hardware
 
-_ALL = {
-    one.__name__: one
-    for one in (
+_BENCHMARKS = {
+    benchmark.__name__: benchmark
+    for benchmark in (
         analyzers,
         at_scale,
         attackers,
@@ -96,29 +96,29 @@ _ALL = {
 def main(names: list[str]) -> int:
     """Measure and print; returns the exit status."""
     logging.basicConfig(level=logging.WARNING)
-    if unknown := set(names) - set(_ALL):
-        print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}", file=sys.stderr)
+    if unknown := set(names) - set(_BENCHMARKS):
+        print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(_BENCHMARKS)}", file=sys.stderr)
         return 2
     machine = _machine()
     print(machine)
     if not names:
-        peers.put("machine", [machine])
-    for name in names or _ALL:
+        peers.replace_section("machine", [machine])
+    for name in names or _BENCHMARKS:
         print(f"\n## {name}", flush=True)
-        lines = _ALL[name]() + (["", f"Measured on its own on: {machine}."] if names else [])
+        lines = _BENCHMARKS[name]() + (["", f"Measured on its own on: {machine}."] if names else [])
         print("\n".join(lines), flush=True)
-        peers.put(name, lines)
+        peers.replace_section(name, lines)
     if peers.RESULTS.is_file():
         lines = peers.table()
         print("\n" + "\n".join(lines))
-        peers.put("all_peers", lines)
+        peers.replace_section("all_peers", lines)
     return 0
 
 
 def _machine() -> str:
-    of = hardware()
-    cores, memory = f"{of['physical_cores']} cores", f"{of['memory'] / 2**30:.0f} GiB"
-    return f"{of['processor']}, {cores}, {memory}, Python {platform.python_version()}"
+    machine = hardware()
+    cores, memory = f"{machine['physical_cores']} cores", f"{machine['memory'] / 2**30:.0f} GiB"
+    return f"{machine['processor']}, {cores}, {memory}, Python {platform.python_version()}"
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class Articles:
     passage_article: np.ndarray  # (n_passages,), ascending
     passage_sentences: np.ndarray  # (n_passages,) how many
     questions: Tokens
-    asked_sentence: np.ndarray  # (n_questions,) which holds the answer
+    answer_sentence: np.ndarray  # (n_questions,) which holds the answer
 
     @cached_property
     def sentence_article(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class Articles:
         return np.repeat(self.passage_article, self.passage_sentences)
 
     @cached_property
-    def sentence_share(self) -> np.ndarray:
+    def sentence_position(self) -> np.ndarray:
         """Where in its article each sentence begins, from 0 to below 1, `(n_sentences,)`."""
         _, starts, sizes = np.unique(self.sentence_article, return_index=True, return_counts=True)
         return (np.arange(len(self.sentence_article)) - np.repeat(starts, sizes)) / np.repeat(sizes, sizes)
@@ -58,7 +58,7 @@ class Articles:
         """How many articles there are."""
         return int(self.passage_article[-1]) + 1
 
-    def growth(self) -> float:
+    def heaps_exponent(self) -> float:
         """Return beta of Heaps' law, `vocabulary ~ tokens ** beta`, between the first half of the sentences and all."""
         n_sentences = len(self.sentence_article)
         ends = self.pieces.offsets[[n_sentences // 2, n_sentences]]
@@ -66,34 +66,42 @@ class Articles:
         return float(np.log(whole / half) / np.log(ends[1] / ends[0]))
 
 
-def korquad_articles(analyzer: Analyzer = Analyzer.KIWI_BIGRAM) -> Articles:
+def load_korquad_articles(analyzer: Analyzer = Analyzer.KIWI_BIGRAM) -> Articles:
     """Analyze KorQuAD dev sentence by sentence (kept in the workspace)."""
-    return articles_of(read_file(korquad()).question_set, analyzer)
+    return analyze_articles(read_file(korquad()).question_set, analyzer)
 
 
-def articles_of(question_set: QuestionSet, analyzer: Analyzer) -> Articles:
+def analyze_articles(question_set: QuestionSet, analyzer: Analyzer) -> Articles:
     """Analyze a question set whose passages stand by article, sentence by sentence."""
     passages = question_set.passages
     spans = [sentence_spans(text) for text in passages.texts]
-    sentences = [text[begin:end] for text, found in zip(passages.texts, spans, strict=True) for begin, end in found]
-    number: dict[str, int] = {}
-    of_passage = np.array([number.setdefault(passage.title, len(number)) for passage in passages])
-    before = np.concatenate([[0], np.cumsum([len(found) for found in spans])])
-    asked = []
+    sentences = [
+        text[begin:end]
+        for text, passage_spans in zip(passages.texts, spans, strict=True)
+        for begin, end in passage_spans
+    ]
+    article_numbers: dict[str, int] = {}
+    article_of_passage = np.array(
+        [article_numbers.setdefault(passage.title, len(article_numbers)) for passage in passages]
+    )
+    first_sentences = np.concatenate([[0], np.cumsum([len(passage_spans) for passage_spans in spans])])
+    answer_sentences = []
     for question in question_set.questions:
         row = question_set.row_of_passage[question.relevant[0]]
         begin = question.starts[0] if question.starts else 0
-        asked.append(before[row] + max(0, bisect_right([span[0] for span in spans[row]], begin) - 1))
+        answer_sentences.append(
+            first_sentences[row] + max(0, bisect_right([span[0] for span in spans[row]], begin) - 1)
+        )
     return Articles(
-        tokens_of(analyzer, [*sentences, *number]),
-        of_passage,
-        np.diff(before),
+        tokens_of(analyzer, [*sentences, *article_numbers]),
+        article_of_passage,
+        np.diff(first_sentences),
         tokens_of(analyzer, [question.text for question in question_set.questions]),
-        np.array(asked),
+        np.array(answer_sentences),
     )
 
 
-_REMEMBERED = 128  # earlier clones of each article to take words from: a fair sample, whatever their number
+_RESERVOIR_SIZE = 128  # earlier clones of each article to take words from: a fair sample, whatever their number
 
 
 @dataclass(frozen=True)
@@ -131,91 +139,94 @@ class Clones:
         return cls(Tokens(vocabulary, *passages), Tokens(vocabulary, *questions), np.load(folder / "relevant.npy"))
 
 
-def cloned(source: Articles, n_passages: int, seed: int = 0) -> Clones:
+def clone_articles(source: Articles, n_passages: int, seed: int = 0) -> Clones:
     """Return so many passages, as many as `source` has or more, the same for the same seed, and its questions.
 
     Each question is asked of one clone, in the words of that clone; the clones asked are spread over the corpus.
     """
-    n_own = len(source.passage_article)
-    if n_passages < n_own:
-        raise ValueError(f"{n_passages} passages cannot hold the {n_own} that are cloned")
+    n_source_passages = len(source.passage_article)
+    if n_passages < n_source_passages:
+        raise ValueError(f"{n_passages} passages cannot hold the {n_source_passages} that are cloned")
     rng = np.random.default_rng(seed)
-    names, asked = _Names(source, rng), _Asked(source, rng.integers(n_passages // n_own, size=len(source.questions)))
+    clone_names, cloned_questions = (
+        _CloneNames(source, rng),
+        _ClonedQuestions(source, rng.integers(n_passages // n_source_passages, size=len(source.questions))),
+    )
     ids, lengths = [], []
-    for first in range(0, n_passages, n_own):
-        table = names.of_next_round()
-        pieces, row_of_sentence, passage_lengths = _cut_anew(source, rng)
+    for first in range(0, n_passages, n_source_passages):
+        table = clone_names.next_round()
+        pieces, row_of_sentence, passage_lengths = _recut_passages(source, rng)
         lengths.append(passage_lengths)
-        ids.append(table[names.slots[_within(source.pieces.offsets, pieces)]])
-        asked.note(first // n_own, names, table, first + row_of_sentence)
+        ids.append(table[clone_names.slots[_token_positions(source.pieces.offsets, pieces)]])
+        cloned_questions.add_round(first // n_source_passages, clone_names, table, first + row_of_sentence)
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths)[:n_passages])])
-    vocabulary = [*source.pieces.vocabulary, *(f"#{number}" for number in range(names.n_new))]
-    passages = Tokens(vocabulary, _in_one(ids)[: offsets[-1]], offsets)
-    return Clones(passages, Tokens(vocabulary, asked.ids, asked.offsets), asked.rows)
+    vocabulary = [*source.pieces.vocabulary, *(f"#{number}" for number in range(clone_names.n_new))]
+    passages = Tokens(vocabulary, _concatenate(ids)[: offsets[-1]], offsets)
+    return Clones(passages, Tokens(vocabulary, cloned_questions.ids, cloned_questions.offsets), cloned_questions.rows)
 
 
-class _Names:
+class _CloneNames:
     """What each word of each article is called in a clone; `slots` `(n_tokens,)` says of which each token is."""
 
     def __init__(self, source: Articles, rng: np.random.Generator) -> None:
-        self._rng, self._beta, self._source = rng, source.growth(), source
+        self._rng, self._beta, self._source = rng, source.heaps_exponent(), source
         self._n_words, self.n_new, self._round = len(source.pieces.vocabulary), 0, 0
         piece_article = np.concatenate([source.sentence_article, np.arange(source.n_articles)])
-        of_token = np.repeat(piece_article, np.diff(source.pieces.offsets))
+        article_of_token = np.repeat(piece_article, np.diff(source.pieces.offsets))
         self._pairs, first, self.slots = np.unique(
-            of_token * self._n_words + source.pieces.ids, return_index=True, return_inverse=True
+            article_of_token * self._n_words + source.pieces.ids, return_index=True, return_inverse=True
         )
         self._piece = np.searchsorted(source.pieces.offsets, first, side="right") - 1
         self._article, self._word = np.divmod(self._pairs, self._n_words)
         self._rate = 1 / np.bincount(self._word, minlength=self._n_words)[self._word]
-        self._earlier = np.empty((_REMEMBERED, len(self._pairs)), dtype=np.int32)
+        self._earlier = np.empty((_RESERVOIR_SIZE, len(self._pairs)), dtype=np.int32)
 
-    def of_next_round(self) -> np.ndarray:
+    def next_round(self) -> np.ndarray:
         """Name the words of a clone of every article, `(n_slots,)` int32: the first ones are called as they are."""
         if self._round == 0:
             table = self._word.astype(np.int32)
         else:
-            parent = self._rng.integers(min(self._round, _REMEMBERED), size=len(self._source.pieces))
+            parent = self._rng.integers(min(self._round, _RESERVOIR_SIZE), size=len(self._source.pieces))
             table = self._earlier[parent[self._piece], np.arange(len(self._pairs))]
             growth = (self._round + 1) ** self._beta - self._round**self._beta
             new = np.flatnonzero(self._rng.random(len(table)) < growth * self._rate)
             table[new] = self._n_words + self.n_new + np.arange(len(new))
             self.n_new += len(new)
-        place = self._round if self._round < _REMEMBERED else int(self._rng.integers(self._round + 1))
-        if place < _REMEMBERED:  # a reservoir (Vitter 1985)
-            self._earlier[place] = table
+        slot = self._round if self._round < _RESERVOIR_SIZE else int(self._rng.integers(self._round + 1))
+        if slot < _RESERVOIR_SIZE:  # a reservoir (Vitter 1985)
+            self._earlier[slot] = table
         self._round += 1
         return table
 
-    def slots_of(self, articles: np.ndarray, words: np.ndarray) -> np.ndarray:
+    def find_slots(self, articles: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Return the slot of each word in its article, -1 where the article does not hold it."""
-        wanted = articles * self._n_words + words
-        places = np.minimum(np.searchsorted(self._pairs, wanted), len(self._pairs) - 1)
-        return np.where(self._pairs[places] == wanted, places, -1)
+        keys = articles * self._n_words + words
+        positions = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
+        return np.where(self._pairs[positions] == keys, positions, -1)
 
 
-class _Asked:
+class _ClonedQuestions:
     """The questions, each asked of a clone of some round: their words `ids`, and the passages asked about, `rows`."""
 
     def __init__(self, source: Articles, rounds: np.ndarray) -> None:
-        known = {word: number for number, word in enumerate(source.pieces.vocabulary)}
-        words, self.offsets = source.questions.flat_ids_in(known)
+        id_of_word = {word: number for number, word in enumerate(source.pieces.vocabulary)}
+        words, self.offsets = source.questions.flat_ids_in(id_of_word)
         self.ids = words.astype(np.int32)
         self.rows = np.zeros(len(rounds), dtype=np.int64)
         self._source, self._rounds = source, rounds
-        self._of_token = np.repeat(np.arange(len(rounds)), np.diff(self.offsets))
+        self._question_of_token = np.repeat(np.arange(len(rounds)), np.diff(self.offsets))
 
-    def note(self, round_number: int, names: _Names, table: np.ndarray, row_of_sentence: np.ndarray) -> None:
+    def add_round(self, round_number: int, names: _CloneNames, table: np.ndarray, row_of_sentence: np.ndarray) -> None:
         """Put the questions of a round into its words, and note where what they ask about came to stand."""
-        asked = np.flatnonzero(self._rounds == round_number)
-        self.rows[asked] = row_of_sentence[self._source.asked_sentence[asked]]
-        tokens = np.flatnonzero(self._rounds[self._of_token] == round_number)
-        sentences = self._source.asked_sentence[self._of_token[tokens]]
-        slots = names.slots_of(self._source.sentence_article[sentences], self.ids[tokens])
+        questions = np.flatnonzero(self._rounds == round_number)
+        self.rows[questions] = row_of_sentence[self._source.answer_sentence[questions]]
+        tokens = np.flatnonzero(self._rounds[self._question_of_token] == round_number)
+        sentences = self._source.answer_sentence[self._question_of_token[tokens]]
+        slots = names.find_slots(self._source.sentence_article[sentences], self.ids[tokens])
         self.ids[tokens] = np.where(slots >= 0, table[slots], self.ids[tokens])
 
 
-def _cut_anew(source: Articles, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _recut_passages(source: Articles, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Begin each article at any of its sentences, go round, and cut it into passages as long as its own in any order.
 
     Articles stand in another order each time. Returns the pieces of all passages one after another, each begun by its
@@ -223,7 +234,7 @@ def _cut_anew(source: Articles, rng: np.random.Generator) -> tuple[np.ndarray, n
     """
     rank = rng.permutation(source.n_articles)
     begin = rng.random(source.n_articles)[source.sentence_article]
-    order = np.lexsort(((source.sentence_share - begin) % 1, rank[source.sentence_article]))
+    order = np.lexsort(((source.sentence_position - begin) % 1, rank[source.sentence_article]))
     passages = np.lexsort((rng.random(len(source.passage_article)), rank[source.passage_article]))
     lengths = np.diff(source.pieces.offsets)
     ends = np.cumsum(lengths[order])
@@ -231,23 +242,23 @@ def _cut_anew(source: Articles, rng: np.random.Generator) -> tuple[np.ndarray, n
     row_of_sentence = np.empty_like(order)
     row_of_sentence[order] = passage_of
     titles = len(order) + source.passage_article[passages]
-    at = np.searchsorted(passage_of, np.arange(len(passages)))
-    pieces = np.insert(order, at, titles)
-    return pieces, row_of_sentence, np.add.reduceat(lengths[pieces], at + np.arange(len(at)))
+    title_positions = np.searchsorted(passage_of, np.arange(len(passages)))
+    pieces = np.insert(order, title_positions, titles)
+    return pieces, row_of_sentence, np.add.reduceat(lengths[pieces], title_positions + np.arange(len(title_positions)))
 
 
-def _within(offsets: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+def _token_positions(offsets: np.ndarray, pieces: np.ndarray) -> np.ndarray:
     """Places of all tokens of some pieces, one after another."""
     lengths = np.diff(offsets)[pieces]
     ends = np.cumsum(lengths)
-    places: np.ndarray = np.arange(ends[-1]) + np.repeat(offsets[pieces] - (ends - lengths), lengths)
-    return places
+    positions: np.ndarray = np.arange(ends[-1]) + np.repeat(offsets[pieces] - (ends - lengths), lengths)
+    return positions
 
 
-def _in_one(parts: list[np.ndarray]) -> np.ndarray:
+def _concatenate(parts: list[np.ndarray]) -> np.ndarray:
     """Join parts, letting go of each as it is taken."""
     whole = np.empty(sum(map(len, parts)), dtype=parts[0].dtype)
     ends = np.cumsum([0, *map(len, parts)])
-    for place, (begin, end) in enumerate(pairwise(ends.tolist())):
-        whole[begin:end], parts[place] = parts[place], parts[0][:0]
+    for index, (begin, end) in enumerate(pairwise(ends.tolist())):
+        whole[begin:end], parts[index] = parts[index], parts[0][:0]
     return whole

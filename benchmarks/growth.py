@@ -28,8 +28,8 @@ _QUESTIONS, _K = 100, 100
 _FUSED = 1000  # questions
 _DIMENSIONS = 384
 _LONGEST_KIWI = 60.0  # seconds
-_BENT = 1.15  # an exponent above it is more than in proportion
-_ROUNDS, _SHORT = 3, 1.0  # what takes less than a second is done so often, and the fastest counts
+_SUPERLINEAR_EXPONENT = 1.15  # an exponent above it is more than in proportion
+_ROUNDS, _REPEATED_BELOW_SECONDS = 3, 1.0  # what takes less than a second is done so often, and the fastest counts
 
 Seconds = dict[str, dict[int, float]]  # of every stage, by number of passages
 
@@ -38,7 +38,7 @@ def growth() -> list[str]:
     """Measure all sizes and draw the chart; returns a Markdown table, and the chart's message in a sentence."""
     seconds: Seconds = {}
     for size in sorted(int(word) for word in os.environ.get("GROWTH_SIZES", _SIZES).split(",")):
-        for stage, took in _in_a_process(size, _with_kiwi(size, seconds.get("analyze, Kiwi", {}))).items():
+        for stage, took in _run_in_subprocess(size, _is_kiwi_measured(size, seconds.get("analyze, Kiwi", {}))).items():
             seconds.setdefault(stage, {})[size] = took
     draw(seconds, _PICTURE)
     return [*table(seconds), "", sentence(seconds)]
@@ -70,14 +70,18 @@ def table(seconds: Seconds) -> list[str]:
 
 def sentence(seconds: Seconds) -> str:
     """Say which stages bend upwards in the last step, and which hardly grow."""
-    last = {stage: list(found.items())[-1] for stage, by_size in seconds.items() if (found := exponents(by_size))}
+    last = {
+        stage: list(by_larger_size.items())[-1]
+        for stage, by_size in seconds.items()
+        if (by_larger_size := exponents(by_size))
+    }
     if not last:
         return "One size tells nothing of growth."
-    bent = [f"{stage} ({e:.2f}, to {size:,})" for stage, (size, e) in last.items() if e > _BENT]
-    steepest, e = max(((stage, e) for stage, (_, e) in last.items()), key=lambda one: one[1])
-    if not bent:
+    superlinear = [f"{stage} ({e:.2f}, to {size:,})" for stage, (size, e) in last.items() if e > _SUPERLINEAR_EXPONENT]
+    steepest, e = max(((stage, e) for stage, (_, e) in last.items()), key=lambda item: item[1])
+    if not superlinear:
         return f"Up to the largest size nothing grows faster than the passages: steepest is {steepest}, {e:.2f}."
-    return f"In the last step these grow faster than the passages: {'; '.join(bent)}; the others in proportion or less."
+    return f"In the last step these grow faster than the passages: {'; '.join(superlinear)}; the others in proportion or less."
 
 
 def draw(seconds: Seconds, path: Path) -> None:
@@ -98,8 +102,8 @@ def draw(seconds: Seconds, path: Path) -> None:
         "passages:Q", title="passages", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4)
     )
     y = alt.Y("seconds:Q", title="seconds", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"))
-    colours = alt.Scale(domain=stages, range=[PALETTE[place % len(PALETTE)] for place in range(len(stages))])
-    marks = alt.Scale(domain=stages, range=[SHAPES[place % len(SHAPES)] for place in range(len(stages))])
+    colours = alt.Scale(domain=stages, range=[PALETTE[index % len(PALETTE)] for index in range(len(stages))])
+    marks = alt.Scale(domain=stages, range=[SHAPES[index % len(SHAPES)] for index in range(len(stages))])
     title = None
     base = alt.Chart(points).encode(
         x=x,
@@ -119,23 +123,23 @@ def _cell(took: float | None, exponent: float | None) -> str:
     return f"{took:.3g}" + (f" ({exponent:.2f})" if exponent is not None else "")
 
 
-def _with_kiwi(size: int, known: dict[int, float]) -> bool:
+def _is_kiwi_measured(size: int, known: dict[int, float]) -> bool:
     if not known:
         return size <= 1000
     largest = max(known)
     return known[largest] * size / largest < _LONGEST_KIWI
 
 
-def _in_a_process(size: int, kiwi: bool) -> dict[str, float]:
+def _run_in_subprocess(size: int, kiwi: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.growth", str(size), "kiwi" if kiwi else ""]
         environment = {**os.environ, "MRC_WORKSPACE": folder}
         printed = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE).stdout
-    told: dict[str, float] = json.loads(printed)
-    return told
+    stage_seconds: dict[str, float] = json.loads(printed)
+    return stage_seconds
 
 
-def _one_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
+def _measure_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
     """Go through the stages; returns the seconds of each."""
     from benchmarks import material
 
@@ -159,17 +163,17 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
     from mrc_workbench.data.text.analyzers import Analyzer
     from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 
-    asked = load(stored()[0].key)
-    texts = asked.passages.indexed_texts(title=True)
+    question_set = load(stored()[0].key)
+    texts = question_set.passages.indexed_texts(title=True)
     yield "analyze, words", _seconds_once(lambda: tokens_of(Analyzer.WORD, texts))
     if kiwi:
         analyze(Analyzer.KIWI, [""])  # loads its dictionary
         yield "analyze, Kiwi", _seconds_once(lambda: tokens_of(Analyzer.KIWI, texts))
     yield "kept tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
     options = BM25Options(Analyzer.WORD)
-    yield "BM25 build", _seconds_once(lambda: BM25("", asked.passages, options))
-    index = BM25("", asked.passages, options)
-    questions = [question.text for question in asked.questions[:_QUESTIONS]]
+    yield "BM25 build", _seconds_once(lambda: BM25("", question_set.passages, options))
+    index = BM25("", question_set.passages, options)
+    questions = [question.text for question in question_set.questions[:_QUESTIONS]]
     tokens_of(Analyzer.WORD, questions)  # keeps them
     yield f"BM25 search, {_QUESTIONS} questions", _seconds(lambda: index.search(questions, _K))
 
@@ -180,20 +184,20 @@ def _vectors(size: int) -> Iterator[tuple[str, float]]:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((size, _DIMENSIONS), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    index, asked = VectorIndex(vectors), vectors[rng.integers(0, size, _QUESTIONS)]
-    index.search(asked, 1)  # loads the library
-    yield f"exact dense search, {_QUESTIONS} questions", _seconds(lambda: index.search(asked, _K))
+    index, queries = VectorIndex(vectors), vectors[rng.integers(0, size, _QUESTIONS)]
+    index.search(queries, 1)  # loads the library
+    yield f"exact dense search, {_QUESTIONS} questions", _seconds(lambda: index.search(queries, _K))
 
 
 def _fusion(size: int) -> Iterator[tuple[str, float]]:
-    from mrc_workbench.retrieval.combine import Fusion, fused
+    from mrc_workbench.retrieval.combine import Fusion, fuse
 
     rng = np.random.default_rng(0)
-    rankings = [_drawn(rng, size) for _ in range(2)]
-    yield f"fusion of two, {_FUSED:,} questions", _seconds(lambda: fused(rankings, size, Fusion.RRF, None, _K))
+    rankings = [_random_rankings(rng, size) for _ in range(2)]
+    yield f"fusion of two, {_FUSED:,} questions", _seconds(lambda: fuse(rankings, size, Fusion.RRF, None, _K))
 
 
-def _drawn(rng: np.random.Generator, size: int) -> Rankings:
+def _random_rankings(rng: np.random.Generator, size: int) -> Rankings:
     rows = np.stack([rng.choice(size, _K, replace=False) for _ in range(_FUSED)]).astype(np.int32)
     scores = -np.sort(-rng.random((_FUSED, _K), dtype=np.float32), axis=1)
     return Rankings(rows, scores)
@@ -211,7 +215,7 @@ def _compile() -> None:
 
 def _seconds(work: Callable[[], Any]) -> float:
     took = _seconds_once(work)
-    return min(took, *(_seconds_once(work) for _ in range(_ROUNDS - 1))) if took < _SHORT else took
+    return min(took, *(_seconds_once(work) for _ in range(_ROUNDS - 1))) if took < _REPEATED_BELOW_SECONDS else took
 
 
 def _seconds_once(work: Callable[[], Any]) -> float:
@@ -221,4 +225,4 @@ def _seconds_once(work: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_one_size(int(sys.argv[1]), Path(os.environ["MRC_WORKSPACE"]), kiwi=sys.argv[2] == "kiwi")))
+    print(json.dumps(_measure_size(int(sys.argv[1]), Path(os.environ["MRC_WORKSPACE"]), kiwi=sys.argv[2] == "kiwi")))

@@ -29,22 +29,22 @@ _EXTRAS = ("app", "models", "train", "serve", "llm", "onnx", "milvus", "ray")
 def install() -> list[str]:
     """Return a Markdown table: packages and megabytes of the core and with each extra, and the seconds of the core."""
     with tempfile.TemporaryDirectory() as folder:
-        wheel = _built(Path(folder))
-        python, seconds = _installed(Path(folder) / "core", wheel, "")
-        steps = _scenario(python, Path(folder) / "scenario")
+        wheel = _build_wheel(Path(folder))
+        python, seconds = _install_wheel(Path(folder) / "core", wheel, "")
+        steps = _run_scenario(python, Path(folder) / "scenario")
         rows = [_row("", python)]
         for extra in _EXTRAS:
             environment = Path(folder) / extra
-            rows.append(_row(extra, _installed(environment, wheel, extra)[0]))
+            rows.append(_row(extra, _install_wheel(environment, wheel, extra)[0]))
             shutil.rmtree(environment)  # the GPU libraries of torch take gigabytes
     return ["| `pip install` | packages | MB on disk |", "|---|---:|---:|", *rows, "", _timing(seconds, steps)]
 
 
 def _row(extra: str, python: Path) -> str:
-    site = _site_of(python)
+    site = _site_packages(python)
     count = len(list(distributions(path=[str(site)])))
     name = f"mrc-workbench[{extra}]" if extra else "mrc-workbench"
-    return f"| `{name}` | {count} | {_bytes_in(site) / _MEGABYTE:,.0f} |"
+    return f"| `{name}` | {count} | {_folder_bytes(site) / _MEGABYTE:,.0f} |"
 
 
 def _timing(seconds: float, steps: dict[str, float]) -> str:
@@ -56,23 +56,23 @@ def core_packages() -> list[str]:
     """Return a Markdown table: megabytes of each requirement of the core, alone and with all that it requires."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = [canonicalize_name(Requirement(line).name) for line in project["dependencies"]]
-    installed: dict[str, Distribution] = {canonicalize_name(one.name): one for one in distributions()}
-    sizes: dict[str, float] = {name: _bytes_of(one) / _MEGABYTE for name, one in installed.items()}
+    installed: dict[str, Distribution] = {canonicalize_name(package.name): package for package in distributions()}
+    sizes: dict[str, float] = {name: _package_bytes(package) / _MEGABYTE for name, package in installed.items()}
     lines = ["| package | MB | with what it requires |", "|---|---:|---:|"]
     for name in sorted(names, key=lambda name: -sizes[name]):
-        total = sum(sizes[one] for one in _closure([name], installed))
+        total = sum(sizes[package] for package in _closure([name], installed))
         lines.append(f"| {name} | {sizes[name]:,.1f} | {total:,.1f} |")
-    total = sum(sizes[one] for one in _closure(names, installed))
+    total = sum(sizes[package] for package in _closure(names, installed))
     return [*lines, f"| all | | {total:,.1f} |"]
 
 
-def _built(folder: Path) -> Path:
+def _build_wheel(folder: Path) -> Path:
     _pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(PROJECT))
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
-def _installed(folder: Path, wheel: Path, extra: str) -> tuple[Path, float]:
+def _install_wheel(folder: Path, wheel: Path, extra: str) -> tuple[Path, float]:
     """Install the wheel into an empty environment, nothing read from pip's cache; return its Python and the seconds."""
     venv.create(folder)
     python = folder / "bin" / "python"
@@ -86,12 +86,12 @@ def _pip(*words: str) -> None:
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
-def _site_of(python: Path) -> Path:
+def _site_packages(python: Path) -> Path:
     (site,) = python.parent.parent.glob("lib/python*/site-packages")
     return site
 
 
-def _scenario(python: Path, folder: Path) -> dict[str, float]:
+def _run_scenario(python: Path, folder: Path) -> dict[str, float]:
     environment = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
     command = [str(python), str(_SCENARIO), str(folder)]
     done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
@@ -99,26 +99,28 @@ def _scenario(python: Path, folder: Path) -> dict[str, float]:
     return steps
 
 
-def _bytes_in(folder: Path) -> int:
+def _folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _bytes_of(package: Distribution) -> int:
+def _package_bytes(package: Distribution) -> int:
     files = (Path(str(package.locate_file(file))) for file in package.files or ())
     return sum(path.stat().st_size for path in files if path.is_file())
 
 
 def _closure(names: Sequence[str], installed: dict[str, Distribution]) -> set[str]:
     """Return the packages that these require on this machine, without extras, and they themselves."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in found or name not in installed:
+    required: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name in required or name not in installed:
             continue
-        found.add(name)
+        required.add(name)
         requirements = map(Requirement, installed[name].requires or ())
-        waiting += [
-            canonicalize_name(one.name) for one in requirements if not one.marker or one.marker.evaluate({"extra": ""})
+        pending += [
+            canonicalize_name(requirement.name)
+            for requirement in requirements
+            if not requirement.marker or requirement.marker.evaluate({"extra": ""})
         ]
-    return found
+    return required

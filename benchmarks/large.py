@@ -29,7 +29,7 @@ from playwright.sync_api import Page, WebSocket
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad, most_memory
 from mrc_workbench.data.pairs import sentence_set
-from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import load, stored
@@ -39,12 +39,12 @@ from mrc_workbench.data.text.marking import marked_sentences
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.labs.embeddings.results import EvaluationRequest
 from mrc_workbench.labs.embeddings.study import STUDY
-from mrc_workbench.models.language.tokenizer_training import MOST_CHARACTERS, Split, TokenizerKind
+from mrc_workbench.models.language.tokenizer_training import MAX_CHARACTERS, PreTokenization, TokenizerKind
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, save_comparison
 
 _GIB = 2**30
 _PATIENCE = 300_000  # milliseconds
@@ -74,7 +74,7 @@ def large_sets() -> list[str]:
             subprocess.run([sys.executable, "-m", "benchmarks.material", str(size), str(file)], check=True)
             before = f"| {size:,} | {file.stat().st_size / 10**6:,.0f} MB |"
             for step, program in _STEPS.items():
-                seconds, peak = _in_process(_IMPORTS + program.format(file=str(file)), Path(folder))
+                seconds, peak = _run_program(_IMPORTS + program.format(file=str(file)), Path(folder))
                 lines.append(f"{before} {step} | {seconds:.1f} | {peak / _GIB:.2f} GiB |")
             lines += [f"{before} {line}" for line in _pages(Path(folder))]
     return lines
@@ -86,11 +86,11 @@ def compared(k1: float) -> str:
     bm25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=k1)
     experiment = Experiment(data=stored()[0].key, retriever=(bm25,))
     folder = ComparisonJob.of(experiment, question_set.fingerprint).folder
-    keep(compare(experiment, question_set), folder)
+    save_comparison(compare(experiment, question_set), folder)
     return folder.name
 
 
-def _in_process(program: str, workspace: Path) -> tuple[float, int]:
+def _run_program(program: str, workspace: Path) -> tuple[float, int]:
     """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included."""
     start = perf_counter()
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace)}
@@ -104,16 +104,18 @@ def _pages(workspace: Path) -> Iterator[str]:
     os.environ["MRC_WORKSPACE"] = str(workspace)
     with opened_page() as page, running_app(workspace) as app:
         app.wait()
-        sent = _sent(page)
+        sent = _record_frame_sizes(page)
         yield _timed_step(page, app.pid, sent, "Data page", lambda: page.goto(f"{app.address}/data"))
         page.locator("input[type=search]").last.fill("서울")
         yield _timed_step(page, app.pid, sent, "its filter", lambda: page.keyboard.press("Enter"))
-        kept = f"{app.address}/?comparison={kept_comparisons()[0].key}"
-        yield _timed_step(page, app.pid, sent, "a kept comparison", lambda: page.goto(kept))
-        yield _timed_step(page, app.pid, sent, "where it wins and loses", lambda: page.goto(f"{kept}&view=where"))
-        asked = f"{kept}&view=why&question=q0"
-        yield _timed_step(page, app.pid, sent, "a question with its reasons", lambda: page.goto(asked))
-        yield _timed_step(page, app.pid, sent, "the same again", lambda: page.goto(asked))
+        comparison_url = f"{app.address}/?comparison={kept_comparisons()[0].key}"
+        yield _timed_step(page, app.pid, sent, "a kept comparison", lambda: page.goto(comparison_url))
+        yield _timed_step(
+            page, app.pid, sent, "where it wins and loses", lambda: page.goto(f"{comparison_url}&view=where")
+        )
+        question_url = f"{comparison_url}&view=why&question=q0"
+        yield _timed_step(page, app.pid, sent, "a question with its reasons", lambda: page.goto(question_url))
+        yield _timed_step(page, app.pid, sent, "the same again", lambda: page.goto(question_url))
 
 
 def _timed_step(page: Page, pid: int, sent: list[int], name: str, act: Callable[[], object]) -> str:
@@ -124,12 +126,12 @@ def _timed_step(page: Page, pid: int, sent: list[int], name: str, act: Callable[
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_PATIENCE)
     page.wait_for_selector("h1", timeout=_PATIENCE)
     seconds = perf_counter() - start
-    told = psutil.Process(pid).memory_info()
-    memory = f"{(told.rss - told.shared) / _GIB:.2f} GiB and the mapped set"
+    memory_info = psutil.Process(pid).memory_info()
+    memory = f"{(memory_info.rss - memory_info.shared) / _GIB:.2f} GiB and the mapped set"
     return f"{name}, {sum(sent) / 1000:,.0f} kB sent | {seconds:.1f} | {memory} |"
 
 
-def _sent(page: Page) -> list[int]:
+def _record_frame_sizes(page: Page) -> list[int]:
     """Sizes of what the server sends over its socket from now on, in bytes."""
     sizes: list[int] = []
 
@@ -156,7 +158,7 @@ def many_sentences() -> list[str]:
         pairs = sentence_set("sentences", islice(_sentences(), count))
         request = EvaluationRequest(data=keep_pairs(pairs).key, models=(model,), part=Part.ALL)
         job = STUDY.job(request, pairs.fingerprint)
-        for name, seconds, memory in (*_encoded(job, request), *_drawn_map(Path(folder), request)):
+        for name, seconds, memory in (*_encode_killed_and_resumed(job, request), *_open_map(Path(folder), request)):
             lines.append(f"| {name} | {seconds:.1f} | {memory / _GIB:.2f} GiB |")
     return lines
 
@@ -167,21 +169,21 @@ def _sentences() -> Iterator[str]:
     yield from real
     rng = np.random.default_rng(0)
     while True:
-        first, second = (real[place].split() for place in rng.integers(len(real), size=2))
+        first, second = (real[row].split() for row in rng.integers(len(real), size=2))
         yield " ".join([*first[: len(first) // 2], *second[len(second) // 2 :]])
 
 
-def _encoded(job: StudyJob[Any, Any], request: EvaluationRequest) -> Iterator[Row]:
+def _encode_killed_and_resumed(job: StudyJob[Any, Any], request: EvaluationRequest) -> Iterator[Row]:
     """Measure a model, which encodes all; kill the process before its half, and start it again."""
     job.start(request)
-    seconds, memory = _followed(job, until=_KILLED_AT)
+    seconds, memory = _wait_for_job(job, until=_KILLED_AT)
     yield f"encoded to {job.status().share:.0%}, then killed", seconds, memory
     job.start(request)
-    seconds, memory = _followed(job)
+    seconds, memory = _wait_for_job(job)
     yield "the rest, and the measures of all", seconds, memory
 
 
-def _followed(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, float]:
+def _wait_for_job(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, float]:
     """Wait until so much is done or all; returns the seconds, and the most memory the process had. Kills it then."""
     began, memory = perf_counter(), 0.0
     process = psutil.Process(job.status().pid)
@@ -197,7 +199,7 @@ def _followed(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, float
     return seconds, memory
 
 
-def _drawn_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
+def _open_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
     """Open the page on what was measured, then its map: the seconds until a point of it is seen."""
     with opened_page() as page, running_app(workspace) as app:
         app.wait()
@@ -208,14 +210,14 @@ def _drawn_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
         yield "the page, measured before", perf_counter() - began, most_memory(app.pid)
         began = perf_counter()
         page.get_by_role("tab", name="Map").click()
-        seconds = _until_points(page, began)
+        seconds = _seconds_until_points(page, began)
         yield "the map's first picture (wanted: 3)", seconds, most_memory(app.pid)
         began = perf_counter()
         page.reload()
-        yield "the map again, after a reload", _until_points(page, began), most_memory(app.pid)
+        yield "the map again, after a reload", _seconds_until_points(page, began), most_memory(app.pid)
 
 
-def _until_points(page: Page, began: float) -> float:
+def _seconds_until_points(page: Page, began: float) -> float:
     canvas = page.locator(_MAP).first
     canvas.wait_for(timeout=_MAP_PATIENCE)
     while perf_counter() - began < _MAP_PATIENCE / 1000:
@@ -225,8 +227,8 @@ def _until_points(page: Page, began: float) -> float:
     raise TimeoutError("no point was drawn")
 
 
-_AT_A_TIME = 200_000  # words
-_IN_A_DOCUMENT = 100
+_WORDS_PER_BATCH = 200_000  # words
+_WORDS_PER_DOCUMENT = 100
 
 
 def tokenizer_training() -> list[str]:
@@ -238,13 +240,16 @@ def tokenizer_training() -> list[str]:
         with text.open("w", encoding="utf-8") as file:
             for document in documents(_korquad_words(), size):
                 file.write(document + "\n")
-        for kind, split in [*((kind, Split.WORDS) for kind in TokenizerKind), (TokenizerKind.BPE, Split.MORPHEMES)]:
-            asked = ["--data", str(text), "--kind", kind, "--split", split, "--vocabulary", vocabulary]
+        for kind, split in [
+            *((kind, PreTokenization.WORDS) for kind in TokenizerKind),
+            (TokenizerKind.BPE, PreTokenization.MORPHEMES),
+        ]:
+            arguments = ["--data", str(text), "--kind", kind, "--split", split, "--vocabulary", vocabulary]
             seconds, memory = _run_command(
-                [sys.executable, "-m", "mrc_workbench", "language", "tokenizers", "--json", *asked]
+                [sys.executable, "-m", "mrc_workbench", "language", "tokenizers", "--json", *arguments]
             )
             lines.append(f"| {kind}, {split} | {seconds:,.0f} | {memory / _GIB:.2f} GiB |")
-    return [*lines, "", f"Of a larger text, about {MOST_CHARACTERS:,} characters are learned from."]
+    return [*lines, "", f"Of a larger text, about {MAX_CHARACTERS:,} characters are learned from."]
 
 
 def _run_command(words: list[str]) -> tuple[float, int]:
@@ -258,26 +263,26 @@ def _run_command(words: list[str]) -> tuple[float, int]:
     return perf_counter() - began, used.ru_maxrss * 1024
 
 
-def documents(real: Sequence[str], size: int, seed: int = 0) -> Iterator[str]:
+def documents(source_words: Sequence[str], size: int, seed: int = 0) -> Iterator[str]:
     """Yield documents of 100 words, made of real ones, until they hold so many bytes."""
-    words_of, (beta, scale) = np.array(real, dtype=object), heaps(real)
-    rng, written, words = np.random.default_rng(seed), 0, len(real)
+    words_of, (beta, scale) = np.array(source_words, dtype=object), fit_heaps_law(source_words)
+    rng, written, words = np.random.default_rng(seed), 0, len(source_words)
     while written < size:
-        drawn = words_of[rng.integers(len(real), size=_AT_A_TIME)]
-        new = int(scale * ((words + _AT_A_TIME) ** beta - words**beta))
-        for place in rng.choice(_AT_A_TIME, new, replace=False).tolist():
-            first, second = words_of[rng.integers(len(real), size=2)]
-            drawn[place] = first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
-        words += _AT_A_TIME
-        for start in range(0, _AT_A_TIME, _IN_A_DOCUMENT):
-            document = " ".join(drawn[start : start + _IN_A_DOCUMENT])
+        sampled = words_of[rng.integers(len(source_words), size=_WORDS_PER_BATCH)]
+        new = int(scale * ((words + _WORDS_PER_BATCH) ** beta - words**beta))
+        for position in rng.choice(_WORDS_PER_BATCH, new, replace=False).tolist():
+            first, second = words_of[rng.integers(len(source_words), size=2)]
+            sampled[position] = first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
+        words += _WORDS_PER_BATCH
+        for start in range(0, _WORDS_PER_BATCH, _WORDS_PER_DOCUMENT):
+            document = " ".join(sampled[start : start + _WORDS_PER_DOCUMENT])
             yield document
             written += len(document.encode()) + 1
             if written >= size:
                 return
 
 
-def heaps(words: Sequence[str]) -> tuple[float, float]:
+def fit_heaps_law(words: Sequence[str]) -> tuple[float, float]:
     """Exponent and scale of `distinct = scale * words^exponent`, of the first half of the words and all of them."""
     half, distinct = len(words) // 2, len({*words})
     exponent = math.log(distinct / len({*words[:half]})) / math.log(len(words) / half)

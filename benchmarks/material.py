@@ -53,10 +53,10 @@ def most_memory(pid: int | str = "self") -> int:
     What a parent is told by `os.wait4` counts a child with what the parent had when it was born.
     """
     try:
-        told = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in told.splitlines() if line.startswith("VmHWM:")), 0)
+    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
 
 
 _VOCABULARY = 32_000
@@ -67,7 +67,7 @@ SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, 
 
 
 def bi_encoder(
-    folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE, *, forgets: bool = False
+    folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE, *, has_dropout: bool = False
 ) -> Path:
     """Write a random BERT with mean pooling whose word pieces are those of the texts; return the model's folder.
 
@@ -77,7 +77,7 @@ def bi_encoder(
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel
 
-    settings = size if forgets else {**_NO_DROPOUT, **size}
+    settings = size if has_dropout else {**_NO_DROPOUT, **size}
     _write_model(folder, texts, max_length, BertModel, BertConfig(vocab_size=_VOCABULARY, **settings))
     transformer = Transformer(str(folder / "bert"), max_seq_length=max_length)
     pooling = Pooling(transformer.get_embedding_dimension())
@@ -110,13 +110,13 @@ def _write_model(folder: Path, texts: Sequence[str], max_length: int, kind: type
 
 
 QUESTIONS = 2_000
-_ARTICLE = 7  # passages, as in KorQuAD
-_BLOCK = 5_000  # passages made at a time
-_STEP = 1_000_000_007  # a prime: neighbours look nothing alike
+_PASSAGES_PER_ARTICLE = 7  # passages, as in KorQuAD
+_BLOCK_SIZE = 5_000  # passages made at a time
+_HASH_MULTIPLIER = 1_000_000_007  # a prime: neighbours look nothing alike
 _PARTICLES = ("", "은", "이", "을", "의", "에")
 
 
-class Model(NamedTuple):
+class WordModel(NamedTuple):
     """What is drawn from: the words of a corpus, how often each stands in it, and how many each passage has."""
 
     words: np.ndarray  # (n_words,) of objects
@@ -127,14 +127,14 @@ class Model(NamedTuple):
     syllables: list[str]
 
 
-def word_model() -> Model:
+def word_model() -> WordModel:
     """Count the words of KorQuAD dev; beta is taken between half of its tokens and all of them."""
     passages = [text.split() for text in read_file(korquad()).question_set.passages.texts]
     tokens = [word for words in passages for word in words]
     counts = Counter(tokens)
     beta = np.log2(len(counts) / len(set(tokens[: len(tokens) // 2])))
     times = np.array(list(counts.values()))
-    return Model(
+    return WordModel(
         np.array(list(counts), dtype=object),
         np.cumsum(times / len(tokens)),
         times == 1,
@@ -144,7 +144,7 @@ def word_model() -> Model:
     )
 
 
-def texts(count: int, seed: int = 0) -> Iterator[str]:
+def generate_texts(count: int, seed: int = 0) -> Iterator[str]:
     """Yield `count` passages, the same for the same seed.
 
     Words are drawn as often as KorQuAD has them. One that it has once stands for all rare words: in its place comes a
@@ -153,17 +153,17 @@ def texts(count: int, seed: int = 0) -> Iterator[str]:
     source, random = word_model(), np.random.default_rng(seed)
     k, beta = source.growth
     tokens, rare_words = int(source.lengths.sum()), 0
-    for start in range(0, count, _BLOCK):
-        lengths = random.choice(source.lengths, min(_BLOCK, count - start))
+    for start in range(0, count, _BLOCK_SIZE):
+        lengths = random.choice(source.lengths, min(_BLOCK_SIZE, count - start))
         size = int(lengths.sum())
-        drawn = np.minimum(np.searchsorted(source.cumulative, random.random(size)), len(source.words) - 1)
-        words, rare = source.words[drawn], np.flatnonzero(source.rare[drawn])
+        word_rows = np.minimum(np.searchsorted(source.cumulative, random.random(size)), len(source.words) - 1)
+        words, rare = source.words[word_rows], np.flatnonzero(source.rare[word_rows])
         growth = k * beta * float(tokens) ** (beta - 1)  # new words a token
         new = random.random(len(rare)) < growth * size / max(1, len(rare))
         numbers = np.where(
             new, rare_words + np.cumsum(new) - 1, (rare_words * random.random(len(rare)) ** 2).astype(int)
         )
-        words[rare] = [_spelled(number, source.syllables) for number in numbers.tolist()]
+        words[rare] = [_spell_number(number, source.syllables) for number in numbers.tolist()]
         tokens, rare_words = tokens + size, rare_words + int(new.sum())
         yield from (" ".join(words[a:b]) for a, b in pairwise(accumulate(lengths.tolist(), initial=0)))
 
@@ -177,25 +177,29 @@ def write_set(path: Path, count: int, *, questions: int = QUESTIONS, seed: int =
     every = max(1, count // questions)
     article: list[object] = []
     with replacing(path) as new, new.open("w", encoding="utf-8") as file:
-        for row, text in enumerate(texts(count, seed)):
-            asked = _question(row, text, random) if row % every == 0 and row // every < questions else None
-            article.append({"context": text, "qas": [asked] if asked else []})
-            if len(article) == _ARTICLE or row == count - 1:
-                line = {"title": f"글 {row // _ARTICLE + 1}", "paragraphs": article}
+        for row, text in enumerate(generate_texts(count, seed)):
+            question = _question(row, text, random) if row % every == 0 and row // every < questions else None
+            article.append({"context": text, "qas": [question] if question else []})
+            if len(article) == _PASSAGES_PER_ARTICLE or row == count - 1:
+                line = {"title": f"글 {row // _PASSAGES_PER_ARTICLE + 1}", "paragraphs": article}
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 article = []
 
 
 def _question(row: int, text: str, random: np.random.Generator) -> dict[str, object]:
     words = text.split()
-    chosen = random.choice(words, min(8, len(words)), replace=False).tolist()
-    return {"id": f"q{row}", "question": f"{' '.join(chosen[1:])} 무엇인가?", "answers": [{"text": chosen[0]}]}
+    sampled_words = random.choice(words, min(8, len(words)), replace=False).tolist()
+    return {
+        "id": f"q{row}",
+        "question": f"{' '.join(sampled_words[1:])} 무엇인가?",
+        "answers": [{"text": sampled_words[0]}],
+    }
 
 
-def _spelled(number: int, syllables: list[str]) -> str:
+def _spell_number(number: int, syllables: list[str]) -> str:
     """A word for a number, another one for every number below some billions."""
     size = len(syllables)
-    rest, particle = divmod(number * _STEP % (size**3 * len(_PARTICLES)), len(_PARTICLES))
+    rest, particle = divmod(number * _HASH_MULTIPLIER % (size**3 * len(_PARTICLES)), len(_PARTICLES))
     return syllables[rest // size**2] + syllables[rest // size % size] + syllables[rest % size] + _PARTICLES[particle]
 
 

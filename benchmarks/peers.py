@@ -16,11 +16,11 @@ from typing import Any
 from mrc_workbench.data.workspace import PROJECT
 
 RESULTS = Path(__file__).parent / "results.json"
-_ELSEWHERE = "BM25 "  # so begin the names of what has a table of its own
+_SEPARATE_TABLE_PREFIX = "BM25 "  # so begin the names of what has a table of its own
 
 
 @dataclass(frozen=True)
-class Measured:
+class PeerResult:
     """One comparison. `ours` and `theirs` are in `unit`; `ratio` is how many times better ours is (seconds and bytes:
     theirs / ours; a rate: ours / theirs), the median over the rounds, and `spread` its lowest and highest.
 
@@ -39,7 +39,7 @@ class Measured:
     note: str = ""
 
 
-def in_turns(
+def compare_in_turns(
     name: str,
     peer: str,
     size: str,
@@ -47,88 +47,104 @@ def in_turns(
     theirs: Callable[[], object],
     *,
     rounds: int = 3,
-    wanted: float | None = None,
+    target: float | None = None,
     note: str = "",
-) -> Measured:
+) -> PeerResult:
     """Time both in turns, after one round that is not counted."""
-    seconds = all_in_turns([ours, theirs], rounds)
-    return of_rounds(name, peer, size, [(one, other) for one, other in seconds], wanted=wanted, note=note)
+    seconds = time_in_turns([ours, theirs], rounds)
+    return summarize_rounds(
+        name,
+        peer,
+        size,
+        [(our_seconds, their_seconds) for our_seconds, their_seconds in seconds],
+        target=target,
+        note=note,
+    )
 
 
-def all_in_turns(works: Sequence[Callable[[], object]], rounds: int = 3) -> list[list[float]]:
+def time_in_turns(works: Sequence[Callable[[], object]], rounds: int = 3) -> list[list[float]]:
     """Time each work once a round; returns the seconds of each round, after one that is not counted."""
     return [[_seconds(work) for work in works] for _ in range(rounds + 1)][1:]
 
 
-def of_rounds(
+def summarize_rounds(
     name: str,
     peer: str,
     size: str,
     seconds: list[tuple[float, float]],
     *,
-    wanted: float | None = None,
+    target: float | None = None,
     note: str = "",
     unit: str = "seconds",
-) -> Measured:
+) -> PeerResult:
     """Make one of what was measured, `(ours, theirs)` a round, where less is better."""
     ratios = [theirs / ours for ours, theirs in seconds]
     ours, theirs = (median(column) for column in zip(*seconds, strict=True))
     spread = (min(ratios), max(ratios))
-    return Measured(name, peer, size, ours, theirs, median(ratios), spread, unit=unit, wanted=wanted, note=note)
+    return PeerResult(name, peer, size, ours, theirs, median(ratios), spread, unit=unit, wanted=target, note=note)
 
 
-def keep(measured: list[Measured], path: Path = RESULTS) -> None:
+def save_results(results: list[PeerResult], path: Path = RESULTS) -> None:
     """Write the lines into `results.json` in place of those of the same name, peer and size."""
-    lines = {(one.name, one.peer, one.size): asdict(one) for one in [*kept(path), *measured]}
+    lines = {(result.name, result.peer, result.size): asdict(result) for result in [*load_results(path), *results]}
     path.write_text(json.dumps(list(lines.values()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def kept(path: Path = RESULTS) -> list[Measured]:
+def load_results(path: Path = RESULTS) -> list[PeerResult]:
     """Return all that `results.json` holds."""
-    return [Measured(**one) for one in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+    return [PeerResult(**line) for line in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
 
 
 def table(path: Path = RESULTS) -> list[str]:
     """Return a table of what `results.json` holds and no table of its own tells."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
-    for one in _in_order(json.loads(path.read_text(encoding="utf-8"))):
-        if not one["wanted"] and one["name"].startswith(_ELSEWHERE):
+    for line in _sort_lines(json.loads(path.read_text(encoding="utf-8"))):
+        if not line["wanted"] and line["name"].startswith(_SEPARATE_TABLE_PREFIX):
             continue
-        theirs = shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
+        theirs = format_value(line["theirs"], line["unit"]) if line["theirs"] is not None else "–"
         ratio = "–"
-        if one["ratio"] is not None:
-            low, high = (short(end) for end in one["spread"])
-            ratio = f"**{short(one['ratio'])}** ({low} to {high})"
-        said = "; ".join(part for part in (_bound(one), one["note"]) if part)
-        cells = (one["name"], one["peer"] or "–", one["size"], shown(one["ours"], one["unit"]), theirs, ratio, said)
+        if line["ratio"] is not None:
+            low, high = (format_number(end) for end in line["spread"])
+            ratio = f"**{format_number(line['ratio'])}** ({low} to {high})"
+        remarks = "; ".join(part for part in (_format_target(line), line["note"]) if part)
+        cells = (
+            line["name"],
+            line["peer"] or "–",
+            line["size"],
+            format_value(line["ours"], line["unit"]),
+            theirs,
+            ratio,
+            remarks,
+        )
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
-def _in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _sort_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What is done as it came, and of the same against the same peer the smaller size first."""
-    names = list(dict.fromkeys(one["name"] for one in lines))
-    numbers = [[int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", one["size"])] for one in lines]
+    names = list(dict.fromkeys(line["name"] for line in lines))
+    numbers = [[int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", line["size"])] for line in lines]
     keys = [
-        (names.index(one["name"]), one["peer"], sorted(found)[::-1]) for one, found in zip(lines, numbers, strict=True)
+        (names.index(line["name"]), line["peer"], sorted(line_numbers)[::-1])
+        for line, line_numbers in zip(lines, numbers, strict=True)
     ]
-    return [lines[place] for place in sorted(range(len(lines)), key=keys.__getitem__)]
+    return [lines[index] for index in sorted(range(len(lines)), key=keys.__getitem__)]
 
 
-def _bound(one: dict[str, Any]) -> str:
-    if not one["wanted"]:
+def _format_target(line: dict[str, Any]) -> str:
+    if not line["wanted"]:
         return ""
-    return f"wanted {one['wanted']:g}" + ("" if one["ratio"] >= one["wanted"] else ", **missed**")
+    return f"wanted {line['wanted']:g}" + ("" if line["ratio"] >= line["wanted"] else ", **missed**")
 
 
-def shown(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """Return a number as the tables have it, with its unit."""
     if unit == "seconds":
-        return f"{short(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
-    return f"{value:,.0f} {unit}" if value >= 1000 else f"{short(value)} {unit}"
+        return f"{format_number(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{format_number(value)} {unit}"
 
 
-def short(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number as the tables have it."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -140,7 +156,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def put(name: str, lines: list[str]) -> None:
+def replace_section(name: str, lines: list[str]) -> None:
     """Replace what stands between the marks `<!-- bench: NAME -->` and `<!-- /bench -->`; without marks, do nothing."""
     for page in sorted((PROJECT / "docs").rglob("*.md")):
         text = page.read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.searcher import open_searcher
 
 _NAME, _K = "Hybrid", 10
-_TOGETHER = 32  # questions, as the server searches at most
+_BATCH_SIZE = 32  # questions, as the server searches at most
 _MIB = 2**20
 _PATIENCE = 300.0  # seconds until the server has built all
 
@@ -41,7 +41,7 @@ _PATIENCE = 300.0  # seconds until the server has built all
 def serve() -> list[str]:
     """Measure in-process, one client and all of them; returns lines of a table."""
     seconds, clients = float(os.environ.get("SERVE_SECONDS", "60")), int(os.environ.get("SERVE_CLIENTS", "32"))
-    asked = [question.text for question in read_file(korquad()).question_set.questions]
+    questions = [question.text for question in read_file(korquad()).question_set.questions]
     lines = [
         "| | questions a second | p50 | p99 | errors | memory before | after |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -56,16 +56,18 @@ def serve() -> list[str]:
         file = Path(folder, "experiment.toml")
         write_text(file, write_experiment(Experiment(data=str(korquad()), retriever=specs)))
         search = partial(open_searcher(file, _NAME).search, k=_K)
-        for size, name in ((1, "in-process, one at a time"), (_TOGETHER, f"in-process, {_TOGETHER} together")):
-            took = _in_process(search, asked, size, seconds / 3)
+        for size, name in ((1, "in-process, one at a time"), (_BATCH_SIZE, f"in-process, {_BATCH_SIZE} together")):
+            took = _time_in_process(search, questions, size, seconds / 3)
             lines.append(_line(name, size * len(took) / sum(took), took))
         del search
-        with _served(file) as (address, process):
-            asyncio.run(_load(address, asked, 1, seconds / 10))  # not counted: memory grows with the first questions
+        with _running_server(file) as (address, process):
+            asyncio.run(
+                _measure_load(address, questions, 1, seconds / 10)
+            )  # not counted: memory grows with the first questions
             for count in (1, clients):
-                asyncio.run(_load(address, asked, count, seconds / 10))
+                asyncio.run(_measure_load(address, questions, count, seconds / 10))
                 before = _memory(process)
-                took, errors, passed = asyncio.run(_load(address, asked, count, seconds))
+                took, errors, passed = asyncio.run(_measure_load(address, questions, count, seconds))
                 memory = f"{before:,.0f} MiB | {_memory(process):,.0f} MiB"
                 lines.append(
                     _line(
@@ -76,23 +78,25 @@ def serve() -> list[str]:
 
 
 def _line(name: str, rate: float, took: Sequence[float], errors: str = "–", memory: str = "– | –") -> str:
-    middle, late = (1000 * float(one) for one in np.percentile(took, (50, 99)))
+    middle, late = (1000 * float(percentile) for percentile in np.percentile(took, (50, 99)))
     return f"| {name} | {rate:,.1f} | {middle:,.1f} ms | {late:,.1f} ms | {errors} | {memory} |"
 
 
-def _in_process(search: Callable[[list[str]], object], asked: Sequence[str], size: int, seconds: float) -> list[float]:
+def _time_in_process(
+    search: Callable[[list[str]], object], texts: Sequence[str], size: int, seconds: float
+) -> list[float]:
     """Search so many questions at a time; returns the seconds of each time."""
-    questions, took, end = cycle(asked), list[float](), perf_counter() + seconds
+    questions, took, end = cycle(texts), list[float](), perf_counter() + seconds
     while perf_counter() < end:
-        some = [next(questions) for _ in range(size)]
+        batch = [next(questions) for _ in range(size)]
         began = perf_counter()
-        search(some)
+        search(batch)
         took.append(perf_counter() - began)
     return took
 
 
 @contextmanager
-def _served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
+def _running_server(file: Path) -> Iterator[tuple[str, psutil.Process]]:
     """Serve the experiment until the block ends; yields the address once somebody answers there, and the process."""
     command = [sys.executable, "-m", "mrc_workbench", "serve", str(file), "--retriever", _NAME, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -116,9 +120,11 @@ def _memory(process: psutil.Process) -> float:
     return float(process.memory_full_info().uss / _MIB)
 
 
-async def _load(address: str, asked: Sequence[str], clients: int, seconds: float) -> tuple[list[float], int, float]:
+async def _measure_load(
+    address: str, texts: Sequence[str], clients: int, seconds: float
+) -> tuple[list[float], int, float]:
     """Ask by so many clients; returns the seconds of each answer, how many were none, and the seconds of all."""
-    questions, took, errors = cycle(asked), list[float](), 0
+    questions, took, errors = cycle(texts), list[float](), 0
     began = perf_counter()
 
     async def ask(client: httpx.AsyncClient) -> None:
@@ -141,7 +147,7 @@ async def _load(address: str, asked: Sequence[str], clients: int, seconds: float
 _GIB = 2**30
 _SIZES = (1_000_000, 10_000_000, 100_000_000)
 _MEASURED_AT = 1_000_000  # passages, of the lines of results.json
-_ENCODED = 128
+_ENCODED_PASSAGES = 128
 _HOURS = 730  # of a month
 _DIMENSIONS = 384  # of the packaged base
 
@@ -154,20 +160,22 @@ def at_scale() -> list[str]:
     """
     memory, price = float(os.environ.get("SCALE_MEMORY", "48")), os.environ.get("SCALE_PRICE")
     texts = read_file(korquad()).question_set.passages.indexed_texts(title=True)
-    kiwi = _of("Kiwi's morphemes", "961 passages")
+    kiwi = _find_result("Kiwi's morphemes", "961 passages")
     measured = {
         "text, bytes a passage": float(np.mean([len(text.encode()) for text in texts])),
-        "BM25's index, bytes a passage": _of("BM25 index on disk", "1,000,000 passages").ours * _MIB / _MEASURED_AT,
+        "BM25's index, bytes a passage": _find_result("BM25 index on disk", "1,000,000 passages").ours
+        * _MIB
+        / _MEASURED_AT,
         "vector of the packaged base, bytes": 4.0 * _DIMENSIONS,
         "the same in 8 bits": 1.0 * _DIMENSIONS,
         "BM25, ns a passage and question": 1e9
-        * _of("BM25 search, one thread", "200 questions one at a time, top 100, 1,000,000 passages").ours
+        * _find_result("BM25 search, one thread", "200 questions one at a time, top 100, 1,000,000 passages").ours
         / (200 * _MEASURED_AT),
         "8 bits, ns a passage and question": 1e9
-        * _of("int8 search, one question", f"1,000,000 vectors of {_DIMENSIONS}").ours
+        * _find_result("int8 search, one question", f"1,000,000 vectors of {_DIMENSIONS}").ours
         / _MEASURED_AT,
         "analyzed, passages a second": len(texts) / kiwi.ours,
-        "encoded, passages a second": _encoded_a_second([*texts]),
+        "encoded, passages a second": _encoding_rate([*texts]),
     }
     text, index, _, small, lexical, vectors, analyzed, encoded = measured.values()
     full = measured["vector of the packaged base, bytes"]
@@ -194,7 +202,7 @@ def at_scale() -> list[str]:
     lines = [
         "| measured, or told by the format | |",
         "|---|---:|",
-        *(f"| {name} | {peers.short(one)} |" for name, one in measured.items()),
+        *(f"| {name} | {peers.format_number(value)} |" for name, value in measured.items()),
     ]
     lines += [
         "",
@@ -202,20 +210,21 @@ def at_scale() -> list[str]:
         "|---|---:|---:|---:|---|",
     ]
     return lines + [
-        f"| {name} | {' | '.join(peers.short(of(size)) for size in _SIZES)} | {how} |" for name, of, how in rows
+        f"| {name} | {' | '.join(peers.format_number(compute(size)) for size in _SIZES)} | {how} |"
+        for name, compute, how in rows
     ]
 
 
-def _of(name: str, size: str) -> peers.Measured:
+def _find_result(name: str, size: str) -> peers.PeerResult:
     """Return a line of results.json, whoever it is held against: ours is the same in all of them."""
-    return next(one for one in peers.kept() if one.name == name and one.size == size)
+    return next(result for result in peers.load_results() if result.name == name and result.size == size)
 
 
-def _encoded_a_second(texts: list[str]) -> float:
+def _encoding_rate(texts: list[str]) -> float:
     DEFAULT.write()
     encoder = BiEncoder(find_model(DEFAULT.reference), texts)
-    some = texts[:: len(texts) // _ENCODED][:_ENCODED]
-    encoder.encode("passage", some[:8])  # loads
+    sample = texts[:: len(texts) // _ENCODED_PASSAGES][:_ENCODED_PASSAGES]
+    encoder.encode("passage", sample[:8])  # loads
     began = perf_counter()
-    encoder.encode("passage", some)
-    return len(some) / (perf_counter() - began)
+    encoder.encode("passage", sample)
+    return len(sample) / (perf_counter() - began)

@@ -86,7 +86,7 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
-class Source:
+class PythonSource:
     """A Python source, tokenized and parsed once."""
 
     def __init__(self, text: str) -> None:
@@ -123,12 +123,14 @@ class Source:
         return [name for name in functions if name.startswith("test_")]
 
 
-def sources(root: Path) -> dict[str, Source]:
+def sources(root: Path) -> dict[str, PythonSource]:
     """Return the sources of a checkout by path."""
-    return {path.relative_to(root).as_posix(): Source(path.read_text(encoding="utf-8")) for path in python_files(root)}
+    return {
+        path.relative_to(root).as_posix(): PythonSource(path.read_text(encoding="utf-8")) for path in python_files(root)
+    }
 
 
-def ambiguous_classes(read: Mapping[str, Source]) -> dict[str, list[str]]:
+def ambiguous_classes(read: Mapping[str, PythonSource]) -> dict[str, list[str]]:
     """Return the class names that several modules of the product define, with these modules."""
     modules: defaultdict[str, list[str]] = defaultdict(list)
     for path, source in read.items():
@@ -144,7 +146,7 @@ def documents(root: Path) -> Iterator[Path]:
     yield from sorted(path for path in (root / "docs").rglob("*.md") if not path.name.endswith(".ko.md"))
 
 
-def counts(root: Path, read: Mapping[str, Source] | None = None) -> dict[str, dict[str, int]]:
+def counts(root: Path, read: Mapping[str, PythonSource] | None = None) -> dict[str, dict[str, int]]:
     """Return the counts: `names` by word, `sentences` by pattern, and `code` of single habits."""
     read = read or sources(root)
     words = Counter(word for source in read.values() for name in source.identifiers() for word in words_of(name))

@@ -33,7 +33,7 @@ from pydantic_core import to_jsonable_python
 
 from mrc_workbench.data.files import remove_leftovers_of, temporary_folder
 from mrc_workbench.data.formats.opening import Proposal
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.jobs.processes import start_module
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
@@ -41,98 +41,108 @@ from mrc_workbench.data.workspace import read_json, workspace, write_json, write
 
 logger = logging.getLogger(__name__)
 
-_WORKS = {
+_TASK_MODULES = {
     "questions": "mrc_workbench.data.questions.read",
     "pairs": "mrc_workbench.data.pairs.store",
 }  # each has a `WORK`
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
-_FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
+_FOLDER_PREFIX = ".reading."  # how the names of the folders begin in which both sides meet
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
 _MODULE = "mrc_workbench.data.apart"
 
-_asking = threading.Lock()
+_server_lock = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []  # none or one
 
 R = TypeVar("R")
 
-_SECONDS_BETWEEN_LOOKS = 0.05
+_POLL_SECONDS = 0.05
 _PROGRESS = "progress.txt"  # in the folder in which both meet
 
-Report = Callable[[int, int], None]  # files read, of how many
+OnFilesRead = Callable[[int, int], None]  # files read, of how many
 _progress_file: list[Path] = []  # of the reading that this process carries out
-_reported = [0.0]  # when, by the monotonic clock
+_last_report = [0.0]  # when, by the monotonic clock
 
-_TIMES_AS_LONG = 10  # by the clock: others may be at work, too
-_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
-_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
-_SECONDS_A_FILE = 0.02  # after the first
+_WALL_TIME_FACTOR = 10  # by the clock: others may be at work, too
+_BASE_MEMORY, _MEMORY_PER_BYTE = 2**29, 8  # bytes, and how often the size of the text
+_BASE_SECONDS, _BYTES_PER_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
+_SECONDS_PER_FILE = 0.02  # after the first
 # texts are a tenth of their size in a workbook, another archive, Parquet or a document
-_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")), 10
-_SHARE_OF_FREE_MEMORY = 0.8
+_COMPRESSED_SIGNATURES, _COMPRESSION_FACTOR = (
+    (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")),
+    10,
+)
+_FREE_MEMORY_FRACTION = 0.8
 
-_promised: list[int] = []  # bytes, of the readings at work
-_changed = threading.Condition()
+_reserved_bytes: list[int] = []  # bytes, of the readings at work
+_reservations_changed = threading.Condition()
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReadingLimits:
     """What reading a file may take: bytes of memory, and seconds of a processor."""
 
     memory: int
     seconds: int
 
     @classmethod
-    def of(cls, *contents: Content) -> "Limits":
+    def of(cls, *contents: Content) -> "ReadingLimits":
         """Return those for some files: they grow with them, and never beyond the memory that is free."""
-        size = sum(one.size * (_PACKED_TIMES if one.mark.startswith(_PACKED) else 1) for one in contents)
-        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
-        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND + _SECONDS_A_FILE * (len(contents) - 1)))
+        size = sum(
+            content.size * (_COMPRESSION_FACTOR if content.signature.startswith(_COMPRESSED_SIGNATURES) else 1)
+            for content in contents
+        )
+        memory = min(_BASE_MEMORY + _MEMORY_PER_BYTE * size, max(_BASE_MEMORY, _available_memory()))
+        return cls(memory, ceil(_BASE_SECONDS + size / _BYTES_PER_SECOND + _SECONDS_PER_FILE * (len(contents) - 1)))
 
     @contextmanager
-    def held_free(self) -> Iterator[None]:
+    def reserve_memory(self) -> Iterator[None]:
         """Wait until other readings leave as much memory free, and reserve it: each is promised memory of its own."""
-        with _changed:
-            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
-            _promised.append(self.memory)
+        with _reservations_changed:
+            _reservations_changed.wait_for(
+                lambda: not _reserved_bytes or sum(_reserved_bytes) + self.memory <= _available_memory()
+            )
+            _reserved_bytes.append(self.memory)
         try:
             yield
         finally:
-            with _changed:
-                _promised.remove(self.memory)
-                _changed.notify_all()
+            with _reservations_changed:
+                _reserved_bytes.remove(self.memory)
+                _reservations_changed.notify_all()
 
-    def exceeded(self, code: ProblemCode) -> DataError:
+    def exceeded_error(self, code: ProblemCode) -> DataError:
         """Return the error for a file that needs more time or memory, or whose process ended without a word."""
         if code is ProblemCode.NEEDS_TIME:
-            return DataError.of(code, seconds=self.seconds)
-        return DataError.of(code, memory=f"{self.memory / 2**30:.1f} GiB")
+            return DataError.from_code(code, seconds=self.seconds)
+        return DataError.from_code(code, memory=f"{self.memory / 2**30:.1f} GiB")
 
-    def hold(self) -> None:
+    def enforce(self) -> None:
         """Let the system end this process where it takes too much, also when nobody is left to watch it."""
         if sys.platform == "win32":
             return
         import resource
 
-        signal.alarm(self.seconds * _TIMES_AS_LONG + 1)
-        spent = ceil(time.process_time())
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
+        signal.alarm(self.seconds * _WALL_TIME_FACTOR + 1)
+        used_seconds = ceil(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (used_seconds + self.seconds + 1, used_seconds + self.seconds + 2))
         if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
-            told = Path("/proc/self/status").read_text(encoding="utf-8")
-            own = int(told.partition("VmData:")[2].split()[0]) * 1024  # bytes, as the limit counts them
-            most = own + self.memory
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+            process_status = Path("/proc/self/status").read_text(encoding="utf-8")
+            data_bytes = (
+                int(process_status.partition("VmData:")[2].split()[0]) * 1024
+            )  # bytes, as the limit counts them
+            limit = data_bytes + self.memory
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _memory_to_use() -> int:
-    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
+def _available_memory() -> int:
+    return int(_FREE_MEMORY_FRACTION * psutil.virtual_memory().available)
 
 
 def report_files_read(read: int, total: int) -> None:
     """Tell the process that waits for this one how many files are read; nothing if no process waits."""
-    if _progress_file and (read == total or time.monotonic() - _reported[0] >= _SECONDS_BETWEEN_LOOKS):
-        _reported[0] = time.monotonic()
+    if _progress_file and (read == total or time.monotonic() - _last_report[0] >= _POLL_SECONDS):
+        _last_report[0] = time.monotonic()
         with suppress(OSError):
             _progress_file[0].write_text(f"{read} {total}", encoding="ascii")
 
@@ -149,14 +159,14 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work(Generic[R]):
+class ReadingTask(Generic[R]):
     """One kind of reading, whose result is stored in a folder and opened again."""
 
     name: str
     columns: Callable[..., Any]  # a dataclass of column names by role
     read: Callable[[Sequence[File], Mapping[str, Any]], R]  # raises `DataError`
     propose: Callable[[Sequence[File]], Proposal[Any]]  # returns the choices after an error
-    leave: Callable[[Path, R], dict[str, Any]]  # writes what is large, and returns the rest as JSON
+    write: Callable[[Path, R], dict[str, Any]]  # writes what is large, and returns the rest as JSON
     open: Callable[[Path, dict[str, Any]], R]
 
 
@@ -168,25 +178,27 @@ class UnusableFileError(DataError):
         self.proposal = proposal
 
 
-def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
+def run_in_subprocess(
+    work: ReadingTask[R], files: Sequence[File], options: Mapping[str, Any], report: OnFilesRead | None = None
+) -> R:
     """Read files in a subprocess. Raises `UnusableFileError`, also for exceeded `Limits`; `OSError` for a full disk."""
-    limits, parent = Limits.of(*(file.content for file in files)), _parent_folder()
-    remove_leftovers_of(_FOLDER, parent)
+    limits, parent = ReadingLimits.of(*(file.content for file in files)), _parent_folder()
+    remove_leftovers_of(_FOLDER_PREFIX, parent)
     # what is mapped stays until it is not needed
-    with limits.held_free(), temporary_folder(_FOLDER, parent) as folder:
-        listed = []
+    with limits.reserve_memory(), temporary_folder(_FOLDER_PREFIX, parent) as folder:
+        file_entries = []
         for number, (content, name) in enumerate(files):
             path = folder / f"content {number}"
             if isinstance(content.source, Path):
                 path = content.source.absolute()
             else:
                 path.write_bytes(content.whole)
-            listed.append({"path": str(path), "name": name, "encoding": content.named_encoding})
-        request = {"work": work.name, "files": listed, "options": dict(options), "limits": asdict(limits)}
+            file_entries.append({"path": str(path), "name": name, "encoding": content.named_encoding})
+        request = {"work": work.name, "files": file_entries, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
         pid = started(folder)
         code = _watch(pid, limits, folder, report) if pid is not None else None
-        return _outcome(folder, work, limits, code)
+        return _load_result(folder, work, limits, code)
 
 
 def _parent_folder() -> Path:
@@ -201,23 +213,23 @@ def _parent_folder() -> Path:
     return folder if os.access(folder, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> ProblemCode | None:
+def _watch(pid: int, limits: ReadingLimits, folder: Path, report: OnFilesRead | None) -> ProblemCode | None:
     """Wait until the process has ended and report its progress; kill it, and return the limit that it exceeds."""
-    end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
+    end = time.monotonic() + limits.seconds * _WALL_TIME_FACTOR
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        at_first, seconds_at_first = process.memory_info().rss, sum(process.cpu_times()[:2])  # user and system
+        initial_memory, initial_seconds = process.memory_info().rss, sum(process.cpu_times()[:2])  # user and system
         while True:
             with suppress(psutil.TimeoutExpired):
-                process.wait(_SECONDS_BETWEEN_LOOKS)
+                process.wait(_POLL_SECONDS)
                 return None
             if report is not None:
                 with suppress(OSError, ValueError):  # it has reported nothing yet, or is writing right now
                     read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
                     report(read, total)
-            if sum(process.cpu_times()[:2]) - seconds_at_first > limits.seconds or time.monotonic() > end:
+            if sum(process.cpu_times()[:2]) - initial_seconds > limits.seconds or time.monotonic() > end:
                 code = ProblemCode.NEEDS_TIME
-            elif process.memory_info().rss - at_first > limits.memory:
+            elif process.memory_info().rss - initial_memory > limits.memory:
                 code = ProblemCode.NEEDS_MEMORY
             else:
                 continue
@@ -229,10 +241,10 @@ def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> Pro
     return None
 
 
-def _outcome(folder: Path, work: Work[R], limits: Limits, exceeded: ProblemCode | None) -> R:
+def _load_result(folder: Path, work: ReadingTask[R], limits: ReadingLimits, exceeded: ProblemCode | None) -> R:
     """Return what was read; raises `UnusableFileError`, and `OSError` where the disk was full."""
     if exceeded is not None:
-        raise UnusableFileError(limits.exceeded(exceeded), Proposal(work.columns()))
+        raise UnusableFileError(limits.exceeded_error(exceeded), Proposal(work.columns()))
     failure = read_json(folder / "failure.json")
     if "errno" in failure:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
@@ -244,17 +256,17 @@ def _outcome(folder: Path, work: Work[R], limits: Limits, exceeded: ProblemCode 
     if not reading:
         with suppress(OSError):
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
-        raise UnusableFileError(limits.exceeded(ProblemCode.READING_DIED), Proposal(work.columns()))
+        raise UnusableFileError(limits.exceeded_error(ProblemCode.READING_DIED), Proposal(work.columns()))
     return work.open(folder, reading)
 
 
 def make_ready() -> None:
     """Let the libraries be read before a file is given: its reading then begins at once."""
-    if _FORKS and not _server and _asking.acquire(blocking=False):
+    if _FORKS and not _server and _server_lock.acquire(blocking=False):
         try:
             _start_server()
         finally:
-            _asking.release()
+            _server_lock.release()
 
 
 def started(folder: Path) -> int | None:
@@ -280,8 +292,8 @@ def forked(folder: Path) -> int:
         for stream in (1, 2):
             os.dup2(log, stream)
         os.nice(_POLITE)
-        _limits_of(folder).hold()
-        carry_out(folder)
+        _limits_of(folder).enforce()
+        run_request(folder)
     except BaseException:
         sys.excepthook(*sys.exc_info())  # into the log
     finally:
@@ -290,13 +302,13 @@ def forked(folder: Path) -> int:
 
 def served(folder: Path) -> int:
     """Run the request in a copy of the server."""
-    with _asking:
+    with _server_lock:
         if _server:
             with suppress(OSError, ValueError):
-                return _ask(folder)
+                return _request_fork(folder)
             _server.pop().kill()  # it is gone
         _start_server()
-        return _ask(folder)
+        return _request_fork(folder)
 
 
 def _start_server() -> None:
@@ -306,27 +318,27 @@ def _start_server() -> None:
     _server.append(start_module(_MODULE, "--serve", env=environment, text=True, start_new_session=True, **pipes))
 
 
-def _ask(folder: Path) -> int:
+def _request_fork(folder: Path) -> int:
     requests, answers = cast("TextIO", _server[0].stdin), cast("TextIO", _server[0].stdout)
     requests.write(json.dumps(str(folder)) + "\n")
     requests.flush()
     return int(answers.readline())
 
 
-def carry_out(folder: Path) -> None:
+def run_request(folder: Path) -> None:
     """Run a folder's request, and write the result there, or the error: also that memory or the disk ran out."""
     request = read_json(folder / "request.json")
     _progress_file[:] = [folder / _PROGRESS]
-    work: Work[Any] = import_module(_WORKS[request["work"]]).WORK
+    work: ReadingTask[Any] = import_module(_TASK_MODULES[request["work"]]).WORK
     files = [File(Content(Path(file["path"]), file["encoding"]), file["name"]) for file in request["files"]]
     try:
-        reading = _read(work, files, request["options"])
-        write_json(folder / "reading.json", work.leave(folder, reading))
+        reading = _read_files(work, files, request["options"])
+        write_json(folder / "reading.json", work.write(folder, reading))
     except UnusableFileError as error:
         _write_failure(folder, error)
     except MemoryError:
-        needed = _limits_of(folder).exceeded(ProblemCode.NEEDS_MEMORY)
-        _write_failure(folder, UnusableFileError(needed, Proposal(work.columns())))
+        memory_error = _limits_of(folder).exceeded_error(ProblemCode.NEEDS_MEMORY)
+        _write_failure(folder, UnusableFileError(memory_error, Proposal(work.columns())))
     except OSError as error:
         for path in folder.glob("*s.*"):  # the columns, so that there is room for the reason
             path.unlink()
@@ -338,11 +350,11 @@ def _write_failure(folder: Path, error: UnusableFileError) -> None:
     write_json(folder / "failure.json", to_jsonable_python(content))
 
 
-def _limits_of(folder: Path) -> Limits:
-    return Limits(**read_json(folder / "request.json")["limits"])
+def _limits_of(folder: Path) -> ReadingLimits:
+    return ReadingLimits(**read_json(folder / "request.json")["limits"])
 
 
-def _read(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
+def _read_files(work: ReadingTask[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
     proposal = Proposal(work.columns())
     try:
         return work.read(files, options)
@@ -351,13 +363,13 @@ def _read(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R
             proposal = work.propose(files)
         raise UnusableFileError(error, proposal) from error
     except OSError as error:
-        details = {"path": shown(error.filename or ""), "reason": error.strerror or str(error)}
-        raise UnusableFileError(DataError.of(ProblemCode.UNREADABLE_FILE, **details), proposal) from error
+        details = {"path": display_text(error.filename or ""), "reason": error.strerror or str(error)}
+        raise UnusableFileError(DataError.from_code(ProblemCode.UNREADABLE_FILE, **details), proposal) from error
 
 
 def _serve() -> None:
     """Copy this process for every folder of the input, and tell the copy's number."""
-    for name in (*_WORKS.values(), *_LIBRARIES):  # which commands read only for what they need
+    for name in (*_TASK_MODULES.values(), *_LIBRARIES):  # which commands read only for what they need
         import_module(name)
     gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end
@@ -366,13 +378,13 @@ def _serve() -> None:
         sys.stdout.flush()
 
 
-def main(word: str) -> None:
+def main(argument: str) -> None:
     """Read what the folder of this name asks for, or serve (`--serve`)."""
-    if word == "--serve":
+    if argument == "--serve":
         _serve()
     else:
-        _limits_of(Path(word)).hold()
-        carry_out(Path(word))
+        _limits_of(Path(argument)).enforce()
+        run_request(Path(argument))
 
 
 if __name__ == "__main__":

@@ -9,22 +9,27 @@ from cyclopts import CoercionError, Parameter
 
 from mrc_workbench.data import questions
 from mrc_workbench.data.apart import File as SourceFile
-from mrc_workbench.data.commands import AsJson, columns_of, commands_of, tell_kept
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.commands import AsJson, columns_option, command_group, print_stored
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
-from mrc_workbench.data.formats.opening import set_name
+from mrc_workbench.data.formats.opening import derive_name
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.generate import generate
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions.content import content_notes
-from mrc_workbench.data.questions.read import Reading, read_files_apart, read_paths_apart, written
+from mrc_workbench.data.questions.read import (
+    QuestionSetReading,
+    export_archive,
+    read_files_in_subprocess,
+    read_paths_in_subprocess,
+)
 from mrc_workbench.data.split import split
-from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, note_used, obtain, stored
-from mrc_workbench.data.terminal import report_progress, tell
+from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, obtain, record_last_used, stored
+from mrc_workbench.data.terminal import print_line, report_progress
 from mrc_workbench.data.text import dictionary
 from mrc_workbench.data.workspace import replacing
 
-commands = commands_of("data", "Inspect, import, export and generate datasets.")
+commands = command_group("data", "Inspect, import, export and generate datasets.")
 commands.command(generate)
 commands.command("mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False)  # scripts for 1.0.0 run it
 
@@ -35,7 +40,7 @@ _FILE_HELP = (
 )
 File = Annotated[Path, Parameter(help=_FILE_HELP)]
 Files = Annotated[Path, Parameter(help="more files of the same collection")]
-NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
+NamedColumns = Annotated[dict[str, str] | None, columns_option(QuestionColumns)]
 NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
 Data = Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")]
 Out = Annotated[Path, Parameter(help="zip archive to write")]
@@ -59,17 +64,17 @@ def inspect(
     if records and not as_json:
         raise CoercionError(msg="--records needs --json")
     reading = _read_questions((file, *files), columns, encoding)
-    figures, parts = questions.audit(reading.question_set), split(reading.question_set)
+    audit, parts = questions.audit(reading.question_set), split(reading.question_set)
     notes = content_notes(reading.question_set, parts)
     if as_json:
-        printed = questions.as_json(reading, figures, parts, notes)
-        printed["dataset"] = questions.dataset_as_json(reading, figures, parts, [path.name for path in (file, *files)])
+        printed = questions.as_json(reading, audit, parts, notes)
+        printed["dataset"] = questions.dataset_as_json(reading, audit, parts, [path.name for path in (file, *files)])
         if records:
             printed["records"] = questions.records_as_json(reading.question_set)
-        tell(json.dumps(printed, ensure_ascii=False, indent=1))
+        print_line(json.dumps(printed, ensure_ascii=False, indent=1))
     else:
-        lines = [*questions.reading_lines(reading), *questions.audit_lines(figures), *questions.split_lines(parts)]
-        tell("\n".join([*lines, *(f"  {note.message}" for note in notes)]))
+        lines = [*questions.reading_lines(reading), *questions.audit_lines(audit), *questions.split_lines(parts)]
+        print_line("\n".join([*lines, *(f"  {note.message}" for note in notes)]))
     return 0
 
 
@@ -80,20 +85,24 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
     Several files are imported as one collection.
     """
     reading = _read_questions((file, *files), columns, encoding)
-    kept = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
-    note_used(kept.key)  # as on the Data page
-    tell("\n".join([*questions.reading_lines(reading), f"stored as {kept.key}"]))
+    stored_set = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
+    record_last_used(stored_set.key)  # as on the Data page
+    print_line("\n".join([*questions.reading_lines(reading), f"stored as {stored_set.key}"]))
     return 0
 
 
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported datasets, the newest first."""
-    return tell_kept(stored(), _line, as_json=as_json, empty="No datasets yet: `mrc data import FILE` imports one.")
+    return print_stored(
+        stored(), _dataset_line, as_json=as_json, empty="No datasets yet: `mrc data import FILE` imports one."
+    )
 
 
-def _line(kept: StoredSet) -> str:
-    return f"{kept.key}  {kept.passages:>9,} passages  {kept.questions:>9,} questions  {kept.name}"
+def _dataset_line(stored_set: StoredSet) -> str:
+    return (
+        f"{stored_set.key}  {stored_set.passages:>9,} passages  {stored_set.questions:>9,} questions  {stored_set.name}"
+    )
 
 
 @commands.command(name="export")
@@ -106,20 +115,22 @@ def export_command(
 ) -> int:
     """Export a dataset as BEIR or MTEB lay it out, with a card."""
     question_set = find(data)
-    content = written(question_set, Layout(layout))
+    content = export_archive(question_set, Layout(layout))
     with replacing(out) as new:
         new.write_bytes(content)
-    tell(f"{question_set.name}: {len(question_set.passages):,} passages, {len(question_set.questions):,} questions")
-    tell(f"written to {out}")
+    print_line(
+        f"{question_set.name}: {len(question_set.passages):,} passages, {len(question_set.questions):,} questions"
+    )
+    print_line(f"written to {out}")
     return 0
 
 
-def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: str) -> Reading:
+def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: str) -> QuestionSetReading:
     """Read files, or the catalog's dataset of this name. Raises `DataError`."""
     entry = CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if entry is None:
-        return read_paths_apart(files, columns or {}, encoding, _report_reading)
-    reading = read_files_apart([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
+        return read_paths_in_subprocess(files, columns or {}, encoding, _report_reading)
+    reading = read_files_in_subprocess([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
 
@@ -127,7 +138,7 @@ def _report_reading(read: int, total: int) -> None:
     report_progress("Reading files", read / total, is_total=False)
 
 
-dictionary_commands = commands_of("dictionaries", "Import dictionaries for the analyzers.")
+dictionary_commands = command_group("dictionaries", "Import dictionaries for the analyzers.")
 
 
 @dictionary_commands.command(name="import")
@@ -138,8 +149,8 @@ def import_dictionaries(
 ) -> int:
     """Import dictionaries for pages and experiments, and print their references."""
     for path in (file, *files):
-        name = set_name(path.name, "dictionary")
-        tell(_dictionary_line(dictionary.keep(dictionary.open_dictionary(path), name, source=str(path))))
+        name = derive_name(path.name, "dictionary")
+        print_line(_dictionary_line(dictionary.save(dictionary.open_dictionary(path), name, source=str(path))))
     return 0
 
 
@@ -147,8 +158,8 @@ def import_dictionaries(
 def list_dictionaries(*, as_json: AsJson = False) -> int:
     """List the imported dictionaries, the newest first."""
     empty = "No dictionaries yet: `mrc dictionaries import FILE` imports one."
-    return tell_kept(dictionary.stored(), _dictionary_line, as_json=as_json, empty=empty)
+    return print_stored(dictionary.stored(), _dictionary_line, as_json=as_json, empty=empty)
 
 
-def _dictionary_line(kept: dictionary.StoredDictionary) -> str:
-    return f"{kept.reference}  {kept.words:>9,} words  {kept.synonyms:>9,} groups of synonyms  {kept.name}"
+def _dictionary_line(stored_dictionary: dictionary.StoredDictionary) -> str:
+    return f"{stored_dictionary.reference}  {stored_dictionary.words:>9,} words  {stored_dictionary.synonyms:>9,} groups of synonyms  {stored_dictionary.name}"

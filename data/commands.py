@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token, UnknownCommandError
 from cyclopts.help import HelpPanel, PlainFormatter
 
-from mrc_workbench.data.problems import Failure, naming_extras
+from mrc_workbench.data.problems import Failure, raise_missing_extra
 from mrc_workbench.data.terminal import (
     ClosedOutputError,
     ProgressMode,
     end_progress_line,
     let_idle_threads_sleep,
+    print_line,
     quiet,
     raise_on_ctrl_c,
     report_progress,
     show_progress,
-    tell,
 )
 from mrc_workbench.data.workspace import error_message, read_json
 
@@ -45,7 +45,7 @@ Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
 _VERBOSE = ("-v", "--verbose")
 _PROGRESS = "--progress"
-_EVERYWHERE = """Options of every command
+_GLOBAL_OPTIONS_HELP = """Options of every command
   -v, --verbose     show messages of the libraries
   --progress MODE   progress on stderr: auto, plain, json or none"""
 _INDENT, _NAME_WIDTH = 2, 22
@@ -103,16 +103,16 @@ def _help_lines(name: str, description: str, width: int) -> list[str]:
     return [first, *(" " * column + line for line in described)]
 
 
-def commands_of(name: str, about: str, **options: Any) -> App:
+def command_group(name: str, about: str, **options: Any) -> App:
     """Return a group of commands, empty yet: functions that return an exit status are added by `.command`."""
     return App(
         name=name,
         help=about,
         help_format="plaintext",
         help_formatter=HelpColumns(),
-        help_epilogue=_EVERYWHERE,
+        help_epilogue=_GLOBAL_OPTIONS_HELP,
         default_parameter=Parameter(
-            negative_iterable=(), consume_multiple=True, allow_repeating=True, show_default=_value
+            negative_iterable=(), consume_multiple=True, allow_repeating=True, show_default=_default_text
         ),
         result_action="return_value",
         exit_on_error=False,
@@ -122,16 +122,16 @@ def commands_of(name: str, about: str, **options: Any) -> App:
     )
 
 
-def carry_out(
-    commands: App, words: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()
+def run_command_line(
+    commands: App, arguments: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()
 ) -> int:
     """Run the command that the words name and return its `ExitStatus`; `error_lines` adds lines to its error."""
     let_idle_threads_sleep()
     try:
         raise_on_ctrl_c()
-        words = _with_options_of_all(words)
-        with naming_extras(f"`mrc {words[0]}`" if words else "mrc"):
-            status = commands(words)
+        arguments = _apply_global_options(arguments)
+        with raise_missing_extra(f"`mrc {arguments[0]}`" if arguments else "mrc"):
+            status = commands(arguments)
     except CycloptsError as error:
         error.verbose = False
         return _report_error(_unknown_command(error) if isinstance(error, UnknownCommandError) else error)
@@ -142,14 +142,14 @@ def carry_out(
         return _report_error(error, error_lines(error))
     except KeyboardInterrupt as stopped:
         end_progress_line()
-        tell(str(stopped) or "Stopped.", error=True)
+        print_line(str(stopped) or "Stopped.", error=True)
         return ExitStatus.STOPPED
     return int(status or ExitStatus.DONE)
 
 
-def _report_error(error: Exception, more: Sequence[str] = ()) -> int:
-    for line in (f"error: {error_message(error)}", *more):
-        tell(line, error=True)
+def _report_error(error: Exception, extra_lines: Sequence[str] = ()) -> int:
+    for line in (f"error: {error_message(error)}", *extra_lines):
+        print_line(line, error=True)
     return ExitStatus.NOTHING_DONE
 
 
@@ -163,23 +163,23 @@ def _unknown_command(error: UnknownCommandError) -> Exception:
     return ValueError(f"unknown command '{' '.join([*path, word])}': {hint}")
 
 
-def _with_options_of_all(words: Sequence[str]) -> list[str]:
+def _apply_global_options(arguments: Sequence[str]) -> list[str]:
     """Apply the options that every command takes; returns the other words. Raises `CycloptsError`."""
-    others, left = list[str](), list(words)
+    remaining_arguments, remaining = list[str](), list(arguments)
     mode = ProgressMode.AUTO
-    while left:
-        word = left.pop(0)
-        option, equals, value = word.partition("=")
+    while remaining:
+        argument = remaining.pop(0)
+        option, equals, value = argument.partition("=")
         if option == _PROGRESS:
-            value = value if equals else left.pop(0) if left else ""
+            value = value if equals else remaining.pop(0) if remaining else ""
             if value not in [*ProgressMode]:
                 raise CoercionError(msg=f"{_PROGRESS} takes {', '.join(ProgressMode)}, not {value!r}")
             mode = ProgressMode(value)
-        elif word not in _VERBOSE:
-            others.append(word)
-    quiet(verbose=any(word in _VERBOSE for word in words))
+        elif argument not in _VERBOSE:
+            remaining_arguments.append(argument)
+    quiet(verbose=any(argument in _VERBOSE for argument in arguments))
     show_progress(mode)
-    return others
+    return remaining_arguments
 
 
 @contextmanager
@@ -193,42 +193,42 @@ def stop_message(text: str) -> Iterator[None]:
         raise KeyboardInterrupt(text) from error
 
 
-def one_of(kind: type[StrEnum], **more: Any) -> Parameter:
+def choice_option(kind: type[StrEnum], **more: Any) -> Parameter:
     """Let an option be given by the value of a choice, as it stands in files and in the figures."""
     return Parameter(converter=lambda _, tokens: kind(tokens[0].value), choices=_values(kind), **more)
 
 
-def several_of(kind: type[StrEnum], **more: Any) -> Parameter:
+def choices_option(kind: type[StrEnum], **more: Any) -> Parameter:
     """Let one or several choices follow a flag, or the flag be given several times."""
     several = {"choices": _values(kind), "n_tokens": -1} | more
     return Parameter(converter=lambda _, tokens: tuple(kind(token.value) for token in tokens), **several)
 
 
 def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
-    return tuple(one.value for one in kind) or None
+    return tuple(member.value for member in kind) or None
 
 
-def _value(default: Any) -> str | None:
+def _default_text(default: Any) -> str | None:
     """Return the default as help shows it; None if an option that is not given changes nothing."""
     if default is False or default in (None, "", ()):
         return None
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def tell_kept(
-    kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool, empty: str, entry: Any = asdict
+def print_stored(
+    items: Sequence[Any], format_line: Callable[[Any], str], *, as_json: bool, empty: str, to_entry: Any = asdict
 ) -> int:
     """Print stored items a line each, or as a JSON list of entries, or `empty` on stderr; returns the exit status."""
     if as_json:
-        tell(json.dumps([entry(item) for item in kept], ensure_ascii=False, indent=2))
-    elif not kept:
-        tell(empty, error=True)
-    for item in () if as_json else kept:
-        tell(line(item))
+        print_line(json.dumps([to_entry(item) for item in items], ensure_ascii=False, indent=2))
+    elif not items:
+        print_line(empty, error=True)
+    for item in () if as_json else items:
+        print_line(format_line(item))
     return ExitStatus.DONE
 
 
-def columns_of(roles: type[Any]) -> Parameter:
+def columns_option(roles: type[Any]) -> Parameter:
     """Let columns of a file be named as ROLE=NAME, several after one flag; roles are the fields of a dataclass."""
     names = ", ".join(known.name for known in fields(roles))
 
@@ -245,13 +245,13 @@ def columns_of(roles: type[Any]) -> Parameter:
     return Parameter(converter=by_role, n_tokens=-1, accepts_keys=False, help=about, metavar="ROLE=NAME")
 
 
-def takes(
+def add_options(
     options: type[Any],
     *,
-    without: Collection[str] = (),
+    excluded: Collection[str] = (),
     required: Collection[str] = (),
-    suited: Any = None,
-    renamed: Mapping[str, str] = MappingProxyType({}),
+    default_instance: Any = None,
+    earlier_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Command], Command]:
     """Let the `**chosen` of a command be given by flags, one for each field of a dataclass of options.
 
@@ -259,29 +259,38 @@ def takes(
     has only the given values: the defaults (those of the instance `suited`, else of the fields) are only displayed.
     """
 
-    def flag(known: Field[Any]) -> inspect.Parameter:
-        kind, default = type(known.default), getattr(suited, known.name, known.default)
-        chosen = one_of(kind) if issubclass(kind, StrEnum) else Parameter()
+    def make_flag(option: Field[Any]) -> inspect.Parameter:
+        kind, default = type(option.default), getattr(default_instance, option.name, option.default)
+        choice = choice_option(kind) if issubclass(kind, StrEnum) else Parameter()
         return inspect.Parameter(
-            known.name,
+            option.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if known.name in required else default,
-            annotation=Annotated[kind, chosen, Parameter(help=known.metadata["help"])],
+            default=inspect.Parameter.empty if option.name in required else default,
+            annotation=Annotated[kind, choice, Parameter(help=option.metadata["help"])],
         )
 
-    def earlier(name: str, known: Field[Any]) -> inspect.Parameter:
-        kind: Any = type(known.default) | None
+    def make_earlier_flag(name: str, option: Field[Any]) -> inspect.Parameter:
+        kind: Any = type(option.default) | None
         annotation = Annotated[kind, Parameter(show=False)]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
     def with_flags(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True)
-        said = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        flags = [flag(known) for known in fields(options) if known.name not in without]
-        flags += [earlier(old, known) for old, new in renamed.items() for known in fields(options) if known.name == new]
-        signature = own.replace(parameters=[*said, *flags])
+        own_signature = inspect.signature(command, eval_str=True)
+        own_parameters = [
+            parameter
+            for parameter in own_signature.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        flags = [make_flag(option) for option in fields(options) if option.name not in excluded]
+        flags += [
+            make_earlier_flag(old, option)
+            for old, new in earlier_names.items()
+            for option in fields(options)
+            if option.name == new
+        ]
+        signature = own_signature.replace(parameters=[*own_parameters, *flags])
         command.__signature__ = signature  # type: ignore[attr-defined]
-        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return command
 
     return with_flags
@@ -295,7 +304,7 @@ def study_commands(study: "Study[Any, Any]") -> App:
     """Return `mrc NAME run`, `list`, `show`, `report`, `rename`, `delete`; fields of the spec are options of `run`."""
     from mrc_workbench.data.store import find  # `mrc --help` imports no library of a room
 
-    commands = commands_of(study.name, study.summary)
+    commands = command_group(study.name, study.summary)
 
     def run(*, spec: Any, out: Out = None, as_json: AsJson = False) -> int:
         data = getattr(spec, "data", "")  # a reference to a dataset, if the spec has such a field
@@ -315,12 +324,12 @@ def study_commands(study: "Study[Any, Any]") -> App:
     @commands.command(name="list")
     def list_command(*, as_json: AsJson = False) -> int:
         """List the stored results, the newest first."""
-        return tell_kept(
+        return print_stored(
             study.stored(),
             lambda job: f"{job.id}  {job.made[:16]}  {job.name}",
             as_json=as_json,
             empty=f"No results yet: `mrc {study.name} run` makes one.",
-            entry=lambda job: {"key": job.id, "name": job.name, "made": job.made, "folder": str(job.folder)},
+            to_entry=lambda job: {"key": job.id, "name": job.name, "made": job.made, "folder": str(job.folder)},
         )
 
     @commands.command
@@ -337,14 +346,14 @@ def study_commands(study: "Study[Any, Any]") -> App:
     def rename(key: Key, name: Annotated[str, Parameter(help="new name")], /) -> int:
         """Rename a stored result."""
         study.find(key).rename(name)
-        tell(f"renamed {key}")
+        print_line(f"renamed {key}")
         return ExitStatus.DONE
 
     @commands.command
     def delete(key: Key, /) -> int:
         """Delete a stored result."""
         study.find(key).delete()
-        tell(f"deleted {key}")
+        print_line(f"deleted {key}")
         return ExitStatus.DONE
 
     return commands
@@ -353,14 +362,14 @@ def study_commands(study: "Study[Any, Any]") -> App:
 def _show(job: "StudyJob[Any, Any]", out: Path | None, *, as_json: bool) -> int:
     result = job.load()
     if as_json:
-        tell(json.dumps(read_json(job.result), ensure_ascii=False, indent=2))
+        print_line(json.dumps(read_json(job.result), ensure_ascii=False, indent=2))
     else:
         for table in job.study.tables:
-            tell("\n".join(table.lines(result)))
+            print_line("\n".join(table.lines(result)))
     return _export(job, out) if out else ExitStatus.DONE
 
 
 def _export(job: "StudyJob[Any, Any]", out: Path) -> int:
     job.export(out)
-    tell(f"written to {out}")
+    print_line(f"written to {out}")
     return ExitStatus.DONE

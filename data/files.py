@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 _LOCK = ".in-use"
-_NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `TemporaryDirectory` makes of a prefix such as ".reading."
+_TEMPORARY_NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `TemporaryDirectory` makes of a prefix such as ".reading."
 # a folder without a lock was made by an earlier version, or on a system without locks
 _SECONDS_WITHOUT_LOCK = 7 * 24 * 3600.0
 
@@ -28,23 +28,23 @@ _SECONDS_WITHOUT_LOCK = 7 * 24 * 3600.0
 def temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
     """Yield a new folder in `parent`, and remove it when the block ends; `prefix` begins and ends with a dot."""
     with TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name:
-        held: int | None = None
+        descriptor: int | None = None
         with suppress(OSError):
-            held = _lock(Path(name, f"{_LOCK}.new"), os.O_CREAT)
+            descriptor = _lock(Path(name, f"{_LOCK}.new"), os.O_CREAT)
             Path(name, f"{_LOCK}.new").rename(Path(name, _LOCK))  # only now others see it: it is never there unlocked
         try:
             yield Path(name)
         finally:
-            if held is not None:
-                os.close(held)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
-def remove_leftovers(place: Path) -> int:
+def remove_leftovers(root: Path) -> int:
     """Remove what killed processes left in a folder and in all folders in it; return how many leftovers there were."""
     removed = 0
-    for parent, names, _ in os.walk(place):
-        leftovers = [Path(parent, name) for name in names if _NAME.fullmatch(name)]
-        names[:] = [name for name in names if not _NAME.fullmatch(name)]
+    for parent, names, _ in os.walk(root):
+        leftovers = [Path(parent, name) for name in names if _TEMPORARY_NAME.fullmatch(name)]
+        names[:] = [name for name in names if not _TEMPORARY_NAME.fullmatch(name)]
         removed += sum(map(_remove_if_abandoned, leftovers))
     return removed
 
@@ -52,7 +52,7 @@ def remove_leftovers(place: Path) -> int:
 def remove_leftovers_of(prefix: str, parent: Path) -> None:
     """Remove what killed processes left of one kind of temporary folder, directly in `parent`."""
     for folder in parent.glob(f"{prefix}*"):
-        if folder.is_dir() and _NAME.fullmatch(folder.name):
+        if folder.is_dir() and _TEMPORARY_NAME.fullmatch(folder.name):
             _remove_if_abandoned(folder)
 
 
@@ -90,7 +90,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 logger = logging.getLogger(__name__)
-_ENDING = ".damaged"
+_DAMAGED_SUFFIX = ".damaged"
 
 
 def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
@@ -104,9 +104,9 @@ def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
     return (content, False) if isinstance(content, dict) else ({}, True)
 
 
-def set_aside(path: Path) -> Path:
+def back_up_damaged_file(path: Path) -> Path:
     """Copy a damaged file to `NAME.damaged`, `NAME.damaged-2`...; if it raises `OSError`, do not overwrite the file."""
-    names = (path.with_name(f"{path.name}{_ENDING}{f'-{number}' if number > 1 else ''}") for number in count(1))
+    names = (path.with_name(f"{path.name}{_DAMAGED_SUFFIX}{f'-{number}' if number > 1 else ''}") for number in count(1))
     copy = next(name for name in names if not name.exists())
     shutil.copy2(path, copy)
     logger.warning("%s is damaged; it is kept as %s", path, copy.name)
@@ -115,4 +115,4 @@ def set_aside(path: Path) -> Path:
 
 def damaged_copies(path: Path) -> list[Path]:
     """Return the files that `set_aside` made of a file."""
-    return sorted(path.parent.glob(f"{path.name}{_ENDING}*"))
+    return sorted(path.parent.glob(f"{path.name}{_DAMAGED_SUFFIX}*"))

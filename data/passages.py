@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.texts import BLOCK, Texts, column_of, in_blocks
 from mrc_workbench.data.workspace import read_json, write_json
@@ -21,7 +21,7 @@ from mrc_workbench.data.workspace import read_json, write_json
 SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
 FILE = "passages.arrow"
 _SEAL = "passages.json"  # what the file was when its content was last known
-_OLDER = "passages.parquet"  # sets kept before there was an Arrow file
+_LEGACY_FILE = "passages.parquet"  # sets kept before there was an Arrow file
 _BLOCK_ROWS = 1 << 16
 _EXAMPLES, _EXAMPLE_LENGTH, _ID_LENGTH = 3, 60, 40
 
@@ -47,22 +47,24 @@ class Passages(Sequence[Passage]):
         self._known = known
         self._are_distinct = are_distinct or bool(known)
         self.ids, self.texts, self.titles = (Texts(self.table.column(name)) for name in SCHEMA.names)
-        self._titled = Texts(self.table.column("text"), self.table.column("title"))
+        self._titled_texts = Texts(self.table.column("text"), self.table.column("title"))
 
     @classmethod
-    def of(cls, passages: Iterable[Passage]) -> "Passages":
+    def from_passages(cls, passages: Iterable[Passage]) -> "Passages":
         """Make columns of passages; `Passages` are returned as they are. Raises `ValueError` for a lone surrogate."""
         if isinstance(passages, cls):
             return passages
         blocks = in_blocks(passages)
-        columns = ([column_of([getattr(one, name) for one in block]) for name in SCHEMA.names] for block in blocks)
+        columns = (
+            [column_of([getattr(passage, name) for passage in block]) for name in SCHEMA.names] for block in blocks
+        )
         return cls(pa.Table.from_batches((pa.record_batch(arrays, schema=SCHEMA) for arrays in columns), SCHEMA))
 
     def indexed_texts(self, *, title: bool) -> Texts:
         """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
-        return self._titled if title else self.texts
+        return self._titled_texts if title else self.texts
 
-    def heads(self, *, title: bool) -> np.ndarray:
+    def title_lengths(self, *, title: bool) -> np.ndarray:
         """Letters that the title and its line break take of each indexed text, `(n_passages,)` int64; 0 without."""
         lengths = self.titles.lengths()
         return np.where(lengths > 0, lengths + 1, 0) if title else np.zeros(len(self), dtype=np.int64)
@@ -82,7 +84,7 @@ class Passages(Sequence[Passage]):
         return RowOfId(self.ids)
 
     @cached_property
-    def repeated(self) -> str:
+    def duplicate(self) -> str:
         """What two passages may not share and do, such as "passage id 'a'"; empty where all is well."""
         if self._are_distinct:
             return ""
@@ -103,7 +105,7 @@ class Passages(Sequence[Passage]):
         if isinstance(position, slice):
             start, stop, step = position.indices(len(self))
             if step != 1:
-                return Passages.of(self[row] for row in range(start, stop, step))
+                return Passages.from_passages(self[row] for row in range(start, stop, step))
             return Passages(self.table.slice(start, max(0, stop - start)))
         return Passage(self.ids[position], self.texts[position], self.titles[position])
 
@@ -144,15 +146,17 @@ class RowOfId(Mapping[str, int]):
         known[known] = self._hashes[positions[known]] == hashes[known]
         rows = np.full(len(ids), -1, dtype=np.int64)
         rows[known] = self._order[positions[known]]
-        found = zip(np.flatnonzero(known).tolist(), self._ids.at(rows[known]), strict=True)
-        for position in (position for position, id_ in found if id_ != ids[position]):  # another id with the same hash
+        candidates = zip(np.flatnonzero(known).tolist(), self._ids.at(rows[known]), strict=True)
+        for position in (
+            position for position, id_ in candidates if id_ != ids[position]
+        ):  # another id with the same hash
             rows[position] = self.get(ids[position], -1)
         return rows
 
     def __getitem__(self, id_: str) -> int:
-        wanted = hash(id_)
-        position = int(np.searchsorted(self._hashes, wanted))
-        while position < len(self._hashes) and self._hashes[position] == wanted:
+        target = hash(id_)
+        position = int(np.searchsorted(self._hashes, target))
+        while position < len(self._hashes) and self._hashes[position] == target:
             row = int(self._order[position])
             if self._ids[row] == id_:
                 return row
@@ -166,7 +170,7 @@ class RowOfId(Mapping[str, int]):
         return len(self._ids)
 
 
-class GatheredPassages:
+class PassageBuilder:
     """Passages by position, those with the same text merged; ids of merged copies become aliases."""
 
     def __init__(self) -> None:
@@ -174,12 +178,12 @@ class GatheredPassages:
         self._titles: list[str] = []
         self._same_title: dict[str, str] = {}  # one object a title, however many passages have it
         self._blocks: list[Any] = []
-        self._open: list[str] = []
+        self._open_texts: list[str] = []
         self._position_of_hash: dict[int, int] = {}
         self._last_text: str | None = None  # a passage is looked up several times in a row
         self._last_key = 0
         self._copies: dict[str, int] = {}  # id of a merged copy -> position of the passage
-        self._given_aliases: dict[str, int] = {}  # the same, where the file lists them
+        self._listed_aliases: dict[str, int] = {}  # the same, where the file lists them
         self._ambiguous: set[str] = set()  # ids of copies of several passages
         self._nameless_copies: list[int] = []  # positions of the texts that rows without an id repeat
         self._other_titles: dict[int, str] = {}  # position -> the first title that is not used
@@ -196,17 +200,17 @@ class GatheredPassages:
         if position < count:
             self._merge(position, title, id_, is_copy)
             return position
-        self._open.append(text)
+        self._open_texts.append(text)
         self._titles.append(title)
         self.ids.append(id_)
-        if len(self._open) == BLOCK:
-            self._blocks.append(column_of(self._open))
-            self._open = []
+        if len(self._open_texts) == BLOCK:
+            self._blocks.append(column_of(self._open_texts))
+            self._open_texts = []
         return position
 
     def add_alias(self, id_: str, position: int) -> None:
         """Add an alias that the file itself lists for the passage at a position."""
-        if self._given_aliases.setdefault(id_, position) != position:
+        if self._listed_aliases.setdefault(id_, position) != position:
             self._ambiguous.add(id_)
 
     def _merge(self, position: int, title: str, id_: str, is_copy: bool) -> None:
@@ -226,42 +230,44 @@ class GatheredPassages:
         return self._titles
 
     def passages(self) -> Passages:
-        texts = pa.chunked_array([*self._blocks, column_of(self._open)])
+        texts = pa.chunked_array([*self._blocks, column_of(self._open_texts)])
         columns = [_column(self.final_ids), texts, _column(self._titles)]
         return Passages(pa.Table.from_arrays(columns, schema=SCHEMA), are_distinct=True)
 
     @cached_property
     def final_ids(self) -> list[str]:
         """The ids by position once all passages are added; ids that are missing or repeated are generated."""
-        return list(filled_ids("p", self.ids, reserved=[*self._copies, *self._given_aliases]))
+        return list(fill_ids("p", self.ids, reserved=[*self._copies, *self._listed_aliases]))
 
     def aliases(self) -> dict[str, str]:
         """Return the id of the passage for the id of every merged copy; ambiguous ids are no alias."""
-        copies = self._given_aliases | self._copies
+        copies = self._listed_aliases | self._copies
         if not copies:
             return {}
-        taken = self._ambiguous.union(self.final_ids)
-        return {copy: self.final_ids[position] for copy, position in copies.items() if copy not in taken}
+        unavailable = self._ambiguous.union(self.final_ids)
+        return {copy: self.final_ids[position] for copy, position in copies.items() if copy not in unavailable}
 
     def notices(self) -> list[Problem]:
         """Return what is to be reported of merged passages and of ids that were changed or made."""
         merged = (f"{copy} → {self.ids[position]}" for copy, position in self._copies.items())
-        nameless = (self._text(position) for position in self._nameless_copies)
+        repeated_texts = (self._text(position) for position in self._nameless_copies)
         titles = (f"{title} → {self._titles[position]}" for position, title in self._other_titles.items())
-        pairs = [(given, final) for given, final in zip(self.ids, self.final_ids, strict=True) if given != final]
-        made = [final for given, final in pairs if not given] if any(self.ids) else []  # else of no interest
-        changed = [f"{given} → {final}" for given, final in pairs if given]
-        owned = self._ambiguous.union(self.ids) if self._copies else ()
-        changed += (id_ for id_ in self._copies if id_ in owned)
+        pairs = [
+            (original, final) for original, final in zip(self.ids, self.final_ids, strict=True) if original != final
+        ]
+        generated = [final for original, final in pairs if not original] if any(self.ids) else []  # else of no interest
+        changed = [f"{original} → {final}" for original, final in pairs if original]
+        ambiguous_ids = self._ambiguous.union(self.ids) if self._copies else ()
+        changed += (id_ for id_ in self._copies if id_ in ambiguous_ids)
         counted = [
             (ProblemCode.MERGED_PASSAGES, len(self._copies), merged),
-            (ProblemCode.REPEATED_PASSAGES, len(self._nameless_copies), nameless),
+            (ProblemCode.REPEATED_PASSAGES, len(self._nameless_copies), repeated_texts),
             (ProblemCode.SEVERAL_TITLES, len(self._other_titles), titles),
             (ProblemCode.CHANGED_IDS, len(changed), changed),
-            (ProblemCode.MADE_IDS, len(made), made),
+            (ProblemCode.GENERATED_IDS, len(generated), generated),
         ]
         examples = ((code, count, _examples(texts, _EXAMPLE_LENGTH)) for code, count, texts in counted if count)
-        return [Problem.of(code, count=count, examples=texts) for code, count, texts in examples]
+        return [Problem.from_code(code, count=count, examples=texts) for code, count, texts in examples]
 
     def __len__(self) -> int:
         return len(self._titles)
@@ -278,35 +284,35 @@ class GatheredPassages:
 
     def _text(self, position: int) -> str:
         block, row = divmod(position, BLOCK)
-        return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
+        return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open_texts[row]
 
 
 def _examples(texts: Iterable[str], length: int) -> str:
-    return ", ".join(shown(text, length) for text in islice(texts, _EXAMPLES))
+    return ", ".join(display_text(text, length) for text in islice(texts, _EXAMPLES))
 
 
 def _column(texts: Iterable[str]) -> Any:
     return pa.chunked_array([column_of(block) for block in in_blocks(texts)], pa.large_string())
 
 
-def filled_ids(letter: str, given: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
+def fill_ids(prefix: str, ids: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
     """Yield the given ids, the first of equal ones only, and for the others "p1", "p2"... outside `reserved`."""
-    taken, kept = set(given), set[str]()
-    if len(taken) == len(given) and "" not in taken:
-        yield from given
+    used, seen = set(ids), set[str]()
+    if len(used) == len(ids) and "" not in used:
+        yield from ids
         return
-    taken.update(reserved)
-    fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
-    for id_ in given:
-        yield next(fresh) if not id_ or id_ in kept else id_
-        kept.add(id_)
+    used.update(reserved)
+    fresh = (id_ for id_ in (f"{prefix}{number}" for number in count(1)) if id_ not in used)
+    for id_ in ids:
+        yield next(fresh) if not id_ or id_ in seen else id_
+        seen.add(id_)
 
 
 def write_passages(folder: Path, passages: Passages) -> None:
     """Write the passages into a folder that is not in use yet."""
     with pa.OSFile(str(folder / FILE), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         writer.write_table(passages.table, max_chunksize=_BLOCK_ROWS)
-    write_json(folder / _SEAL, {"fingerprint": passages.fingerprint, "file": _state(folder / FILE)})
+    write_json(folder / _SEAL, {"fingerprint": passages.fingerprint, "file": _file_state(folder / FILE)})
 
 
 def open_passages(folder: Path) -> Passages:
@@ -316,16 +322,16 @@ def open_passages(folder: Path) -> Passages:
     """
     path = folder / FILE
     if not path.exists():
-        return Passages(pq.read_table(folder / _OLDER, schema=SCHEMA))
+        return Passages(pq.read_table(folder / _LEGACY_FILE, schema=SCHEMA))
     table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     seal = read_json(folder / _SEAL)
-    if seal.get("file") == _state(path):
+    if seal.get("file") == _file_state(path):
         return Passages(table, known=str(seal.get("fingerprint")))
     table.validate(full=True)  # a damaged file may point anywhere
     return Passages(table)
 
 
-def _state(path: Path) -> list[Any]:
+def _file_state(path: Path) -> list[Any]:
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
 
@@ -344,9 +350,9 @@ class Tally:
     def problems(self, code: ProblemCode) -> list[Problem]:
         """Return the problem that sums the rows up, none if there are no rows."""
         counts = {"rows": self.rows, "ids": len(self.ids)}
-        return [Problem.of(code, **counts, examples=_examples(self.ids, _ID_LENGTH))] if self.rows else []
+        return [Problem.from_code(code, **counts, examples=_examples(self.ids, _ID_LENGTH))] if self.rows else []
 
 
 def id_problems(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
     """Return the problem that counts some ids, none if there are no ids."""
-    return (Problem.of(code, ids=len(ids), examples=_examples(ids, _ID_LENGTH)),) if ids else ()
+    return (Problem.from_code(code, ids=len(ids), examples=_examples(ids, _ID_LENGTH)),) if ids else ()

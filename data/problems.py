@@ -94,7 +94,7 @@ class ProblemCode(StrEnum):
     EMPTY_FOLDER = "empty_folder"
     NO_SENTENCE = "no_sentence"
     TOO_FEW_ROWS = "too_few_rows"
-    ONE_VALUE = "one_value"
+    SINGLE_VALUE = "one_value"
     # a row is left out
     BROKEN_LINE = "broken_line"
     NOT_AN_OBJECT = "not_an_object"
@@ -146,8 +146,8 @@ class ProblemCode(StrEnum):
     REPEATED_PASSAGES = "repeated_passages"
     SEVERAL_TITLES = "several_titles"
     CHANGED_IDS = "changed_ids"
-    MADE_IDS = "made_ids"
-    MADE_QUESTION_IDS = "made_question_ids"
+    GENERATED_IDS = "made_ids"
+    GENERATED_QUESTION_IDS = "made_question_ids"
     CHANGED_QUESTION_IDS = "changed_question_ids"
     QUESTIONS_BY_POSITION = "questions_by_position"
     LABELS_AS_RELEVANCE = "labels_as_relevance"
@@ -161,7 +161,7 @@ class ProblemCode(StrEnum):
     # what is in the texts
     MARKUP = "markup"
     DAMAGED_TEXT = "damaged_text"
-    DECOMPOSED_LETTERS = "decomposed_letters"
+    DECOMPOSED_CHARACTERS = "decomposed_letters"
     FULL_WIDTH = "full_width"
     NEAR_DUPLICATES = "near_duplicates"
     NEAR_DUPLICATE_PARTS = "near_duplicate_parts"
@@ -179,7 +179,7 @@ MENDED = (
     *(ProblemCode.DROPPED_CELL, ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES),
     *(ProblemCode.GUESSED_ENCODING, ProblemCode.OTHER_TEXT, ProblemCode.TITLE_AS_TEXT),
 )
-MOST_KEPT = 10_000  # problems of either sort: nobody reads more, and a small file can hold millions
+MAX_RECORDED_PROBLEMS = 10_000  # problems of either sort: nobody reads more, and a small file can hold millions
 
 WORDS = Path(__file__).with_suffix(".toml")  # in English: those of commands, and of the pages
 TEMPLATES: dict[str, str] = tomllib.loads(WORDS.read_text(encoding="utf-8"))["problem"]
@@ -194,19 +194,19 @@ class Problem:
     details: dict[str, str | int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "Problem":
+    def from_code(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "Problem":
         return cls(code, row, details)
 
     @property
     def message(self) -> str:
         """The problem in plain English: what was given, what was expected, what to do next."""
-        return self.in_words(TEMPLATES[self.code], TEMPLATES["row"])
+        return self.format_message(TEMPLATES[self.code], TEMPLATES["row"])
 
-    def in_words(self, template: str, lead: str) -> str:
+    def format_message(self, template: str, prefix: str) -> str:
         """Return the message in a language's template, after `lead` in a row, and after the detail `file` if any."""
-        whole = template[0].upper() + template[1:] if self.row is None else lead + template
-        whole = "{file}: " + whole if "file" in self.details else whole
-        return whole.format(row=self.row, **self.details)
+        message = template[0].upper() + template[1:] if self.row is None else prefix + template
+        message = "{file}: " + message if "file" in self.details else message
+        return message.format(row=self.row, **self.details)
 
     @property
     def leaves_out_row(self) -> bool:
@@ -218,7 +218,7 @@ class Problem:
 class Problems:
     """The first problems of rows left out and the first others, in order, and how many there are of each code."""
 
-    kept: list[Problem] = field(default_factory=list)
+    recorded: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     left_out: int = 0  # rows
 
@@ -226,10 +226,10 @@ class Problems:
         """Count a problem; return whether it was kept, too."""
         self.counts[problem.code] += 1
         self.left_out += problem.leaves_out_row
-        so_far = self.left_out if problem.leaves_out_row else self.total - self.left_out
-        if so_far <= MOST_KEPT:
-            self.kept.append(problem)
-        return so_far <= MOST_KEPT
+        count = self.left_out if problem.leaves_out_row else self.total - self.left_out
+        if count <= MAX_RECORDED_PROBLEMS:
+            self.recorded.append(problem)
+        return count <= MAX_RECORDED_PROBLEMS
 
     @property
     def total(self) -> int:
@@ -249,7 +249,7 @@ class DataError(Failure):
         return tuple(problem for problem in self.others if problem.row is None and problem != self.problem)
 
     @classmethod
-    def of(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "DataError":
+    def from_code(cls, code: ProblemCode, row: int | None = None, /, **details: str | int) -> "DataError":
         return cls(Problem(code, row, details))
 
 
@@ -277,13 +277,13 @@ class MissingExtraError(Failure, ImportError):
     """A library that is not installed. Details: its top-level `module`, and the `extra` that brings it."""
 
     @classmethod
-    def of(cls, module: str, extra: str, caller: str = "this") -> "MissingExtraError":
+    def for_module(cls, module: str, extra: str, caller: str = "this") -> "MissingExtraError":
         message = f"{caller} needs {module}: pip install 'mrc-workbench[{extra}]'"
         return cls(MISSING_EXTRA, message, module=module, extra=extra)
 
-    def called(self, caller: str) -> "MissingExtraError":
+    def with_caller(self, caller: str) -> "MissingExtraError":
         """Return the same error with the command or function that needs the library in its message."""
-        return self.of(str(self.details["module"]), str(self.details["extra"]), caller)
+        return self.for_module(str(self.details["module"]), str(self.details["extra"]), caller)
 
 
 def with_extra(error: Exception) -> Exception:
@@ -303,11 +303,11 @@ def with_extra(error: Exception) -> Exception:
     for (room, included), larger in _ROOMS.items():
         if extra == included and any(name.startswith(room) for name in names):
             extra = larger
-    return MissingExtraError.of(module, extra)
+    return MissingExtraError.for_module(module, extra)
 
 
 @contextmanager
-def naming_extras(caller: str = "this") -> Iterator[None]:
+def raise_missing_extra(caller: str = "this") -> Iterator[None]:
     """Raise `MissingExtraError` in place of a failed import of a library that an extra brings; also a decorator."""
     try:
         yield
@@ -315,10 +315,10 @@ def naming_extras(caller: str = "this") -> Iterator[None]:
         named = with_extra(error)
         if not isinstance(named, MissingExtraError):
             raise
-        raise named.called(caller) from error
+        raise named.with_caller(caller) from error
 
 
-def require(module: str, caller: str = "this") -> None:
+def require_library(module: str, caller: str = "this") -> None:
     """Raise `MissingExtraError` if a library is not installed, without importing it."""
     if find_spec(module) is None:
-        raise MissingExtraError.of(module, EXTRAS[module], caller)
+        raise MissingExtraError.for_module(module, EXTRAS[module], caller)

@@ -72,7 +72,7 @@ class Question:
             object.__setattr__(self, "groups", ())
 
     @classmethod
-    def judged(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
+    def from_grades(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
         """Make a question of the grades of its passages, by id."""
         relevant = tuple([passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE])
         return cls(id_, text, relevant=relevant, grades=tuple(grades.items()), **more)
@@ -87,20 +87,20 @@ class Question:
         grades = self.grade_of
         relevant = tuple(id_ for id_ in self.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
         groups = [(group, tuple(id_ for id_ in group if id_ in relevant)) for group in self.groups]
-        left = tuple(inner for group, inner in groups if inner or not group)
+        remaining_groups = tuple(relevant_group for group, relevant_group in groups if relevant_group or not group)
         starts = self.starts if relevant[:1] == self.relevant[:1] else ()  # they are of the first one
-        return replace(self, relevant=relevant, grades=tuple(grades.items()), groups=left, starts=starts)
+        return replace(self, relevant=relevant, grades=tuple(grades.items()), groups=remaining_groups, starts=starts)
 
     @property
     def content(self) -> tuple[object, ...]:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
-        asked: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
-        asked += (self.made, self.hidden) if self.made else ()
+        values: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
+        values += (self.made, self.hidden) if self.made else ()
         # absent unless set, so that the fingerprints of older sets stay
         optional: dict[str, object] = {}
         optional |= {"grades": self.grades, "groups": self.groups} if self.grades or self.groups else {}
         optional |= {"part": self.part} if self.part else {}
-        return (*asked, optional) if optional else asked
+        return (*values, optional) if optional else values
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ class QuestionSet:
     aliases: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "passages", Passages.of(self.passages))
+        object.__setattr__(self, "passages", Passages.from_passages(self.passages))
         row_of = self.row_of_passage
         if self.aliases and (row_of.rows(list(self.aliases)) >= 0).any():
             raise ValueError("an alias is the id of another passage")
         if self.aliases and (row_of.rows(list(self.aliases.values())) < 0).any():
             raise ValueError("an alias names an unknown passage")
-        if repeated := self.passages.repeated:
+        if repeated := self.passages.duplicate:
             raise ValueError(f"{repeated} occurs twice")
         seen: set[str] = set()
         for question in self.questions:
@@ -199,10 +199,10 @@ class QuestionSet:
         judged = self._graded(0)
         return csr_array((np.ones(judged.nnz, dtype=bool), judged.indices, judged.indptr), shape=judged.shape)
 
-    def _graded(self, least: int) -> csr_array:
+    def _graded(self, min_grade: int) -> csr_array:
         """Grades of `least` and more, float64, a 0 stored like any other."""
         judged = [(row, *pair) for row, question in enumerate(self.questions) for pair in question.grade_of.items()]
-        graded = [(row, id_, grade) for row, id_, grade in judged if grade >= least]
+        graded = [(row, id_, grade) for row, id_, grade in judged if grade >= min_grade]
         rows, ids, grades = zip(*graded, strict=True) if graded else ((), (), ())
         columns, values = self.passages.row_of.rows(list(ids)), np.array(grades, dtype=np.float64)
         return csr_array((values, (np.array(rows, dtype=np.int64), columns)), shape=self.relevance.shape)
@@ -213,7 +213,7 @@ class QuestionSet:
         return np.flatnonzero(np.diff(self.relevance.indptr))
 
     @cached_property
-    def made(self) -> dict[str, int]:
+    def generated_counts(self) -> dict[str, int]:
         """How many questions were made of passages, by how, the most frequent first; empty where people asked all."""
         return dict(Counter(question.made for question in self.questions if question.made).most_common())
 
@@ -234,7 +234,7 @@ class QuestionSet:
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
 
 
-class Maker(StrEnum):
+class QuestionGenerator(StrEnum):
     """What makes questions of passages."""
 
     TITLE = "title"  # the title of an article asks for its passages
@@ -242,25 +242,25 @@ class Maker(StrEnum):
     MODEL = "model"  # a language model writes what the passage answers: doc2query, Nogueira & Lin 2019
 
 
-_OF_A_MODEL = f"{Maker.MODEL}: "
+_MODEL_PREFIX = f"{QuestionGenerator.MODEL}: "
 
 
-def made_by(maker: Maker, model: str = "") -> str:
+def generator_label(generator: QuestionGenerator, model: str = "") -> str:
     """Return what `Question.made` says: the maker, with its name where it is a language model."""
-    return f"{_OF_A_MODEL}{model}" if maker is Maker.MODEL else maker.value
+    return f"{_MODEL_PREFIX}{model}" if generator is QuestionGenerator.MODEL else generator.value
 
 
-def model_of(made: str) -> str:
+def generator_model(label: str) -> str:
     """Return the name of the language model that `Question.made` names, empty where it names none."""
-    return made.removeprefix(_OF_A_MODEL) if made.startswith(_OF_A_MODEL) else ""
+    return label.removeprefix(_MODEL_PREFIX) if label.startswith(_MODEL_PREFIX) else ""
 
 
-def is_made(text: str) -> bool:
+def is_generator_label(text: str) -> bool:
     """Whether a text is one of those that `made_by` makes."""
-    return text in (Maker.TITLE, Maker.SENTENCE) or bool(model_of(text))
+    return text in (QuestionGenerator.TITLE, QuestionGenerator.SENTENCE) or bool(generator_model(text))
 
 
-def as_trained(question_set: QuestionSet) -> QuestionSet:
+def strip_hidden_text(question_set: QuestionSet) -> QuestionSet:
     """Return the set with its passages as they are trained on: without what hidden questions ask with.
 
     A sentence that asks is removed from its passages. If a title asks, all titles are removed: passages without one
@@ -269,32 +269,36 @@ def as_trained(question_set: QuestionSet) -> QuestionSet:
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:
         return question_set
-    by_sentence = [question for question in hidden if question.made != Maker.TITLE]
+    sentence_questions = [question for question in hidden if question.made != QuestionGenerator.TITLE]
     sentences: defaultdict[str, list[str]] = defaultdict(list)
-    for question in by_sentence:
+    for question in sentence_questions:
         for id_ in question.relevant:
             sentences[id_].append(question.text)
-    has_titles = len(by_sentence) == len(hidden)
-    passages = Passages.of(
-        Passage(passage.id, without(passage.text, sentences.get(passage.id, ())), passage.title if has_titles else "")
+    has_titles = len(sentence_questions) == len(hidden)
+    passages = Passages.from_passages(
+        Passage(
+            passage.id,
+            remove_sentences(passage.text, sentences.get(passage.id, ())),
+            passage.title if has_titles else "",
+        )
         for passage in question_set.passages
     )
     # two passages may have differed by the sentences alone: as known ones they are not looked through for that
     return replace(question_set, passages=Passages(passages.table, known=passages.fingerprint))
 
 
-def without(text: str, sentences: Iterable[str]) -> str:
+def remove_sentences(text: str, sentences: Iterable[str]) -> str:
     """Return a text without these sentences, wherever they stand in it; a space takes their place."""
     longest_first = sorted(filter(str.strip, sentences), key=len, reverse=True)
-    while found := next((sentence for sentence in longest_first if sentence in text), None):
-        text = " ".join(filter(None, map(str.strip, text.split(found))))
+    while match := next((sentence for sentence in longest_first if sentence in text), None):
+        text = " ".join(filter(None, map(str.strip, text.split(match))))
     return text
 
 
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
-    fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(one, field.name) for one in questions))]
-    columns = [[getattr(one, field.name) for one in questions] for field in fields]
+    fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(question, field.name) for question in questions))]
+    columns = [[getattr(question, field.name) for question in questions] for field in fields]
     pq.write_table(pa.table(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
 
@@ -305,7 +309,7 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
     for row in rows:
         row |= {name: tuple(row.get(name) or ()) for name in lists}
         if row.get("grades") is not None:
-            row["grades"] = tuple((one["id"], one["grade"]) for one in row["grades"])
+            row["grades"] = tuple((entry["id"], entry["grade"]) for entry in row["grades"])
         if row.get("groups") is not None:
             row["groups"] = tuple(map(tuple, row["groups"]))
     return tuple(Question(**row) for row in rows)

@@ -22,30 +22,30 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from mrc_workbench.data.formats.opening import file_content
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.passages import Passages, open_passages
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_paths_apart
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_paths_in_subprocess
 from mrc_workbench.data.records import QuestionSet, open_question_set, write_question_set
 from mrc_workbench.data.workspace import (
     read_json,
+    read_only_workspace,
     remove_folder,
     replacing,
-    require_few,
-    require_room,
-    shelf,
+    require_set_size,
+    require_storage,
     workspace,
     write_json,
 )
 
 NOTE = "set.json"
-LONGEST_NAME = 100  # characters
+MAX_NAME_CHARACTERS = 100  # characters
 _KEY = re.compile("[0-9a-f]{16}")
 _FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptSet:
+class StoredItem:
     """The note of a stored set. `key` names its folder, `created` is in UTC (ISO 8601), `shared`: on the shelf."""
 
     key: str
@@ -61,132 +61,136 @@ class KeptSet:
         return self.key
 
 
-class _Content(Protocol):
+class _Fingerprinted(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
 
-N = TypeVar("N", bound=KeptSet)
-S = TypeVar("S", bound=_Content)
+N = TypeVar("N", bound=StoredItem)
+S = TypeVar("S", bound=_Fingerprinted)
 
 
 @dataclass(frozen=True)
-class Collection(Generic[N]):
+class StoredCollection(Generic[N]):
     """The stored datasets of one kind: the folder `name` of the workspace and of the shelf."""
 
     name: str
-    note: type[N]
-    unknown: Callable[..., Exception] = field(repr=False)  # the error for a reference that names none
-    others: Container[str] = ()  # further names that a reference may be
+    note_type: type[N]
+    unknown_error: Callable[..., Exception] = field(repr=False)  # the error for a reference that names none
+    other_references: Container[str] = ()  # further names that a reference may be
 
-    def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
+    def save(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **details: object) -> N:
         """Store what `fill` writes, once per content, under its newest name. Raises `LimitError`."""
         named = {"key": fingerprint[:16], "name": name, "source": source, "fingerprint": fingerprint}
-        note = self.note(**named, created=datetime.now(UTC).isoformat(), **figures)  # type: ignore[arg-type]
-        with replacing(self._own(note.key)) as new:
+        note = self.note_type(**named, created=datetime.now(UTC).isoformat(), **details)  # type: ignore[arg-type]
+        with replacing(self._own_folder(note.key)) as new:
             new.mkdir()
             fill(new)
-            (new / NOTE).write_bytes(self._notes.dump_json(note, indent=1, exclude={"shared"}))
-            require_room()
+            (new / NOTE).write_bytes(self._note_adapter.dump_json(note, indent=1, exclude={"shared"}))
+            require_storage()
         return note
 
     def stored(self) -> list[N]:
         """Return the readable notes of the user, the newest first, then those of the shelf that the user lacks."""
-        own, folder = self._notes_in(workspace()), shelf()
+        own, folder = self._read_notes(workspace()), read_only_workspace()
         keys = {note.key for note in own}
-        others = self._notes_in(folder) if folder else []
+        others = self._read_notes(folder) if folder else []
         return [*own, *(replace(note, shared=True) for note in others if note.key not in keys)]
 
     def damaged(self) -> list[str]:
         """Return the keys of the user's own sets whose note cannot be read."""
         folders = sorted(path.parent for path in (workspace() / self.name).glob(f"*/{NOTE}"))
-        return [path.name for path in folders if _KEY.fullmatch(path.name) and self._read(path) is None]
+        return [path.name for path in folders if _KEY.fullmatch(path.name) and self._read_note(path) is None]
 
-    def known(self, key: str) -> N:
+    def get_note(self, key: str) -> N:
         """Return the note of a kept set; a path is no key, and never looked for. Raises the error of `unknown`."""
-        note = self._read(self.folder(key)) if _KEY.fullmatch(key) else None
+        note = self._read_note(self.folder(key)) if _KEY.fullmatch(key) else None
         if note is None:
             raise self.error(key)
         return note
 
-    def load(self, key: str, opened: Callable[[Path, N], S], broken: ProblemCode) -> S:
+    def load(self, key: str, open_content: Callable[[Path, N], S], broken: ProblemCode) -> S:
         """Return what `opened` makes of a folder. Raises the error of `unknown`, or of `broken` if it has changed."""
-        kept = self.known(key)
+        note = self.get_note(key)
         try:
-            found = opened(self.folder(key), kept)
-            if found.fingerprint != kept.fingerprint:
+            content = open_content(self.folder(key), note)
+            if content.fingerprint != note.fingerprint:
                 raise ValueError("its content is not what was kept")
         except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
-            raise DataError.of(broken, key=key, reason=str(error).split("\n")[0][:200]) from error
-        return found
+            raise DataError.from_code(broken, key=key, reason=str(error).split("\n")[0][:200]) from error
+        return content
 
-    def named(self, reference: str) -> N:
+    def find_note(self, reference: str) -> N:
         """Return the note of a set by name or fingerprint (8 digits or more). Raises the error of `unknown`."""
         is_beginning = _FINGERPRINT.fullmatch(reference) is not None
-        for kept in self.stored():
-            if reference == kept.name or (is_beginning and kept.fingerprint.startswith(reference)):
-                return kept
+        for note in self.stored():
+            if reference == note.name or (is_beginning and note.fingerprint.startswith(reference)):
+                return note
         raise self.error(reference)
 
     def folder(self, key: str) -> Path:
         """Return where a set is, on the shelf where the user has none of this key."""
-        place = shelf()
-        return place / self.name / key if place and self._read(self._own(key)) is None else self._own(key)
+        shared_folder = read_only_workspace()
+        return (
+            shared_folder / self.name / key
+            if shared_folder and self._read_note(self._own_folder(key)) is None
+            else self._own_folder(key)
+        )
 
     def rename(self, key: str, name: str) -> None:
         """Rename a set of the user. Raises the error of `unknown`, and `ValueError` for a blank name."""
-        note = self._read(self._own(key)) if _KEY.fullmatch(key) else None
+        note = self._read_note(self._own_folder(key)) if _KEY.fullmatch(key) else None
         if note is None:
             raise self.error(key)
         if not (tidy := display_name(name)):
             raise ValueError("a name needs a character that can be displayed")
-        with replacing(self._own(key) / NOTE) as new:
-            new.write_bytes(self._notes.dump_json(replace(note, name=tidy), indent=1, exclude={"shared"}))
+        with replacing(self._own_folder(key) / NOTE) as new:
+            new.write_bytes(self._note_adapter.dump_json(replace(note, name=tidy), indent=1, exclude={"shared"}))
 
     def remove(self, key: str) -> None:
         """Remove a set of the user's, readable or not; one of the shelf is none. Raises the error of `unknown`."""
-        if not _KEY.fullmatch(key) or not self._own(key).is_dir():
+        if not _KEY.fullmatch(key) or not self._own_folder(key).is_dir():
             raise self.error(key)
-        remove_folder(self._own(key))
+        remove_folder(self._own_folder(key))
 
     def error(self, reference: str) -> Exception:
-        known = [*self.others, *(f"{kept.name} ({kept.reference})" for kept in self.stored())]
-        return self.unknown(reference=shown(reference, 80), known=", ".join(known) or "none")
+        known = [*self.other_references, *(f"{note.name} ({note.reference})" for note in self.stored())]
+        return self.unknown_error(reference=display_text(reference, 80), known=", ".join(known) or "none")
 
-    def _own(self, key: str) -> Path:
+    def _own_folder(self, key: str) -> Path:
         return workspace() / self.name / key
 
-    def _notes_in(self, place: Path) -> list[N]:
-        notes = [self._read(path) for path in (place / self.name).glob("*") if _KEY.fullmatch(path.name)]
+    def _read_notes(self, root: Path) -> list[N]:
+        notes = [self._read_note(path) for path in (root / self.name).glob("*") if _KEY.fullmatch(path.name)]
         return sorted(filter(None, notes), key=lambda note: note.created, reverse=True)
 
-    def _read(self, folder: Path) -> N | None:
+    def _read_note(self, folder: Path) -> N | None:
         try:
-            kept = self._notes.validate_json((folder / NOTE).read_bytes())
-            datetime.fromisoformat(kept.created)
+            note = self._note_adapter.validate_json((folder / NOTE).read_bytes())
+            datetime.fromisoformat(note.created)
         except (OSError, ValueError):
             return None
-        return replace(kept, shared=False) if kept.key == folder.name else None
+        return replace(note, shared=False) if note.key == folder.name else None
 
     @cached_property
-    def _notes(self) -> Any:
-        return TypeAdapter(self.note)
+    def _note_adapter(self) -> Any:
+        return TypeAdapter(self.note_type)
 
 
 def display_name(text: str) -> str:
     """Return a name as it is stored: on one line, of printable characters, no longer than `LONGEST_NAME`."""
     printable = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(printable.split())[:LONGEST_NAME].strip()
+    return " ".join(printable.split())[:MAX_NAME_CHARACTERS].strip()
 
 
-def file_named(reference: str, base: Path | None = None) -> Path | None:
+def existing_file(reference: str, base: Path | None = None) -> Path | None:
     """Return the file that a reference is, its path from `base` or from where the process is; None where it is none."""
     path = (base or Path.cwd()) / reference
     # a name may be too long for the file system
     return path if reference and os.path.isfile(path) else None  # noqa: PTH113
 
 
-def folder_named(reference: str, base: Path | None = None) -> Path | None:
+def existing_folder(reference: str, base: Path | None = None) -> Path | None:
     """Return the folder that a reference names, as `file_named` does a file; one that only goes up names none."""
     path = (base or Path.cwd()) / reference
     is_named = Path(reference).name not in ("", "..")
@@ -214,19 +218,19 @@ class CatalogEntry:
 
 
 _FOLDER = Path(__file__).parent
-KNOWN = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
+CATALOG_DATA = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
 
 
-def catalog_entry(given: dict[str, Any]) -> CatalogEntry:
+def catalog_entry(fields: dict[str, Any]) -> CatalogEntry:
     """Return an entry of `catalog.toml`; the path of a set that comes with the program is in this folder."""
-    path = Path(given["path"])
-    return CatalogEntry(**given | {"path": path if "address" in given else _FOLDER / path})
+    path = Path(fields["path"])
+    return CatalogEntry(**fields | {"path": path if "address" in fields else _FOLDER / path})
 
 
-CATALOG = {entry.id: entry for entry in map(catalog_entry, KNOWN["questions"])}
+CATALOG = {entry.id: entry for entry in map(catalog_entry, CATALOG_DATA["questions"])}
 
 
-def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Reading:
+def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> QuestionSetReading:
     """Obtain and read a set of the catalog; it is named by its title. Raises `DataError`."""
     reading = read(obtain(entry, on_progress), entry.path.name)
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
@@ -256,19 +260,19 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
                 if on_progress is not None:
                     on_progress(min(len(content), entry.size), entry.size)
     except (OSError, HTTPException, ValueError) as error:
-        reason = shown(str(getattr(error, "reason", None) or error), 200)
-        raise DataError.of(ProblemCode.DOWNLOAD_FAILED, **source, reason=reason) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != entry.sha256:
-        sums = {"expected": entry.sha256[:12], "found": found[:12]}
-        raise DataError.of(ProblemCode.ALTERED_DOWNLOAD, **source, size=f"{len(content):,}", **sums)
+        reason = display_text(str(getattr(error, "reason", None) or error), 200)
+        raise DataError.from_code(ProblemCode.DOWNLOAD_FAILED, **source, reason=reason) from error
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != entry.sha256:
+        sums = {"expected": entry.sha256[:12], "found": digest[:12]}
+        raise DataError.from_code(ProblemCode.ALTERED_DOWNLOAD, **source, size=f"{len(content):,}", **sums)
     with replacing(stored) as new:
         new.write_bytes(content)
     return bytes(content)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredSet(KeptSet):
+class StoredSet(StoredItem):
     """One kept question set. `made` counts the questions that were made of passages."""
 
     passages: int
@@ -276,30 +280,30 @@ class StoredSet(KeptSet):
     made: int = 0
 
 
-_SETS = Collection("datasets", StoredSet, partial(DataError.of, ProblemCode.UNKNOWN_SET), CATALOG)
+_SETS = StoredCollection("datasets", StoredSet, partial(DataError.from_code, ProblemCode.UNKNOWN_SET), CATALOG)
 stored, damaged, remove, rename = _SETS.stored, _SETS.damaged, _SETS.remove, _SETS.rename
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
-    require_few("passages", len(question_set.passages))
+    require_set_size("passages", len(question_set.passages))
     counts = {"passages": len(question_set.passages), "questions": len(question_set.questions)}
-    counts["made"] = sum(question_set.made.values())
+    counts["made"] = sum(question_set.generated_counts.values())
     fill = partial(write_question_set, question_set=question_set)
-    return _SETS.keep(fill, question_set.name, question_set.fingerprint, source, **counts)
+    return _SETS.save(fill, question_set.name, question_set.fingerprint, source, **counts)
 
 
 def load(key: str) -> QuestionSet:
     """Load a stored set. Raises `DataError` if there is none, or its content has changed since."""
-    return _SETS.load(key, lambda folder, kept: open_question_set(folder, kept.name), ProblemCode.BROKEN_SET)
+    return _SETS.load(key, lambda folder, note: open_question_set(folder, note.name), ProblemCode.BROKEN_SET)
 
 
 def passages_of(key: str) -> Passages:
     """Open the passages of a kept set alone. Raises `DataError` as `load` does."""
-    return open_passages(_SETS.folder(_SETS.known(key).key))
+    return open_passages(_SETS.folder(_SETS.get_note(key).key))
 
 
-def note_used(key: str) -> None:
+def record_last_used(key: str) -> None:
     """Note that a set is the one in use. A note that cannot be written stops nobody: it is a convenience."""
     with suppress(OSError):
         write_json(workspace() / _LAST_USED, {"set": key})
@@ -312,13 +316,13 @@ def last_used() -> str:
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
     """Return a set by file or folder (from `base`), catalog id, name or fingerprint. Raises `DataError`."""
-    if path := file_named(reference, base):
-        return read_paths_apart([path]).question_set
+    if path := existing_file(reference, base):
+        return read_paths_in_subprocess([path]).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
     try:
-        return load(_SETS.named(reference).key)
+        return load(_SETS.find_note(reference).key)
     except DataError as error:
-        if error.problem.code is ProblemCode.UNKNOWN_SET and (folder := folder_named(reference, base)):
-            return read_paths_apart([folder]).question_set
+        if error.problem.code is ProblemCode.UNKNOWN_SET and (folder := existing_folder(reference, base)):
+            return read_paths_in_subprocess([folder]).question_set
         raise

@@ -26,11 +26,11 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator, Serializa
 from pydantic_core.core_schema import ValidationInfo
 
 from mrc_workbench.data.cache import SCORES, Artifact, key_of
-from mrc_workbench.data.files import read_user_file, set_aside
+from mrc_workbench.data.files import back_up_damaged_file, read_user_file
 from mrc_workbench.data.formats.text_tables import csv_bytes
-from mrc_workbench.data.jobs.folder import Job, Progress, Status, carried_out_alone, progress_writer
+from mrc_workbench.data.jobs.folder import Job, Progress, Status, progress_writer, run_job_exclusively
 from mrc_workbench.data.problems import Failure, failure_dict
-from mrc_workbench.data.terminal import aligned
+from mrc_workbench.data.terminal import format_table
 from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json, write_text
 
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ Number = Annotated[
 StoredError = Annotated[Exception, PlainValidator(_load_error), PlainSerializer(_store_error)]
 
 
-class Unit(StrEnum):
+class ColumnUnit(StrEnum):
     """What the values of a column are."""
 
     TEXT = "text"
@@ -94,27 +94,27 @@ class Column:
     """A column: its name in the DataFrame, the unit of its values, and the decimals to display."""
 
     name: str
-    unit: Unit = Unit.NUMBER
+    unit: ColumnUnit = ColumnUnit.NUMBER
     digits: int = 2
 
     @property
     def title(self) -> str:
         """The name as words, for places without translations."""
         words = self.name.replace("_", " ")
-        return f"{words} (%)" if self.unit is Unit.FRACTION else words
+        return f"{words} (%)" if self.unit is ColumnUnit.FRACTION else words
 
     def displayed(self, value: Any) -> Any:
         """Return the value in the displayed unit: fractions as percentages."""
-        return value * 100 if self.unit is Unit.FRACTION else value
+        return value * 100 if self.unit is ColumnUnit.FRACTION else value
 
     def text(self, value: Any) -> str:
         """Return a value as text; a missing one is "-"."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         match self.unit:
-            case Unit.TEXT:
+            case ColumnUnit.TEXT:
                 return str(value)
-            case Unit.COUNT | Unit.BYTES:
+            case ColumnUnit.COUNT | ColumnUnit.BYTES:
                 return f"{value:,.0f}"
         return f"{self.displayed(value):,.{self.digits}f}"
 
@@ -130,7 +130,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Table(Generic[Result]):
+class ResultTable(Generic[Result]):
     """A table of a result: a function that returns its DataFrame, and its columns in display order."""
 
     name: str
@@ -152,12 +152,12 @@ class Table(Generic[Result]):
         rows = [(cells[0], cells[1:]) for cells in self.texts(result)]
         titles = [column.title for column in self.columns[1:]]
         width = max([len(title) for title in titles] + [len(cell) for _, cells in rows for cell in cells], default=0)
-        return aligned(titles, rows, width)
+        return format_table(titles, rows, width)
 
     def markdown(self, result: Result) -> str:
         """Return the table in Markdown."""
         titles = [column.title for column in self.columns]
-        rules = [":--" if column.unit is Unit.TEXT else "--:" for column in self.columns]
+        rules = [":--" if column.unit is ColumnUnit.TEXT else "--:" for column in self.columns]
         cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in self.texts(result)]
         return "\n".join(f"| {' | '.join(row)} |" for row in [titles, rules, *cells])
 
@@ -179,7 +179,7 @@ class Study(Generic[Spec, Result]):
     run_in: Callable[[Spec, Progress, Path], Result] | None = None  # in place of `run`, with the folder of the job
     result: Any = None
     inputs: Callable[[Spec], Sequence[object]] = lambda _spec: ()  # what else decides the result, as JSON
-    tables: Sequence[Table[Result]] = ()
+    tables: Sequence[ResultTable[Result]] = ()
     save: Callable[[Result, Path], None] | None = None  # in place of the typed result folder, as `load` is
     load: Callable[[Path], Result] | None = None
     spec_file: str = "request.json"  # JSON, or TOML if it ends in .toml
@@ -237,7 +237,7 @@ class StudyJob(Job, Generic[Spec, Result]):
         return str(read_json(self.folder / _NAME).get("name", ""))
 
     @property
-    def made(self) -> str:
+    def stored_at(self) -> str:
         """When the result was stored: an ISO 8601 time in UTC."""
         return datetime.fromtimestamp(self.result.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
@@ -269,8 +269,8 @@ class StudyJob(Job, Generic[Spec, Result]):
     def run(self, on_progress: Progress | None = None) -> int:
         """Run it in this process unless another one does; returns a command's exit status."""
 
-        def work(began: Status) -> None:
-            report = progress_writer(self, began)
+        def work(initial_status: Status) -> None:
+            report = progress_writer(self, initial_status)
 
             def progress(phase: str, fraction: float) -> None:
                 report(phase, fraction)
@@ -290,7 +290,7 @@ class StudyJob(Job, Generic[Spec, Result]):
             else:
                 study.results.write(self.folder, result)
 
-        return carried_out_alone(self, work)
+        return run_job_exclusively(self, work)
 
     def load(self) -> Result:
         """Read the result. Raises `ValueError` if there is no complete one of this version."""
@@ -301,7 +301,7 @@ class StudyJob(Job, Generic[Spec, Result]):
         path = self.folder / _NAME
         _, is_damaged = read_user_file(path)
         if is_damaged:
-            set_aside(path)
+            back_up_damaged_file(path)
         write_json(path, {"name": " ".join(name.split())})
 
     def delete(self) -> None:
@@ -319,7 +319,7 @@ class StudyJob(Job, Generic[Spec, Result]):
 def report(job: StudyJob[Spec, Result]) -> str:
     """Return the report of a stored result in Markdown: its spec and its tables."""
     study, result = job.study, job.load()
-    parts = [f"# {job.name or study.name}", study.summary, f"Stored {job.made}, key `{job.id}`.", "## Settings"]
+    parts = [f"# {job.name or study.name}", study.summary, f"Stored {job.stored_at}, key `{job.id}`.", "## Settings"]
     spec = study.spec_type.dump_python(job.read_spec(), mode="json")
     parts.append("\n".join(f"- {name}: {value}" for name, value in spec.items()))
     for table in study.tables:

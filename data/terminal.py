@@ -60,9 +60,9 @@ QUIET = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 _SECONDS_BETWEEN_LINES = 60.0
-_LEAST_TO_ESTIMATE = 0.05  # fraction of the work after which the time left is estimated
+_MIN_FRACTION_TO_ESTIMATE = 0.05  # fraction of the work after which the time left is estimated
 # control characters but tab and line break, and the marks that turn the direction of writing
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def quiet(*, verbose: bool = False) -> None:
@@ -84,16 +84,16 @@ def quiet(*, verbose: bool = False) -> None:
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
     """Keep libraries that are imported meanwhile quiet, and leave the environment of another program as it is."""
-    given = {name: value for name, value in QUIET.items() if name not in os.environ and name != "TQDM_DISABLE"}
+    variables = {name: value for name, value in QUIET.items() if name not in os.environ and name != "TQDM_DISABLE"}
     levels = [logger.level for logger in _LOGGERS]
     if not is_verbose():
-        os.environ.update(given)
+        os.environ.update(variables)
         for logger in _LOGGERS:
             logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        for name in given:
+        for name in variables:
             os.environ.pop(name, None)
         for logger, level in zip(_LOGGERS, levels, strict=True):
             logger.setLevel(level)
@@ -104,18 +104,18 @@ def is_verbose() -> bool:
     return bool(os.environ.get(VERBOSE))
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return text with each character that a terminal would obey written as its number, which JSON reads back."""
-    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ClosedOutputError(BrokenPipeError):
     """The program that reads the output has ended, such as `head` in `mrc list | head -1`."""
 
 
-def tell(text: object, *, error: bool = False) -> None:
+def print_line(text: object, *, error: bool = False) -> None:
     """Print a line, to the standard output or as an error. Raises `ClosedOutputError`."""
-    _write(sys.stderr if error else sys.stdout, harmless(str(text)) + "\n")
+    _write(sys.stderr if error else sys.stdout, escape_control_characters(str(text)) + "\n")
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -130,7 +130,7 @@ def _write(stream: TextIO, text: str) -> None:
         raise ClosedOutputError(*failure.args) from failure
 
 
-def aligned(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], width: int) -> list[str]:
+def format_table(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], width: int) -> list[str]:
     """Return the lines of a table: titles, then a name (on one line) and its cells, right-aligned to `width`."""
     lines = [("", titles), *((" ".join(name.split()), cells) for name, cells in rows)]
     longest = max(len(name) for name, _ in lines)
@@ -170,15 +170,15 @@ class ProgressReporter:
         seconds = now - self._started
         line = ""
         if mode is ProgressMode.AUTO and name:
-            line = f"\r{fraction:4.0%}  {harmless(name)}\033[K" + ("\n" if fraction >= 1 else "")
+            line = f"\r{fraction:4.0%}  {escape_control_characters(name)}\033[K" + ("\n" if fraction >= 1 else "")
         elif mode is ProgressMode.JSON and (name != self._name or fraction >= 1 or now - self._written >= 1):
             entry = {"phase": name, "fraction": round(fraction, 4), "seconds": round(seconds, 1)}
-            line = harmless(json.dumps(entry, ensure_ascii=False)) + "\n"
+            line = escape_control_characters(json.dumps(entry, ensure_ascii=False)) + "\n"
         elif mode is ProgressMode.PLAIN and name and now - self._written >= _SECONDS_BETWEEN_LINES:
             times = f"{_minutes(seconds)} so far"
-            if is_total and _LEAST_TO_ESTIMATE < fraction < 1:
+            if is_total and _MIN_FRACTION_TO_ESTIMATE < fraction < 1:
                 times += f", about {_minutes(seconds * (1 - fraction) / fraction)} left"
-            line = f"{fraction:4.0%}  {harmless(name)}  ({times})\n"
+            line = f"{fraction:4.0%}  {escape_control_characters(name)}  ({times})\n"
         if line:
             self._written = now
             _write(sys.stderr, line)

@@ -44,10 +44,10 @@ class Texts(Sequence[str]):
     def lengths(self) -> np.ndarray:
         return self._computed(pc.utf8_length, np.int64)
 
-    def holding(self, wanted: str) -> np.ndarray:
+    def containing(self, substring: str) -> np.ndarray:
         """Return which texts hold `wanted` somewhere, in any case, `(n_texts,)` bool."""
         # with case Arrow searches ten times as long
-        return self._computed(partial(pc.match_substring, pattern=wanted, ignore_case=True), np.bool_)
+        return self._computed(partial(pc.match_substring, pattern=substring, ignore_case=True), np.bool_)
 
     def matching(self, pattern: str) -> np.ndarray:
         """Return which texts match a regular expression (RE2) somewhere, `(n_texts,)` bool."""
@@ -133,7 +133,7 @@ def fingerprint_of(texts: Iterable[str]) -> str:
         return texts.fingerprint
     blocks = in_blocks(texts)
     return _digest(
-        (np.array([len(text) for text in one]), "".join(one).encode("utf-8", "surrogatepass")) for one in blocks
+        (np.array([len(text) for text in block]), "".join(block).encode("utf-8", "surrogatepass")) for block in blocks
     )
 
 
@@ -163,7 +163,7 @@ def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
 def column_of(texts: Sequence[str]) -> Any:
     """Return texts as an Arrow array of exactly their size, half of Arrow's own. `ValueError` for a lone surrogate."""
     encoded = [text.encode() for text in texts]
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)]).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum([len(item) for item in encoded], dtype=np.int64)]).astype(np.int64)
     return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
 
 
@@ -175,15 +175,15 @@ class Script(StrEnum):
     SPACED = "spaced"
 
 
-def beginnings(texts: Iterable[str]) -> list[str]:
+def sample_beginnings(texts: Iterable[str]) -> list[str]:
     """Return the beginnings of the first texts, composed (NFC): what tells the script and the language of a corpus."""
     return [unicodedata.normalize("NFC", text[:_CHARACTERS]) for text in islice(texts, _TEXTS)]
 
 
 def script_of(texts: Iterable[str]) -> Script:
     """Return the script of a tenth of the letters or more: Korean text is full of Latin names, and not reversed."""
-    sample = "".join(beginnings(texts))
-    letters = max(1, len(_LETTER.findall(sample)))
-    if len(_HANGUL.findall(sample)) >= letters / 10:
+    sample = "".join(sample_beginnings(texts))
+    letter_count = max(1, len(_LETTER.findall(sample)))
+    if len(_HANGUL.findall(sample)) >= letter_count / 10:
         return Script.KOREAN
-    return Script.UNSPACED if len(_UNSPACED.findall(sample)) >= letters / 10 else Script.SPACED
+    return Script.UNSPACED if len(_UNSPACED.findall(sample)) >= letter_count / 10 else Script.SPACED

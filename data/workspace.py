@@ -29,13 +29,13 @@ PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
 IMPORT_ROOT = PROJECT if (PROJECT / "mrc_workbench").is_dir() else PROJECT.parent  # the folder to import from
 USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
 _USER = re.compile("[0-9a-f]{32}")
-_acting: ContextVar[str | None] = ContextVar("_acting", default=None)
+_acting_user: ContextVar[str | None] = ContextVar("_acting", default=None)
 _told_by: list[Callable[[], str | None]] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class NobodySignedInError(Exception):
+class NotSignedInError(Exception):
     """People sign in here, and this is done for none of them: it must touch no workspace at all."""
 
 
@@ -63,7 +63,7 @@ def shared_workspace() -> Path:
     return Path(os.environ.get("MRC_WORKSPACE") or base / "workspace").resolve()
 
 
-def shelf() -> Path | None:
+def read_only_workspace() -> Path | None:
     """Return the folder whose sets a user reads beside their own and cannot change; None where nobody signs in."""
     return shared_workspace() if user() else None
 
@@ -73,9 +73,9 @@ def user() -> str:
 
     Raises `NobodySignedInError`, and `ValueError` if `MRC_USER` is no such name: a path never is one.
     """
-    name = _acting.get()
-    for ask in _told_by:
-        name = ask() if name is None else name
+    name = _acting_user.get()
+    for provider in _told_by:
+        name = provider() if name is None else name
     name = os.environ.get(USER, "") if name is None else name
     if name and not _USER.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is no user: 32 hexadecimal digits are")
@@ -87,22 +87,22 @@ def user_of(issuer: str, subject: str) -> str:
     return hashlib.sha256(json.dumps([issuer, subject]).encode()).hexdigest()[:32]
 
 
-def users_told_by(told: Callable[[], str | None]) -> None:
+def set_user_provider(provider: Callable[[], str | None]) -> None:
     """Have `user` ask who is at work in this thread: a name, or None where nobody signs in."""
-    _told_by[:] = [told]
+    _told_by[:] = [provider]
 
 
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
     """Do what follows, in this thread, for the user of this name; for an empty one as where nobody signs in."""
-    token = _acting.set(name)
+    token = _acting_user.set(name)
     try:
         yield
     finally:
-        _acting.reset(token)
+        _acting_user.reset(token)
 
 
-def for_this_user(work: Callable[P, R]) -> Callable[P, R]:
+def run_as_current_user(work: Callable[P, R]) -> Callable[P, R]:
     """Return `work` for another thread, which knows no user: it is done for the one at work now."""
     name = user()
 
@@ -114,18 +114,18 @@ def for_this_user(work: Callable[P, R]) -> Callable[P, R]:
     return done
 
 
-def is_of_the_disk(error: BaseException) -> bool:
+def is_disk_error(error: BaseException) -> bool:
     """Whether something failed because the disk is full, or cannot be written to."""
     return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 @contextmanager
-def disk_errors_naming(path: Path) -> Iterator[None]:
+def name_path_in_disk_errors(path: Path) -> Iterator[None]:
     """Name `path` in errors of the disk: a failed write names no file, or a temporary one."""
     try:
         yield
     except OSError as error:
-        if not is_of_the_disk(error):
+        if not is_disk_error(error):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -150,7 +150,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Works for files, and for folders, whose destination may exist. The content of a folder is on the disk before the
     folder has its name: a power cut leaves all of it, or what was there.
     """
-    with disk_errors_naming(path):
+    with name_path_in_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(f".{path.name}.", path.parent) as holder:
             new = holder / path.name
@@ -203,7 +203,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def number_in(content: dict[str, Any], name: str) -> float:
+def read_number(content: dict[str, Any], name: str) -> float:
     """Return a number of a JSON object; 0 where it has none of this name that is finite."""
     value = content.get(name, 0.0)
     known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
@@ -218,7 +218,7 @@ class LimitError(Failure):
     """A limit that would be passed, so that nothing was done: `megabytes`, `jobs`, `passages`, `pairs`, `uploads`."""
 
 
-class Limits(BaseModel):
+class UserLimits(BaseModel):
     """What every user may do; `MRC_USER_MEGABYTES` sets `megabytes`, and so on."""
 
     model_config = ConfigDict(frozen=True)
@@ -233,17 +233,17 @@ class Limits(BaseModel):
     addresses: bool = Field(False, description="whether users may have the server call a language model's address")
     emails: str = Field("", description="who may sign in: addresses and @domains between commas; empty: everybody")
 
-    def lets_in(self, email: str) -> bool:
+    def allows_email(self, email: str) -> bool:
         """Whether somebody with this address, which the provider has verified, may sign in."""
-        allowed = [one.strip().casefold() for one in self.emails.split(",") if one.strip()]
+        allowed = [entry.strip().casefold() for entry in self.emails.split(",") if entry.strip()]
         address, domain = email.casefold(), "".join(email.casefold().rpartition("@")[1:])
         return not allowed or address in allowed or ("@" in domain and domain in allowed)
 
 
-def limits() -> Limits:
+def limits() -> UserLimits:
     """Return what the environment sets. Raises pydantic's `ValidationError`, a `ValueError`, where it sets nonsense."""
-    names = {name: os.environ.get(_PREFIX + name.upper(), "").strip() for name in Limits.model_fields}
-    return Limits.model_validate({name: text for name, text in names.items() if text})
+    names = {name: os.environ.get(_PREFIX + name.upper(), "").strip() for name in UserLimits.model_fields}
+    return UserLimits.model_validate({name: text for name, text in names.items() if text})
 
 
 def are_limited() -> bool:
@@ -261,7 +261,7 @@ def used_bytes() -> int:
     return used
 
 
-def require_room() -> None:
+def require_storage() -> None:
     """Raise `LimitError` (`megabytes`) where the workspace holds more than it may, what is being written included."""
     if not are_limited():
         return
@@ -272,18 +272,18 @@ def require_room() -> None:
         raise LimitError("megabytes", message, used=used, limit=limit)
 
 
-def require_place(others: int, more: int = 1) -> None:
+def require_job_slot(others: int, more: int = 1) -> None:
     """Raise `LimitError` (`jobs`) where a user with `others` jobs may not have so many `more`."""
     if are_limited() and others + more > (limit := limits().jobs):
         message = f"you have {others} jobs and may have {limit}: wait for one to end, or stop one"
         raise LimitError("jobs", message, jobs=others, limit=limit)
 
 
-def require_few(what: Literal["passages", "pairs"], count: int) -> None:
+def require_set_size(kind: Literal["passages", "pairs"], count: int) -> None:
     """Raise `LimitError` (`what`) where a set of so many is larger than a user may keep."""
-    if are_limited() and count > (limit := getattr(limits(), what)):
-        details = {what: f"{count:,}", "limit": f"{limit:,}"}
-        raise LimitError(what, f"the set has {count:,} {what}, and may have {limit:,}", **details)
+    if are_limited() and count > (limit := getattr(limits(), kind)):
+        details = {kind: f"{count:,}", "limit": f"{limit:,}"}
+        raise LimitError(kind, f"the set has {count:,} {kind}, and may have {limit:,}", **details)
 
 
 MANIFEST = "manifest.json"
@@ -301,7 +301,7 @@ def replacing_folder(folder: Path, *, last: str) -> Iterator[Path]:
     remove_leftovers_of(_NEW, folder)
     is_in_use = folder == Path.cwd() or folder in Path.cwd().parents  # a shell may stand in it
     is_fixed = is_in_use or folder.is_mount() or not os.access(folder.parent, os.W_OK)
-    others = {name for name in _files(folder) if not name.startswith(_NEW)} - _listed(folder)
+    others = {name for name in _files(folder) if not name.startswith(_NEW)} - _manifest_files(folder)
     if folder.is_dir() and (is_fixed or others):
         yield from _merged(folder, last)
         return
@@ -312,7 +312,7 @@ def replacing_folder(folder: Path, *, last: str) -> Iterator[Path]:
 
 
 def _merged(folder: Path, last: str) -> Iterator[Path]:
-    with disk_errors_naming(folder), temporary_folder(_NEW, folder) as holder:
+    with name_path_in_disk_errors(folder), temporary_folder(_NEW, folder) as holder:
         new = holder / "new"
         new.mkdir()
         yield new
@@ -320,7 +320,7 @@ def _merged(folder: Path, last: str) -> Iterator[Path]:
         folder_to_disk(new)
         names = _files(new)
         (folder / last).unlink(missing_ok=True)
-        for name in sorted(_listed(folder) - set(names)):
+        for name in sorted(_manifest_files(folder) - set(names)):
             _remove(folder, name)
         for name in sorted(names, key=lambda name: name == last):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -331,7 +331,7 @@ def _write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, {"files": sorted([*_files(folder), MANIFEST])})
 
 
-def _listed(folder: Path) -> set[str]:
+def _manifest_files(folder: Path) -> set[str]:
     """Return the files that the manifest lists, by paths relative to the folder; none of them leaves it."""
     names = read_json(folder / MANIFEST).get("files", [])
     paths = [PurePosixPath(name) for name in names if isinstance(name, str)] if isinstance(names, list) else []

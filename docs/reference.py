@@ -27,8 +27,8 @@ from mrc_workbench.training.options import TrainingOptions  # noqa: E402
 from mrc_workbench.training.recipes import RECIPES  # noqa: E402
 from mrc_workbench.workbench.cli import COMMANDS, all_commands  # noqa: E402
 
-_FEW = 3  # rows of a table that may stand again
-_HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
+_MAX_REPEATED_ROWS = 3  # rows of a table that may stand again
+_TYPE_LABELS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
 _COMMANDS_HEAD = """\
 # Commands
 
@@ -85,9 +85,13 @@ def experiment_files() -> str:
     parts += [("`[[reader]]`", ReaderSpec, None), ("`[[generator]]`", GeneratorSpec, None)]
     parts += [("An ablation", AblationExperiment, None)]
     lines = [_EXPERIMENT_HEAD]
-    for title, model, told in parts:
-        known = {name: field for name, field in model.model_fields.items() if not told or name not in told.model_fields}
-        rows = [_field(name, field) for name, field in known.items()]
+    for title, model, base_model in parts:
+        known = {
+            name: field
+            for name, field in model.model_fields.items()
+            if not base_model or name not in base_model.model_fields
+        }
+        rows = [_field_row(name, field) for name, field in known.items()]
         lines += [f"## {title}\n", f"{cleandoc(model.__doc__ or '')}\n"]
         lines += _table(("field", "holds", "usually", "limits"), rows)
     return "\n".join(lines)
@@ -96,9 +100,9 @@ def experiment_files() -> str:
 def training_options() -> str:
     """Return the page of the options of every kind of training."""
     common = {known.name for known in fields(TrainingOptions)}
-    lines = [_TRAINING_HEAD, "## Every kind\n", *_options(TrainingOptions, set())]
+    lines = [_TRAINING_HEAD, "## Every kind\n", *_option_table(TrainingOptions, set())]
     for kind, recipe in RECIPES.items():
-        lines += [f"## {kind}\n", f"{cleandoc(recipe.options.__doc__ or '')}\n", *_options(recipe.options, common)]
+        lines += [f"## {kind}\n", f"{cleandoc(recipe.options.__doc__ or '')}\n", *_option_table(recipe.options, common)]
     return "\n".join(lines)
 
 
@@ -118,8 +122,11 @@ PAGES: dict[str, Callable[[], str]] = {
 def _command(command: App, path: str, level: str) -> Iterator[str]:
     """Yield the section of a command or a group."""
     yield f"{level} {path}\n"
-    said = parse(command.help or "")
-    yield "\n\n".join(_sentence(part) for part in (said.short_description, said.long_description) if part) + "\n"
+    docstring = parse(command.help or "")
+    yield (
+        "\n\n".join(_sentence(part) for part in (docstring.short_description, docstring.long_description) if part)
+        + "\n"
+    )
     if command.default_command is None:
         yield from _group(command, path, f"{level}#")
         return
@@ -141,7 +148,7 @@ def _group(group: App, path: str, level: str) -> Iterator[str]:
         section = [*_command(command, f"{path} {name}", level)]
         rows, _ = _rows(command, name)
         table = "\n".join(_table(("", "says", "holds", "usually"), rows))
-        if first.setdefault(table, name) != name and len(rows) > _FEW:
+        if first.setdefault(table, name) != name and len(rows) > _MAX_REPEATED_ROWS:
             anchor = f"{path} {first[table]}".replace(" ", "-")
             section[section.index(table)] = f"Its flags are those of [{first[table]}](#{anchor}).\n"
         yield from section
@@ -149,11 +156,11 @@ def _group(group: App, path: str, level: str) -> Iterator[str]:
 
 def _rows(command: App, name: str) -> tuple[list[tuple[str, ...]], bool]:
     """Return a row for each flag but those of a training's options, and whether these are all flags."""
-    told = {one.arg_name: one.description or "" for one in parse(command.help or "").params}
+    descriptions = {argument.arg_name: argument.description or "" for argument in parse(command.help or "").params}
     optional = {known.name for known in fields(RECIPES[name].options)} if name in RECIPES else set()
-    arguments = [one for one in command.assemble_argument_collection() if one.show]
-    own = [one for one in arguments if one.field_info.name not in optional]
-    return [_flag(one, told) for one in own], len(own) == len(arguments)
+    arguments = [argument for argument in command.assemble_argument_collection() if argument.show]
+    own = [argument for argument in arguments if argument.field_info.name not in optional]
+    return [_flag_row(argument, descriptions) for argument in own], len(own) == len(arguments)
 
 
 def _sentence(text: str) -> str:
@@ -161,50 +168,56 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", ":", "?")) else f"{text}."
 
 
-def _flag(argument: Argument, told: Mapping[str, str]) -> tuple[str, ...]:
+def _flag_row(argument: Argument, descriptions: Mapping[str, str]) -> tuple[str, ...]:
     known = argument.field_info
     names = ", ".join(f"`{name}`" for name in argument.names if not name.startswith("--empty-"))
-    is_untold = argument.required or argument.parameter.show_default is False
+    has_hidden_default = argument.required or argument.parameter.show_default is False
     return (
         names + (" (needed)" if argument.required else ""),
-        argument.parameter.help or told.get(known.name, ""),
-        "" if argument.hint is bool else _type(argument.hint),
-        "" if is_untold or known.default is Parameter.empty or known.default is False else _value(known.default),
+        argument.parameter.help or descriptions.get(known.name, ""),
+        "" if argument.hint is bool else _describe_type(argument.hint),
+        ""
+        if has_hidden_default or known.default is Parameter.empty or known.default is False
+        else _format_value(known.default),
     )
 
 
-def _field(name: str, field: FieldInfo) -> tuple[str, ...]:
+def _field_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     words = {"ge": "{} or more", "gt": "above {}", "le": "{} or less", "lt": "below {}", "min_length": "not empty"}
     limits = [
-        word.format(_number(value))
-        for one in field.metadata
+        word.format(_format_number(value))
+        for constraint in field.metadata
         for limit, word in words.items()
-        if (value := getattr(one, limit, None)) is not None
+        if (value := getattr(constraint, limit, None)) is not None
     ]
     return (
         f"`{name}`{' (needed)' if field.is_required() else ''}",
-        _type(field.annotation),
-        "" if field.is_required() else _value(field.get_default(call_default_factory=True)),
+        _describe_type(field.annotation),
+        "" if field.is_required() else _format_value(field.get_default(call_default_factory=True)),
         ", ".join(limits),
     )
 
 
-def _options(options: type[Any], told: set[str]) -> list[str]:
+def _option_table(options: type[Any], skipped: set[str]) -> list[str]:
     types = get_type_hints(options)
     rows = []
     for known in fields(options):
-        if known.name in told or "help" not in known.metadata:
+        if known.name in skipped or "help" not in known.metadata:
             continue
         low, high = known.metadata.get("low"), known.metadata.get("high")
         limits = (
-            "" if low is None else f"{_number(low)} or more" if high is None else f"{_number(low)} to {_number(high)}"
+            ""
+            if low is None
+            else f"{_format_number(low)} or more"
+            if high is None
+            else f"{_format_number(low)} to {_format_number(high)}"
         )
-        default = "" if known.default is MISSING else _value(known.default)
-        rows.append((f"`{known.name}`", known.metadata["help"], _type(types[known.name]), default, limits))
+        default = "" if known.default is MISSING else _format_value(known.default)
+        rows.append((f"`{known.name}`", known.metadata["help"], _describe_type(types[known.name]), default, limits))
     return _table(("option", "says", "holds", "usually", "limits"), rows)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or value == "" or value in ((), {}):
         return ""
     if isinstance(value, bool):
@@ -214,34 +227,34 @@ def _value(value: Any) -> str:
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
-def _number(value: Any) -> str:
+def _format_number(value: Any) -> str:
     if isinstance(value, bool | str):
         return str(value)
     return f"{int(value):,}" if int(value) == value else f"{value:g}"
 
 
-def _type(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     """Say what a value of a type looks like in a file or after a flag."""
     origin, parts = get_origin(hint), get_args(hint)
     if hasattr(hint, "__metadata__"):  # Annotated
-        return _type(parts[0])
+        return _describe_type(parts[0])
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         parts, origin = tuple(hint), Literal
     if origin is Literal:
-        return ", ".join(f"`{one}`" for one in parts)
+        return ", ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_type(one) for one in parts if one is not NoneType))
+        return " or ".join(dict.fromkeys(_describe_type(part) for part in parts if part is not NoneType))
     if origin in (tuple, list):
-        return f"several: {_type(parts[0])}"
+        return f"several: {_describe_type(parts[0])}"
     is_table = isinstance(hint, type) and issubclass(hint, BaseModel | dict)
-    return _HOLDS.get(hint, "text" if origin is None and not is_table else "a table")
+    return _TYPE_LABELS.get(hint, "text" if origin is None and not is_table else "a table")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return a table's lines without the columns in which nothing stands."""
     if not rows:
         return []
-    places = [place for place in range(len(head)) if any(row[place] for row in rows)]
-    cells = [[row[place].replace("|", "\\|").replace("\n", " ") for place in places] for row in rows]
-    lines = [[head[place] for place in places], ["---"] * len(places), *cells]
+    columns = [column for column in range(len(head)) if any(row[column] for row in rows)]
+    cells = [[row[column].replace("|", "\\|").replace("\n", " ") for column in columns] for row in rows]
+    lines = [[head[column] for column in columns], ["---"] * len(columns), *cells]
     return [*(f"| {' | '.join(line)} |" for line in lines), ""]

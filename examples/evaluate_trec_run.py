@@ -14,13 +14,13 @@ METRICS = ["nDCG@10", "AP", "P@5", "RBP(rel=1)", "ERR@10"]
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        qrels, *runs = sys.argv[1:] or written(Path(folder))
+        qrels, *runs = sys.argv[1:] or write_sample_runs(Path(folder))
         result = mrc.evaluate(qrels, {Path(run).stem: run for run in runs}, METRICS)
         print(result.table().round(4).to_string())
         print(mrc.significance(result, metric="AP").round(4).to_string(index=False))
 
 
-def written(folder: Path) -> list[str]:
+def write_sample_runs(folder: Path) -> list[str]:
     """Write judgements of 20 topics and two runs, of which `good` ranks the relevant document higher."""
     qrels = "".join(f"{topic} 0 d{topic} 1\n" for topic in range(20))
     good = "".join(f"{topic} Q0 d{topic} 1 2.0 good\n{topic} Q0 d0 2 1.0 good\n" for topic in range(20))

@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lab:
+class LabDefinition:
     """The content of `lab.toml`. Modules are named from the lab's folder.
 
     `page` is the module with the `draw()` of the lab's own page, `commands` the `module:attribute` of its own commands;
@@ -55,8 +55,10 @@ class Lab:
 
 
 @cache
-def labs() -> tuple[Lab, ...]:
+def labs() -> tuple[LabDefinition, ...]:
     """Return the labs in the order of their pages."""
     files = _FOLDER.glob("*/lab.toml")
-    found = [Lab(name=file.parent.name, **tomllib.loads(file.read_text(encoding="utf-8"))) for file in files]
-    return tuple(sorted(found, key=lambda lab: (lab.order, lab.name)))
+    definitions = [
+        LabDefinition(name=file.parent.name, **tomllib.loads(file.read_text(encoding="utf-8"))) for file in files
+    ]
+    return tuple(sorted(definitions, key=lambda lab: (lab.order, lab.name)))

@@ -16,14 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from mrc_workbench.data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
+from mrc_workbench.data.cache import cached_arrays, is_caching, key_of, load_arrays, sample_path, save_arrays
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.inference import Precision, fast_passes, share_weights, takes_rows
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, prompts_of
 from mrc_workbench.models.sources import ModelSource, is_starter
 from mrc_workbench.models.vectors import BLOCK, RecentVectors, StoredVectors, VectorBlocks, reading_costs
-from mrc_workbench.models.windows import CutModel, Cutter, Pair, PairTokens, Window, WindowOptions, Windows
+from mrc_workbench.models.windows import (
+    Pair,
+    PairTokenizer,
+    TruncatingModel,
+    Window,
+    WindowCutter,
+    WindowOptions,
+    Windows,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
@@ -37,7 +45,7 @@ _ROUTES = {"question": "query", "passage": "document"}
 _PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
 
 
-class BiEncoder(CutModel):
+class BiEncoder(TruncatingModel):
     """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
 
     In bfloat16 a vector has a cosine above .999 with that of float32, and depends a little on the texts beside it.
@@ -56,12 +64,12 @@ class BiEncoder(CutModel):
     def load(self) -> None:
         """Load the model, and for a starter its analyzer, so that no encoding time includes loading it."""
         super().load()
-        if is_starter(self._source) and not self._is_at_hand:
+        if is_starter(self._source) and not self._is_given:
             self.model[0].load_analyzer()
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
-        if texts and not is_keeping():
-            return self._recent.of(texts, lambda new: self.encode("question", new).copy())
+        if texts and not is_caching():
+            return self._recent.lookup(texts, lambda new: self.encode("question", new).copy())
         return self._vectors("question", texts, (self._passages_share, 1.0))
 
     def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:
@@ -71,50 +79,50 @@ class BiEncoder(CutModel):
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         return self._vectors("passage", texts, (0.0, self._passages_share))
 
-    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+    def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that are too long for the model, stored; `heads` are the lengths of titles."""
-        if self._is_at_hand:
-            return self.cut(texts, heads, options)
+        if self._is_given:
+            return self.cut(texts, title_lengths, options)
         if is_starter(self._source):
-            return Windows.none()
+            return Windows.empty()
         began = time.perf_counter()
 
         def cut() -> dict[str, np.ndarray]:
-            windows, seconds = self._timed(lambda: self.cut(texts, heads, options))
+            windows, seconds = self._timed(lambda: self.cut(texts, title_lengths, options))
             return {"rows": windows.rows, "windows": windows.windows, "seconds": seconds}
 
-        of_heads = sha256(heads.tobytes()).hexdigest()
-        key = key_of(_VERSION, self.fingerprint, fingerprint_of(texts), of_heads, astuple(options))
-        kept = cached_arrays("windows", key, cut, keep=len(texts) > 1)
-        self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
-        return Windows(kept["rows"], kept["windows"], not options.tokens)
+        title_key = sha256(title_lengths.tobytes()).hexdigest()
+        key = key_of(_VERSION, self.fingerprint, fingerprint_of(texts), title_key, astuple(options))
+        stored = cached_arrays("windows", key, cut, store=len(texts) > 1)
+        self.meter.note(time.perf_counter() - began, *stored["seconds"].tolist())
+        return Windows(stored["rows"], stored["windows"], not options.tokens)
 
     def cut_off(self, texts: Sequence[str]) -> int:
-        if self._is_at_hand or is_starter(self._source):
+        if self._is_given or is_starter(self._source):
             return 0
         return self.lengths_of(texts).cut_off
 
-    def _cutter(self, options: WindowOptions) -> Cutter | None:
+    def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         if not self._fast or not self.model.tokenizer.is_fast:
             return None
-        return Cutter(self.model.tokenizer, options, prompts_of(self.model)[1])
+        return WindowCutter(self.model.tokenizer, options, prompts_of(self.model)[1])
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
         """Vectors of passages (those of `encode_passages`) and windows, and the row of each passage `(n_vectors,)`."""
         added = windows.texts(texts)
         if not added:
             return self.encode_passages(texts), np.arange(len(texts))
-        costs = [reading_costs(np.array([*map(len, some)])).sum() for some in (texts, added)]
-        share = self._passages_share * float(costs[0] / sum(costs))
-        rows = windows.standing(len(texts))
-        whole = self._vectors("passage", texts, (0.0, share))
-        parts = self._vectors("passage", added, (share, self._passages_share))
-        whole = whole if len(rows) == len(texts) else whole[rows]
-        return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
+        costs = [reading_costs(np.array([*map(len, batch)])).sum() for batch in (texts, added)]
+        boundary = self._passages_share * float(costs[0] / sum(costs))
+        rows = windows.whole_rows(len(texts))
+        passage_vectors = self._vectors("passage", texts, (0.0, boundary))
+        window_vectors = self._vectors("passage", added, (boundary, self._passages_share))
+        passage_vectors = passage_vectors if len(rows) == len(texts) else passage_vectors[rows]
+        return np.concatenate([passage_vectors, window_vectors]), np.concatenate([rows, windows.rows[windows.is_added]])
 
     def has_passages(self, texts: Sequence[str]) -> bool:
         key = self.key_of("passage", texts)
-        return kept_at(key).is_file() or shipped("vectors", key).is_file()
+        return vectors_path(key).is_file() or sample_path("vectors", key).is_file()
 
     def key_of(self, side: str, texts: Sequence[str]) -> str:
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
@@ -134,44 +142,44 @@ class BiEncoder(CutModel):
         """Encode these texts now, in float32, and have the sample bring their vectors. Raises `OSError`."""
         exact = BiEncoder(self._source, self._corpus, precision=Precision.FLOAT32)
         vectors, seconds = exact._timed(lambda: exact.encode(side, texts))
-        save_arrays(shipped("vectors", self.key_of(side, texts)), {"vectors": vectors, "seconds": seconds})
+        save_arrays(sample_path("vectors", self.key_of(side, texts)), {"vectors": vectors, "seconds": seconds})
 
     @cached_property
     def _fast(self) -> bool:
         return takes_rows(self.model)
 
-    def _vectors(self, side: str, texts: Sequence[str], shares: tuple[float, float]) -> np.ndarray:
-        began, (before, after) = time.perf_counter(), shares  # of all encoding done
+    def _vectors(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> np.ndarray:
+        began, (before, after) = time.perf_counter(), progress_range  # of all encoding done
 
-        def tell(share: float) -> None:
+        def report_progress(fraction: float) -> None:
             if self._on_progress:
-                self._on_progress(before + (after - before) * share)
+                self._on_progress(before + (after - before) * fraction)
 
         def encode(block: list[str]) -> np.ndarray:
-            return self.encode(side, block, blocks.within)
+            return self.encode(side, block, blocks.report_block_progress)
 
-        blocks = VectorBlocks(texts, encode, self.load, tell, self._clock)
-        kept = self._kept(side, texts, blocks)
+        blocks = VectorBlocks(texts, encode, self.load, report_progress, self._clock)
+        stored = self._load_or_compute(side, texts, blocks)
         passed = time.perf_counter() - began
-        self.meter.note(passed, kept.load_seconds, kept.seconds, elsewhere=kept.elsewhere)
-        return kept.vectors
+        self.meter.note(passed, stored.load_seconds, stored.seconds, elsewhere=stored.elsewhere)
+        return stored.vectors
 
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        if self._is_at_hand or len(texts) <= 1 or not is_keeping():  # one question typed is not worth a file
+    def _load_or_compute(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
+        if self._is_given or len(texts) <= 1 or not is_caching():  # one question typed is not worth a file
             return blocks.computed()
         key = self.key_of(side, texts)
-        if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):
-            return blocks.kept(place)
-        load_seconds, seconds = brought["seconds"].tolist()
-        return StoredVectors(brought["vectors"], load_seconds, seconds, elsewhere=True)
+        if (path := vectors_path(key)).is_file() or not (shipped_arrays := load_arrays(sample_path("vectors", key))):
+            return blocks.load_or_compute(path)
+        load_seconds, seconds = shipped_arrays["seconds"].tolist()
+        return StoredVectors(shipped_arrays["vectors"], load_seconds, seconds, elsewhere=True)
 
 
-def kept_at(key: str) -> Path:
+def vectors_path(key: str) -> Path:
     """Return where the vectors with this key are kept in the workspace."""
     return workspace() / "cache" / "vectors" / f"{key}.npy"
 
 
-class SparseTextEncoder(CutModel):
+class SparseTextEncoder(TruncatingModel):
     """A sentence-transformers sparse encoder, loaded when a text is encoded whose terms are not on disk.
 
     Texts are stored block by block, so that an interrupted run continues with the next one. In bfloat16 weights are
@@ -191,21 +199,21 @@ class SparseTextEncoder(CutModel):
     def cut_off(self, texts: Sequence[str]) -> int:
         return self.lengths_of(texts).cut_off
 
-    def _cutter(self, options: WindowOptions) -> Cutter | None:
-        model = self._sides["passage"]
-        return Cutter(model.tokenizer, options) if takes_rows(model) and model.tokenizer.is_fast else None
+    def _cutter(self, options: WindowOptions) -> WindowCutter | None:
+        model = self._models_by_side["passage"]
+        return WindowCutter(model.tokenizer, options) if takes_rows(model) and model.tokenizer.is_fast else None
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
         """Encode texts now and store nothing: `(n_texts, n_terms)` float32. Raises `ModelError`."""
-        model = self._sides[side]
+        model = self._models_by_side[side]
         encode = model.encode_query if side == "question" else model.encode_document
         settings: dict[str, Any] = {"convert_to_sparse_tensor": False, "save_to_cpu": True, "show_progress_bar": False}
         if takes_rows(model):
-            with fast_passes(model, "sentence_embedding", self._precision, self._places):
-                found = encode(list(texts), batch_size=max(1, len(texts)), **settings)
+            with fast_passes(model, "sentence_embedding", self._precision, self._tokens_per_pass):
+                embeddings = encode(list(texts), batch_size=max(1, len(texts)), **settings)
         else:
-            found = encode(list(texts), batch_size=self._batch_size, **settings)
-        weights = self._finite(found.numpy().astype(np.float32, copy=False))
+            embeddings = encode(list(texts), batch_size=self._batch_size, **settings)
+        weights = self._finite(embeddings.numpy().astype(np.float32, copy=False))
         if self.model.similarity_fn_name == "cosine":
             lengths = np.linalg.norm(weights, axis=1, keepdims=True)
             weights = np.divide(weights, lengths, out=np.zeros_like(weights), where=lengths > 0)
@@ -215,11 +223,11 @@ class SparseTextEncoder(CutModel):
         """Return the terms that stand in a text, and their letters in it: none where the tokenizer cannot tell."""
         tokenizer = self.model.tokenizer
         tokens = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast, verbose=False)
-        found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        spans_by_id: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         ids = tokens["input_ids"]
         for term, span in zip(ids, tokens.get("offset_mapping") or [(0, 0)] * len(ids), strict=True):
-            found[term].append(tuple(span))
-        return {term: tuple(spans) for term, spans in found.items()}
+            spans_by_id[term].append(tuple(span))
+        return {term: tuple(spans) for term, spans in spans_by_id.items()}
 
     def readings(self, terms: Sequence[int]) -> list[str]:
         """Return terms as a person reads them, no two of a vocabulary alike: `##` leads what goes on a word."""
@@ -236,7 +244,7 @@ class SparseTextEncoder(CutModel):
         return [*map(reading, terms, tokenizer.convert_ids_to_tokens(list(terms)))]
 
     @cached_property
-    def _sides(self) -> dict[str, "SparseEncoder"]:
+    def _models_by_side(self) -> dict[str, "SparseEncoder"]:
         """The model of questions and that of passages: the same, but for one that has modules for each."""
         from sentence_transformers.base.modules import Router
         from sentence_transformers.sparse_encoder import SparseEncoder
@@ -246,29 +254,29 @@ class SparseTextEncoder(CutModel):
             return dict.fromkeys(_ROUTES, self.model)
         rest = [*self.model][1:]
         limit = self.model.max_active_dims
-        ways = {side: [*router.sub_modules[route], *rest] for side, route in _ROUTES.items()}
+        modules_by_side = {side: [*router.sub_modules[route], *rest] for side, route in _ROUTES.items()}
         return {
             side: SparseEncoder(modules=modules, prompts=self.model.prompts, max_active_dims=limit)
-            for side, modules in ways.items()
+            for side, modules in modules_by_side.items()
         }
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _tokens_per_pass(self) -> dict[str, int]:
         """How many tokens a pass takes: each has a logit for every term of the vocabulary."""
         n_terms = self.model.get_embedding_dimension() or len(self.model.tokenizer)
         return {device: max(1, logits // n_terms) for device, logits in _LOGITS_A_PASS.items()}
 
-    def _weights(self, side: str, texts: Sequence[str], shares: tuple[float, float]) -> csr_array:
+    def _weights(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> csr_array:
         if not len(texts):
             return csr_array((0, 0), dtype=np.float32)
-        began, (before, after) = time.perf_counter(), shares  # of all encoding done
+        began, (before, after) = time.perf_counter(), progress_range  # of all encoding done
         rows, load, work = [], 0.0, 0.0
         done = 0
         for block in in_blocks(texts, BLOCK):
-            kept = self._block(side, block, keep=len(texts) > 1)  # one question typed by a person is not worth a file
-            parts = (kept["weights"], kept["terms"], kept["offsets"])
-            rows.append(csr_array(parts, shape=(len(block), int(kept["n_terms"]))))
-            load, work = max(load, float(kept["seconds"][0])), work + float(kept["seconds"][1])
+            stored = self._block(side, block, keep=len(texts) > 1)  # one question typed by a person is not worth a file
+            parts = (stored["weights"], stored["terms"], stored["offsets"])
+            rows.append(csr_array(parts, shape=(len(block), int(stored["n_terms"]))))
+            load, work = max(load, float(stored["seconds"][0])), work + float(stored["seconds"][1])
             done += len(block)
             if self._on_progress:
                 self._on_progress(before + (after - before) * done / len(texts))
@@ -277,15 +285,15 @@ class SparseTextEncoder(CutModel):
 
     def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
         def compute() -> dict[str, np.ndarray]:
-            found, seconds = self._timed(lambda: self.encode(side, texts))
-            of_rows = {"weights": found.data, "terms": found.indices, "offsets": found.indptr}
-            return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": seconds}
+            weights, seconds = self._timed(lambda: self.encode(side, texts))
+            of_rows = {"weights": weights.data, "terms": weights.indices, "offsets": weights.indptr}
+            return of_rows | {"n_terms": np.array(weights.shape[1]), "seconds": seconds}
 
         key = key_of(_SPARSE_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
-        return cached_arrays("sparse", key, compute, keep=keep)
+        return cached_arrays("sparse", key, compute, store=keep)
 
 
-class CrossEncoderScorer(CutModel):
+class CrossEncoderScorer(TruncatingModel):
     """A sentence-transformers cross-encoder, loaded when the first pair is scored; its last layer stays in float32."""
 
     @cached_property
@@ -304,9 +312,9 @@ class CrossEncoderScorer(CutModel):
     ) -> None:
         super().__init__(source, corpus, precision=precision, batch_size=batch_size)
         self._labels, self._new_head = labels, new_head
-        self._cutters: dict[WindowOptions, Cutter] = {}
+        self._cutters: dict[WindowOptions, WindowCutter] = {}
 
-    def foresee(self, questions: Sequence[str]) -> None:
+    def preload_questions(self, questions: Sequence[str]) -> None:
         """Hear what will be asked: a starter takes the tokens that BM25 has kept, and analyzes nothing again."""
         if vocabulary := getattr(self.model[0], "vocabulary", None):
             vocabulary.remember(self._corpus)
@@ -320,45 +328,47 @@ class CrossEncoderScorer(CutModel):
         if self._tokens is None:
             scores = self.model.predict(list(pairs), batch_size=self._batch_size, **settings)
             return self._finite(np.asarray(scores, dtype=np.float32))
-        found = [np.zeros((0, self._labels) if self._labels > 1 else 0, dtype=np.float32)]
+        batches = [np.zeros((0, self._labels) if self._labels > 1 else 0, dtype=np.float32)]
         with self._tokens.joining(), fast_passes(self.model, "scores", self._precision):
             for start in range(0, len(pairs), _PAIRS_AT_ONCE):
                 part = list(pairs[start : start + _PAIRS_AT_ONCE])
-                found.append(self.model.predict(part, batch_size=len(part), **settings))
-        return self._finite(np.concatenate(found).astype(np.float32, copy=False))
+                batches.append(self.model.predict(part, batch_size=len(part), **settings))
+        return self._finite(np.concatenate(batches).astype(np.float32, copy=False))
 
-    def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray:
+    def score_windows(self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions) -> np.ndarray:
         """Score pairs, a passage that is too long by its best window; `heads` are the lengths of titles."""
         if not len(pairs):
             return self.score(pairs)
         read, starts = list[Pair](), list[int]()
-        for (question, text), head in zip(pairs, heads, strict=True):
+        for (question, text), title_length in zip(pairs, title_lengths, strict=True):
             starts.append(len(read))
-            windows = self.windows_of(question, text, head, options)
+            windows = self.windows_of(question, text, title_length, options)
             read += [(question, window.text(text)) for window in windows] or [(question, text)]
         return np.asarray(np.maximum.reduceat(self.score(read), starts))
 
-    def windows_of(self, question: str, text: str, head: int, options: WindowOptions) -> list[Window]:
+    def windows_of(self, question: str, text: str, title_length: int, options: WindowOptions) -> list[Window]:
         """Windows of a passage that does not fit beside the question; none where it fits, or a model reads all."""
         cutter = self._cutter(options)
-        return cutter.beside(question, text, head) if cutter else []
+        return cutter.windows_beside(question, text, title_length) if cutter else []
 
     def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
         """Count the `candidates` `(n_questions, depth)`, rows of `texts` or -1, that are too long for some question."""
         if is_starter(self._source):
             return 0
-        asked, held = map(self.lengths_of, (questions, texts))
-        rooms = np.maximum(asked.pair_room - asked.tokens, asked.pair_room // 2)
-        too_long = (candidates >= 0) & (held.tokens[candidates] > rooms[:, None])
+        question_lengths, passage_lengths = map(self.lengths_of, (questions, texts))
+        rooms = np.maximum(
+            question_lengths.max_pair_tokens - question_lengths.tokens, question_lengths.max_pair_tokens // 2
+        )
+        too_long = (candidates >= 0) & (passage_lengths.tokens[candidates] > rooms[:, None])
         return len(np.unique(candidates[too_long]))
 
-    def _cutter(self, options: WindowOptions) -> Cutter | None:
+    def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         if self._tokens is None or not self.model.tokenizer.is_fast:
             return None
         if options not in self._cutters:
-            self._cutters[options] = Cutter(self.model.tokenizer, options)
+            self._cutters[options] = WindowCutter(self.model.tokenizer, options)
         return self._cutters[options]
 
     @cached_property
-    def _tokens(self) -> "PairTokens | None":
-        return PairTokens(self.model) if takes_rows(self.model) else None
+    def _tokens(self) -> "PairTokenizer | None":
+        return PairTokenizer(self.model) if takes_rows(self.model) else None

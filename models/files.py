@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrc_workbench.data.cache import SEAL, is_sound
-from mrc_workbench.data.problems import Failure, naming_extras, require
-from mrc_workbench.data.workspace import is_of_the_disk, read_json, shared_workspace, user
+from mrc_workbench.data.cache import SEAL, is_intact
+from mrc_workbench.data.problems import Failure, raise_missing_extra, require_library
+from mrc_workbench.data.workspace import is_disk_error, read_json, shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0
 CARD = "README.md"  # written after the folder is sealed; no library reads it
@@ -60,7 +60,7 @@ def hub_revision(hub_id: str) -> HubRevision:
 
     Raises `ModelError` (`hub_unknown`, or `hub_unreachable` if none was downloaded) and `MissingExtraError`.
     """
-    require("huggingface_hub", f"the hub model {hub_id!r}")
+    require_library("huggingface_hub", f"the hub model {hub_id!r}")
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
         HfHubHTTPError,
@@ -77,8 +77,8 @@ def hub_revision(hub_id: str) -> HubRevision:
         message = f"the hub has no model {hub_id!r}; check the name"
         raise ModelError("hub_unknown", message, model=hub_id) from error
     except unreachable as error:
-        if kept := downloaded_commits(hub_id):
-            return HubRevision(kept[-1], online=False, downloaded=True)
+        if commits := downloaded_commits(hub_id):
+            return HubRevision(commits[-1], online=False, downloaded=True)
         message = (
             f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
             "use the starter model, or a folder that holds the model"
@@ -95,8 +95,8 @@ def downloaded_commits(hub_id: str) -> list[str]:
     from huggingface_hub.file_download import repo_folder_name
 
     snapshots = Path(HF_HUB_CACHE, repo_folder_name(repo_id=hub_id, repo_type="model"), "snapshots")
-    held = [folder for folder in snapshots.glob("*") if any(folder.rglob("*.safetensors"))]
-    return [folder.name for folder in sorted(held, key=lambda folder: folder.stat().st_mtime)]
+    with_weights = [folder for folder in snapshots.glob("*") if any(folder.rglob("*.safetensors"))]
+    return [folder.name for folder in sorted(with_weights, key=lambda folder: folder.stat().st_mtime)]
 
 
 def hub_file(where: dict[str, Any], name: str) -> Path | None:
@@ -194,7 +194,7 @@ def _module_folders(find: Find) -> list[str]:
 
 def require_sealed_content(reference: str, folder: Path) -> None:
     """Raise `ModelError` (`model_changed`) if the content of a sealed folder changed; without a seal it passes."""
-    if (folder / SEAL).is_file() and not is_sound(folder, beside=(CARD,)):
+    if (folder / SEAL).is_file() and not is_intact(folder, unsealed_names=(CARD,)):
         message = (
             f"the files of {reference!r} are not those that its training wrote: they are damaged or were changed. "
             f"Copy the model again, train it again, or delete {SEAL} in its folder to use them as they are"
@@ -206,17 +206,17 @@ def require_sealed_content(reference: str, folder: Path) -> None:
 def loading(reference: str) -> Iterator[None]:
     """Raise errors of libraries as `ModelError` (`weights_missing`, `unloadable`), but not of a full disk or memory."""
     try:
-        with naming_extras():
+        with raise_missing_extra():
             yield
     except Failure:
         raise
     except Exception as error:
         raised = str(error) if isinstance(error, RuntimeError) else ""
         # torch raises a `RuntimeError` of its own where memory runs out, of a device or of the machine
-        is_of_memory = isinstance(error, MemoryError) or any(words in raised.lower() for words in _OUT_OF_MEMORY)
-        if is_of_the_disk(error) or is_of_memory:
+        is_of_memory = isinstance(error, MemoryError) or any(phrase in raised.lower() for phrase in _OUT_OF_MEMORY)
+        if is_disk_error(error) or is_of_memory:
             raise
-        if any(words in raised for words in _OTHER_SHAPES):
+        if any(phrase in raised for phrase in _OTHER_SHAPES):
             raise other_weights(reference, "its files hold weights of other names or shapes") from error
         reason = next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
         if isinstance(error, RecursionError):

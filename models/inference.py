@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from mrc_workbench.data.cache import is_keeping
+from mrc_workbench.data.cache import is_caching
 
 if TYPE_CHECKING:
     import torch
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _TURNS = 15
 _GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it
 Features = dict[str, Any]
-Told = Callable[[float], None]
+ProgressCallback = Callable[[float], None]
 TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
 _PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a pass is begun
 _MULTIPLE = 8  # of which a pass's length is: what matrix units work in
 _ROWS = {"input_ids", "attention_mask", "token_type_ids"}
 _HEADS = ("classifier", "score", "qa_outputs")  # what transformers call the last layer of a task
-OF_TOKENS = ("token_embeddings", "attention_mask")  # wanted of late interaction: a value for each place of a text
+TOKEN_OUTPUTS = ("token_embeddings", "attention_mask")  # wanted of late interaction: a value for each place of a text
 _networks: WeakValueDictionary[tuple[str, int], Any] = WeakValueDictionary()
 _lock = Lock()
 
@@ -51,17 +51,17 @@ def in_bfloat16(precision: Precision) -> bool:
     """
     if precision is not Precision.AUTO:
         return precision is Precision.BFLOAT16
-    if not is_keeping():
+    if not is_caching():
         return False
     import torch
 
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.cpu._is_avx512_bf16_supported()) and _gains()
+    return bool(torch.cpu._is_avx512_bf16_supported()) and _bfloat16_is_faster()
 
 
 @cache
-def _gains() -> bool:
+def _bfloat16_is_faster() -> bool:
     """Measure it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast.
 
     One thread is timed by the time that it computes, so that other load does not decide the precision.
@@ -74,8 +74,8 @@ def _gains() -> bool:
         turns = [(_seconds(torch.float32), _seconds(torch.bfloat16)) for _ in range(_TURNS)]
     finally:
         torch.set_num_threads(threads)
-    whole, half = np.min(turns, axis=0)  # the least: whatever else runs only adds to it
-    return bool(whole > half * _GAIN)
+    float32_seconds, bfloat16_seconds = np.min(turns, axis=0)  # the least: whatever else runs only adds to it
+    return bool(float32_seconds > bfloat16_seconds * _GAIN)
 
 
 def _seconds(dtype: Any) -> float:
@@ -118,7 +118,7 @@ class TokenLayers(StrEnum):
 
 # the layer below the last, as a fraction of all, and its share
 LOWER = {TokenLayers.UPPER: (2 / 3, 1 / 3), TokenLayers.BALANCED: (5 / 6, 0.1)}
-_ANY_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. How long the vectors of a layer are is measured on this."
+_SAMPLE_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. How long the vectors of a layer are is measured on this."
 
 
 def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
@@ -126,23 +126,25 @@ def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
     import torch
     from torch.nn.functional import normalize
 
-    read = [_two_layers(transformer, *LOWER[one]) if one in LOWER else None for one in layers]
-    if len(read) == 1:
-        return [module for module in read if module is not None]
+    modules = [_two_layers(transformer, *LOWER[layer]) if layer in LOWER else None for layer in layers]
+    if len(modules) == 1:
+        return [module for module in modules if module is not None]
 
     class SideBySide(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.of_layers = torch.nn.ModuleList(module or torch.nn.Identity() for module in read)
+            self.of_layers = torch.nn.ModuleList(module or torch.nn.Identity() for module in modules)
 
         def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-            found = [module(dict(features))["token_embeddings"] for module in self.of_layers]
-            return features | {"token_embeddings": torch.cat([normalize(one, dim=-1) for one in found], dim=-1)}
+            embeddings = [module(dict(features))["token_embeddings"] for module in self.of_layers]
+            return features | {
+                "token_embeddings": torch.cat([normalize(embedding, dim=-1) for embedding in embeddings], dim=-1)
+            }
 
     return [SideBySide()]
 
 
-def _two_layers(transformer: Any, height: float, share: float) -> Any:
+def _two_layers(transformer: Any, depth_fraction: float, weight: float) -> Any:
     """Return the module that mixes the last layer with a lower one, each divided by its mean vector length."""
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
@@ -151,13 +153,13 @@ def _two_layers(transformer: Any, height: float, share: float) -> Any:
     config = transformer.auto_model.config
     config.output_hidden_states = True
     last = config.num_hidden_layers
-    lower = max(1, int(last * height + 1e-9))
+    lower = max(1, int(last * depth_fraction + 1e-9))
     with torch.inference_mode():
-        text = batch_to_device(transformer.preprocess([_ANY_TEXT]), transformer.auto_model.device)
+        text = batch_to_device(transformer.preprocess([_SAMPLE_TEXT]), transformer.auto_model.device)
         states = transformer(text)["all_layer_embeddings"]
     weights = torch.zeros(last + 1 - lower)
-    weights[0] += share / states[lower].norm(dim=-1).mean()
-    weights[-1] += (1 - share) / states[last].norm(dim=-1).mean()
+    weights[0] += weight / states[lower].norm(dim=-1).mean()
+    weights[-1] += (1 - weight) / states[last].norm(dim=-1).mean()
     return WeightedLayerPooling(config.hidden_size, last, lower, torch.nn.Parameter(weights, requires_grad=False))
 
 
@@ -178,14 +180,14 @@ def fast_passes(
     output: str,
     precision: Precision,
     tokens: Mapping[str, int] = TOKENS_A_PASS,
-    on_progress: Told | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Iterator[None]:
     """Within the block, the model, which `takes_rows`, computes in this precision and batches all texts itself.
 
     `output` is `sentence_embedding` or `scores`; `tokens` are the most positions of a pass by device; `on_progress`
     gets the fraction of positions done.
     """
-    with in_precision(model[0], precision), passes_of_like_length(model, (output,), tokens, on_progress):
+    with in_precision(model[0], precision), length_batched_passes(model, (output,), tokens, on_progress):
         yield
 
 
@@ -195,8 +197,11 @@ def in_precision(module: Any, precision: Precision) -> AbstractContextManager[No
 
 
 @contextmanager
-def passes_of_like_length(
-    model: Any, outputs: Sequence[str], tokens: Mapping[str, int] = TOKENS_A_PASS, on_progress: Told | None = None
+def length_batched_passes(
+    model: Any,
+    outputs: Sequence[str],
+    tokens: Mapping[str, int] = TOKENS_A_PASS,
+    on_progress: ProgressCallback | None = None,
 ) -> Iterator[None]:
     """Within the block, the model takes rows of similar length together, at most so many `tokens` a pass by device."""
     import torch
@@ -205,7 +210,7 @@ def passes_of_like_length(
 
     def as_wide(values: Any, name: str, width: int) -> Any:
         """Fill up what a pass returns for each position with zeros, as for padding."""
-        if name not in OF_TOKENS or values.shape[1] == width:
+        if name not in TOKEN_OUTPUTS or values.shape[1] == width:
             return values
         return torch.nn.functional.pad(values, (*(0, 0) * (values.ndim - 2), 0, width - values.shape[1]))
 
@@ -215,20 +220,22 @@ def passes_of_like_length(
         lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
-        found: list[Features] = []
-        cut = passes_on(lengths.device, widths, tokens)
-        done, places = 0, sum((end - start) * widths[start] for start, end in cut)
-        for start, end in cut:
+        results: list[Features] = []
+        pass_bounds = passes_on(lengths.device, widths, tokens)
+        done, total = 0, sum((end - start) * widths[start] for start, end in pass_bounds)
+        for start, end in pass_bounds:
             rows = {
                 name: value[order[start:end], : widths[start]] if isinstance(value, torch.Tensor) else value
                 for name, value in features.items()
             }
-            found.append(forward(rows, **kwargs))
+            results.append(forward(rows, **kwargs))
             done += (end - start) * widths[start]
             if on_progress:
-                on_progress(done / places)
-        again, width = torch.argsort(order), mask.shape[1]
-        return {name: torch.cat([as_wide(part[name], name, width) for part in found])[again] for name in outputs}
+                on_progress(done / total)
+        inverse_order, width = torch.argsort(order), mask.shape[1]
+        return {
+            name: torch.cat([as_wide(part[name], name, width) for part in results])[inverse_order] for name in outputs
+        }
 
     with replaced(model, "forward", split):
         yield
@@ -242,25 +249,25 @@ def passes_on(
     return passes(widths, tokens[kind], _PASS_COSTS[kind])
 
 
-def passes(widths: Sequence[int], most: int, cost: int) -> list[tuple[int, int]]:
+def passes(widths: Sequence[int], max_positions: int, cost: int) -> list[tuple[int, int]]:
     """Cut rows of falling widths into passes, `[start, end)` each, of `most` places, where beginning one costs `cost`.
 
     The sum of places and beginnings is least: a shortest path (Bellman 1957) over the rows. Of a training batch of
     KorQuAD's passages it leaves 4 % padding, where one full pass after the other leaves 17 % and a single pass 38 %.
     """
     width = np.maximum(widths, 1)
-    least, via = np.zeros(len(width) + 1), np.zeros(len(width) + 1, dtype=np.int64)
+    minimal_costs, predecessors = np.zeros(len(width) + 1), np.zeros(len(width) + 1, dtype=np.int64)
     first = 0
     for end in range(1, len(width) + 1):
-        while first < end - 1 and (end - first) * width[first] > most:
+        while first < end - 1 and (end - first) * width[first] > max_positions:
             first += 1
-        spent = least[first:end] + width[first:end] * np.arange(end - first, 0, -1) + cost
-        via[end] = first + int(spent.argmin())
-        least[end] = spent.min()
+        spent = minimal_costs[first:end] + width[first:end] * np.arange(end - first, 0, -1) + cost
+        predecessors[end] = first + int(spent.argmin())
+        minimal_costs[end] = spent.min()
     cut, end = [], len(width)
     while end:
-        cut.append((int(via[end]), end))
-        end = int(via[end])
+        cut.append((int(predecessors[end]), end))
+        end = int(predecessors[end])
     return cut[::-1]
 
 
@@ -301,14 +308,14 @@ def _bfloat16(module: Any) -> Iterator[None]:
 @contextmanager
 def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
     """Within the block the module has another method of this name; after it the one it had."""
-    before = vars(module).get(name)
+    original = vars(module).get(name)
     setattr(module, name, value)
     try:
         yield
     finally:
         delattr(module, name)  # the class's own is there again
-        if before is not None:
-            setattr(module, name, before)
+        if original is not None:
+            setattr(module, name, original)
 
 
 def transformers_in(model: Any) -> Iterator[tuple[Any, Any]]:

@@ -25,19 +25,19 @@ T = TypeVar("T")
 ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
 TIMEOUT_SECONDS = 60.0
 _SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
-_FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
-_SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
+_MAX_CONSECUTIVE_FAILURES = 8  # then the endpoint itself is at fault
+_POLL_SECONDS = 0.5  # it can be stopped while all wait for answers
 
 
 class EndpointError(Failure):
     """No answer came, nor would one to the next question where it `ends`; `code` is a key of `chat.` in the locales."""
 
-    def __init__(self, code: str, message: str, *, ends: bool = True, **details: str | int) -> None:
+    def __init__(self, code: str, message: str, *, is_fatal: bool = True, **details: str | int) -> None:
         super().__init__(code, message, **details)
-        self.ends = ends
+        self.is_fatal = is_fatal
 
 
-def ask_each(
+def run_requests(
     requests: Iterable[K], ask: Callable[[K], A], concurrency: int, may_begin: Callable[[K], bool] = lambda _: True
 ) -> Generator[tuple[K, A | EndpointError] | None]:
     """Ask about each request in a thread, so many at a time, and yield the results; None before each wait.
@@ -46,52 +46,54 @@ def ask_each(
     others, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that the
     other requests would meet, too, once it was yielded.
     """
-    pool, waiting, left = ThreadPoolExecutor(concurrency), dict[Future[A], K](), [*requests][::-1]
-    in_a_row, ended = 0, None
+    pool, running, pending = ThreadPoolExecutor(concurrency), dict[Future[A], K](), [*requests][::-1]
+    consecutive_failures, fatal_error = 0, None
     try:
-        while (left or waiting) and not ended:
+        while (pending or running) and not fatal_error:
             yield None
-            while left and len(waiting) < concurrency and may_begin(left[-1]):
-                request = left.pop()
-                waiting[pool.submit(ask, request)] = request
-            if not waiting:
+            while pending and len(running) < concurrency and may_begin(pending[-1]):
+                request = pending.pop()
+                running[pool.submit(ask, request)] = request
+            if not running:
                 return
-            for future in wait(waiting, _SECONDS_BETWEEN_WORDS, FIRST_COMPLETED).done:
-                request = waiting.pop(future)
+            for future in wait(running, _POLL_SECONDS, FIRST_COMPLETED).done:
+                request = running.pop(future)
                 try:
-                    answer, in_a_row = future.result(), 0
+                    answer, consecutive_failures = future.result(), 0
                 except EndpointError as error:
-                    in_a_row += 1
-                    ended = error if error.ends or in_a_row == _FAILED_IN_A_ROW else ended
+                    consecutive_failures += 1
+                    fatal_error = (
+                        error if error.is_fatal or consecutive_failures == _MAX_CONSECUTIVE_FAILURES else fatal_error
+                    )
                     yield request, error
                 else:
                     yield request, answer
-        if ended:
-            raise ended
+        if fatal_error:
+            raise fatal_error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-class KeptAnswers(Generic[A]):
+class StoredAnswers(Generic[A]):
     """Answers by their key, a line of a file each, in which the key is named `asked`; any thread may add some.
 
     `read` returns the answer of a line; a line that it cannot read (`KeyError`, `TypeError`, `ValueError`) is skipped.
     """
 
-    def __init__(self, path: Path, asked: str, read: Callable[[dict[str, Any]], A]) -> None:
-        self._path, self._asked = path, asked
+    def __init__(self, path: Path, key_name: str, read: Callable[[dict[str, Any]], A]) -> None:
+        self._path, self._key_name = path, key_name
         self._writing = threading.Lock()
         self._answers: dict[str, A] = {}
-        for entry in lines_of(path):
+        for entry in read_json_lines(path):
             with suppress(KeyError, TypeError, ValueError):
-                self._answers[str(entry[asked])] = read(entry)
+                self._answers[str(entry[key_name])] = read(entry)
 
     def get(self, key: str) -> A | None:
         return self._answers.get(key)
 
     def add(self, key: str, answer: A, entry: Mapping[str, Any]) -> None:
         with self._writing:
-            append_line(self._path, {self._asked: key, **entry})
+            append_line(self._path, {self._key_name: key, **entry})
             self._answers[key] = answer
 
 
@@ -102,7 +104,7 @@ def append_line(path: Path, entry: dict[str, Any]) -> None:
         file.write(f"\n{json.dumps(entry, ensure_ascii=False)}")  # led by the break: a torn line spoils no other
 
 
-def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file; what cannot be read, as a line torn by a kill, is passed over."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
@@ -117,12 +119,12 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def sound(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return a text that can be written: half of a pair of surrogates, which JSON allows, becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def without_thoughts(answer: str) -> str:
+def remove_thoughts(answer: str) -> str:
     """Return an answer without what a model that thinks aloud says before it, up to `</think>`."""
     return answer.rpartition("</think>")[2]
 
@@ -137,14 +139,14 @@ class Usage:
     seconds: float
 
 
-class Answer(NamedTuple):
+class ChatAnswer(NamedTuple):
     """All that a model said, and what that took."""
 
     text: str
     usage: Usage
 
 
-def returned(stream: Generator[Any, None, T]) -> T:
+def exhaust(stream: Generator[Any, None, T]) -> T:
     """Let a stream come to its end; returns what it returns."""
     while True:
         try:
@@ -176,7 +178,7 @@ class Endpoint:
             raise EndpointError("key_wrong", "a key is one line of Latin letters, digits and signs: paste it again")
 
     @classmethod
-    def of(cls, address: str = "", key: str = "") -> Self:
+    def from_input(cls, address: str = "", key: str = "") -> Self:
         """Return the endpoint given or, where no address is, that of the environment.
 
         The environment's key goes to the environment's address alone, and so does an organization, a project, or a
@@ -185,17 +187,17 @@ class Endpoint:
         the server would reach what they cannot.
         """
         if address.strip():
-            if not may_be_given():
+            if not users_may_set_address():
                 raise EndpointError("address_refused", "the address of a language model is the server's own here")
             return cls(address.strip(), key.strip())
-        own = os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip()
-        return cls(*own, is_operators=True)
+        environment_values = os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip()
+        return cls(*environment_values, is_operators=True)
 
     def without_key(self, answer: str) -> str:
         """Return an answer without the key, should the server have repeated it: answers are kept."""
         return answer.replace(self.key, "…") if len(self.key) >= _SHORTEST_KEY else answer
 
 
-def may_be_given() -> bool:
+def users_may_set_address() -> bool:
     """Whether an address may be typed here."""
     return not user() or limits().addresses

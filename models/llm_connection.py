@@ -15,16 +15,16 @@ from typing import Any
 import httpx2
 import openai
 
-from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Endpoint, EndpointError, Usage, sound
+from mrc_workbench.models.llm import TIMEOUT_SECONDS, ChatAnswer, Endpoint, EndpointError, Usage, replace_surrogates
 
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
 MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
 MOST_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
 RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost connection
-_PASSING = (408, 409, 429, *range(500, 600))
+_RETRIED_STATUSES = (408, 409, 429, *range(500, 600))
 _SECONDS_TO_CONNECT = 10.0
 _LONGEST_PAUSE = 120.0  # seconds; nobody waits longer for a server that asks for it
-_ENDS = {  # the library's errors after which no other request would be answered: code and message
+_FATAL_ERRORS = {  # the library's errors after which no other request would be answered: code and message
     "AuthenticationError": ("key", "the endpoint refuses the key; OPENAI_API_KEY may hold another"),
     "PermissionDeniedError": ("key", "the endpoint refuses the key; OPENAI_API_KEY may hold another"),
     "NotFoundError": ("model_unknown", "the endpoint knows no model {model}, or its address lacks a part such as /v1"),
@@ -39,8 +39,8 @@ def hung_up() -> EndpointError:
     return EndpointError("hung_up", "the call was stopped")
 
 
-def _broken_off() -> EndpointError:
-    return EndpointError("broken_off", "the answer broke off before its end", ends=False)
+def _truncated_answer() -> EndpointError:
+    return EndpointError("broken_off", "the answer broke off before its end", is_fatal=False)
 
 
 class Connection(httpx2.BaseTransport):
@@ -66,7 +66,7 @@ class Connection(httpx2.BaseTransport):
             call.end(hung_up())
         try:
             with call.watched():
-                response = self._sent(self._addressed(request, call), call)
+                response = self._send_with_retries(self._for_endpoint(request, call), call)
         except BaseException:
             self._forget(call)
             raise
@@ -79,17 +79,21 @@ class Connection(httpx2.BaseTransport):
         for call in [*self._calls]:
             call.end(hung_up())
 
-    def _addressed(self, request: httpx2.Request, call: "_Call") -> httpx2.Request:
+    def _for_endpoint(self, request: httpx2.Request, call: "_Call") -> httpx2.Request:
         headers = request.headers
         if self._only_key is not None:
             agent = self._client.headers["user-agent"]
-            own = {"authorization": f"Bearer {self._only_key}", "content-type": "application/json", "user-agent": agent}
-            headers = httpx2.Headers(own)
+            own_headers = {
+                "authorization": f"Bearer {self._only_key}",
+                "content-type": "application/json",
+                "user-agent": agent,
+            }
+            headers = httpx2.Headers(own_headers)
         body, extensions = request.read(), {**request.extensions, "trace": call.note}
         return httpx2.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
 
-    def _sent(self, request: httpx2.Request, call: "_Call") -> httpx2.Response:
-        for taken in range(RETRIES + 1):
+    def _send_with_retries(self, request: httpx2.Request, call: "_Call") -> httpx2.Response:
+        for attempt in range(RETRIES + 1):
             call.check()
             try:
                 response = self._client.send(request, stream=True)
@@ -98,15 +102,15 @@ class Connection(httpx2.BaseTransport):
             except httpx2.TimeoutException:  # it had its time
                 raise
             except httpx2.TransportError:
-                if taken == RETRIES or call.over:
+                if attempt == RETRIES or call.ended_by:
                     raise
-                call.rest(_pause(taken, {}))
+                call.wait(_pause(attempt, {}))
                 continue
-            pause = _pause(taken, response.headers)
-            if response.status_code not in _PASSING or taken == RETRIES or pause > _LONGEST_PAUSE:
+            pause = _pause(attempt, response.headers)
+            if response.status_code not in _RETRIED_STATUSES or attempt == RETRIES or pause > _LONGEST_PAUSE:
                 break
             response.close()
-            call.rest(pause)
+            call.wait(pause)
         return response
 
     def _forget(self, call: "_Call") -> None:
@@ -118,37 +122,37 @@ class _Call:
     """One call: it can be ended from another thread, and ends by itself when its time is up."""
 
     def __init__(self) -> None:
-        self.over: EndpointError | None = None
+        self.ended_by: EndpointError | None = None
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._socket: socket.socket | None = None
         text = f"the answer had not come to its end after {MOST_SECONDS:g} seconds"
-        late = EndpointError("too_long", text, ends=False, seconds=f"{MOST_SECONDS:g}")
+        late = EndpointError("too_long", text, is_fatal=False, seconds=f"{MOST_SECONDS:g}")
         self.timer = threading.Timer(MOST_SECONDS, self.end, (late,))
         self.timer.daemon = True
         self.timer.start()
 
-    def note(self, event: str, told: dict[str, Any]) -> None:
+    def note(self, event: str, info: dict[str, Any]) -> None:
         """Note the socket, which is told of when it is connected, and again when it is encrypted."""
-        stream: Any = told.get("return_value")
+        stream: Any = info.get("return_value")
         if event.endswith(".complete") and hasattr(stream, "get_extra_info"):
             with self._lock:
                 self._socket = stream.get_extra_info("socket")
-                if self.over:
+                if self.ended_by:
                     self._hang_up()
 
     def end(self, why: EndpointError) -> None:
         with self._lock:
-            self.over = self.over or why
+            self.ended_by = self.ended_by or why
             self._ended.set()
             self._hang_up()
 
-    def rest(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
         self._ended.wait(seconds)
         self.check()
 
     def check(self) -> None:
-        if self.over:
-            raise self.over
+        if self.ended_by:
+            raise self.ended_by
 
     @contextmanager
     def watched(self) -> Generator[None]:
@@ -156,8 +160,8 @@ class _Call:
         try:
             yield
         except httpx2.HTTPError:
-            if self.over:
-                raise self.over from None
+            if self.ended_by:
+                raise self.ended_by from None
             raise
         self.check()
 
@@ -183,7 +187,7 @@ class _Body(httpx2.SyncByteStream):
                 if taken > MOST_BYTES or lines > MOST_LINES:
                     megabytes = MOST_BYTES // 2**20
                     text = f"the answer was larger than {megabytes} MB and was not read on"
-                    raise EndpointError("too_much", text, ends=False, megabytes=megabytes)
+                    raise EndpointError("too_much", text, is_fatal=False, megabytes=megabytes)
                 yield piece
 
     def close(self) -> None:
@@ -191,13 +195,13 @@ class _Body(httpx2.SyncByteStream):
         self._response.close()
 
 
-def _pause(taken: int, headers: Mapping[str, str]) -> float:
+def _pause(attempt: int, headers: Mapping[str, str]) -> float:
     """Seconds until it is asked again: as the server wants it, else each time twice as many."""
     for name, second in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
-            if (wanted := float(headers.get(name, "")) / second) >= 0:
-                return wanted
-    return 0.5 * float(2**taken)
+            if (delay := float(headers.get(name, "")) / second) >= 0:
+                return delay
+    return 0.5 * float(2**attempt)
 
 
 class Chat:
@@ -224,13 +228,13 @@ class Chat:
         self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:
-        told = self._asked(instruction, text)
+        response = self._request(instruction, text)
         try:
-            return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
+            return self._endpoint.without_key(replace_surrogates(str(response.choices[0].message.content or "")))
         except (AttributeError, IndexError, TypeError) as error:
             raise self._request_error(error) from error
 
-    def stream(self, instruction: str, text: str) -> Generator[str, None, Answer]:
+    def stream(self, instruction: str, text: str) -> Generator[str, None, ChatAnswer]:
         """Yield what the model answers, piece by piece as it comes, and return the whole with what it took.
 
         Close it to stop: the server then sees the connection end. Raises `EndpointError`. What may pass is asked again
@@ -238,46 +242,46 @@ class Chat:
         """
         began = time.perf_counter()
         pieces: list[str] = []
-        first, usage, whole = 0.0, None, False
-        with self._asked(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
-            events = "event-stream" in stream.response.headers.get("content-type", "")
+        first, usage, is_complete = 0.0, None, False
+        with self._request(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
+            is_event_stream = "event-stream" in stream.response.headers.get("content-type", "")
             try:
                 for chunk in stream:
                     usage = getattr(chunk, "usage", None) or usage
                     for choice in getattr(chunk, "choices", None) or ():
-                        whole = whole or bool(choice.finish_reason)
+                        is_complete = is_complete or bool(choice.finish_reason)
                         if piece := choice.delta.content:
                             first = first or time.perf_counter() - began
                             pieces.append(str(piece))
-                            yield sound(pieces[-1])
+                            yield replace_surrogates(pieces[-1])
             except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
-                raise self._stream_error(error, events=events, begun=bool(first)) from None
-            if not whole:  # an answer ends with a reason for its end, and a connection that ends does not say why
-                raise self._stream_error(None, events=events, begun=bool(first))
+                raise self._stream_error(error, events=is_event_stream, begun=bool(first)) from None
+            if not is_complete:  # an answer ends with a reason for its end, and a connection that ends does not say why
+                raise self._stream_error(None, events=is_event_stream, begun=bool(first))
             seconds = time.perf_counter() - began
         counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
         prompt, completion = (count if type(count) is int and count >= 0 else None for count in counts)
-        answer = self._endpoint.without_key(sound("".join(pieces)))
-        return Answer(answer, Usage(prompt, completion, first or seconds, seconds))
+        answer = self._endpoint.without_key(replace_surrogates("".join(pieces)))
+        return ChatAnswer(answer, Usage(prompt, completion, first or seconds, seconds))
 
-    def _asked(self, instruction: str, text: str, **how: Any) -> Any:
+    def _request(self, instruction: str, text: str, **options: Any) -> Any:
         messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
         try:
             return self._client.chat.completions.create(
-                model=self._model, messages=messages, temperature=self._temperature, **how
+                model=self._model, messages=messages, temperature=self._temperature, **options
             )
         except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
-            raise _broken_off() from None
+            raise _truncated_answer() from None
         except (openai.OpenAIError, ValueError, RecursionError) as error:  # where it calls itself JSON, and is not
             raise self._request_error(error) from None  # what was raised may hold the address or the key
 
     def _request_error(self, error: Exception) -> EndpointError:
-        if known := _ENDS.get(type(error).__name__):
+        if known := _FATAL_ERRORS.get(type(error).__name__):
             code, message = known
             return EndpointError(code, message.format(model=self._model), model=self._model)
         if isinstance(error, openai.APITimeoutError):
             seconds = f"{self._seconds:g}"
-            return EndpointError("timeout", f"no answer in {seconds} seconds", ends=False, seconds=seconds)
+            return EndpointError("timeout", f"no answer in {seconds} seconds", is_fatal=False, seconds=seconds)
         if isinstance(error, openai.APIStatusError) and error.response.is_redirect:
             message = "what answers there sends to another address: give that one instead"
             return EndpointError("redirected", message)
@@ -292,7 +296,7 @@ class Chat:
         is_lost = isinstance(error, openai.APIConnectionError)
         if isinstance(error, openai.APIError) and not is_lost and not begun:  # the server reports it within the stream
             return self._refused(error, error.code or "200")
-        return _broken_off()
+        return _truncated_answer()
 
     def _refused(self, error: Exception, status: str) -> EndpointError:
         """Return the error with the beginning of the server's message, without the key and the address."""
@@ -300,4 +304,4 @@ class Chat:
         for secret in filter(None, (self._endpoint.key, self._endpoint.address)):
             reason = reason.replace(secret, "…")
         reason = reason[:_LONGEST_REASON]
-        return EndpointError("refused", f"status {status}: {reason}", ends=False, status=status, reason=reason)
+        return EndpointError("refused", f"status {status}: {reason}", is_fatal=False, status=status, reason=reason)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from mrc_workbench.data.cache import is_sound, sealing
-from mrc_workbench.data.jobs.processes import without_collections
+from mrc_workbench.data.cache import is_intact, sealing
+from mrc_workbench.data.jobs.processes import without_garbage_collection
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.files import (
     ModelError,
@@ -34,8 +34,8 @@ from mrc_workbench.models.files import (
 from mrc_workbench.models.inference import TokenLayers, layer_modules, transformers_in
 from mrc_workbench.models.sources import (
     ModelSource,
-    is_late,
-    own_file,
+    file_in_folder,
+    is_late_interaction,
     require_sparse,
     require_tokens,
     starter_folder,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
 _BYTES = 4  # of a parameter, as models are loaded: in float32
-_MOST = 10**9  # that a configuration may say of anything
-_MUCH_MORE = 2  # times what the files hold: a count from a configuration is rough
+_MAX_COUNT = 10**9  # that a configuration may say of anything
+_MAX_PARAMETER_RATIO = 2  # times what the files hold: a count from a configuration is rough
 _NAMES = {
     "hidden": ("hidden_size", "d_model", "dim", "n_embd"),
     "layers": ("num_hidden_groups", "num_hidden_layers", "num_layers", "n_layers", "n_layer"),  # ALBERT's share weights
@@ -61,7 +61,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|block)\.(\d+)\.")  # of a transformer
 _LAYERS = _NAMES["layers"][1:]
 
 
-@without_collections()
+@without_garbage_collection()
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
     """Load a bi-encoder in float32 from safetensors, or a starter, built from `corpus` once. Raises `ModelError`."""
     from sentence_transformers import SentenceTransformer
@@ -74,7 +74,7 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     return _loaded(SentenceTransformer, source, where_of(source), new_head=True)
 
 
-@without_collections()
+@without_garbage_collection()
 def load_cross_encoder(
     source: ModelSource, corpus: Sequence[str], labels: int = 1, *, new_head: bool = False, resized: bool = False
 ) -> "CrossEncoder":
@@ -101,11 +101,11 @@ def load_cross_encoder(
             load_cross_encoder(source, corpus, labels, new_head=True, resized=True)  # its layers are another matter
             message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
             raise ModelError("labels", message, model=source.reference) from error
-    name_one_segment(model.tokenizer, model.config)
+    use_single_segment(model.tokenizer, model.config)
     return model
 
 
-@without_collections()
+@without_garbage_collection()
 def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     """Load a sparse encoder, or a masked language model as an untrained SPLADE. Raises `ModelError` (`not_sparse`)."""
     from sentence_transformers import SparseEncoder
@@ -117,7 +117,7 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     return _loaded(SparseEncoder, source, where)
 
 
-@without_collections()
+@without_garbage_collection()
 def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVectorEncoder":
     """Load a late-interaction model in float32 from safetensors; of any other, these layers represent its tokens.
 
@@ -131,17 +131,17 @@ def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVecto
 
     require_tokens(source)
     where = where_of(source)
-    if is_late(files_of(source, where)):
-        made_for_it = _loaded(MultiVectorEncoder, source, where)
-        made_for_it.token_layers = ()
-        return made_for_it
+    if is_late_interaction(files_of(source, where)):
+        late_model = _loaded(MultiVectorEncoder, source, where)
+        late_model.token_layers = ()
+        return late_model
     bi_encoder = load_bi_encoder(source, ())
     if not isinstance(bi_encoder[0], Transformer):
         message = f"{source.reference!r} tells nothing of single tokens: late interaction needs a transformer"
         raise ModelError("not_late", message, model=source.reference)
     question, passage = prompts_of(bi_encoder)
     layers = layers or (TokenLayers.BALANCED,)
-    of_layers = layer_modules(bi_encoder[0], [one.of_passages for one in layers])
+    of_layers = layer_modules(bi_encoder[0], [layer.of_passages for layer in layers])
     normalize = Normalize(module_input_name="token_embeddings")
     modules: list[Any] = [bi_encoder[0], *of_layers, MultiVectorMask(), normalize]
     prompts = {"query": question, "document": passage}
@@ -167,7 +167,7 @@ def most_tokens(tokenizer: Any, config: Any) -> int:
     return min(positions, int(tokenizer.model_max_length))
 
 
-def name_one_segment(tokenizer: Any, config: Any) -> None:
+def use_single_segment(tokenizer: Any, config: Any) -> None:
     """RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two."""
     if tokenizer is not None and getattr(config, "type_vocab_size", 2) < 2:
         names = ["input_ids", "attention_mask"]
@@ -181,7 +181,7 @@ def where_of(source: ModelSource) -> dict[str, Any]:
         source.packaged.write()
     if source.folder:
         require_sealed_content(source.reference, source.folder)
-        find = partial(own_file, source.folder)
+        find = partial(file_in_folder, source.folder)
         require_safetensors(source.reference, find, is_folder=True)
         require_possible_modules(source.reference, find)
         require_fitting_folder(source.reference, source.folder)
@@ -202,14 +202,14 @@ def where_of(source: ModelSource) -> dict[str, Any]:
 
 def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path | None]:
     """Return what finds a file of a model by its name, None where it has none; `where` is as of `where_of`."""
-    return partial(own_file, source.folder) if source.folder else partial(hub_file, where)
+    return partial(file_in_folder, source.folder) if source.folder else partial(hub_file, where)
 
 
 def _loaded(
-    model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **told: Any
+    model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **options: Any
 ) -> Any:
     with loading(source.reference):
-        model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
+        model = model_class(**where, **{"model_kwargs": WEIGHTS, **options})
         for module, network in transformers_in(model):
             require_trained(source.reference, network, new_head=new_head)
             require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
@@ -222,7 +222,7 @@ def _starter(
     folder = source.folder
     if folder is None and source.hub_id is None:
         folder = starter_folder(source, kind, corpus)
-        if not is_sound(folder):
+        if not is_intact(folder):
             with sealing(folder) as new:
                 build(corpus).save_pretrained(str(new), create_model_card=False)
     # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
@@ -230,21 +230,25 @@ def _starter(
     if folder is None or name != module_class.__qualname__:
         return None
     require_sealed_content(source.reference, folder)
-    require_safetensors(source.reference, partial(own_file, folder), is_folder=True)
+    require_safetensors(source.reference, partial(file_in_folder, folder), is_folder=True)
     with loading(source.reference):
         return module_class.load(str(folder), subfolder=subfolder)
 
 
 def require_fitting_folder(reference: str, folder: Path) -> None:
     """Raise `ModelError` if a model exceeds the memory (`too_large`) or its own weights (`weights_missing`)."""
-    places = _places_of(folder)
-    held = sum(prod(shape) for _, shape in _weights(places))
-    configuration = _first_read(places, "config.json")
-    claimed = claimed_parameters(configuration)
-    if held and claimed > _MUCH_MORE * held and "quantization_config" not in configuration:
-        message = f"{reference!r} describes {claimed:,} parameters or more, and its files hold {held:,} of them"
-        raise ModelError("weights_missing", message, model=reference, claimed=claimed, held=held)
-    require_memory(reference, max(held, claimed) * _BYTES)
+    folders = _module_folders(folder)
+    held_parameters = sum(prod(shape) for _, shape in _weights(folders))
+    configuration = _first_readable(folders, "config.json")
+    claimed_count = claimed_parameters(configuration)
+    if (
+        held_parameters
+        and claimed_count > _MAX_PARAMETER_RATIO * held_parameters
+        and "quantization_config" not in configuration
+    ):
+        message = f"{reference!r} describes {claimed_count:,} parameters or more, and its files hold {held_parameters:,} of them"
+        raise ModelError("weights_missing", message, model=reference, claimed=claimed_count, held=held_parameters)
+    require_memory(reference, max(held_parameters, claimed_count) * _BYTES)
 
 
 def claimed_parameters(configuration: dict[str, Any]) -> int:
@@ -252,11 +256,11 @@ def claimed_parameters(configuration: dict[str, Any]) -> int:
 
     def count(names: tuple[str, ...]) -> int:
         values = (configuration.get(name) for name in names)
-        return next((min(value, _MOST) for value in values if type(value) is int and value > 0), 0)
+        return next((min(value, _MAX_COUNT) for value in values if type(value) is int and value > 0), 0)
 
-    counts = {name: count(spelled) for name, spelled in _NAMES.items()}
-    hidden, wide = counts["hidden"], counts["wide"]
-    return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * wide)
+    counts = {name: count(aliases) for name, aliases in _NAMES.items()}
+    hidden, intermediate = counts["hidden"], counts["wide"]
+    return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * intermediate)
 
 
 def require_memory(reference: str, needed: int) -> None:
@@ -268,7 +272,7 @@ def require_memory(reference: str, needed: int) -> None:
         raise ModelError("too_large", message, model=reference, **sizes)
 
 
-def _places_of(folder: Path) -> set[Path]:
+def _module_folders(folder: Path) -> set[Path]:
     try:
         path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
@@ -277,25 +281,25 @@ def _places_of(folder: Path) -> set[Path]:
     return {folder, folder / path} if is_folder else {folder}
 
 
-def _first_read(places: set[Path], name: str) -> dict[str, Any]:
-    return next((read for place in places if (read := read_json(place / name))), {})
+def _first_readable(folders: set[Path], name: str) -> dict[str, Any]:
+    return next((read for folder in folders if (read := read_json(folder / name))), {})
 
 
-def _weights(places: set[Path]) -> list[tuple[str, list[int]]]:
+def _weights(folders: set[Path]) -> list[tuple[str, list[int]]]:
     """Names and shapes of the weights in safetensors files, by their headers; who loads what cannot be read says so."""
     from safetensors import SafetensorError, safe_open
 
-    found: list[tuple[str, list[int]]] = []
-    for path in (path for place in places for path in place.glob("*.safetensors")):
+    shapes: list[tuple[str, list[int]]] = []
+    for path in (path for folder in folders for path in folder.glob("*.safetensors")):
         with suppress(OSError, SafetensorError), safe_open(path, "numpy") as file:
-            found += [(name, file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
-    return found
+            shapes += [(name, file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
+    return shapes
 
 
 def require_possible(reference: str, folder: Path) -> None:
     """Raise `ModelError` if a configuration is `impossible`, or the files hold more layers (`weights_missing`)."""
-    places = _places_of(folder)
-    configuration = _first_read(places, "config.json")
+    folders = _module_folders(folder)
+    configuration = _first_readable(folders, "config.json")
     for name in sorted(_COUNTS & configuration.keys()):
         value = configuration[name]
         if value is not None and (type(value) is not int or value < 1):
@@ -303,26 +307,30 @@ def require_possible(reference: str, folder: Path) -> None:
     padding, vocabulary = configuration.get("pad_token_id"), configuration.get("vocab_size")
     if padding is not None and (type(padding) is not int or not -1 <= padding < (vocabulary or padding + 1)):
         raise _impossible(reference, "pad_token_id", padding)
-    most = _first_read(places, "tokenizer_config.json").get("model_max_length")
-    if most is not None and not _is_a_length(most):
-        raise _impossible(reference, "model_max_length", most)
-    held = [int(found[1]) + 1 for name, _ in _weights(places) if (found := _LAYER.search(name))]
-    described = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
-    if described is not None and max(held, default=0) > described:
-        raise other_weights(reference, f"its files hold {max(held)} layers, and it describes {described}")
+    max_length = _first_readable(folders, "tokenizer_config.json").get("model_max_length")
+    if max_length is not None and not _is_a_length(max_length):
+        raise _impossible(reference, "model_max_length", max_length)
+    layer_counts = [int(match[1]) + 1 for name, _ in _weights(folders) if (match := _LAYER.search(name))]
+    described_layers = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
+    if described_layers is not None and max(layer_counts, default=0) > described_layers:
+        raise other_weights(
+            reference, f"its files hold {max(layer_counts)} layers, and it describes {described_layers}"
+        )
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
     """Raise `ModelError` if the library drew weights: of layers (`weights_missing`), or of an old head (`no_head`)."""
     prefix = "" if network.base_model is network else f"{network.base_model_prefix}."
     # the library's own mark of what it read
-    weights = (name for name, one in network.named_parameters() if not getattr(one, "_is_hf_initialized", False))
-    drawn = [name for name in weights if ".lora_" not in name]  # an adapter's own files hold its weights
-    if layers := [name for name in drawn if name.startswith(prefix) and "pooler" not in name]:
+    weights = (
+        name for name, parameter in network.named_parameters() if not getattr(parameter, "_is_hf_initialized", False)
+    )
+    untrained = [name for name in weights if ".lora_" not in name]  # an adapter's own files hold its weights
+    if layers := [name for name in untrained if name.startswith(prefix) and "pooler" not in name]:
         raise other_weights(reference, f"its files do not hold {layers[0]}")
-    if drawn and not new_head:
+    if untrained and not new_head:
         message = (
-            f"{reference!r} was not trained for this: its files hold no {drawn[0]}, and drawn at random it would say "
+            f"{reference!r} was not trained for this: its files hold no {untrained[0]}, and drawn at random it would say "
             "nothing; take a model that was, or train this one first"
         )
         raise ModelError("no_head", message, model=reference)
@@ -337,8 +345,8 @@ def require_readable(reference: str, tokenizer: Any, network: Any, longest: int 
     if "roberta" in network.config.model_type and padding != tokenizer.pad_token_id:  # its positions are counted by it
         raise _impossible(reference, "pad_token_id", padding)
     vectors = network.get_input_embeddings().num_embeddings
-    if strange := [one for one in tokenizer.all_special_ids if not 0 <= one < vectors]:
-        raise _impossible(reference, "token id", strange[0])
+    if invalid_ids := [token_id for token_id in tokenizer.all_special_ids if not 0 <= token_id < vectors]:
+        raise _impossible(reference, "token id", invalid_ids[0])
 
 
 def _is_a_length(value: object) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from filelock import FileLock
 
-from mrc_workbench.data.cache import is_sound, key_of, sealing
+from mrc_workbench.data.cache import is_intact, key_of, sealing
 from mrc_workbench.data.workspace import shared_workspace
 from mrc_workbench.models.files import ModelError
 
@@ -35,9 +35,9 @@ _BLOCK = 32
 _AT_ONCE = 2**13  # blocks
 # What sentencepiece's normalization does beside NFKC: control characters go, what is seen as a gap becomes a space, and
 # the full-width tilde stays. It waits meanwhile as a code point that Unicode promises never to give to a character.
-_GONE = r"[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]"
-_GAPS = r"[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]"
-_TILDE, _MEANWHILE = "\uff5e", "\ufdd0"
+_REMOVED_CHARACTERS = r"[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]"
+_SPACE_CHARACTERS = r"[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]"
+_TILDE, _TILDE_PLACEHOLDER = "\uff5e", "\ufdd0"
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class PackagedBase:
 
     @property
     def path(self) -> Path | None:
-        found = find_spec(self.package)
-        paths = [Path(place, self.file) for place in (found.submodule_search_locations or [])] if found else []
+        spec = find_spec(self.package)
+        paths = [Path(folder, self.file) for folder in (spec.submodule_search_locations or [])] if spec else []
         return next((path for path in paths if path.is_file()), None)
 
     @property
@@ -81,11 +81,11 @@ class PackagedBase:
 
     def write(self) -> None:
         """Write the folder once, and again if it is damaged. Raises `ModelError`, also `package_differs`."""
-        if is_sound(self.folder):
+        if is_intact(self.folder):
             return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder.with_suffix(".lock")):
-            if not is_sound(self.folder):
+            if not is_intact(self.folder):
                 path = self._installed()
                 with path.open("rb") as file:
                     if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
@@ -136,7 +136,7 @@ class LayoutError(ValueError):
 
 
 @dataclass(frozen=True)
-class Measures:
+class BertSizes:
     """Sizes of a BERT."""
 
     hidden: int
@@ -165,7 +165,7 @@ class Pieces:
 class QuantizedModel:
     """What the file holds. Tensors are read, and their numbers made of four bits, when they are asked for."""
 
-    measures: Measures
+    measures: BertSizes
     pieces: Pieces
     mapped: dict[str, str]  # characters that become others before a text is cut; NFKC and some more
     _content: np.ndarray
@@ -190,13 +190,13 @@ class QuantizedModel:
         return list(self._tensors)
 
 
-class _Reader:
+class _BinaryReader:
     def __init__(self, content: np.ndarray) -> None:
-        self.content, self.place = content, 0
+        self.content, self.position = content, 0
 
     def take(self, count: int) -> bytes:
-        self.place += count
-        return self.content[self.place - count : self.place].tobytes()
+        self.position += count
+        return self.content[self.position - count : self.position].tobytes()
 
     def numbers(self, form: str) -> tuple[Any, ...]:
         return struct.unpack(form, self.take(struct.calcsize(form)))
@@ -207,7 +207,7 @@ class _Reader:
 
 def read(path: Path) -> QuantizedModel:
     """Read the file; its tensors stay on disk. Raises `LayoutError` and `OSError`."""
-    reader = _Reader(np.memmap(path, dtype=np.uint8, mode="r"))
+    reader = _BinaryReader(np.memmap(path, dtype=np.uint8, mode="r"))
     if reader.take(4) != _MAGIC or reader.numbers("<I") != (_VERSION,):
         raise LayoutError(f"{path} does not begin as a file of four-bit weights")
     *measures, block = reader.numbers("<7ifi")
@@ -231,7 +231,7 @@ def read(path: Path) -> QuantizedModel:
         name = reader.take(length).decode()
         kind, values, offset, _ = reader.numbers("<BIQQ")
         tensors[name] = (kind, values, offset)
-    return QuantizedModel(Measures(*measures), pieces, mapped, reader.content, tensors)
+    return QuantizedModel(BertSizes(*measures), pieces, mapped, reader.content, tensors)
 
 
 def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
@@ -243,32 +243,38 @@ def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
         (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     make_tokenizer(model.pieces).save(str(folder / "tokenizer.json"), pretty=False)
-    weights = {theirs: model.tensor(ours).reshape(shape) for theirs, ours, shape in _tensors(model.measures)}
+    weights = {
+        target_name: model.tensor(source_name).reshape(shape)
+        for target_name, source_name, shape in _tensors(model.measures)
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def _tensors(measures: Measures) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def _tensors(measures: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Names as transformers has them in a BERT, names in the file, and shapes."""
-    hidden, wide = measures.hidden, measures.intermediate
+    hidden, intermediate = measures.hidden, measures.intermediate
     yield "embeddings.word_embeddings.weight", "emb.word", (measures.vocabulary, hidden)
     yield "embeddings.position_embeddings.weight", "emb.pos", (measures.positions, hidden)
     yield "embeddings.token_type_embeddings.weight", "emb.type", (measures.types, hidden)
-    of_layer: dict[str, tuple[str, tuple[int, ...]]] = {
+    layer_tensors: dict[str, tuple[str, tuple[int, ...]]] = {
         "attention.self.query": ("q", (hidden, hidden)),
         "attention.self.key": ("k", (hidden, hidden)),
         "attention.self.value": ("v", (hidden, hidden)),
         "attention.output.dense": ("ao", (hidden, hidden)),
         "attention.output.LayerNorm": ("aln", (hidden,)),
-        "intermediate.dense": ("fi", (wide, hidden)),
-        "output.dense": ("fo", (hidden, wide)),
+        "intermediate.dense": ("fi", (intermediate, hidden)),
+        "output.dense": ("fo", (hidden, intermediate)),
         "output.LayerNorm": ("oln", (hidden,)),
     }
     parts: list[tuple[str, str, tuple[int, ...]]] = [("embeddings.LayerNorm", "emb.ln", (hidden,))]
     for layer in range(measures.layers):
-        parts += [(f"encoder.layer.{layer}.{name}", f"l{layer}.{own}", of) for name, (own, of) in of_layer.items()]
-    for name, own, shape in parts:
-        yield f"{name}.weight", f"{own}.w", shape
-        yield f"{name}.bias", f"{own}.b", shape[:1]
+        parts += [
+            (f"encoder.layer.{layer}.{name}", f"l{layer}.{source_name}", tensor_shape)
+            for name, (source_name, tensor_shape) in layer_tensors.items()
+        ]
+    for name, source_name, shape in parts:
+        yield f"{name}.weight", f"{source_name}.w", shape
+        yield f"{name}.bias", f"{source_name}.b", shape[:1]
 
 
 def _files(model: QuantizedModel) -> dict[str, Any]:
@@ -348,11 +354,11 @@ def make_tokenizer(pieces: Pieces) -> "Tokenizer":
     tokenizer = Tokenizer(models.Unigram(scored, unk_id=pieces.unknown, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(
         [
-            normalizers.Replace(Regex(_GONE), ""),
-            normalizers.Replace(Regex(_GAPS), " "),
-            normalizers.Replace(_TILDE, _MEANWHILE),
+            normalizers.Replace(Regex(_REMOVED_CHARACTERS), ""),
+            normalizers.Replace(Regex(_SPACE_CHARACTERS), " "),
+            normalizers.Replace(_TILDE, _TILDE_PLACEHOLDER),
             normalizers.NFKC(),
-            normalizers.Replace(_MEANWHILE, _TILDE),
+            normalizers.Replace(_TILDE_PLACEHOLDER, _TILDE),
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.processes import without_collections
+from mrc_workbench.data.jobs.processes import without_garbage_collection
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision, in_precision, passes_on
 from mrc_workbench.models.loading import most_tokens
 from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
-from mrc_workbench.models.windows import joint_of, padded
+from mrc_workbench.models.windows import padded, pair_template
 
 if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
 
 Pair = tuple[str, str]
-_REMEMBERED = 32_000_000  # tokens; 12 bytes each
+_MAX_CACHED_TOKENS = 32_000_000  # tokens; 12 bytes each
 _PAIRS_AT_ONCE = 2048  # cut and sorted together
-_TRIED = 8  # spans looked at for each that is wanted: neighbours overlap
+_CANDIDATES_PER_SPAN = 8  # spans looked at for each that is wanted: neighbours overlap
 _OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
-_SILENT_ABOVE = "no_answer_above"
+_THRESHOLD_KEY = "no_answer_above"
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class SpanOptions:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenizedText:
     """The tokens of a text, `(n_tokens,)` int32, and the letters of it that each stands for, `(n_tokens, 2)` int32."""
 
     ids: np.ndarray
-    letters: np.ndarray
+    offsets: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -77,46 +77,46 @@ class SpanWindow:
 class SpanTokens:
     """Remembers the tokens of texts, and joins them to windows. Raises `ModelError` `no_letters` without spans."""
 
-    def __init__(self, tokenizer: Any, most: int, options: SpanOptions, reference: str) -> None:
-        if (joint := joint_of(tokenizer)) is None:
+    def __init__(self, tokenizer: Any, max_tokens: int, options: SpanOptions, reference: str) -> None:
+        if (joint := pair_template(tokenizer)) is None:
             message = f"the tokenizer of {reference!r} does not tell which letters a token stands for"
             raise ModelError("no_letters", message, model=reference)
         self._tokenizer, self._joint = tokenizer, joint
-        self._length = min(options.length or most, most)
+        self._length = min(options.length or max_tokens, max_tokens)
         self._overlap = min(options.overlap, self._length // 4 if self._length < options.length else options.overlap)
-        self._known: dict[str, Tokens] = {}
-        self._held = 0
+        self._known: dict[str, TokenizedText] = {}
+        self._n_tokens = 0
 
     def remember(self, texts: Iterable[str]) -> None:
-        wanted = dict.fromkeys(texts)
-        new = [text for text in wanted if text not in self._known]
+        distinct = dict.fromkeys(texts)
+        new = [text for text in distinct if text not in self._known]
         if not new:
             return
-        if self._held > _REMEMBERED:
+        if self._n_tokens > _MAX_CACHED_TOKENS:
             self._known.clear()
-            self._held = 0
-            new = [*wanted]
+            self._n_tokens = 0
+            new = [*distinct]
         options = {"add_special_tokens": False, "truncation": False, "verbose": False}
         tokens = self._tokenizer(new, return_offsets_mapping=True, **options)
-        for text, ids, letters in zip(new, tokens["input_ids"], tokens["offset_mapping"], strict=True):
-            self._known[text] = Tokens(np.array(ids, np.int32), np.array(letters, np.int32).reshape(-1, 2))
-            self._held += len(ids)
+        for text, ids, offsets in zip(new, tokens["input_ids"], tokens["offset_mapping"], strict=True):
+            self._known[text] = TokenizedText(np.array(ids, np.int32), np.array(offsets, np.int32).reshape(-1, 2))
+            self._n_tokens += len(ids)
 
-    def of(self, text: str) -> Tokens:
+    def tokens_of(self, text: str) -> TokenizedText:
         if text not in self._known:
             self.remember([text])
         return self._known[text]
 
     def windows(self, question: str, passage: str) -> Iterator[SpanWindow]:
         """Cut a passage beside a question, of which at most half of what is read is kept."""
-        joint, asked, read = self._joint, self.of(question).ids, self.of(passage).ids
-        asked = asked[: (self._length - joint.length) // 2]
-        room = self._length - joint.length - len(asked)
+        joint, question_ids, passage_ids = self._joint, self.tokens_of(question).ids, self.tokens_of(passage).ids
+        question_ids = question_ids[: (self._length - joint.length) // 2]
+        room = self._length - joint.length - len(question_ids)
         step = max(1, room - min(self._overlap, room // 2))
-        start = len(joint.first) + len(asked) + len(joint.between)
-        for first in range(0, max(1, len(read) - room + step), step):
-            part = read[first : first + room]
-            yield SpanWindow(*joint.joined(asked, part), start, first, first + len(part))
+        start = len(joint.first) + len(question_ids) + len(joint.between)
+        for first in range(0, max(1, len(passage_ids) - room + step), step):
+            part = passage_ids[first : first + room]
+            yield SpanWindow(*joint.join(question_ids, part), start, first, first + len(part))
 
 
 def batch(windows: Sequence[SpanWindow], pad: int, *, segments: bool) -> dict[str, np.ndarray]:
@@ -178,9 +178,9 @@ class SpanReader(SourcedModel):
 
     def read(self, pairs: Sequence[Pair], *, spans: int = 1) -> Spans:
         """Return so many spans of each pair that do not overlap. Raises `ModelError` (`not_finite`)."""
-        at_once = (pairs[at : at + _PAIRS_AT_ONCE] for at in range(0, max(1, len(pairs)), _PAIRS_AT_ONCE))
-        parts = [self._read(some, spans) for some in at_once]
-        return Spans(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Spans)))
+        at_once = (pairs[start : start + _PAIRS_AT_ONCE] for start in range(0, max(1, len(pairs)), _PAIRS_AT_ONCE))
+        parts = [self._read(block, spans) for block in at_once]
+        return Spans(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Spans)))
 
     @cached_property
     def tokens(self) -> SpanTokens:
@@ -189,97 +189,99 @@ class SpanReader(SourcedModel):
     def _read(self, pairs: Sequence[Pair], spans: int) -> Spans:
         self.tokens.remember(text for pair in pairs for text in pair)
         windows = [(row, window) for row, pair in enumerate(pairs) for window in self.tokens.windows(*pair)]
-        found: list[list[tuple[float, int, int]]] = [[] for _ in pairs]
+        candidates: list[list[tuple[float, int, int]]] = [[] for _ in pairs]
         nothing = np.full(len(pairs), np.inf, dtype=np.float32)
-        for part, told in self._passes([window for _, window in windows], _TRIED * spans if spans > 1 else 1):
-            for place, *best, none in zip(part, *told, strict=True):
-                row, window = windows[place]
-                found[row] += self._in_letters(pairs[row][1], window, *best)
+        for part, results in self._passes(
+            [window for _, window in windows], _CANDIDATES_PER_SPAN * spans if spans > 1 else 1
+        ):
+            for index, *best, none in zip(part, *results, strict=True):
+                row, window = windows[index]
+                candidates[row] += self._character_spans(pairs[row][1], window, *best)
                 nothing[row] = min(nothing[row], none)
         shape = (len(pairs), spans)
         starts, ends = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
         scores = np.full(shape, -np.inf, dtype=np.float32)
-        for row, of_pair in enumerate(found):
-            for place, (score, start, end) in enumerate(islice(_apart(of_pair), spans)):
-                starts[row, place], ends[row, place], scores[row, place] = start, end, score
+        for row, of_pair in enumerate(candidates):
+            for index, (score, start, end) in enumerate(islice(_non_overlapping_spans(of_pair), spans)):
+                starts[row, index], ends[row, index], scores[row, index] = start, end, score
         return Spans(starts, ends, scores, self._finite(nothing))
 
-    def _in_letters(
+    def _character_spans(
         self, passage: str, window: SpanWindow, begins: np.ndarray, ends: np.ndarray, scores: np.ndarray
     ) -> Iterator[tuple[float, int, int]]:
-        letters = self.tokens.of(passage).letters[window.first : window.last]
+        offsets = self.tokens.tokens_of(passage).offsets[window.first : window.last]
         for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
             if np.isneginf(score):
                 return  # a passage of fewer tokens
-            start, stop = int(letters[begin, 0]), int(letters[end, 1])
+            start, stop = int(offsets[begin, 0]), int(offsets[end, 1])
             part = passage[start:stop]  # some tokens stand for the space before a word, too
             if part.strip():
                 yield float(score), start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
 
-    def _passes(self, windows: Sequence[SpanWindow], most: int) -> Any:
+    def _passes(self, windows: Sequence[SpanWindow], n_spans: int) -> Any:
         import torch
 
         model = self.model
         device, segments = model.device, model.has_segments
-        order = sorted(range(len(windows)), key=lambda place: -windows[place].width)
-        widths = [windows[place].width for place in order]
+        order = sorted(range(len(windows)), key=lambda index: -windows[index].width)
+        widths = [windows[index].width for index in order]
         with torch.inference_mode(), in_precision(model[0], self._precision):
             for start, end in passes_on(device, widths):
                 part = order[start:end]
-                arrays = batch([windows[place] for place in part], model.tokenizer.pad_token_id or 0, segments=segments)
+                arrays = batch([windows[index] for index in part], model.tokenizer.pad_token_id or 0, segments=segments)
                 features = {name: torch.from_numpy(value).to(device) for name, value in arrays.items()}
-                yield part, self._best(model[0](features), features["allowed"], most)
+                yield part, self._best(model[0](features), features["allowed"], n_spans)
 
-    def _best(self, logits: Any, allowed: Any, most: int) -> tuple[np.ndarray, ...]:
+    def _best(self, logits: Any, allowed: Any, n_spans: int) -> tuple[np.ndarray, ...]:
         """The tokens where the best spans begin and end, their scores, `(n_windows, most)` each, and that of none."""
         import torch
 
-        from mrc_workbench.models.reader_networks import log_shares
+        from mrc_workbench.models.reader_networks import log_probabilities
 
-        begins, ends = (log_shares(logits[name], allowed) for name in ("starts", "ends"))
+        begins, ends = (log_probabilities(logits[name], allowed) for name in ("starts", "ends"))
         nothing = begins[:, 0] + ends[:, 0]
         begins, ends = begins[:, 1:], ends[:, 1:]
         longest, width = self._options.longest_answer, begins.shape[1]
-        reached = torch.nn.functional.pad(ends, (0, longest - 1), value=float("-inf")).unfold(1, longest, 1)
-        joined = (begins[:, :, None] + reached).flatten(1)
-        scores, places = joined.topk(min(most, width * longest), dim=1)
-        first = places // longest
-        return tuple(one.cpu().numpy() for one in (first + 1, first + places % longest + 1, scores, nothing))
+        reachable_ends = torch.nn.functional.pad(ends, (0, longest - 1), value=float("-inf")).unfold(1, longest, 1)
+        joined = (begins[:, :, None] + reachable_ends).flatten(1)
+        scores, positions = joined.topk(min(n_spans, width * longest), dim=1)
+        first = positions // longest
+        return tuple(tensor.cpu().numpy() for tensor in (first + 1, first + positions % longest + 1, scores, nothing))
 
 
-def _apart(found: list[tuple[float, int, int]]) -> Any:
-    kept: list[tuple[int, int]] = []
-    for score, start, end in sorted(found, key=lambda one: (-one[0], one[1], one[2])):
-        if all(end <= first or last <= start for first, last in kept):
-            kept.append((start, end))
+def _non_overlapping_spans(spans: list[tuple[float, int, int]]) -> Any:
+    selected: list[tuple[int, int]] = []
+    for score, start, end in sorted(spans, key=lambda span: (-span[0], span[1], span[2])):
+        if all(end <= first or last <= start for first, last in selected):
+            selected.append((start, end))
             yield score, start, end
 
 
 def options_of(source: ModelSource) -> SpanOptions:
     """Return how passages were cut when a model was trained here; the usual way for any other."""
-    told = {name: value for name, value in _kept(source).items() if name != _SILENT_ABOVE}
+    settings = {name: value for name, value in _stored_options(source).items() if name != _THRESHOLD_KEY}
     try:
-        return SpanOptions(**told)
+        return SpanOptions(**settings)
     except (TypeError, ValueError):
         return SpanOptions()
 
 
 def threshold_of(source: ModelSource) -> float | None:
     """Return by how much "no answer" must be likelier than the best span, in log P; None if never trained on one."""
-    threshold = _kept(source).get(_SILENT_ABOVE)
+    threshold = _stored_options(source).get(_THRESHOLD_KEY)
     return float(threshold) if isinstance(threshold, int | float) else None
 
 
-def keep_options(folder: Path, options: SpanOptions, threshold: float | None = None) -> None:
+def save_options(folder: Path, options: SpanOptions, threshold: float | None = None) -> None:
     """Write beside a model how passages are to be cut for it, and its threshold; see `threshold_of`."""
-    write_json(folder / _OPTIONS, asdict(options) | ({} if threshold is None else {_SILENT_ABOVE: threshold}))
+    write_json(folder / _OPTIONS, asdict(options) | ({} if threshold is None else {_THRESHOLD_KEY: threshold}))
 
 
-def _kept(source: ModelSource) -> dict[str, Any]:
+def _stored_options(source: ModelSource) -> dict[str, Any]:
     return read_json(source.folder / _OPTIONS) if source.folder else {}
 
 
-@without_collections()
+@without_garbage_collection()
 def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
     """Load a reader; `new_head` gives a base one, always the same. Raises `ModelError` (`starter_reader`)."""
     from transformers import AutoModelForQuestionAnswering

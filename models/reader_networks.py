@@ -25,9 +25,9 @@ from mrc_workbench.models.loading import (
     WEIGHTS,
     files_of,
     most_tokens,
-    name_one_segment,
     require_readable,
     require_trained,
+    use_single_segment,
     where_of,
 )
 from mrc_workbench.models.sources import ModelSource, is_starter
@@ -40,8 +40,8 @@ _HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", 
 _FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
 _LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
 _LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
-_LIST, _READING = "modules.json", "sentence_bert_config.json"
-_PLACE = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
+_MODULES_FILE, _TRANSFORMER_FILE = "modules.json", "sentence_bert_config.json"
+_MODULE_NAME = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
 
 
 class TransformerModule(torch.nn.Module):
@@ -64,9 +64,9 @@ class TrainedNetwork(torch.nn.Sequential):
 
     trained_by = "losses"  # what a training step wants of a pass
 
-    def __init__(self, module: TransformerModule, most: int) -> None:
+    def __init__(self, module: TransformerModule, max_tokens: int) -> None:
         super().__init__(module)
-        self.max_seq_length = most
+        self.max_seq_length = max_tokens
 
     @property
     def tokenizer(self) -> Any:
@@ -90,15 +90,15 @@ class SpanModule(TransformerModule):
 
     def forward(self, features: Features, **_: Any) -> Features:
         names = ("input_ids", "attention_mask", "token_type_ids")
-        told = self.model(**{name: features[name] for name in names if name in features})
-        return {"starts": told.start_logits, "ends": told.end_logits}
+        output = self.model(**{name: features[name] for name in names if name in features})
+        return {"starts": output.start_logits, "ends": output.end_logits}
 
 
 class SpanNetwork(TrainedNetwork):
     """A reader as it is trained: it gives a loss for every window, whose smallest value is 0."""
 
-    def __init__(self, network: Any, tokenizer: Any, most: int) -> None:
-        super().__init__(SpanModule(network, tokenizer), most)
+    def __init__(self, network: Any, tokenizer: Any, max_tokens: int) -> None:
+        super().__init__(SpanModule(network, tokenizer), max_tokens)
 
     @property
     def has_segments(self) -> bool:
@@ -113,20 +113,22 @@ class SpanNetwork(TrainedNetwork):
         """
         logits = self[0](features)
         sides = (("starts", "begins"), ("ends", "finishes"))
-        losses = [_missed(logits[of], features["allowed"], features[right]) for of, right in sides]
+        losses = [
+            _negative_log_likelihood(logits[output], features["allowed"], features[marked]) for output, marked in sides
+        ]
         return {"losses": (losses[0] + losses[1]) / 2}
 
 
-def log_shares(logits: Tensor, allowed: Tensor) -> Tensor:
+def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
     """The logarithm of a softmax over the places allowed; of the others it is minus infinity."""
     return torch.log_softmax(logits.float().masked_fill(~allowed, float("-inf")), dim=-1)
 
 
-def _missed(logits: Tensor, allowed: Tensor, marked: Tensor) -> Tensor:
+def _negative_log_likelihood(logits: Tensor, allowed: Tensor, marked: Tensor) -> Tensor:
     # a finite number instead of infinity: the gradient of what is not allowed must be 0, not undefined
-    kept = logits.float().masked_fill(~allowed, torch.finfo(torch.float32).min)
-    right = logits.float().masked_fill(~(marked & allowed), torch.finfo(torch.float32).min)
-    return torch.logsumexp(kept, dim=-1) - torch.logsumexp(right, dim=-1)
+    allowed_logits = logits.float().masked_fill(~allowed, torch.finfo(torch.float32).min)
+    marked_logits = logits.float().masked_fill(~(marked & allowed), torch.finfo(torch.float32).min)
+    return torch.logsumexp(allowed_logits, dim=-1) - torch.logsumexp(marked_logits, dim=-1)
 
 
 class MaskedModule(TransformerModule):
@@ -136,12 +138,12 @@ class MaskedModule(TransformerModule):
         """Return `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` of an unknown head."""
         network = without_adapters(self.model)
         segments = ("token_type_ids",) if getattr(network.config, "type_vocab_size", 0) > 1 else ()
-        told = {name: features[name] for name in ("input_ids", "attention_mask", *segments) if name in features}
+        inputs = {name: features[name] for name in ("input_ids", "attention_mask", *segments) if name in features}
         if network.config.model_type not in _HEADS:
-            return {"logits": network(**told).logits}
-        found = network.base_model(**told)
-        pooled = getattr(found, "pooler_output", None)
-        return {"hidden": found.last_hidden_state} | ({} if pooled is None else {"pooled": pooled})
+            return {"logits": network(**inputs).logits}
+        output = network.base_model(**inputs)
+        pooled = getattr(output, "pooler_output", None)
+        return {"hidden": output.last_hidden_state} | ({} if pooled is None else {"pooled": pooled})
 
 
 class MaskedNetwork(TrainedNetwork):
@@ -149,14 +151,14 @@ class MaskedNetwork(TrainedNetwork):
 
     new_heads: tuple[str, ...] = ()
     pairs_weight: float = 1.0  # of their loss; BERT's is the sum
-    beside: Mapping[str, str] = MappingProxyType({})
+    extra_files: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, network: Any, tokenizer: Any, most: int) -> None:
-        super().__init__(MaskedModule(network, tokenizer), most)
+    def __init__(self, network: Any, tokenizer: Any, max_tokens: int) -> None:
+        super().__init__(MaskedModule(network, tokenizer), max_tokens)
 
     def save_pretrained(self, folder: str, **_: Any) -> None:
         super().save_pretrained(folder)
-        for name, text in self.beside.items():
+        for name, text in self.extra_files.items():
             Path(folder, name).parent.mkdir(exist_ok=True)
             write_text(Path(folder, name), text)
 
@@ -166,45 +168,45 @@ class MaskedNetwork(TrainedNetwork):
         That is the mean of -ln P over the hidden tokens and, where there are pairs, that over the rows added to it,
         times `pairs_weight`. `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
         """
-        judged = self.judged(features)
-        losses = judged["token_losses"] * features["shares"][:, 0]
-        if "follow_losses" in judged:
-            losses = losses + self.pairs_weight * judged["follow_losses"]
+        scores = self.score_tokens(features)
+        losses = scores["token_losses"] * features["shares"][:, 0]
+        if "follow_losses" in scores:
+            losses = losses + self.pairs_weight * scores["follow_losses"]
         return {"losses": losses}
 
-    def judged(self, features: Features) -> dict[str, Tensor]:
+    def score_tokens(self, features: Features) -> dict[str, Tensor]:
         """What it says of each row, `(n,)` each: `labels` `(n, width)` are the ids to guess, `IGNORED` elsewhere.
 
         `token_losses`, the sum of -ln P of its hidden tokens; `hidden`, how many these are; `right`, how many of them
         it holds for the likeliest. With `follows` `(n, 1)`, `follow_losses` and `follow_right` in the same way.
         """
-        told, labels = self[0](features), features["labels"]
-        asked = labels != IGNORED
-        rows = asked.nonzero()[:, 0]
-        losses, right = self._guessed(told, asked, labels[asked])
-        nothing = losses.new_zeros(len(labels))
-        found = {"token_losses": nothing.index_add(0, rows, losses), "right": nothing.index_add(0, rows, right)}
-        found["hidden"] = asked.sum(dim=1)
+        outputs, labels = self[0](features), features["labels"]
+        is_masked = labels != IGNORED
+        rows = is_masked.nonzero()[:, 0]
+        losses, right = self._score_masked(outputs, is_masked, labels[is_masked])
+        zeros = losses.new_zeros(len(labels))
+        scores = {"token_losses": zeros.index_add(0, rows, losses), "right": zeros.index_add(0, rows, right)}
+        scores["hidden"] = is_masked.sum(dim=1)
         if "follows" in features:
             follows = features["follows"][:, 0]
-            both = without_adapters(self[0].model).cls.seq_relationship(told["pooled"]).float()
-            found["follow_losses"] = cross_entropy(both, follows, reduction="none")
-            found["follow_right"] = both.argmax(dim=1) == follows
-        return found
+            pair_logits = without_adapters(self[0].model).cls.seq_relationship(outputs["pooled"]).float()
+            scores["follow_losses"] = cross_entropy(pair_logits, follows, reduction="none")
+            scores["follow_right"] = pair_logits.argmax(dim=1) == follows
+        return scores
 
-    def _guessed(self, told: Features, asked: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    def _score_masked(self, outputs: Features, is_masked: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return -ln P of the tokens asked about and whether each is the likeliest (1 or 0), `(n_asked,)` each.
 
         These alone get logits: they are few, and there are many pieces. Without gradients, so many at a time.
         """
         network = without_adapters(self[0].model)
-        head = None if "logits" in told else network.get_submodule(_HEADS[network.config.model_type])
-        given, parts = told["hidden" if head else "logits"][asked], []
-        size = max(1, len(wanted) if torch.is_grad_enabled() else _LOGITS_AT_ONCE // network.config.vocab_size)
-        for some, pieces in zip(given.split(size), wanted.split(size), strict=True):
-            logits = (head(some) if head else some).float()
+        head = None if "logits" in outputs else network.get_submodule(_HEADS[network.config.model_type])
+        hidden, parts = outputs["hidden" if head else "logits"][is_masked], []
+        size = max(1, len(labels) if torch.is_grad_enabled() else _LOGITS_AT_ONCE // network.config.vocab_size)
+        for block, pieces in zip(hidden.split(size), labels.split(size), strict=True):
+            logits = (head(block) if head else block).float()
             parts.append((cross_entropy(logits, pieces, reduction="none"), logits.argmax(dim=1) == pieces))
-        losses, right = (torch.cat(one) for one in zip(*parts, strict=True))
+        losses, right = (torch.cat(column) for column in zip(*parts, strict=True))
         return losses, right.to(losses.dtype)
 
 
@@ -220,9 +222,9 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = (BertForPreTraining if pairs else BertForMaskedLM)(BertConfig(**configuration))
-    made = _masked_network(network, tokenizer)
-    made.new_heads = (GUESSES, FOLLOWS) if pairs else (GUESSES,)
-    return made
+    model = _masked_network(network, tokenizer)
+    model.new_heads = (GUESSES, FOLLOWS) if pairs else (GUESSES,)
+    return model
 
 
 def load_network(source: ModelSource, kind: Any, tokenizer: Any = None, *, new_head: bool) -> tuple[Any, Any, Any]:
@@ -240,7 +242,7 @@ def load_network(source: ModelSource, kind: Any, tokenizer: Any = None, *, new_h
         tokenizer = tokenizer or AutoTokenizer.from_pretrained(name, **where)
         require_trained(source.reference, network, new_head=new_head)
         require_readable(source.reference, tokenizer, network)
-    name_one_segment(tokenizer, network.config)
+    use_single_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")
     return network.eval(), tokenizer, info["missing_keys"]
@@ -260,15 +262,15 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
             raise ModelError("no_pairs", message, model=source.reference)
     kind = BertForPreTraining if pairs else AutoModelForMaskedLM
     network, tokenizer, missing = load_network(source, kind, tokenizer, new_head=True)
-    made = _masked_network(network, tokenizer)
+    model = _masked_network(network, tokenizer)
     backbone = f"{network.base_model_prefix}."
-    drawn = {
+    is_new = {
         GUESSES: any(not name.startswith((backbone, *_FOLLOWS_HEAD)) for name in missing),
         FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
     }
-    made.new_heads = tuple(head for head in drawn if drawn[head])
-    made.beside = sentence_modules(files_of(source, where))
-    return made
+    model.new_heads = tuple(head for head in is_new if is_new[head])
+    model.extra_files = sentence_modules(files_of(source, where))
+    return model
 
 
 def masked_tokenizer(source: ModelSource) -> Any:
@@ -299,21 +301,21 @@ def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
 
     `find` returns a file of the base by its name. A base with layers of its own has none: they fit its vectors alone.
     """
-    listed = find(_LIST)
+    listed = find(_MODULES_FILE)
     try:
         first, *others = json.loads(listed.read_text(encoding="utf-8")) if listed else []
-        fitting = all(one["type"].startswith("sentence_transformers.") for one in (first, *others))
-        fitting &= all(one["type"].rpartition(".")[2] in ("Pooling", "Normalize") for one in others)
-        fitting &= all(_PLACE.fullmatch(one["path"]) for one in others)
-        at = first["path"] if _PLACE.fullmatch(first["path"]) else ""
+        fitting = all(module["type"].startswith("sentence_transformers.") for module in (first, *others))
+        fitting &= all(module["type"].rpartition(".")[2] in ("Pooling", "Normalize") for module in others)
+        fitting &= all(_MODULE_NAME.fullmatch(module["path"]) for module in others)
+        folder = first["path"] if _MODULE_NAME.fullmatch(first["path"]) else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     if not fitting:
         return {}
-    found = {_LIST: json.dumps([{**first, "path": ""}, *others], indent=2)}
-    for name in ("config_sentence_transformers.json", *(f"{one['path']}/config.json" for one in others)):
+    files = {_MODULES_FILE: json.dumps([{**first, "path": ""}, *others], indent=2)}
+    for name in ("config_sentence_transformers.json", *(f"{module['path']}/config.json" for module in others)):
         if path := find(name):
-            found[name] = path.read_text(encoding="utf-8")
-    if path := find(f"{at}/{_READING}" if at else _READING):
-        found[_READING] = path.read_text(encoding="utf-8")
-    return found
+            files[name] = path.read_text(encoding="utf-8")
+    if path := find(f"{folder}/{_TRANSFORMER_FILE}" if folder else _TRANSFORMER_FILE):
+        files[_TRANSFORMER_FILE] = path.read_text(encoding="utf-8")
+    return files

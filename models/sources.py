@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from mrc_workbench.data.cache import is_sound, key_of
+from mrc_workbench.data.cache import is_intact, key_of
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.texts import fingerprint_of
-from mrc_workbench.data.workspace import limits, read_json, shelf, user, workspace
+from mrc_workbench.data.workspace import limits, read_json, read_only_workspace, user, workspace
 from mrc_workbench.models.files import ModelError, hub_revision, require_regular_files
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import PackagedBase, base_at_hand, packaged_base
@@ -67,15 +67,15 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     if packaged := packaged_base(reference):
         packaged.require()
         return ModelSource(reference, folder=packaged.folder, packaged=packaged)
-    for folder in _places(reference, base):
+    for folder in _candidate_folders(reference, base):
         if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
             finished = folder / "model"  # a training's run folder stands for the model in it
-            place = finished if finished.is_dir() else folder
-            if not any((place / name).is_file() for name in ("modules.json", "config.json")):
+            model_folder = finished if finished.is_dir() else folder
+            if not any((model_folder / name).is_file() for name in ("modules.json", "config.json")):
                 message = f"the folder {reference!r} holds no model, or not yet"
                 raise ModelError("model_not_found", message, model=reference)
-            require_regular_files(reference, place)
-            return ModelSource(reference, folder=place.resolve())
+            require_regular_files(reference, model_folder)
+            return ModelSource(reference, folder=model_folder.resolve())
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
     if user() and not limits().paths:
@@ -85,8 +85,8 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     raise ModelError("model_not_found", message, model=reference)
 
 
-def _places(reference: str, base: Path | None) -> list[Path]:
-    runs = [place / "runs" / reference for place in (workspace(), shelf()) if place]
+def _candidate_folders(reference: str, base: Path | None) -> list[Path]:
+    runs = [root / "runs" / reference for root in (workspace(), read_only_workspace()) if root]
     if not user() or limits().paths:
         return [(base or Path()) / reference, *runs]
     return runs if _RUN_ID.fullmatch(reference) else []
@@ -107,7 +107,7 @@ def is_starter(source: ModelSource) -> bool:
 
 def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | None = None) -> None:
     """Raise `ModelError` (`not_sparse`) unless a model is a sparse encoder or a masked language model with its head."""
-    find = partial(own_file, source.folder) if source.folder else find
+    find = partial(file_in_folder, source.folder) if source.folder else find
     bi_encoder = is_starter(source) or source.packaged
     if not bi_encoder and (find is None or _can_be_sparse(find)):
         return
@@ -125,23 +125,23 @@ def require_tokens(source: ModelSource) -> None:
         raise ModelError("not_late", message, model=source.reference)
 
 
-def trained_on(source: ModelSource) -> str:
+def training_fingerprint(source: ModelSource) -> str:
     """Return the fingerprint of the question set that a model was trained on here; empty of every other model."""
     data = read_json(source.folder.parent / "provenance.json").get("data", {}) if source.folder else {}
     return str(data.get("fingerprint", "")) if isinstance(data, dict) else ""
 
 
-def own_file(folder: Path, name: str) -> Path | None:
+def file_in_folder(folder: Path, name: str) -> Path | None:
     """Return a file of a model's folder, None where it has none of this name."""
     path = folder / name
     return path if os.path.isfile(path) else None  # noqa: PTH113 - a name may be too long for the file system
 
 
-def is_late(find: Callable[[str], Path | None]) -> bool:
+def is_late_interaction(find: Callable[[str], Path | None]) -> bool:
     """Whether a model was made for late interaction, by this library or by those it reads; `find` finds its files."""
-    told, configuration = _content(find, "config_sentence_transformers.json"), _content(find, "config.json")
-    made_by_others = "query_prefix" in told or "HF_ColBERT" in (configuration.get("architectures") or ())
-    return bool(told.get("model_type") == "MultiVectorEncoder" or made_by_others)
+    metadata, configuration = _content(find, "config_sentence_transformers.json"), _content(find, "config.json")
+    is_foreign = "query_prefix" in metadata or "HF_ColBERT" in (configuration.get("architectures") or ())
+    return bool(metadata.get("model_type") == "MultiVectorEncoder" or is_foreign)
 
 
 def _can_be_sparse(find: Callable[[str], Path | None]) -> bool:
@@ -158,7 +158,7 @@ def _content(find: Callable[[str], Path | None], name: str) -> dict[str, Any]:
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
     """Folder of a starter bi-encoder, trained or not. Raises `FileNotFoundError` where it was not built yet."""
     folder = source.folder or starter_folder(source, "bi-encoder", corpus)
-    if not (folder.is_dir() if source.folder else is_sound(folder)):
+    if not (folder.is_dir() if source.folder else is_intact(folder)):
         raise FileNotFoundError(f"no starter was built of these {len(corpus)} passages yet: search with it once")
     return folder
 
@@ -223,10 +223,10 @@ class SourcedModel:
         outcome = work()
         return outcome, np.array([loaded - began, self._clock() - loaded])
 
-    def _finite(self, found: np.ndarray) -> np.ndarray:
+    def _finite(self, values: np.ndarray) -> np.ndarray:
         """Return what the model computed. Raises `ModelError` (`not_finite`) where that is no number."""
-        if np.isfinite(found).all():
-            return found
+        if np.isfinite(values).all():
+            return values
         name = self._source.reference
         message = f"the model {name!r} answers with what is no number: its weights are damaged, or too large"
         raise ModelError("not_finite", message, model=name)
@@ -237,7 +237,7 @@ def starter_folder(source: ModelSource, kind: str, corpus: Sequence[str]) -> Pat
     return workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(fingerprint_of(corpus))}"
 
 
-def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
+def model_identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
     """Tell a model by its content: the hub's commit, the files of a folder, or the texts a starter is made of."""
     if source.hub_id:
         return {"revision": hub_revision(source.hub_id).commit}
@@ -249,7 +249,7 @@ def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
     return {"fingerprint": source.fingerprint(fingerprint_of(texts))}
 
 
-def contents(references: Iterable[str]) -> list[str]:
+def local_fingerprints(references: Iterable[str]) -> list[str]:
     """Return the fingerprints of models of this machine, "" for those of the hub. Raises `ModelError`."""
     sources = map(find_model, references)
     return [source.fingerprint("") if source.folder else "" for source in sources]

@@ -23,8 +23,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor, nn
 
-from mrc_workbench.data.text.analysis import Tokens, analyze, are_kept, tokens_of
-from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose
+from mrc_workbench.data.text.analysis import Tokens, analyze, has_cached_tokens, tokens_of
+from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, resolve_analyzer
 
 MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
 MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB
@@ -46,7 +46,7 @@ class Vocabulary:
 
     def remember(self, texts: Sequence[str]) -> None:
         """Take what is on disk of the tokens of these texts, so that no text of them is analyzed again."""
-        if all(text in self._remembered for text in texts) or not are_kept(self.analyzer, texts):
+        if all(text in self._remembered for text in texts) or not has_cached_tokens(self.analyzer, texts):
             return
         ids = tokens_of(self.analyzer, texts).ids_in(self._numbers)
         self._remembered |= {text: list(dict.fromkeys(known.tolist())) for text, known in zip(texts, ids, strict=True)}
@@ -81,14 +81,14 @@ def latent_vectors(tokens: Tokens, dimensions: int) -> tuple[list[str], np.ndarr
     distinct = csr_array((np.ones(len(rows), dtype=np.float32), (rows, tokens.ids)), shape=shape)
     distinct.data[:] = 1.0  # repeated tokens were summed
     passage_counts = np.bincount(distinct.indices, minlength=shape[1])
-    kept = np.sort(np.argsort(-passage_counts, kind="stable")[:MAX_TOKENS])
-    if not len(kept):
+    selected = np.sort(np.argsort(-passage_counts, kind="stable")[:MAX_TOKENS])
+    if not len(selected):
         raise ValueError("the passages hold no word to build a starter model from")
-    idf = (np.log(len(tokens) / passage_counts[kept]) + 1).astype(np.float32)
-    weighted = normalize(distinct[:, kept] * idf)
+    idf = (np.log(len(tokens) / passage_counts[selected]) + 1).astype(np.float32)
+    weighted = normalize(distinct[:, selected] * idf)
     rank = max(1, min(dimensions, *(n - 1 for n in weighted.shape)))
     svd = TruncatedSVD(rank, n_iter=2, random_state=0).fit(weighted)
-    return [tokens.vocabulary[number] for number in kept], np.ascontiguousarray(svd.components_.T), idf
+    return [tokens.vocabulary[number] for number in selected], np.ascontiguousarray(svd.components_.T), idf
 
 
 class AnalyzedEmbedding(StaticEmbedding):
@@ -131,7 +131,7 @@ def build_bi_encoder(texts: Sequence[str], dimensions: int = 512) -> SentenceTra
     The vector of a token is its LSA vector times its idf, the vector of a text the mean over its distinct tokens: under
     cosine similarity that is the text folded into the LSA space.
     """
-    analyzer = choose(Analyzer.AUTO, texts)
+    analyzer = resolve_analyzer(Analyzer.AUTO, texts)
     tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
     tokenizer = Tokenizer(WordLevel({token: number for number, token in enumerate(tokens)}))
     tokenizer.pre_tokenizer = WhitespaceSplit()
@@ -222,7 +222,7 @@ class KernelPooling(InputModule):
 
 def build_cross_encoder(texts: Sequence[str], dimensions: int = 128) -> CrossEncoder:
     """Make an untrained cross-encoder of a corpus, which ranks by weighted word overlap. Raises `ValueError`."""
-    analyzer = choose(Analyzer.AUTO, texts)
+    analyzer = resolve_analyzer(Analyzer.AUTO, texts)
     # morphemes alone, or bigrams: a third of the tokens, so ten times the pairs a second
     analyzer = PLAIN_PART.get(analyzer, analyzer)
     tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)

@@ -14,14 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrc_workbench.data.cache import cached_arrays, has_arrays, is_keeping, key_of, save_arrays, shipped, write_arrays
+from mrc_workbench.data.cache import (
+    cached_arrays,
+    has_arrays,
+    is_caching,
+    key_of,
+    sample_path,
+    save_arrays,
+    write_arrays,
+)
 from mrc_workbench.data.text.analyzers import Span
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.models.inference import LOWER, Precision, TokenLayers, in_precision, share_weights
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.models.vectors import BLOCK, TokenVectors, reading_costs
-from mrc_workbench.models.windows import CutModel, Cutter, Window, WindowOptions
+from mrc_workbench.models.windows import TruncatingModel, Window, WindowCutter, WindowOptions
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
@@ -46,7 +54,7 @@ class TokenWeights:
     by_token: np.ndarray
 
     @classmethod
-    def of(cls, tokenizer: Any, texts: Sequence[str]) -> "TokenWeights":
+    def from_texts(cls, tokenizer: Any, texts: Sequence[str]) -> "TokenWeights":
         counts = np.zeros(len(tokenizer), dtype=np.int64)
         for start in range(0, len(texts), _TOKENIZED):
             read = tokenizer([*texts[start : start + _TOKENIZED]], add_special_tokens=False, verbose=False)["input_ids"]
@@ -61,7 +69,7 @@ class TokenWeights:
         ids = tokenizer(prompt + text, verbose=False)["input_ids"]
         of_prompt = tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
         weights = self.by_token[ids]
-        first = next((place for place, weight in enumerate(weights.tolist()) if weight), 0)
+        first = next((index for index, weight in enumerate(weights.tolist()) if weight), 0)
         if ids[first : first + len(of_prompt)] == of_prompt:
             weights[first : first + len(of_prompt)] = 0.0
         if len(ids) > n_tokens:  # the model reads the beginning, and a special token after it
@@ -71,7 +79,7 @@ class TokenWeights:
         return np.asarray(weights / weights.mean(), dtype=np.float32)
 
 
-class TokenEncoder(CutModel):
+class TokenEncoder(TruncatingModel):
     """A late-interaction model, or any other transformer, loaded when a text is encoded that is not on disk.
 
     `projection` `(all, dimensions)` reduces vectors to so many `dimensions` (0: all), by the directions in which the
@@ -84,7 +92,7 @@ class TokenEncoder(CutModel):
     other encoders of the same passages: one forward pass stores the vectors of all, if all dimensions are used.
     """
 
-    windows_of = CutModel.cut  # as of a bi-encoder, but not stored
+    windows_of = TruncatingModel.cut  # as of a bi-encoder, but not stored
 
     @cached_property
     def model(self) -> "MultiVectorEncoder":
@@ -105,16 +113,16 @@ class TokenEncoder(CutModel):
         weights: TokenWeights | None = None,
         on_progress: Callable[[float], None] | None = None,
         passages_share: float = 0.8,
-        at_hand: "MultiVectorEncoder | None" = None,
+        loaded_model: "MultiVectorEncoder | None" = None,
     ) -> None:
         """Compute the weights of weighted `layers` from `corpus` if none are given; never store texts with others."""
         progress: dict[str, Any] = {"on_progress": on_progress, "passages_share": passages_share}
-        super().__init__(source, corpus, precision=precision, at_hand=at_hand, **progress)
+        super().__init__(source, corpus, precision=precision, loaded_model=loaded_model, **progress)
         self._given_weights = weights
         self._dimensions, self._windows, self._layers = dimensions, windows, layers
         others = also if not dimensions else ()
         # the layers of a forward pass, its own first
-        self._passes = tuple(dict.fromkeys(one.of_passages for one in (layers, *others)))
+        self._passes = tuple(dict.fromkeys(layer.of_passages for layer in (layers, *others)))
         self.projection: np.ndarray | None = None
 
     @cached_property
@@ -123,57 +131,57 @@ class TokenEncoder(CutModel):
         return key_of(of_passages, "idf", _WEIGHTS_VERSION) if self._layers.are_weighted else of_passages
 
     def _fingerprint_of(self, layers: TokenLayers) -> str:
-        whole, read = self._content_and_precision, layers.of_passages
-        return key_of(whole, read, LOWER[read][1]) if read in LOWER else whole
+        model_fingerprint, read = self._content_and_precision, layers.of_passages
+        return key_of(model_fingerprint, read, LOWER[read][1]) if read in LOWER else model_fingerprint
 
     @cached_property
     def weights(self) -> TokenWeights | None:
         """Weights of the tokens of questions; None if all count alike, as a model is trained. Loads the model."""
         if self._given_weights is not None:
             return self._given_weights
-        if not self._layers.are_weighted or self._is_at_hand or not self.model.token_layers:
+        if not self._layers.are_weighted or self._is_given or not self.model.token_layers:
             return None
         key = key_of(_WEIGHTS_VERSION, self._content, fingerprint_of(self._corpus))
         tokenizer = self.model.tokenizer
 
         def compute() -> dict[str, np.ndarray]:
-            return {"weights": TokenWeights.of(tokenizer, self._corpus).by_token}
+            return {"weights": TokenWeights.from_texts(tokenizer, self._corpus).by_token}
 
         return TokenWeights(cached_arrays("token-weights", key, compute)["weights"])
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
         return self._vectors("question", texts, None, (self._passages_share, 1.0))
 
-    def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:
+    def encode_passages(self, texts: Sequence[str], title_lengths: np.ndarray | None = None) -> TokenVectors:
         """Vectors of passages, which the projection is fitted on where one is wanted: encode them first."""
-        return self._vectors("passage", texts, heads, (0.0, self._passages_share))
+        return self._vectors("passage", texts, title_lengths, (0.0, self._passages_share))
 
     def passage_blocks(
-        self, texts: Sequence[str], heads: np.ndarray | None = None
+        self, texts: Sequence[str], title_lengths: np.ndarray | None = None
     ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Yield the rows of a block of passages and their vectors, which may be more than memory holds."""
-        return self._blocks("passage", texts, heads, (0.0, self._passages_share))
+        return self._blocks("passage", texts, title_lengths, (0.0, self._passages_share))
 
-    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> str:
-        return self._key("passage", texts, heads)
+    def key_of_passages(self, texts: Sequence[str], title_lengths: np.ndarray | None = None) -> str:
+        return self._key("passage", texts, title_lengths)
 
-    def has_passages(self, texts: Sequence[str], heads: np.ndarray) -> bool:
-        keys = (self._key("passage", block, titles) for _, block, titles in _blocks_of(texts, heads))
+    def has_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> bool:
+        keys = (self._key("passage", block, titles) for _, block, titles in _text_blocks(texts, title_lengths))
         return all(has_arrays("token-vectors", key) for key in keys)
 
-    def ship_passages(self, exact: "TokenEncoder", texts: Sequence[str], heads: np.ndarray) -> None:
+    def ship_passages(self, exact: "TokenEncoder", texts: Sequence[str], title_lengths: np.ndarray) -> None:
         """Store the vectors that `exact` computes of these passages with the sample, as one block. Raises `OSError`."""
         if len(texts) > BLOCK:
             raise ValueError(f"{len(texts)} passages are more than the {BLOCK} of one block")
-        arrays = exact._kept("passage", [*texts], heads, lambda _: None, keep=True)
-        save_arrays(shipped("token-vectors", self.key_of_passages(texts, heads)), arrays)
+        arrays = exact._load_or_compute("passage", [*texts], title_lengths, lambda _: None, keep=True)
+        save_arrays(sample_path("token-vectors", self.key_of_passages(texts, title_lengths)), arrays)
 
     def encode(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
     ) -> list[np.ndarray]:
         """Encode texts now, `(n_tokens, dimensions)` float16 each, questions weighted. Raises `ModelError`."""
-        found = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
-        return self._weighted(texts, found) if side == "question" else found
+        vectors = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
+        return self._weighted(texts, vectors) if side == "question" else vectors
 
     def _encode_passes(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
@@ -182,22 +190,22 @@ class TokenEncoder(CutModel):
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         costs = reading_costs(np.array([len(text) for text in texts]))
         order, done = np.argsort(-costs, kind="stable"), 0.0
-        found: list[list[np.ndarray]] = [[]] * len(texts)
+        encoded: list[list[np.ndarray]] = [[]] * len(texts)
         with in_precision(self.model[0], self._precision):
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE].tolist()
                 part = [texts[row] for row in rows]
                 vectors = encode(part, batch_size=_AT_ONCE, convert_to_numpy=True, show_progress_bar=False)
-                for row, one in zip(rows, vectors, strict=True):
-                    found[row] = self._by_layers(self._finite(one))
+                for row, matrix in zip(rows, vectors, strict=True):
+                    encoded[row] = self._by_layers(self._finite(matrix))
                 done += costs[rows].sum()
                 if on_progress:
                     on_progress(done / costs.sum())
-        return found
+        return encoded
 
     def _by_layers(self, vectors: np.ndarray) -> list[np.ndarray]:
         """Cut vectors `(n_tokens, layers * width)` into those of each layer of a pass, float16 of length 1."""
-        count = 1 if self._is_at_hand else max(1, len(self.model.token_layers))
+        count = 1 if self._is_given else max(1, len(self.model.token_layers))
         if count == 1:
             return [vectors.astype(np.float16)]
         return [(part * np.sqrt(count)).astype(np.float16) for part in np.split(vectors, count, axis=1)]
@@ -207,161 +215,182 @@ class TokenEncoder(CutModel):
             return [*vectors]
         of_text = partial(weights.of_text, self.model.tokenizer, self.model.prompts.get("query") or "")
         return [
-            (one * of_text(text, len(one))[:, None]).astype(np.float16)
-            for text, one in zip(texts, vectors, strict=True)
+            (matrix * of_text(text, len(matrix))[:, None]).astype(np.float16)
+            for text, matrix in zip(texts, vectors, strict=True)
         ]
 
-    def fit(self, passages: Sequence[str], heads: np.ndarray | None = None) -> None:
+    def fit(self, passages: Sequence[str], title_lengths: np.ndarray | None = None) -> None:
         """Make questions and single passages readable, as after `encode_passages` of all: from the first block."""
         if self._dimensions and self.projection is None:
-            _, block, titles = next(_blocks_of(passages, heads))
-            self.projection = self._kept("passage", block, titles, lambda _: None, keep=True)["projection"]
+            _, block, titles = next(_text_blocks(passages, title_lengths))
+            self.projection = self._load_or_compute("passage", block, titles, lambda _: None, keep=True)["projection"]
 
     def cut_off(self, texts: Sequence[str]) -> int:
         return 0 if self._windows else self.lengths_of(texts).cut_off
 
-    def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
+    def read(self, side: str, text: str, title_length: int | None = None) -> tuple[np.ndarray, list[Span]]:
         """Return the vectors of one text and their spans, (0, 0) without letters; with `head`, read by windows."""
         self.load()
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         windows = [Window(0, 0, len(text))]
-        if head is not None and self._windows:
-            windows = self.cut([text], np.array([head], dtype=np.int64), self._windows).of(0) or windows
+        if title_length is not None and self._windows:
+            windows = self.cut([text], np.array([title_length], dtype=np.int64), self._windows).windows_of(0) or windows
         vectors, spans = [], list[Span]()
         for window in windows:
             with in_precision(self.model[0], self._precision):
-                (told,) = encode([window.text(text)], output_value=None, show_progress_bar=False)
-            kept = told["attention_mask"].bool().cpu().numpy()
-            of_tokens = told["token_embeddings"].float().cpu().numpy()[kept]
+                (output,) = encode([window.text(text)], output_value=None, show_progress_bar=False)
+            mask = output["attention_mask"].bool().cpu().numpy()
+            of_tokens = output["token_embeddings"].float().cpu().numpy()[mask]
             vectors.append(self._by_layers(of_tokens)[0])
-            letters = self._letters(side, window.text(text), told["input_ids"].tolist())
-            shift = window.start - window.head
-            for place in np.flatnonzero(kept):
-                start, end = (edge if edge <= window.head else edge + shift for edge in letters[place])
+            character_spans = self._character_spans(side, window.text(text), output["input_ids"].tolist())
+            shift = window.start - window.title_length
+            for position in np.flatnonzero(mask):
+                start, end = (
+                    edge if edge <= window.title_length else edge + shift for edge in character_spans[position]
+                )
                 spans.append((start, end))
-        found = np.concatenate(vectors)
+        all_vectors = np.concatenate(vectors)
         if side == "question":
-            (found,) = self._weighted([text], [found])
-        return self._projected(found, fit=False)[0].astype(np.float32), spans
+            (all_vectors,) = self._weighted([text], [all_vectors])
+        return self._projected(all_vectors, fit=False)[0].astype(np.float32), spans
 
-    def _letters(self, side: str, text: str, ids: list[int]) -> list[Span]:
+    def _character_spans(self, side: str, text: str, ids: list[int]) -> list[Span]:
         """Return the letters of each token; none where the tokenizer cannot tell."""
         tokenizer, prompt = self.model.tokenizer, self.model.prompts.get(_PROMPTS[side]) or ""
         if not tokenizer.is_fast:
             return [(0, 0)] * len(ids)
-        told = tokenizer(prompt + text, truncation=True, max_length=len(ids), return_offsets_mapping=True)
-        before = len(prompt)
-        letters = [(max(0, start - before), max(0, end - before)) for start, end in told["offset_mapping"]]
-        same = [*told["input_ids"], *[-1] * len(ids)]
-        return [letters[place] if same[place] == one else (0, 0) for place, one in enumerate(ids)]
+        encoded = tokenizer(prompt + text, truncation=True, max_length=len(ids), return_offsets_mapping=True)
+        prompt_length = len(prompt)
+        character_spans = [
+            (max(0, start - prompt_length), max(0, end - prompt_length)) for start, end in encoded["offset_mapping"]
+        ]
+        token_ids = [*encoded["input_ids"], *[-1] * len(ids)]
+        return [
+            character_spans[position] if token_ids[position] == token_id else (0, 0)
+            for position, token_id in enumerate(ids)
+        ]
 
-    def _cutter(self, options: WindowOptions) -> Cutter | None:
+    def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         if not self.model.tokenizer.is_fast:
             return None
-        return Cutter(self.model.tokenizer, options, self.model.prompts.get("document") or "")
+        return WindowCutter(self.model.tokenizer, options, self.model.prompts.get("document") or "")
 
     def _vectors(
-        self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
+        self, side: str, texts: Sequence[str], title_lengths: np.ndarray | None, progress_range: tuple[float, float]
     ) -> TokenVectors:
         if not len(texts):
             return TokenVectors(np.zeros((0, self._dimensions), dtype=np.float16), np.zeros(1, dtype=np.int64))
-        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
-        for rows, block in self._blocks(side, texts, heads, shares):
+        vectors: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+        for rows, block in self._blocks(side, texts, title_lengths, progress_range):
             for row, start, end in zip(rows.tolist(), block.starts, block.starts[1:], strict=False):
-                found[row] = block.vectors[start:end]
-        return TokenVectors.of(found)
+                vectors[row] = block.vectors[start:end]
+        return TokenVectors.from_texts(vectors)
 
     def _blocks(
-        self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
+        self, side: str, texts: Sequence[str], title_lengths: np.ndarray | None, progress_range: tuple[float, float]
     ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Encode and store the texts block by block; the projection is fitted on the first block of passages."""
         n_blocks = -(-len(texts) // BLOCK)
-        for number, (rows, block, titles) in enumerate(_blocks_of(texts, heads)):
+        for number, (rows, block, titles) in enumerate(_text_blocks(texts, title_lengths)):
             began = time.perf_counter()
-            tell = partial(self._tell, shares, number, n_blocks)
-            kept = self._kept(side, block, titles, tell, keep=len(texts) > 1)
+            report_progress = partial(self._report_progress, progress_range, number, n_blocks)
+            stored = self._load_or_compute(side, block, titles, report_progress, keep=len(texts) > 1)
             if side == "passage" and not number:
-                self.projection = kept["projection"] if kept["projection"].size else None
-            self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
-            yield rows, TokenVectors(kept["vectors"], kept["starts"])
+                self.projection = stored["projection"] if stored["projection"].size else None
+            self.meter.note(time.perf_counter() - began, *stored["seconds"].tolist())
+            yield rows, TokenVectors(stored["vectors"], stored["starts"])
 
-    def _tell(self, shares: tuple[float, float], number: int, of: int, share: float) -> None:
+    def _report_progress(
+        self, progress_range: tuple[float, float], number: int, n_blocks: int, fraction: float
+    ) -> None:
         if self._on_progress:
-            self._on_progress(shares[0] + (shares[1] - shares[0]) * (number + share) / of)
+            self._on_progress(
+                progress_range[0] + (progress_range[1] - progress_range[0]) * (number + fraction) / n_blocks
+            )
 
-    def _kept(
-        self, side: str, texts: list[str], heads: np.ndarray | None, tell: Callable[[float], None], *, keep: bool
+    def _load_or_compute(
+        self,
+        side: str,
+        texts: list[str],
+        title_lengths: np.ndarray | None,
+        report_progress: Callable[[float], None],
+        *,
+        keep: bool,
     ) -> dict[str, np.ndarray]:
-        key, keep = self._key(side, texts, heads), keep and not self._is_at_hand
+        key, keep = self._key(side, texts, title_lengths), keep and not self._is_given
 
         def encoded() -> list[dict[str, np.ndarray]]:
-            read, counts = self._read(texts, heads)
-            passes = self._encode_passes(side, read, tell)
+            read, counts = self._read(texts, title_lengths)
+            passes = self._encode_passes(side, read, report_progress)
             by_layers = [[parts[number] for parts in passes] for number in range(len(passes[0]))]
             if side == "question":
                 by_layers = [self._weighted(read, by_layers[0])]
-            ends = np.cumsum([len(one) for one in by_layers[0]])[np.cumsum(counts) - 1]
-            starts, found = np.concatenate([[0], ends]), []
+            ends = np.cumsum([len(matrix) for matrix in by_layers[0]])[np.cumsum(counts) - 1]
+            starts, arrays = np.concatenate([[0], ends]), []
             for vectors in by_layers:
                 joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
-                found.append({"vectors": joined, "starts": starts, "projection": projection})
-            return found
+                arrays.append({"vectors": joined, "starts": starts, "projection": projection})
+            return arrays
 
         def compute() -> dict[str, np.ndarray]:
             (own, *others), seconds = self._timed(encoded)
             for layers, arrays in zip(self._passes[1:], others, strict=False):
-                if keep and is_keeping():
-                    write_arrays("token-vectors", self._key(side, texts, heads, layers), arrays | {"seconds": seconds})
+                if keep and is_caching():
+                    write_arrays(
+                        "token-vectors", self._key(side, texts, title_lengths, layers), arrays | {"seconds": seconds}
+                    )
             return own | {"seconds": seconds}
 
-        kept = cached_arrays("token-vectors", key, compute, keep=keep)
-        tell(1.0)
-        return kept
+        stored = cached_arrays("token-vectors", key, compute, store=keep)
+        report_progress(1.0)
+        return stored
 
-    def _key(self, side: str, texts: Sequence[str], heads: np.ndarray | None, layers: TokenLayers | None = None) -> str:
+    def _key(
+        self, side: str, texts: Sequence[str], title_lengths: np.ndarray | None, layers: TokenLayers | None = None
+    ) -> str:
         windows = astuple(self._windows) if self._windows else None
         weighted = side == "question" and self._layers.are_weighted
         # the projection is fitted on passages as they are read: by windows it is another one, for questions too
         fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
         weights = ["weights", fingerprint_of(self._corpus)] if weighted else []
-        read_as, told = (windows, heads.tolist()) if heads is not None else (None, None)
+        read_as, title_key = (windows, title_lengths.tolist()) if title_lengths is not None else (None, None)
         model = self.fingerprint if weighted else self._fingerprint_of(layers or self._layers)
-        return key_of(_VERSION, model, side, fingerprint_of(texts), read_as, told, *fitted, *weights)
+        return key_of(_VERSION, model, side, fingerprint_of(texts), read_as, title_key, *fitted, *weights)
 
-    def _read(self, texts: list[str], heads: np.ndarray | None) -> tuple[list[str], list[int]]:
-        if heads is None or not self._windows:
+    def _read(self, texts: list[str], title_lengths: np.ndarray | None) -> tuple[list[str], list[int]]:
+        if title_lengths is None or not self._windows:
             return texts, [1] * len(texts)
-        windows = self.cut(texts, heads, self._windows)
-        parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(texts)]
+        windows = self.cut(texts, title_lengths, self._windows)
+        parts = [[window.text(text) for window in windows.windows_of(row)] or [text] for row, text in enumerate(texts)]
         return [*chain.from_iterable(parts)], [*map(len, parts)]
 
     def _projected(self, vectors: np.ndarray, *, fit: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return vectors of the same lengths in fewer dimensions, and their projection, empty if all are used."""
         if not 0 < self._dimensions < vectors.shape[1]:
             return vectors, np.zeros((0, 0), dtype=np.float32)
-        wide = vectors.astype(np.float32)
+        float_vectors = vectors.astype(np.float32)
         if self.projection is None:
             if not fit:
                 raise ValueError("the projection is fitted on passages: they are encoded before questions")
-            self.projection = directions(wide, self._dimensions)
-        narrow = wide @ self.projection
-        lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-        narrow *= lengths / np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
-        return narrow.astype(np.float16), self.projection
+            self.projection = principal_directions(float_vectors, self._dimensions)
+        projected = float_vectors @ self.projection
+        lengths = np.linalg.norm(float_vectors, axis=1, keepdims=True)
+        projected *= lengths / np.maximum(np.linalg.norm(projected, axis=1, keepdims=True), 1e-12)
+        return projected.astype(np.float16), self.projection
 
 
-def _blocks_of(
-    texts: Sequence[str], heads: np.ndarray | None
+def _text_blocks(
+    texts: Sequence[str], title_lengths: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, list[str], np.ndarray | None]]:
     """Yield the rows, texts and title lengths of each block; a block takes its texts from the whole sequence."""
     n_blocks = -(-len(texts) // BLOCK)
     for number in range(n_blocks):
         rows = np.arange(number, len(texts), n_blocks)
-        yield rows, [texts[row] for row in rows.tolist()], None if heads is None else heads[rows]
+        yield rows, [texts[row] for row in rows.tolist()], None if title_lengths is None else title_lengths[rows]
 
 
-def directions(vectors: np.ndarray, count: int) -> np.ndarray:
+def principal_directions(vectors: np.ndarray, count: int) -> np.ndarray:
     """Return the directions in which vectors of tokens lie furthest, `(dimensions, count)` float32, the first first."""
-    drawn = vectors[np.random.default_rng(0).permutation(len(vectors))[:_FITTED_ON]]
-    found = np.linalg.eigh(drawn.T @ drawn)[1]  # in rising order
-    return np.ascontiguousarray(found[:, : -count - 1 : -1])
+    sample = vectors[np.random.default_rng(0).permutation(len(vectors))[:_FITTED_ON]]
+    eigenvectors = np.linalg.eigh(sample.T @ sample)[1]  # in rising order
+    return np.ascontiguousarray(eigenvectors[:, : -count - 1 : -1])

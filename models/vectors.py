@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from scipy.sparse import csr_array
 
-from mrc_workbench.data.cache import is_sound, load_arrays, save_arrays, sealing
-from mrc_workbench.data.workspace import number_in, read_json, replacing, write_text
+from mrc_workbench.data.cache import is_intact, load_arrays, save_arrays, sealing
+from mrc_workbench.data.workspace import read_json, read_number, replacing, write_text
 from mrc_workbench.models.windows import Pair, WindowOptions, Windows
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     pass
 
-_OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
-_SQUARE = 1200.0  # characters at which attention, which grows with the square of the length, costs as much as the rest
-_MOST = 2000  # characters: of more, models read the beginning, or windows that are texts of their own
+_COST_PER_TEXT = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
+_QUADRATIC_LENGTH = (
+    1200.0  # characters at which attention, which grows with the square of the length, costs as much as the rest
+)
+_MAX_CHARACTERS = 2000  # characters: of more, models read the beginning, or windows that are texts of their own
 logger = logging.getLogger(__name__)
 Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
 _in_memory = partial(np.zeros, dtype=np.float32)
@@ -50,7 +52,7 @@ class TokenVectors:
     starts: np.ndarray
 
     @classmethod
-    def of(cls, texts: Sequence[np.ndarray]) -> "TokenVectors":
+    def from_texts(cls, texts: Sequence[np.ndarray]) -> "TokenVectors":
         starts = np.concatenate([[0], np.cumsum([len(vectors) for vectors in texts])]).astype(np.int64)
         return cls(np.concatenate(texts), starts)
 
@@ -62,20 +64,20 @@ class TokenVectors:
         starts = self.starts[first : min(last, len(self)) + 1]
         return TokenVectors(self.vectors[starts[0] : starts[-1]], starts - starts[0])
 
-    def at(self, rows: np.ndarray) -> "TokenVectors":
+    def select(self, rows: np.ndarray) -> "TokenVectors":
         if not len(rows):
             return TokenVectors(self.vectors[:0], np.zeros(1, dtype=np.int64))
-        return TokenVectors.of([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
+        return TokenVectors.from_texts([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
 
 
-class Computing(Protocol):
+class Fingerprinted(Protocol):
     """Computes something of texts; its fingerprint changes whenever a result would."""
 
     @property
     def fingerprint(self) -> str: ...
 
 
-class Encoder(Computing, Protocol):
+class Encoder(Fingerprinted, Protocol):
     """Turns texts into vectors of length 1, `(n_texts, dimensions)` float32; zeros if nothing is known of a text."""
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray: ...
@@ -83,7 +85,7 @@ class Encoder(Computing, Protocol):
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
-class TermEncoder(Computing, Protocol):
+class TermEncoder(Fingerprinted, Protocol):
     """Turns texts into weights of the terms of one vocabulary, `(n_texts, n_terms)` float32, few of them not 0."""
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array: ...
@@ -91,24 +93,26 @@ class TermEncoder(Computing, Protocol):
     def encode_passages(self, texts: Sequence[str]) -> csr_array: ...
 
 
-class TokenVectorEncoder(Computing, Protocol):
+class TokenVectorEncoder(Fingerprinted, Protocol):
     """Turns texts into vectors of their tokens, passages first; `heads` are the lengths of the passages' titles."""
 
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors: ...
 
-    def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors: ...
+    def encode_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> TokenVectors: ...
 
-    def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+    def passage_blocks(
+        self, texts: Sequence[str], title_lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
 
-    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str: ...
+    def key_of_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> str: ...
 
 
 @runtime_checkable
 class WindowEncoder(Encoder, Protocol):
     """Encodes passages that it cannot read whole as windows; `heads` `(n_texts,)` are their titles' lengths."""
 
-    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+    def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that are too long; none of a model that reads texts of any length."""
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +123,9 @@ class WindowEncoder(Encoder, Protocol):
 class WindowScorer(Protocol):
     """Scores pairs, `(n_pairs,)` float32, a long passage by its best window; `heads` are the lengths of titles."""
 
-    def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray: ...
+    def score_windows(
+        self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions
+    ) -> np.ndarray: ...
 
 
 @runtime_checkable
@@ -137,13 +143,13 @@ class LimitedScorer(Protocol):
 
 
 @runtime_checkable
-class ForeseeingScorer(Protocol):
+class PreloadingScorer(Protocol):
     """Scores pairs sooner, but not differently, if it knows beforehand which questions will be asked."""
 
-    def foresee(self, questions: Sequence[str]) -> None: ...
+    def preload_questions(self, questions: Sequence[str]) -> None: ...
 
 
-class PairScorer(Computing, Protocol):
+class PairScorer(Fingerprinted, Protocol):
     """Scores question-passage pairs together, `(n_pairs,)` float32; higher is more relevant."""
 
     def load(self) -> None:
@@ -158,8 +164,8 @@ def reading_costs(lengths: np.ndarray) -> np.ndarray:
     cost(n) = 12 + n + n^2 / 1200, which tells within a tenth what texts of 15 to 800 Korean characters take relative to
     each other with a transformer of 12 layers of 384 dimensions, in bfloat16 on a processor.
     """
-    read = np.minimum(np.asarray(lengths, dtype=np.float64), _MOST)
-    return _OWN + read + read**2 / _SQUARE
+    read = np.minimum(np.asarray(lengths, dtype=np.float64), _MAX_CHARACTERS)
+    return _COST_PER_TEXT + read + read**2 / _QUADRATIC_LENGTH
 
 
 @dataclass(frozen=True)
@@ -173,19 +179,19 @@ class StoredVectors:
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessRank:
     """Which process of how many this is: every `of`-th block is its own. The first, `rank` 0, assembles."""
 
     rank: int = 0
-    of: int = 1
+    world_size: int = 1
 
     @classmethod
-    def of_environment(cls) -> "Share":
+    def from_environment(cls) -> "ProcessRank":
         """Return the share that `torchrun` assigns to this process."""
         return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
-ALONE = Share()
+SINGLE_PROCESS = ProcessRank()
 
 
 class VectorBlocks:
@@ -206,43 +212,43 @@ class VectorBlocks:
         order = np.argsort(-lengths, kind="stable")
         self._rows = np.split(order, range(BLOCK, len(order), BLOCK))
         costs = reading_costs(lengths)
-        self._shares = np.array([costs[rows].sum() for rows in self._rows]) / max(1.0, costs.sum())
+        self._fractions = np.array([costs[rows].sum() for rows in self._rows]) / max(1.0, costs.sum())
         self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
         self._clock = clock
         self._load_seconds = 0.0
-        self._done = self._at_work = 0.0  # shares of the work: before the block at work, and in it
+        self._done = self._block_fraction = 0.0  # shares of the work: before the block at work, and in it
         self._unwritten: dict[int, Block] = {}  # what the disk had no place for
 
-    def within(self, share: float) -> None:
+    def report_block_progress(self, fraction: float) -> None:
         """Hear of `encode` how much of the block at work is done, 0 to 1: a block may take a minute."""
-        self._on_progress(min(1.0, self._done + self._at_work * share))
+        self._on_progress(min(1.0, self._done + self._block_fraction * fraction))
 
     def computed(self) -> StoredVectors:
         vectors, seconds = self._fill(self._block)
         self._on_progress(1.0)
         return StoredVectors(vectors, self._load_seconds, seconds)
 
-    def kept(self, path: Path, share: Share = ALONE) -> StoredVectors:
+    def load_or_compute(self, path: Path, process: ProcessRank = SINGLE_PROCESS) -> StoredVectors:
         """Return the vectors stored at `path`; compute and store missing blocks first.
 
         One of several processes that is not the first computes its own blocks and returns no vectors. If the disk
         cannot be written, the result is only not stored.
         """
-        if kept := read_vectors(path):
-            return kept
+        if stored := read_vectors(path):
+            return stored
         parts = path.with_suffix(".parts")
-        for number in self._of(share):
+        for number in self._blocks_for(process):
             # the parts go when the first process has assembled them
-            if not (is_sound(_part(parts, number)) or path.is_file()):
+            if not (is_intact(_part(parts, number)) or path.is_file()):
                 vectors, seconds = self._block(number)
                 try:
                     save_arrays(_part(parts, number), {"vectors": vectors, "seconds": np.array(seconds)})
                 except OSError as error:
                     logger.warning("part %s of %s cannot be written: %s", number, parts, error)
                     self._unwritten[number] = vectors, seconds
-            self._done = round(self._done + float(self._shares[number]), 9)  # the last one makes it whole
+            self._done = round(self._done + float(self._fractions[number]), 9)  # the last one makes it whole
             self._on_progress(min(1.0, self._done))
-        if share.rank > 0:
+        if process.rank > 0:
             if path.is_file():  # the first did not wait for the last part of this one
                 shutil.rmtree(parts, ignore_errors=True)
             return StoredVectors(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
@@ -258,18 +264,22 @@ class VectorBlocks:
             raise FileNotFoundError(path)
         return self._block(number)
 
-    def _of(self, share: Share) -> list[int]:
+    def _blocks_for(self, process: ProcessRank) -> list[int]:
         """Return the blocks of a process: its own, then, for the first, the unfinished ones of others from the end."""
         numbers = range(len(self._rows))
-        own = [number for number in numbers if number % share.of == share.rank]
-        return own if share.rank else [*own, *(number for number in reversed(numbers) if number % share.of)]
+        own_blocks = [number for number in numbers if number % process.world_size == process.rank]
+        return (
+            own_blocks
+            if process.rank
+            else [*own_blocks, *(number for number in reversed(numbers) if number % process.world_size)]
+        )
 
     def _block(self, number: int) -> Block:
         began = self._clock()
         self._load()
         loaded = self._clock()
         self._load_seconds = max(self._load_seconds, loaded - began)
-        self._at_work = self._shares[number]
+        self._block_fraction = self._fractions[number]
         vectors = self._encode([self._texts[row] for row in self._rows[number]])
         return vectors, self._clock() - loaded
 
@@ -280,8 +290,8 @@ class VectorBlocks:
                 seconds = self._fill(partial(self._read, parts), mapped)[1]
                 write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
         except OSError as error:
-            if (whole := read_vectors(path)) is not None:  # another process was first, and took the parts away
-                return whole
+            if (stored := read_vectors(path)) is not None:  # another process was first, and took the parts away
+                return stored
             logger.warning("vectors %s cannot be written: %s", path, error)
             vectors, seconds = self._fill(partial(self._read, parts))
             return StoredVectors(vectors, self._load_seconds, seconds)
@@ -291,14 +301,14 @@ class VectorBlocks:
     def _fill(
         self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray] = _in_memory
     ) -> tuple[np.ndarray, float]:
-        whole, total = np.zeros((0, 0), dtype=np.float32), 0.0
+        all_vectors, total = np.zeros((0, 0), dtype=np.float32), 0.0
         for number, rows in enumerate(self._rows):
             vectors, seconds = block_of(number)
             if not number:
-                whole = make((len(self._texts), vectors.shape[-1]))
-            whole[rows] = vectors
+                all_vectors = make((len(self._texts), vectors.shape[-1]))
+            all_vectors[rows] = vectors
             total += seconds
-        return whole, total
+        return all_vectors, total
 
 
 def read_vectors(path: Path) -> StoredVectors | None:
@@ -306,7 +316,7 @@ def read_vectors(path: Path) -> StoredVectors | None:
     if not path.is_file():
         return None
     try:
-        if not is_sound(path):
+        if not is_intact(path):
             raise ValueError("they are not as they were sealed")
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -315,18 +325,18 @@ def read_vectors(path: Path) -> StoredVectors | None:
             path.unlink()
         return None
     seconds = read_json(_seconds_of(path))
-    return StoredVectors(vectors, number_in(seconds, "load"), number_in(seconds, "work"))
+    return StoredVectors(vectors, read_number(seconds, "load"), read_number(seconds, "work"))
 
 
 def copy_vectors(path: Path, other: Path) -> None:
     """Keep the vectors in another place too, without a second copy where both are on one disk."""
     if not other.is_file():
         for old, new in ((_seconds_of(path), _seconds_of(other)), (path, other)):
-            with replacing(new) as made:
+            with replacing(new) as target:
                 try:
-                    os.link(old, made)
+                    os.link(old, target)
                 except OSError:
-                    shutil.copyfile(old, made)
+                    shutil.copyfile(old, target)
 
 
 def _seconds_of(path: Path) -> Path:
@@ -340,14 +350,14 @@ def _part(parts: Path, number: int) -> Path:
 class RecentVectors:
     """The vectors of the last `most` texts, for one model and one prompt, and for one thread at a time."""
 
-    def __init__(self, most: int = 4096) -> None:
-        self._most = most
+    def __init__(self, max_texts: int = 4096) -> None:
+        self._most = max_texts
         self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def of(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+    def lookup(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         encoded = dict(zip(new, encode(new), strict=True)) if new else {}
         vectors = [encoded[text] if text in encoded else self._vectors[text] for text in texts]

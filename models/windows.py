@@ -21,9 +21,11 @@ Pair = tuple[str, str]
 _LENGTHS_VERSION = 1  # raise when texts come to have other lengths
 _BLOCK = 1024  # texts tokenized at a time
 _LONGEST_WORD = 16  # tokens: a longer run without a space is cut within
-_REMEMBERED = 100_000  # texts cut beside questions
-_ROOMS = 16  # of which a window's room beside a question is a multiple: windows are shared by questions of like length
-_TOKENS_REMEMBERED = 64_000_000  # tokens, 4 bytes each
+_MAX_CACHED_WINDOWS = 100_000  # texts cut beside questions
+_LENGTH_STEP = (
+    16  # of which a window's room beside a question is a multiple: windows are shared by questions of like length
+)
+_MAX_CACHED_TOKENS = 64_000_000  # tokens, 4 bytes each
 _PROBE = ("a b", "c d e")
 
 
@@ -44,12 +46,12 @@ class WindowOptions:
 class Window(NamedTuple):
     """Letters `start` to `end` of a text, with its first `head` letters, the title, before them."""
 
-    head: int
+    title_length: int
     start: int
     end: int
 
-    def text(self, whole: str) -> str:
-        return whole[: self.head] + whole[self.start : self.end]
+    def text(self, full_text: str) -> str:
+        return full_text[: self.title_length] + full_text[self.start : self.end]
 
 
 @dataclass(frozen=True)
@@ -62,72 +64,74 @@ class Windows:
 
     rows: np.ndarray
     windows: np.ndarray
-    as_read: bool = True
+    first_is_prefix: bool = True
 
     @classmethod
-    def none(cls) -> "Windows":
+    def empty(cls) -> "Windows":
         return cls(np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
-    def added(self) -> np.ndarray:
+    def is_added(self) -> np.ndarray:
         """Which of them must be read beside the texts as they are, `(n_windows,)` bool."""
         firsts: np.ndarray = np.diff(self.rows, prepend=-1) != 0
-        return ~(firsts & self.as_read)
+        return ~(firsts & self.first_is_prefix)
 
-    def standing(self, n_texts: int) -> np.ndarray:
+    def whole_rows(self, n_texts: int) -> np.ndarray:
         rows = np.arange(n_texts)
-        return rows if self.as_read else np.setdiff1d(rows, self.rows)
+        return rows if self.first_is_prefix else np.setdiff1d(rows, self.rows)
 
-    def beside(self) -> Iterator[tuple[int, Window]]:
-        for row, window in zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True):
+    def added_windows(self) -> Iterator[tuple[int, Window]]:
+        for row, window in zip(self.rows[self.is_added].tolist(), self.windows[self.is_added].tolist(), strict=True):
             yield row, Window(*window)
 
     def texts(self, texts: Sequence[str]) -> list[str]:
-        return [window.text(texts[row]) for row, window in self.beside()]
+        return [window.text(texts[row]) for row, window in self.added_windows()]
 
-    def of(self, row: int) -> list[Window]:
+    def windows_of(self, row: int) -> list[Window]:
         first, last = np.searchsorted(self.rows, [row, row + 1])
         return [Window(*window) for window in self.windows[first:last].tolist()]
 
 
-class Cutter:
+class WindowCutter:
     """Cuts texts for a fast tokenizer and this `prompt`; windows begin with the title unless it takes half the room."""
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
         self._tokenizer, self._options, self._prompt = tokenizer, options, prompt
-        most = int(tokenizer.model_max_length)
-        self.room = most - int(tokenizer.num_special_tokens_to_add(pair=False))  # tokens of a text that are read
-        self.pair_room = most - int(tokenizer.num_special_tokens_to_add(pair=True))
+        max_length = int(tokenizer.model_max_length)
+        self.max_text_tokens = max_length - int(
+            tokenizer.num_special_tokens_to_add(pair=False)
+        )  # tokens of a text that are read
+        self.max_pair_tokens = max_length - int(tokenizer.num_special_tokens_to_add(pair=True))
         self._lengths: dict[str, int] = {}  # of questions, in tokens
         self._cut: dict[tuple[str, int, int], list[Window]] = {}
 
-    def windows(self, texts: Sequence[str], heads: np.ndarray) -> Windows:
+    def windows(self, texts: Sequence[str], title_lengths: np.ndarray) -> Windows:
         """Cut the texts that are too long; `heads` `(n_texts,)` are the lengths of their titles, in letters."""
         rows: list[int] = []
-        found: list[Window] = []
+        all_windows: list[Window] = []
         for row, encoding, text in self._encoded(texts):
-            if len(encoding.ids) > self.room:
-                windows = self._windows(text, int(heads[row]), encoding, self.room)
+            if len(encoding.ids) > self.max_text_tokens:
+                windows = self._windows(text, int(title_lengths[row]), encoding, self.max_text_tokens)
                 rows += [row] * len(windows)
-                found += windows
-        spans = np.array(found, dtype=np.int64).reshape(-1, 3)
+                all_windows += windows
+        spans = np.array(all_windows, dtype=np.int64).reshape(-1, 3)
         return Windows(np.array(rows, dtype=np.int64), spans, not self._options.tokens)
 
-    def beside(self, question: str, text: str, head: int) -> list[Window]:
+    def windows_beside(self, question: str, text: str, title_length: int) -> list[Window]:
         """Cut a text that is too long beside the question, which takes at most half of a pair; else no windows."""
-        room = max(self.pair_room - self._length(question), self.pair_room // 2)
+        room = max(self.max_pair_tokens - self._length(question), self.max_pair_tokens // 2)
         if self._length(text) <= room:
             return []
-        room = max(room // _ROOMS * _ROOMS, min(room, _ROOMS))
-        if len(self._cut) > _REMEMBERED:
+        room = max(room // _LENGTH_STEP * _LENGTH_STEP, min(room, _LENGTH_STEP))
+        if len(self._cut) > _MAX_CACHED_WINDOWS:
             self._cut.clear()
-        key = (text, head, room)
+        key = (text, title_length, room)
         if key not in self._cut:
             ((_, encoding, _),) = self._encoded([text])
-            self._cut[key] = self._windows(text, head, encoding, room)
+            self._cut[key] = self._windows(text, title_length, encoding, room)
         return self._cut[key]
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
@@ -141,53 +145,56 @@ class Cutter:
     def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[int, Any, str]]:
         row = 0
         for block in in_blocks(texts, _BLOCK):
-            told = self._tokenizer(
+            batch = self._tokenizer(
                 [self._prompt + text for text in block], add_special_tokens=False, truncation=False, verbose=False
             )
-            for encoding, text in zip(told.encodings, block, strict=True):
+            for encoding, text in zip(batch.encodings, block, strict=True):
                 yield row, encoding, text
                 row += 1
 
-    def _windows(self, text: str, head: int, encoding: Any, room: int) -> list[Window]:
+    def _windows(self, text: str, title_length: int, encoding: Any, room: int) -> list[Window]:
         """Cut with less and less room until the model reads each window whole: alone, words may have other tokens."""
-        less = 0
+        reduction = 0
         while True:
-            windows = self._once(text, head, encoding, room - less)
-            longest = max(len(one.ids) for _, one, _ in self._encoded([window.text(text) for window in windows]))
-            if longest <= room or less > room // 2:
+            windows = self._cut_once(text, title_length, encoding, room - reduction)
+            longest = max(
+                len(window_encoding.ids)
+                for _, window_encoding, _ in self._encoded([window.text(text) for window in windows])
+            )
+            if longest <= room or reduction > room // 2:
                 return windows
-            less += longest - room
+            reduction += longest - room
 
-    def _once(self, text: str, head: int, encoding: Any, room: int) -> list[Window]:
+    def _cut_once(self, text: str, title_length: int, encoding: Any, room: int) -> list[Window]:
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - len(self._prompt)
-        before, prompt = (int(np.count_nonzero(offsets[:, 0] < place)) for place in (head, 0))
-        if before - prompt > room // 2:
-            head, before = 0, prompt
-        size = max(1, room - before)
+        n_before, prompt = (int(np.count_nonzero(offsets[:, 0] < limit)) for limit in (title_length, 0))
+        if n_before - prompt > room // 2:
+            title_length, n_before = 0, prompt
+        size = max(1, room - n_before)
         size = min(size, self._options.tokens or size)
         stride = min(size, self._options.stride or max(1, size // 2))
-        letters, words = offsets[before:], encoding.word_ids[before:]
+        character_spans, words = offsets[n_before:], encoding.word_ids[n_before:]
         windows = []
         for first, last in _bounds(words, size, stride):
-            start = int(letters[first, 0]) if first else head
-            end = int(letters[first:last, 1].max()) if last < len(letters) else len(text)
-            windows.append(Window(head, start + len(text[start:end]) - len(text[start:end].lstrip()), end))
+            start = int(character_spans[first, 0]) if first else title_length
+            end = int(character_spans[first:last, 1].max()) if last < len(character_spans) else len(text)
+            windows.append(Window(title_length, start + len(text[start:end]) - len(text[start:end].lstrip()), end))
         return windows
 
 
-class Lengths(NamedTuple):
+class TokenLengths(NamedTuple):
     """Tokens of each text, `(n_texts,)` int64, and how many a model reads of a text and of a pair."""
 
     tokens: np.ndarray
-    room: int
-    pair_room: int
+    max_text_tokens: int
+    max_pair_tokens: int
 
     @property
     def cut_off(self) -> int:
-        return int(np.count_nonzero(self.tokens > self.room))
+        return int(np.count_nonzero(self.tokens > self.max_text_tokens))
 
 
-class CutModel(SourcedModel):
+class TruncatingModel(SourcedModel):
     """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is unknown.
 
     A model `at_hand`, such as one in training, is not loaded, and its results are not stored. `batch_size` is for
@@ -203,58 +210,61 @@ class CutModel(SourcedModel):
         batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
         passages_share: float = 0.8,
-        at_hand: Any = None,
+        loaded_model: Any = None,
     ) -> None:
         super().__init__(source, corpus, precision)
-        self._is_at_hand = at_hand is not None
-        if self._is_at_hand:
-            self.model = at_hand
+        self._is_given = loaded_model is not None
+        if self._is_given:
+            self.model = loaded_model
         self._batch_size, self._passages_share = batch_size, passages_share
         self.meter, self._on_progress = Meter(), on_progress
 
-    def _cutter(self, options: WindowOptions) -> Cutter | None:
+    def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         raise NotImplementedError
 
-    def cut(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+    def cut(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         """Cut passages now and store nothing; a model that reads texts in its own way has no windows."""
         cutter = self._cutter(options)
-        return cutter.windows(texts, heads) if cutter else Windows.none()
+        return cutter.windows(texts, title_lengths) if cutter else Windows.empty()
 
-    def lengths_of(self, texts: Sequence[str]) -> Lengths:
+    def lengths_of(self, texts: Sequence[str]) -> TokenLengths:
         """Return the lengths of texts, 0 of a slow tokenizer. Loads the model unless they are stored."""
 
         def count() -> dict[str, np.ndarray]:
             self.load()
             cutter = self._cutter(WindowOptions())
             tokens = cutter.lengths(texts) if cutter else np.zeros(len(texts), dtype=np.int64)
-            return {"tokens": tokens, "rooms": np.array([cutter.room, cutter.pair_room] if cutter else [0, 0])}
+            return {
+                "tokens": tokens,
+                "rooms": np.array([cutter.max_text_tokens, cutter.max_pair_tokens] if cutter else [0, 0]),
+            }
 
         key = key_of(_LENGTHS_VERSION, type(self).__name__, self.fingerprint, fingerprint_of(texts))
-        stored = cached_arrays("lengths", key, count, keep=len(texts) > 1)
-        return Lengths(stored["tokens"], *stored["rooms"].tolist())
+        stored = cached_arrays("lengths", key, count, store=len(texts) > 1)
+        return TokenLengths(stored["tokens"], *stored["rooms"].tolist())
 
 
-def _bounds(words: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
+def _bounds(word_ids: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
     """Return the first token of each window and the one after its last; windows begin and end with words, if any."""
-    start, found = 0, []
+    start, bounds = 0, []
     while True:
-        end = len(words) if len(words) - start <= size else _word_start(words, start, start + size)
-        found.append((start, end))
-        if end == len(words):
-            return found
-        start = _word_start(words, start, start + stride)  # of a stride within the size: not past the end
+        end = len(word_ids) if len(word_ids) - start <= size else _word_start(word_ids, start, start + size)
+        bounds.append((start, end))
+        if end == len(word_ids):
+            return bounds
+        start = _word_start(word_ids, start, start + stride)  # of a stride within the size: not past the end
 
 
-def _word_start(words: Sequence[int | None], after: int, place: int) -> int:
+def _word_start(word_ids: Sequence[int | None], minimum: int, position: int) -> int:
     """Where the word of a token begins, if that is after some token and the word is none of those too long."""
-    first = place
-    while first > after and place - first < _LONGEST_WORD and words[first - 1] == words[place]:
+    first = position
+    while first > minimum and position - first < _LONGEST_WORD and word_ids[first - 1] == word_ids[position]:
         first -= 1
-    return first if first > after and words[first - 1] != words[place] else place
+    return first if first > minimum and word_ids[first - 1] != word_ids[position] else position
 
 
 @dataclass(frozen=True)
-class Joint:
+class PairTemplate:
     """Tokens that a tokenizer puts around and between two texts, and the segments of all five pieces."""
 
     first: np.ndarray
@@ -266,8 +276,8 @@ class Joint:
     def length(self) -> int:
         return len(self.first) + len(self.between) + len(self.last)
 
-    def joined(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        pieces = (self.first, one, self.between, other, self.last)
+    def join(self, first_ids: np.ndarray, second_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pieces = (self.first, first_ids, self.between, second_ids, self.last)
         return np.concatenate(pieces), np.repeat(np.array(self.segments, dtype=np.int32), [*map(len, pieces)])
 
 
@@ -283,37 +293,37 @@ def padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], pad: int) -> dict[str,
     return features
 
 
-def joint_of(tokenizer: Any) -> Joint | None:
+def pair_template(tokenizer: Any) -> PairTemplate | None:
     """Find out what a tokenizer joins with, by a pair it joined; None where it does not tell which text is whose."""
     if not getattr(tokenizer, "is_fast", False) or tokenizer.padding_side != "right":
         return None
-    told = tokenizer("a b", "c d e")
-    owners, ids = told.sequence_ids(), np.array(told["input_ids"], dtype=np.int32)
-    segments = told.get("token_type_ids", [0] * len(ids))
-    firsts, seconds = ([place for place, owner in enumerate(owners) if owner == text] for text in (0, 1))
+    encoded = tokenizer("a b", "c d e")
+    owners, ids = encoded.sequence_ids(), np.array(encoded["input_ids"], dtype=np.int32)
+    segments = encoded.get("token_type_ids", [0] * len(ids))
+    firsts, seconds = ([position for position, owner in enumerate(owners) if owner == text] for text in (0, 1))
     if not firsts or not seconds:
         return None
     bounds = [0, firsts[0], firsts[-1] + 1, seconds[0], seconds[-1] + 1, len(ids)]
     spans = [ids[start:end] for start, end in pairwise(bounds)]
     of_pieces = tuple(segments[min(start, len(ids) - 1)] for start in bounds[:-1])
-    return Joint(spans[0], spans[2], spans[4], of_pieces)
+    return PairTemplate(spans[0], spans[2], spans[4], of_pieces)
 
 
-class PairTokens:
+class PairTokenizer:
     """Remembers the tokens of texts and joins them as a tokenizer would, for a cross-encoder that `takes_rows`."""
 
     def __init__(self, model: Any) -> None:
         self._model, self._tokenizer = model, model[0].tokenizer
         self._plain: Callable[..., dict[str, Any]] = model[0].preprocess
         self._rows: dict[str, np.ndarray] = {}
-        self._held = 0
-        self._joint = joint_of(self._tokenizer)
-        told = self._plain([_PROBE])
-        self._names = [name for name in self._tokenizer.model_input_names if name in told]
-        self.usable = self._joint is not None and self._agrees()
+        self._n_tokens = 0
+        self._joint = pair_template(self._tokenizer)
+        features = self._plain([_PROBE])
+        self._names = [name for name in self._tokenizer.model_input_names if name in features]
+        self.is_usable = self._joint is not None and self._agrees()
 
     def joining(self) -> AbstractContextManager[None]:
-        return replaced(self._model[0], "preprocess", self) if self.usable else nullcontext()
+        return replaced(self._model[0], "preprocess", self) if self.is_usable else nullcontext()
 
     def __call__(self, inputs: Sequence[Pair], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         import torch
@@ -325,21 +335,21 @@ class PairTokens:
         rows = []
         room = self._tokenizer.model_max_length - joint.length
         for question, passage in inputs:
-            asked, read = self._rows[question], self._rows[passage]
-            first, second = longest_first(len(asked), len(read), room)
-            rows.append(joint.joined(asked[:first], read[:second]))
+            question_ids, passage_ids = self._rows[question], self._rows[passage]
+            first, second = longest_first(len(question_ids), len(passage_ids), room)
+            rows.append(joint.join(question_ids[:first], passage_ids[:second]))
         features = padded(rows, self._tokenizer.pad_token_id or 0)
         return {name: torch.from_numpy(features[name]) for name in self._names} | {"modality": "text"}
 
     def _tokenize(self, texts: set[str]) -> None:
-        if self._held > _TOKENS_REMEMBERED:
+        if self._n_tokens > _MAX_CACHED_TOKENS:
             self._rows.clear()
-            self._held = 0
+            self._n_tokens = 0
         new = [text for text in texts if text not in self._rows]
         if new:
-            told = self._tokenizer(new, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
-            self._rows |= {text: np.array(ids, dtype=np.int32) for text, ids in zip(new, told, strict=True)}
-            self._held += sum(map(len, told))
+            encoded = self._tokenizer(new, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
+            self._rows |= {text: np.array(ids, dtype=np.int32) for text, ids in zip(new, encoded, strict=True)}
+            self._n_tokens += sum(map(len, encoded))
 
     def _agrees(self) -> bool:
         """Whether pairs, short, empty and truncated on either side, come out as the model itself reads them."""
@@ -359,6 +369,6 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
         return first, second
     shorter = min(first, second)
     if 2 * shorter > room:  # both are cut; an odd token goes to the longer, or to the second
-        less, more = room // 2, room - room // 2
-        return (more, less) if first > second else (less, more)
+        smaller, larger = room // 2, room - room // 2
+        return (larger, smaller) if first > second else (smaller, larger)
     return (first, room - first) if first <= second else (room - second, second)

@@ -57,9 +57,9 @@ def __getattr__(name: str) -> Any:
         return project_version()
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mrc_workbench.data.problems import naming_extras
+    from mrc_workbench.data.problems import raise_missing_extra
 
-    with naming_extras(f"mrc_workbench.{name}"):
+    with raise_missing_extra(f"mrc_workbench.{name}"):
         value = getattr(import_module(f"{__name__}.api.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -14,32 +14,32 @@ from mrc_workbench.data.commands import AsJson, ExitStatus, stop_message
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
-from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import error_message
-from mrc_workbench.retrieval.analysis.evidence import label, shown_measures
+from mrc_workbench.retrieval.analysis.evidence import displayed_measures, label
 from mrc_workbench.retrieval.analysis.labs import (
     BS,
     K1S,
     CrossFit,
-    best,
+    best_setting_name,
     bm25_lab,
-    chosen,
     cross_fit,
-    lab_figures,
+    lab_results,
     layers_lab,
-    numbers,
+    parse_numbers,
+    selected_spec,
 )
-from mrc_workbench.retrieval.analysis.open_comparison import Gate
+from mrc_workbench.retrieval.analysis.open_comparison import QualityGate
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment, storable
+from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, make_storable, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import (
     damaged_comparisons,
     delete,
     find_comparison,
-    find_stored,
+    find_stored_comparison,
     kept_comparisons,
     load,
     origin_of,
@@ -47,17 +47,19 @@ from mrc_workbench.retrieval.comparison.store import (
     scores_content,
     store_comparison,
 )
-from mrc_workbench.retrieval.measures import measures
+from mrc_workbench.retrieval.measures import measure_names
 from mrc_workbench.retrieval.significance import question_groups
-from mrc_workbench.retrieval.takeaway.fusion import MEASURE, Engine
+from mrc_workbench.retrieval.takeaway.fusion import MEASURE, ExportTarget
 
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
-_CONTINUES = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
+_STOPPED_MESSAGE = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
 Key = Annotated[str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")]
-_NONE_YET = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
+_NO_COMPARISONS = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
 _SETTING_COLUMNS = ("name", "analyzer", "k1", "b", "layers", "value", "low", "high")
-_SHOWN = 10  # settings of the table that is printed
-_SEARCHES_CONTINUE = "Stopped. Finished searches are kept in the workspace: run the same command again to continue."
+_PRINTED_SETTINGS = 10  # settings of the table that is printed
+_STOPPED_SEARCH_MESSAGE = (
+    "Stopped. Finished searches are kept in the workspace: run the same command again to continue."
+)
 
 
 def compare_command(
@@ -83,23 +85,25 @@ def compare_command(
     metric
         metric of --not-below
     """
-    asked, base = read_experiment(experiment), experiment.parent
-    found = find(asked.data, base)
-    gate = Gate.of(asked, found, at_least, not_below, metric)  # before hours of work
-    with stop_message(_CONTINUES):
+    parsed, base = read_experiment(experiment), experiment.parent
+    question_set = find(parsed.data, base)
+    gate = QualityGate.of(parsed, question_set, at_least, not_below, metric)  # before hours of work
+    with stop_message(_STOPPED_MESSAGE):
         report_progress("", 0.0)
-        comparison = compare(storable(asked, found, base), found, base=base, on_progress=report_progress)
+        comparison = compare(
+            make_storable(parsed, question_set, base), question_set, base=base, on_progress=report_progress
+        )
         end_progress_line()
-        origin = provenance(comparison, found, base)
-        tell(table(comparison))  # first: a full disk takes no figures away
-        tell_split(comparison)
+        origin = provenance(comparison, question_set, base)
+        print_line(format_comparison(comparison))  # first: a full disk takes no figures away
+        print_split(comparison)
         try:
-            job = store_comparison(comparison, found, origin, asked.data)
+            job = store_comparison(comparison, question_set, origin, parsed.data)
         except OSError as error:  # a read-only workspace
-            tell(f"not stored in the workspace: {error_message(error)}", error=True)
+            print_line(f"not stored in the workspace: {error_message(error)}", error=True)
         else:
-            tell(f"stored as {job.id}")
-        status = report_failures(comparison, gate)
+            print_line(f"stored as {job.id}")
+        status = print_failures(comparison, gate)
         if out:
             # draws with a library that a page's job does not wait for
             from mrc_workbench.retrieval.report.exports import save
@@ -108,67 +112,77 @@ def compare_command(
     return status
 
 
-def report_failures(comparison: Comparison, gate: Gate | None = None) -> int:
+def print_failures(comparison: Comparison, gate: QualityGate | None = None) -> int:
     """Print which retrievers failed, and what a gate says; returns the exit status."""
     for result in comparison.results:
         if result.error:
-            tell(f"{result.name} failed: {result.error_message}", error=True)
+            print_line(f"{result.name} failed: {result.error_message}", error=True)
     has_failed = any(result.error for result in comparison.results)
-    for verdict in gate.verdicts(comparison) if gate else ():
-        tell(verdict.said, error=not verdict.holds)
-        has_failed = has_failed or not verdict.holds
+    for verdict in gate.check(comparison) if gate else ():
+        print_line(verdict.message, error=not verdict.is_met)
+        has_failed = has_failed or not verdict.is_met
     return ExitStatus.FAILED if has_failed else ExitStatus.DONE
 
 
-def tell_split(comparison: Comparison) -> None:
+def print_split(comparison: Comparison) -> None:
     """Print how the part that is compared came about, and warn of too few questions."""
     part = comparison.experiment.split
-    if comparison.parts and part is not Part.ALL:
-        tell(f"{part} part; split {comparison.parts.description}")
+    if comparison.split and part is not Part.ALL:
+        print_line(f"{part} part; split {comparison.split.description}")
     for warning in comparison.warnings:
-        tell(f"Warning: {warning}", error=True)
+        print_line(f"Warning: {warning}", error=True)
 
 
-def table(comparison: Comparison) -> str:
+def format_comparison(comparison: Comparison) -> str:
     """Return the means in percent as lines of text."""
-    measures, of = shown_measures(comparison), comparison.question_set
+    measures, question_set = displayed_measures(comparison), comparison.question_set
     rows = []
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}
         missing = "-" if means else "failed"
-        rows.append((result.name, [f"{100 * means[one]:.2f}" if one in means else missing for one in measures]))
-    counts = f"{len(of.questions):,} questions, {len(of.passages):,} passages, in percent"
-    return "\n".join([counts, *aligned(map(label, measures), rows, 8)])
+        rows.append(
+            (result.name, [f"{100 * means[measure]:.2f}" if measure in means else missing for measure in measures])
+        )
+    counts = f"{len(question_set.questions):,} questions, {len(question_set.passages):,} passages, in percent"
+    return "\n".join([counts, *format_table(map(label, measures), rows, 8)])
 
 
 def list_command(*, as_json: AsJson = False) -> int:
     """List the stored comparisons, the newest first."""
-    kept = kept_comparisons()
+    comparisons = kept_comparisons()
     for key in damaged_comparisons():
-        tell(f"{key} cannot be read: it is damaged, or of another version", error=True)
+        print_line(f"{key} cannot be read: it is damaged, or of another version", error=True)
     if as_json:
-        tell(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
+        print_line(
+            json.dumps(
+                [asdict(comparison) | {"folder": str(comparison.folder)} for comparison in comparisons],
+                ensure_ascii=False,
+                indent=2,
+            )
+        )
         return 0
-    if not kept:
-        tell(_NONE_YET, error=True)
-    for one in kept:
-        names = ", ".join(" ".join(name.split()) for name in one.retrievers)
-        tell(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
+    if not comparisons:
+        print_line(_NO_COMPARISONS, error=True)
+    for comparison in comparisons:
+        names = ", ".join(" ".join(name.split()) for name in comparison.retrievers)
+        print_line(
+            f"{comparison.key}  {comparison.made[:16]}  {comparison.name or comparison.data} ({comparison.part}, {comparison.questions:,} questions): {names}"
+        )
     return 0
 
 
 def show_command(key: Key, /, *, as_json: AsJson = False) -> int:
     """Show the metrics of a stored comparison."""
-    _, comparison = _opened(key)
+    _, comparison = _load_stored(key)
     if as_json:
-        tell(json.dumps(scores_content(comparison), ensure_ascii=False, indent=2))
+        print_line(json.dumps(scores_content(comparison), ensure_ascii=False, indent=2))
         return 0
-    tell(table(comparison))
-    tell_split(comparison)
+    print_line(format_comparison(comparison))
+    print_split(comparison)
     return 0
 
 
-def _opened(key: str) -> tuple[Path, Comparison]:
+def _load_stored(key: str) -> tuple[Path, Comparison]:
     stored = find_comparison(key)
     return stored.folder, load(stored.folder, find(stored.reference, stored.folder))
 
@@ -183,9 +197,9 @@ def report_command(
     """Write a report with metrics, tests and TREC files."""
     from mrc_workbench.retrieval.report.exports import save
 
-    folder, comparison = _opened(key)
+    folder, comparison = _load_stored(key)
     save(comparison, out, origin_of(folder), language)
-    tell(f"written to {out}")
+    print_line(f"written to {out}")
     return 0
 
 
@@ -194,42 +208,42 @@ def export_command(
     retriever: Annotated[str, Parameter(help="name of the retriever in the comparison")],
     /,
     *,
-    engine: Annotated[Engine, Parameter("--to", help="search engine or library")],
+    engine: Annotated[ExportTarget, Parameter("--to", help="search engine or library")],
     out: Annotated[Path, Parameter(help="folder to write; an earlier one is replaced")],
 ) -> int:
     """Export a retriever to a search engine or library.
 
     Writes a folder that loads and searches the passages there, and prints how much the metric changes.
     """
-    from mrc_workbench.retrieval.takeaway.folder import Wanted, taken_from
+    from mrc_workbench.retrieval.takeaway.folder import ExportRequest, export_stored
 
-    kept = find_comparison(key)
+    stored = find_comparison(key)
     with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):
-        taken = taken_from(kept, Wanted(kept.key, retriever, engine), out, report_progress)
+        exported = export_stored(stored, ExportRequest(stored.key, retriever, engine), out, report_progress)
     end_progress_line()
     rows = []
-    for one in taken.figures:
-        more = (f"{100 * value:+.2f}" for value in (one.there - one.here, one.low, one.high))
-        rows.append((one.engine.value, [f"{100 * one.there:.2f}", *more]))
-    tell("in percent; the last two columns are the 95% interval of the difference")
-    tell("\n".join(aligned([label(MEASURE), "difference", "low", "high"], rows, 10)))
-    tell(f"written to {out}")
+    for metric in exported.figures:
+        cells = (f"{100 * value:+.2f}" for value in (metric.there - metric.here, metric.low, metric.high))
+        rows.append((metric.engine.value, [f"{100 * metric.there:.2f}", *cells]))
+    print_line("in percent; the last two columns are the 95% interval of the difference")
+    print_line("\n".join(format_table([label(MEASURE), "difference", "low", "high"], rows, 10)))
+    print_line(f"written to {out}")
     return 0
 
 
 def rename_command(key: Key, name: Annotated[str, Parameter(help="new name")], /) -> int:
     """Rename a stored comparison."""
-    found = find_stored(key)
-    rename(found.key, name)
-    tell(f"renamed {found.key}")
+    stored = find_stored_comparison(key)
+    rename(stored.key, name)
+    print_line(f"renamed {stored.key}")
     return 0
 
 
 def delete_command(key: Key, /) -> int:
     """Delete a stored comparison."""
-    found = find_stored(key)
-    delete(found.key)
-    tell(f"deleted {found.key}")
+    stored = find_stored_comparison(key)
+    delete(stored.key)
+    print_line(f"deleted {stored.key}")
     return 0
 
 
@@ -258,83 +272,90 @@ def tune_command(
     metric
         metric that selects the best setting
     """
-    compared = read_experiment(experiment)
-    lab = _lab(compared, retriever, analyzer, (k1, b), metric)
-    question_set = find(compared.data, experiment.parent)
-    with stop_message(_SEARCHES_CONTINUE):
+    parsed = read_experiment(experiment)
+    tuning = _tuning_experiment(parsed, retriever, analyzer, (k1, b), metric)
+    question_set = find(parsed.data, experiment.parent)
+    with stop_message(_STOPPED_SEARCH_MESSAGE):
         report_progress("", 0.0)
-        comparison = compare(lab, question_set, base=experiment.parent, on_progress=report_progress)
+        comparison = compare(tuning, question_set, base=experiment.parent, on_progress=report_progress)
     end_progress_line()
     groups = question_groups(comparison.question_set)
-    figures = lab_figures(comparison, metric, groups)
-    if figures.empty:
+    scores = lab_results(comparison, metric, groups)
+    if scores.empty:
         raise ValueError(f"no setting has a value of {metric}")
-    fit = cross_fit(comparison, figures, retriever, metric, groups)
-    leader = best(figures)
-    spec = chosen(lab, leader)
+    fit = cross_fit(comparison, scores, retriever, metric, groups)
+    best_setting = best_setting_name(scores)
+    spec = selected_spec(tuning, best_setting)
     if as_json:
-        columns = [name for name in _SETTING_COLUMNS if name in figures]
+        columns = [name for name in _SETTING_COLUMNS if name in scores]
         content = {
             "measure": metric,
             "questions": len(comparison.question_set.questions),
-            "settings": figures[columns].to_dict("records"),
-            "best": leader,
+            "settings": scores[columns].to_dict("records"),
+            "best": best_setting,
             "cross_validated": None if fit is None else {**asdict(fit.test), "selections": dict(fit.selections)},
             "retriever": spec.model_dump(mode="json", exclude_none=True),
         }
-        tell(json.dumps(content, ensure_ascii=False, indent=2))
+        print_line(json.dumps(content, ensure_ascii=False, indent=2))
     else:
-        settings = _settings_table(comparison.question_set, figures, metric)
-        tell("\n".join([*settings, "", *_verdict(fit, leader, retriever, metric), "", _toml(spec)]).rstrip())
+        settings = _settings_table(comparison.question_set, scores, metric)
+        print_line(
+            "\n".join([*settings, "", *_summary_lines(fit, best_setting, retriever, metric), "", _toml(spec)]).rstrip()
+        )
     if add:
-        if spec.name in compared.specs:
+        if spec.name in parsed.specs:
             raise ExperimentError(f"{experiment.name} has a retriever named {spec.name!r} already")
         with experiment.open("a", encoding="utf-8") as file:
             file.write(f"\n{_toml(spec)}")
-        tell(f"added to {experiment}")
+        print_line(f"added to {experiment}")
     return 0
 
 
-def _lab(
-    compared: Experiment,
+def _tuning_experiment(
+    experiment: Experiment,
     retriever: str,
     analyzers: Sequence[Analyzer],
     values: tuple[Sequence[float], Sequence[float]],
-    by: str,
+    metric: str,
 ) -> Experiment:
-    spec = compared.specs.get(retriever)
+    spec = experiment.specs.get(retriever)
     if not isinstance(spec, BM25Spec | WindowedBM25Spec | LateSpec):
-        names = [one.name for one in compared.retriever if isinstance(one, BM25Spec | WindowedBM25Spec)]
+        names = [other.name for other in experiment.retriever if isinstance(other, BM25Spec | WindowedBM25Spec)]
         raise ExperimentError(f"{retriever!r} is no BM25 of the experiment, whose BM25s are {names}")
-    if by not in measures(compared.ks):
-        raise ValueError(f"--metric {by!r} is no metric of the experiment: {', '.join(measures(compared.ks))}")
+    if metric not in measure_names(experiment.ks):
+        raise ValueError(
+            f"--metric {metric!r} is no metric of the experiment: {', '.join(measure_names(experiment.ks))}"
+        )
     if isinstance(spec, LateSpec):
-        return layers_lab(compared, retriever)
-    k1s, bs = (numbers(" ".join(map(repr, given)), most=most) for given, most in zip(values, (10.0, 1.0), strict=True))
+        return layers_lab(experiment, retriever)
+    k1s, bs = (
+        parse_numbers(" ".join(map(repr, candidates)), maximum=maximum)
+        for candidates, maximum in zip(values, (10.0, 1.0), strict=True)
+    )
     analyzers = analyzers or [spec.analyzer]
-    return bm25_lab(compared, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
+    return bm25_lab(experiment, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
 
 
-def _settings_table(question_set: QuestionSet, figures: pd.DataFrame, by: str) -> list[str]:
-    rows = figures.sort_values("value", ascending=False, kind="stable").head(_SHOWN)
+def _settings_table(question_set: QuestionSet, scores: pd.DataFrame, metric: str) -> list[str]:
+    rows = scores.sort_values("value", ascending=False, kind="stable").head(_PRINTED_SETTINGS)
     cells = [
         (str(row["name"]), [f"{100 * row[column]:.2f}" for column in ("value", "low", "high")])
         for _, row in rows.iterrows()
     ]
-    head = f"{len(question_set.questions):,} validation questions, {len(figures)} settings, in percent"
-    return [head, *aligned([label(by), "low", "high"], cells, 8)]
+    header = f"{len(question_set.questions):,} validation questions, {len(scores)} settings, in percent"
+    return [header, *format_table([label(metric), "low", "high"], cells, 8)]
 
 
-def _verdict(fit: CrossFit | None, leader: str, present: str, by: str) -> list[str]:
+def _summary_lines(fit: CrossFit | None, best_setting: str, baseline: str, metric: str) -> list[str]:
     if fit is None:
-        return [f"Best: {leader}. The gain over {present} cannot be cross-validated."]
+        return [f"Best: {best_setting}. The gain over {baseline} cannot be cross-validated."]
     test = fit.test
     points, low, high = (f"{100 * value:+.2f}" for value in (test.difference, test.low, test.high))
-    gain = f"{points} points of {label(by)} over {present} (95% {low} to {high}, p = {test.p:.2g})"
-    sure = "significantly better" if test.difference > 0 else "significantly worse"
+    gain = f"{points} points of {label(metric)} over {baseline} (95% {low} to {high}, p = {test.p:.2g})"
+    direction = "significantly better" if test.difference > 0 else "significantly worse"
     return [
-        f"Best: {leader}, selected in {fit.selections.get(leader, 0)} of {fit.folds} folds.",
-        f"Cross-validated gain of the best setting: {gain}: {sure if test.sure else 'not significant'}.",
+        f"Best: {best_setting}, selected in {fit.selections.get(best_setting, 0)} of {fit.folds} folds.",
+        f"Cross-validated gain of the best setting: {gain}: {direction if test.is_significant else 'not significant'}.",
     ]
 
 

@@ -20,15 +20,22 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from mrc_workbench.data.cache import is_keeping, key_of, read_arrays, write_arrays
+from mrc_workbench.data.cache import is_caching, key_of, read_arrays, write_arrays
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.data.workspace import write_json
 from mrc_workbench.models.sources import Meter, ModelSource
-from mrc_workbench.models.vectors import ForeseeingScorer, LimitedScorer, PairScorer, WindowScorer
+from mrc_workbench.models.vectors import LimitedScorer, PairScorer, PreloadingScorer, WindowScorer
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked, top_k_sparse
+from mrc_workbench.retrieval.rankings import (
+    NOT_FOUND,
+    Rankings,
+    Retriever,
+    find_positions,
+    rank_candidates,
+    top_k_sparse,
+)
 
 RRF_CONSTANT = 60
 _SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
@@ -47,14 +54,14 @@ class Fusion(StrEnum):
 def min_max(scores: np.ndarray) -> np.ndarray:
     """Bring each row's finite scores to 0..1, all to 1 where they are equal; the others become 0."""
     finite = np.isfinite(scores)
-    low = np.where(finite, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
-    spread = np.where(finite, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf) - low
+    minimum = np.where(finite, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    score_range = np.where(finite, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf) - minimum
     with np.errstate(invalid="ignore"):
-        values = np.where(spread > 0, (scores - low) / np.where(spread > 0, spread, 1), 1.0)
+        values = np.where(score_range > 0, (scores - minimum) / np.where(score_range > 0, score_range, 1), 1.0)
     return np.where(finite, values, 0.0)
 
 
-def fused(
+def fuse(
     rankings: Sequence[Rankings], n_passages: int, fusion: Fusion, weights: Sequence[float] | None, k: int
 ) -> Rankings:
     """Fuse rankings of the same questions and return the best k passages of each; ties go to the lower row.
@@ -62,43 +69,49 @@ def fused(
     Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings no
     candidates: the ends of a weight curve are the retrievers themselves.
     """
-    given = zip(rankings, weights or [1.0] * len(rankings), strict=True)
-    return summed([(one, *normalised(one, fusion), weight) for one, weight in given if weight], n_passages, k)
+    weighted = zip(rankings, weights or [1.0] * len(rankings), strict=True)
+    return sum_by_passage(
+        [(ranking, *normalize_scores(ranking, fusion), weight) for ranking, weight in weighted if weight], n_passages, k
+    )
 
 
-def summed(lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
+def sum_by_passage(
+    lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int
+) -> Rankings:
     """Add up the values of lists by passage and return the best k; values are as of `normalised`."""
     rows, columns, values = [], [], []
     n_questions = len(lists[0][0].indices)
-    of_none = np.zeros(n_questions)  # score of a passage that no list holds
-    for one, found, absent, weight in lists:
-        row, place = np.nonzero(one.indices != NOT_FOUND)
+    absent_scores = np.zeros(n_questions)  # score of a passage that no list holds
+    for ranking, normalized, absent, weight in lists:
+        row, column = np.nonzero(ranking.indices != NOT_FOUND)
         rows.append(row)
-        columns.append(one.indices[row, place])
-        values.append(weight * (found[row, place] - absent[row]))
-        of_none += weight * absent
+        columns.append(ranking.indices[row, column])
+        values.append(weight * (normalized[row, column] - absent[row]))
+        absent_scores += weight * absent
     entries = (np.concatenate(rows), np.concatenate(columns))
     # what several lists give a passage is summed here; adding matrices would drop those that come to 0
     scores = csr_array((np.concatenate(values), entries), shape=(n_questions, n_passages))
-    scores.data += np.repeat(of_none, np.diff(scores.indptr))
+    scores.data += np.repeat(absent_scores, np.diff(scores.indptr))
     return top_k_sparse(scores, k)
 
 
-def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
+def normalize_scores(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of passages found, `(n_questions, k)` with NaN, and of absent ones, `(n_questions,)`."""
-    found = rankings.indices != NOT_FOUND
-    scores = np.where(found, rankings.scores, np.nan).astype(np.float64)
+    is_hit = rankings.indices != NOT_FOUND
+    scores = np.where(is_hit, rankings.scores, np.nan).astype(np.float64)
     if fusion is not Fusion.Z_SCORE:
         values = 1.0 / (RRF_CONSTANT + 1 + np.arange(scores.shape[1])) if fusion is Fusion.RRF else min_max(scores)
-        return np.where(found, values, np.nan), np.zeros(len(scores))
+        return np.where(is_hit, values, np.nan), np.zeros(len(scores))
     count = np.maximum((~np.isnan(scores)).sum(axis=1, keepdims=True), 1)
     centred = scores - np.nansum(scores, axis=1, keepdims=True) / count
     deviation = np.sqrt(np.nansum(centred**2, axis=1, keepdims=True) / count)
-    lowest, highest = (at.reduce(scores, axis=1, keepdims=True) for at in (np.fmin, np.fmax))  # NaN for an empty list
+    lowest, highest = (
+        ufunc.reduce(scores, axis=1, keepdims=True) for ufunc in (np.fmin, np.fmax)
+    )  # NaN for an empty list
     differ = highest > lowest
     values = np.where(differ, centred / np.where(differ, deviation, 1), 0.0)
     absent = np.where(differ, np.fmin.reduce(values, axis=1, keepdims=True), np.where(np.isnan(lowest), 0.0, -1.0))
-    return np.where(found, values, np.nan), absent[:, 0]
+    return np.where(is_hit, values, np.nan), absent[:, 0]
 
 
 @dataclass(eq=False)
@@ -111,7 +124,7 @@ class Hybrid:
     """
 
     name: str
-    parts: Sequence[Retriever]
+    retrievers: Sequence[Retriever]
     _: KW_ONLY
     n_passages: int
     depth: int = 100
@@ -120,24 +133,24 @@ class Hybrid:
     depths: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        if len(self.parts) < 2:
+        if len(self.retrievers) < 2:
             raise ValueError("a hybrid needs at least two retrievers")
         if not self.depths or self.fusion is Fusion.RRF:
-            self.depths = [self.depth] * len(self.parts)
+            self.depths = [self.depth] * len(self.retrievers)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        searched = zip(self.parts, self.depths, strict=True)
-        rankings = [part.search(questions, self.depth).first(depth) for part, depth in searched]
-        return fused(rankings, self.n_passages, self.fusion, self.weights, k)
+        searched = zip(self.retrievers, self.depths, strict=True)
+        rankings = [retriever.search(questions, self.depth).first(depth) for retriever, depth in searched]
+        return fuse(rankings, self.n_passages, self.fusion, self.weights, k)
 
 
-class KnownPairs:
+class StoredPairScores:
     """Numbers by pair, `width` of them, and their seconds; stored as `kind` if there is a `key`."""
 
     def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
         self._n_passages, self._key, self._kind = n_passages, key, kind
-        nothing: dict[str, np.ndarray] = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32)}
-        stored = (read_arrays(kind, key) if key else None) or nothing | {"seconds": np.zeros(2)}
+        empty: dict[str, np.ndarray] = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32)}
+        stored = (read_arrays(kind, key) if key else None) or empty | {"seconds": np.zeros(2)}
         self._codes, self._scores = stored["codes"], stored["scores"].reshape(-1, width)
         self.load_seconds, self._seconds = map(float, stored["seconds"])
         self._new: list[tuple[np.ndarray, np.ndarray]] = []
@@ -146,21 +159,21 @@ class KnownPairs:
     def seconds_of(self, n_pairs: int) -> float:
         return n_pairs * (self._seconds / max(1, self._count))
 
-    def of(self, indices: np.ndarray) -> np.ndarray:
+    def lookup(self, indices: np.ndarray) -> np.ndarray:
         """Numbers of candidates `(n_questions, depth, width)`: NaN where not known, -inf where there is none."""
         missing = np.where(indices == NOT_FOUND, -np.inf, np.nan).astype(np.float32)
         scores = np.repeat(missing[..., None], self._scores.shape[1], axis=2)
-        rows, places = np.nonzero(indices != NOT_FOUND)
-        place = places_in(self._codes, self._codes_of(rows, indices[rows, places]))
-        there = place >= 0
-        scores[rows[there], places[there]] = self._scores[place[there]]
+        rows, columns = np.nonzero(indices != NOT_FOUND)
+        position = find_positions(self._codes, self._pair_codes(rows, indices[rows, columns]))
+        is_known = position >= 0
+        scores[rows[is_known], columns[is_known]] = self._scores[position[is_known]]
         return scores
 
     def add(
         self, rows: np.ndarray, passages: np.ndarray, scores: np.ndarray, *, load_seconds: float, seconds: float
     ) -> None:
         """Add numbers `(n_pairs, width)` and the seconds they took; write them if the last time is long ago."""
-        self._new.append((self._codes_of(rows, passages), scores))
+        self._new.append((self._pair_codes(rows, passages), scores))
         self.load_seconds = max(self.load_seconds, load_seconds)
         self._seconds += seconds
         self._count += len(rows)
@@ -177,7 +190,7 @@ class KnownPairs:
             write_arrays(self._kind, self._key, {"codes": self._codes, "scores": self._scores, "seconds": seconds})
             self._written = time.perf_counter()
 
-    def _codes_of(self, rows: np.ndarray, passages: np.ndarray) -> np.ndarray:
+    def _pair_codes(self, rows: np.ndarray, passages: np.ndarray) -> np.ndarray:
         return np.asarray(rows * self._n_passages + passages)
 
 
@@ -197,30 +210,30 @@ class PairScores:
         on_progress: Callable[[float], None] | None = None,
         *,
         windows: WindowOptions | None = None,
-        heads: np.ndarray | None = None,
+        title_lengths: np.ndarray | None = None,
     ) -> None:
         self._scorer, self._texts, self._meter, self._on_progress = scorer, texts, meter, on_progress
         self._windows = windows if isinstance(scorer, WindowScorer) else None
-        self._heads = np.zeros(len(texts), dtype=np.int64) if heads is None else heads
+        self._title_lengths = np.zeros(len(texts), dtype=np.int64) if title_lengths is None else title_lengths
 
-    def of(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
+    def score_candidates(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
         """Scores `(n_questions, depth)` float32 of the candidates, -inf where there is none."""
         began = time.perf_counter()
-        known = self._known(questions)
-        scores = known.of(candidates.indices)[..., 0]
+        stored = self._stored_scores(questions)
+        scores = stored.lookup(candidates.indices)[..., 0]
         try:
             for start in range(0, len(questions), _BLOCK):
-                rows, places = np.nonzero(np.isnan(scores[start : start + _BLOCK]))
+                rows, columns = np.nonzero(np.isnan(scores[start : start + _BLOCK]))
                 rows += start
                 if len(rows):
-                    scores[rows, places] = self._score(questions, rows, candidates.indices[rows, places], known)
+                    scores[rows, columns] = self._score(questions, rows, candidates.indices[rows, columns], stored)
                 if self._on_progress:
                     self._on_progress(min(1.0, (start + _BLOCK) / len(questions)))
         finally:
-            known.write()
+            stored.write()
         if self._meter:
             n_pairs = int(np.count_nonzero(candidates.indices != NOT_FOUND))
-            self._meter.note(time.perf_counter() - began, known.load_seconds, known.seconds_of(n_pairs))
+            self._meter.note(time.perf_counter() - began, stored.load_seconds, stored.seconds_of(n_pairs))
         return scores
 
     def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:
@@ -228,29 +241,31 @@ class PairScores:
             return 0
         return self._scorer.cut_off(questions, self._texts, candidates.indices)
 
-    def missing(self, questions: Sequence[str], candidates: Rankings) -> int:
-        return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
+    def count_missing(self, questions: Sequence[str], candidates: Rankings) -> int:
+        return int(np.count_nonzero(np.isnan(self._stored_scores(questions).lookup(candidates.indices))))
 
-    def _known(self, questions: Sequence[str]) -> KnownPairs:
-        if self._meter is None or len(questions) == 1 or not is_keeping():  # one typed by a person is not worth a file
-            return KnownPairs(len(self._texts))
+    def _stored_scores(self, questions: Sequence[str]) -> StoredPairScores:
+        if self._meter is None or len(questions) == 1 or not is_caching():  # one typed by a person is not worth a file
+            return StoredPairScores(len(self._texts))
         windows = [astuple(self._windows)] if self._windows else []
         key = key_of(self._scorer.fingerprint, fingerprint_of(self._texts), list(questions), *windows)
-        return KnownPairs(len(self._texts), key)
+        return StoredPairScores(len(self._texts), key)
 
-    def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: KnownPairs) -> np.ndarray:
+    def _score(
+        self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, stored: StoredPairScores
+    ) -> np.ndarray:
         began = time.perf_counter()
         self._scorer.load()
-        if len(questions) > 1 and is_keeping() and isinstance(self._scorer, ForeseeingScorer):
-            self._scorer.foresee(questions)
+        if len(questions) > 1 and is_caching() and isinstance(self._scorer, PreloadingScorer):
+            self._scorer.preload_questions(questions)
         loaded = time.perf_counter()
         numbers = zip(rows.tolist(), passages.tolist(), strict=True)
         pairs = [(questions[row], self._texts[passage]) for row, passage in numbers]
         if self._windows and isinstance(self._scorer, WindowScorer):
-            scores = self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+            scores = self._scorer.score_windows(pairs, self._title_lengths[passages].tolist(), self._windows)
         else:
             scores = self._scorer.score(pairs)
-        known.add(rows, passages, scores[:, None], load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
+        stored.add(rows, passages, scores[:, None], load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
         return scores
 
 
@@ -263,12 +278,12 @@ def recommended_weight(source: ModelSource) -> float:
     return float(json.loads(path.read_text(encoding="utf-8"))["weight"])
 
 
-def recommend_weight(model_folder: Path, weight: float, *, chosen_on: str) -> None:
+def recommend_weight(model_folder: Path, weight: float, *, selected_on: str) -> None:
     """Save the weight and the words that say what it was chosen on."""
-    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": chosen_on})
+    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": selected_on})
 
 
-class Reranked:
+class RerankedRetriever:
     """The first `depth` passages of `first` in a new order, the others below them as they were.
 
     Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
@@ -294,30 +309,30 @@ class Reranked:
             raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {depth} and {weight}")
         self.name = name
         self._first, self._depth, self._weight = first, depth, weight
-        of = Passages.of(passages)
-        texts, heads = of.indexed_texts(title=title), of.heads(title=title) if windows else None
-        self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, heads=heads)
-        self._read: tuple[Sequence[str], Rankings] | None = None
+        corpus = Passages.from_passages(passages)
+        texts, title_lengths = corpus.indexed_texts(title=title), corpus.title_lengths(title=title) if windows else None
+        self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, title_lengths=title_lengths)
+        self._last_candidates: tuple[Sequence[str], Rankings] | None = None
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question, no more than the first retriever knows of."""
-        found = self._first.search(questions, max(k, self._depth))
-        candidates = found.first(self._depth)
-        self._read = questions, candidates
-        scores = interpolated(candidates, self.candidate_scores(questions, candidates), self._weight)
-        known = found.indices.shape[1]
-        places = np.arange(self._depth, known)
-        rest = np.broadcast_to(self._depth - 1.0 - places, (len(questions), len(places)))
-        return ranked(found.indices, np.hstack([scores, rest]), min(k, known))
+        hits = self._first.search(questions, max(k, self._depth))
+        candidates = hits.first(self._depth)
+        self._last_candidates = questions, candidates
+        scores = interpolate_scores(candidates, self.candidate_scores(questions, candidates), self._weight)
+        n_columns = hits.indices.shape[1]
+        ranks = np.arange(self._depth, n_columns)
+        scores_below = np.broadcast_to(self._depth - 1.0 - ranks, (len(questions), len(ranks)))
+        return rank_candidates(hits.indices, np.hstack([scores, scores_below]), min(k, n_columns))
 
     def cut_off(self) -> int:
-        return self._pairs.cut_off(*self._read) if self._read else 0
+        return self._pairs.cut_off(*self._last_candidates) if self._last_candidates else 0
 
     def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
-        return self._pairs.of(questions, candidates)
+        return self._pairs.score_candidates(questions, candidates)
 
 
-def interpolated(candidates: Rankings, reranker_scores: np.ndarray, weight: float) -> np.ndarray:
+def interpolate_scores(candidates: Rankings, reranker_scores: np.ndarray, weight: float) -> np.ndarray:
     """Weighted sum of both scores after min-max within each question; -inf where there is no candidate."""
-    mixed = weight * min_max(reranker_scores) + (1 - weight) * min_max(candidates.scores)
-    return np.where(candidates.indices != NOT_FOUND, mixed, -np.inf)
+    weighted_sum = weight * min_max(reranker_scores) + (1 - weight) * min_max(candidates.scores)
+    return np.where(candidates.indices != NOT_FOUND, weighted_sum, -np.inf)

@@ -34,7 +34,7 @@ from mrc_workbench.models.vectors import (
     WindowEncoder,
 )
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, joined, ranked, top_k
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, concatenate, rank_candidates, top_k
 
 if TYPE_CHECKING:
     from mrc_workbench.retrieval.centroids import TokenIndex
@@ -44,11 +44,11 @@ HNSW_NEIGHBOURS = 32  # links of a vector in the graph
 HNSW_CANDIDATES_TO_BUILD = 128
 HNSW_CANDIDATES = 256  # kept during a search: more find more and take longer
 HNSW_IN_ORDER = 100_000  # vectors up to which one core links them in turn, so that the graph is always the same
-_VECTORS_A_CELL = 39  # that FAISS asks for to place the centre of a cell
-ENCODING = 0.7  # of the progress: encoding passages and questions, before they are compared
-_QUESTIONS = 32  # compared at a time with all passages
+_VECTORS_PER_CELL = 39  # that FAISS asks for to place the centre of a cell
+ENCODING_FRACTION = 0.7  # of the progress: encoding passages and questions, before they are compared
+_QUESTIONS_AT_ONCE = 32  # compared at a time with all passages
 _PLACES = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
-_MANY = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
+_MAX_EXACT_PASSAGES = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
 
 
 class IndexKind(StrEnum):
@@ -65,8 +65,8 @@ class VectorIndex:
 
     def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:
         self.size = len(vectors)
-        self.most = HNSW_CANDIDATES if kind is IndexKind.HNSW else self.size  # it ever finds
-        self._index = _index_of(np.ascontiguousarray(vectors, dtype=np.float32), kind)
+        self.max_hits = HNSW_CANDIDATES if kind is IndexKind.HNSW else self.size  # it ever finds
+        self._index = _build_index(np.ascontiguousarray(vectors, dtype=np.float32), kind)
 
     def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and rows `(n_questions, k)` of what lies nearest, best first; row -1 where fewer were found."""
@@ -87,9 +87,9 @@ class VectorIndex:
         return sum(sizes)
 
 
-def cells(n_vectors: int) -> tuple[int, int]:
+def ivf_cell_counts(n_vectors: int) -> tuple[int, int]:
     """Number of IVF cells for so many vectors, and how many of them a question looks into: 8, or their square root."""
-    count = max(1, min(round(4 * math.sqrt(n_vectors)), n_vectors // _VECTORS_A_CELL))
+    count = max(1, min(round(4 * math.sqrt(n_vectors)), n_vectors // _VECTORS_PER_CELL))
     return count, min(count, max(8, math.ceil(math.sqrt(count))))
 
 
@@ -105,7 +105,7 @@ class _Exact:
         return faiss.knn(np.ascontiguousarray(vectors), self.vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
 
 
-def _index_of(vectors: np.ndarray, kind: IndexKind) -> Any:
+def _build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
     if kind is IndexKind.EXACT:
         return _Exact(vectors)
     import faiss
@@ -118,10 +118,10 @@ def _index_of(vectors: np.ndarray, kind: IndexKind) -> Any:
         if len(vectors) <= HNSW_IN_ORDER:
             faiss.omp_set_num_threads(1)
     elif kind is IndexKind.IVF:
-        count, looked_into = cells(len(vectors))
+        count, n_probe = ivf_cell_counts(len(vectors))
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, count, metric)
         index.cp.seed, index.cp.min_points_per_centroid = 0, 1  # few vectors are no reason to warn
-        index.nprobe = looked_into
+        index.nprobe = n_probe
     else:
         index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
     try:
@@ -153,15 +153,21 @@ class Dense:
         self.name = name
         self._encoder = encoder
         self._n_passages = len(passages)
-        of, self._passages = Passages.of(passages), np.arange(len(passages))  # row of the passage of each vector
-        self._texts, self._windows = (texts := of.indexed_texts(title=title)), windows
+        corpus, self._passages = (
+            Passages.from_passages(passages),
+            np.arange(len(passages)),
+        )  # row of the passage of each vector
+        self._texts, self._windows = (texts := corpus.indexed_texts(title=title)), windows
         if windows and isinstance(encoder, WindowEncoder):
-            found = encoder.windows_of(texts, of.heads(title=title), windows)
-            vectors, self._passages = encoder.encode_windows(texts, found)
+            cut_windows = encoder.windows_of(texts, corpus.title_lengths(title=title), windows)
+            vectors, self._passages = encoder.encode_windows(texts, cut_windows)
         else:
             vectors = encoder.encode_passages(texts)
         self._index = VectorIndex(vectors, index)
-        self._windowed, self._share = len(vectors) > len(passages), len(vectors) / max(1, len(passages))
+        self._has_windows, self._vectors_per_passage = (
+            len(vectors) > len(passages),
+            len(vectors) / max(1, len(passages)),
+        )
 
     @property
     def memory_bytes(self) -> int:
@@ -175,28 +181,28 @@ class Dense:
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
         if not len(vectors):
-            return ranked(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
+            return rank_candidates(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
         known = np.flatnonzero(np.any(vectors != 0, axis=1))
-        rankings = Rankings.of_nothing(len(vectors), k)
-        self._fill(rankings, known, vectors[known], math.ceil((k + 1) * self._share))
+        rankings = Rankings.empty(len(vectors), k)
+        self._fill(rankings, known, vectors[known], math.ceil((k + 1) * self._vectors_per_passage))
         return rankings
 
     def _fill(self, rankings: Rankings, rows: np.ndarray, vectors: np.ndarray, depth: int) -> None:
-        k, deepest = rankings.indices.shape[1], min(self._index.size, self._index.most)
-        scores, indices = self._index.search(vectors, min(depth, deepest))
-        best = ranked(self._of_passages(indices), scores, k)
+        k, max_depth = rankings.indices.shape[1], min(self._index.size, self._index.max_hits)
+        scores, indices = self._index.search(vectors, min(depth, max_depth))
+        best = rank_candidates(self._best_per_passage(indices), scores, k)
         rankings.indices[rows], rankings.scores[rows] = best.indices, best.scores
-        if depth < deepest:
+        if depth < max_depth:
             # FAISS picks freely among vectors that tie with the k-th passage, and all may be windows of few passages:
             # more are fetched until the last is below the k-th passage
-            open_ = np.flatnonzero((best.scores[:, k - 1] <= scores[:, -1]) & (indices[:, -1] != NOT_FOUND))
-            if len(open_):
-                self._fill(rankings, rows[open_], vectors[open_], 2 * depth)
+            unresolved = np.flatnonzero((best.scores[:, k - 1] <= scores[:, -1]) & (indices[:, -1] != NOT_FOUND))
+            if len(unresolved):
+                self._fill(rankings, rows[unresolved], vectors[unresolved], 2 * depth)
 
-    def _of_passages(self, found: np.ndarray) -> np.ndarray:
+    def _best_per_passage(self, vector_rows: np.ndarray) -> np.ndarray:
         """Rows of the passages of vectors found, `(n_questions, depth)`, -1 for all but the best of a passage."""
-        passages = np.where(found != NOT_FOUND, self._passages[found], NOT_FOUND)
-        if not self._windowed:
+        passages = np.where(vector_rows != NOT_FOUND, self._passages[vector_rows], NOT_FOUND)
+        if not self._has_windows:
             return passages
         order = np.argsort(passages, axis=1, kind="stable")  # vectors come best first
         ordered = np.take_along_axis(passages, order, axis=1)
@@ -219,18 +225,18 @@ def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
     Passages of similar length are compared together; a shorter one repeats its last token, which changes no best.
     """
     scores = np.full((len(questions), len(passages)), -np.inf, dtype=np.float32)
-    lengths, asked = np.diff(passages.starts), np.diff(questions.starts)
-    of_questions = questions.vectors.astype(np.float32)
-    if not (known := np.flatnonzero(asked)).size:
+    lengths, question_lengths = np.diff(passages.starts), np.diff(questions.starts)
+    question_vectors = questions.vectors.astype(np.float32)
+    if not (non_empty := np.flatnonzero(question_lengths)).size:
         return scores
-    for rows, vectors in _alike(passages, lengths):
-        similar = (vectors @ of_questions.T).reshape(len(rows), -1, len(of_questions))
-        sums = np.add.reduceat(similar.max(axis=1), questions.starts[:-1][known], axis=1)
-        scores[np.ix_(known, rows)] = (sums / asked[known]).T
+    for rows, vectors in _length_batches(passages, lengths):
+        similarities = (vectors @ question_vectors.T).reshape(len(rows), -1, len(question_vectors))
+        sums = np.add.reduceat(similarities.max(axis=1), questions.starts[:-1][non_empty], axis=1)
+        scores[np.ix_(non_empty, rows)] = (sums / question_lengths[non_empty]).T
     return scores
 
 
-def _alike(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _length_batches(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield rows of passages of like length, and their vectors `(n * longest, dimensions)` float32, padded."""
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
@@ -240,12 +246,14 @@ def _alike(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tuple[np.nda
         while last < len(order) and (last + 1 - first) * lengths[order[last]] <= _PLACES:
             last += 1
         rows = order[first:last]
-        places = np.minimum(np.arange(lengths[rows[-1]]), lengths[rows][:, None] - 1) + passages.starts[rows][:, None]
-        yield rows, passages.vectors[places.ravel()].astype(np.float32)
+        token_rows = (
+            np.minimum(np.arange(lengths[rows[-1]]), lengths[rows][:, None] - 1) + passages.starts[rows][:, None]
+        )
+        yield rows, passages.vectors[token_rows.ravel()].astype(np.float32)
         first = last
 
 
-class Late:
+class LateInteraction:
     """Search by late interaction, every question compared with every passage; scores lie between -1 and 1.
 
     With `first`, only the first `depth` passages of that retriever are reranked; those below keep their order. With an
@@ -269,15 +277,19 @@ class Late:
         self.name = name
         self._encoder, self._first, self._depth, self._on_progress = encoder, first, depth, on_progress
         self._tokens: TokenVectors | TokenIndex
-        of, self._n_passages = Passages.of(passages), len(passages)
-        self._texts, heads = of.indexed_texts(title=title), of.heads(title=title)
-        if index is LateIndex.EXACT or not (bits or len(passages) > _MANY or index is LateIndex.CENTROIDS):
-            self._tokens = encoder.encode_passages(self._texts, heads)
+        corpus, self._n_passages = Passages.from_passages(passages), len(passages)
+        self._texts, title_lengths = corpus.indexed_texts(title=title), corpus.title_lengths(title=title)
+        if index is LateIndex.EXACT or not (
+            bits or len(passages) > _MAX_EXACT_PASSAGES or index is LateIndex.CENTROIDS
+        ):
+            self._tokens = encoder.encode_passages(self._texts, title_lengths)
             return
         from mrc_workbench.retrieval.centroids import mapped_index  # imports a compiler
 
-        key = encoder.key_of_passages(self._texts, heads)
-        self._tokens = mapped_index(key, lambda: encoder.passage_blocks(self._texts, heads), len(passages), bits)
+        key = encoder.key_of_passages(self._texts, title_lengths)
+        self._tokens = mapped_index(
+            key, lambda: encoder.passage_blocks(self._texts, title_lengths), len(passages), bits
+        )
 
     @property
     def memory_bytes(self) -> int:
@@ -289,37 +301,37 @@ class Late:
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
         if self._first:
-            return self._reordered(vectors, self._first.search(questions, max(k, self._depth)), k)
-        found = [Rankings.of_nothing(0, k)]
-        for start in range(0, len(vectors), _QUESTIONS):
-            found.append(self._found(vectors.between(start, start + _QUESTIONS), k))
+            return self._rerank(vectors, self._first.search(questions, max(k, self._depth)), k)
+        blocks = [Rankings.empty(0, k)]
+        for start in range(0, len(vectors), _QUESTIONS_AT_ONCE):
+            blocks.append(self._search_block(vectors.between(start, start + _QUESTIONS_AT_ONCE), k))
             if self._on_progress:
-                share = min(1.0, (start + _QUESTIONS) / len(vectors))
-                self._on_progress(ENCODING + (1 - ENCODING) * share)
-        return joined(found[1:] or found)
+                fraction = min(1.0, (start + _QUESTIONS_AT_ONCE) / len(vectors))
+                self._on_progress(ENCODING_FRACTION + (1 - ENCODING_FRACTION) * fraction)
+        return concatenate(blocks[1:] or blocks)
 
-    def _found(self, questions: TokenVectors, k: int) -> Rankings:
+    def _search_block(self, questions: TokenVectors, k: int) -> Rankings:
         if isinstance(self._tokens, TokenVectors):
             return top_k(max_sim(questions, self._tokens), k)
-        one_by_one = (questions.between(row, row + 1).vectors for row in range(len(questions)))
-        return joined([self._tokens.search(vectors, k) for vectors in one_by_one])
+        question_vectors = (questions.between(row, row + 1).vectors for row in range(len(questions)))
+        return concatenate([self._tokens.search(vectors, k) for vectors in question_vectors])
 
     def _scores(self, question: TokenVectors, rows: np.ndarray) -> np.ndarray:
         if isinstance(self._tokens, TokenVectors):
-            return np.asarray(max_sim(question, self._tokens.at(rows))[0])
+            return np.asarray(max_sim(question, self._tokens.select(rows))[0])
         return self._tokens.scores(question.vectors, rows)
 
-    def _reordered(self, questions: TokenVectors, found: Rankings, k: int) -> Rankings:
-        scores = np.full(found.indices.shape, -np.inf)
-        for row, indices in enumerate(found.indices):
+    def _rerank(self, questions: TokenVectors, hits: Rankings, k: int) -> Rankings:
+        scores = np.full(hits.indices.shape, -np.inf)
+        for row, indices in enumerate(hits.indices):
             rows = indices[: self._depth][indices[: self._depth] != NOT_FOUND]
             scores[row, : len(rows)] = self._scores(questions.between(row, row + 1), rows)
             below = np.arange(len(rows), np.count_nonzero(indices != NOT_FOUND))
             scores[row, below] = -2.0 - below  # under every cosine
-        return ranked(found.indices, scores, k)
+        return rank_candidates(hits.indices, scores, k)
 
 
-class LearnedSparse:
+class SparseRetriever:
     """Terms weighed by a model, searched exactly in postings like those of BM25 (SPLADE: Formal et al. 2021).
 
     The score is the dot product of the weights in the question and in the passage, higher is better, ties by row. Terms
@@ -331,10 +343,10 @@ class LearnedSparse:
 
         self.name = name
         self._encoder = encoder
-        self._texts = Passages.of(passages).indexed_texts(title=title)
+        self._texts = Passages.from_passages(passages).indexed_texts(title=title)
         weights = encoder.encode_passages(self._texts)
         self._n_terms = weights.shape[1]
-        self._postings = Postings.of(segments_of(weights), len(passages))
+        self._postings = Postings.from_segments(segments_of(weights), len(passages))
         self.memory_bytes = self._postings.memory_bytes
 
     def cut_off(self) -> int:
@@ -342,8 +354,11 @@ class LearnedSparse:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question. Raises `ValueError` where their vocabulary is a larger one."""
-        asked = self._encoder.encode_questions(questions)
-        if asked.shape[1] > self._n_terms:
+        question_weights = self._encoder.encode_questions(questions)
+        if question_weights.shape[1] > self._n_terms:
             raise ValueError("the model's questions have terms that its passages cannot have")
-        terms, weights = asked.indices.astype(np.uint64), asked.data.astype(np.float32, copy=False)
-        return self._postings.search(terms, asked.indptr.astype(np.int64), k, weights)
+        terms, weights = (
+            question_weights.indices.astype(np.uint64),
+            question_weights.data.astype(np.float32, copy=False),
+        )
+        return self._postings.search(terms, question_weights.indptr.astype(np.int64), k, weights)

@@ -11,64 +11,74 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from mrc_workbench.data.cache import forget_shipped
-from mrc_workbench.data.commands import one_of, stop_message
-from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status, carried_out_alone, progress_writer
+from mrc_workbench.data.cache import remove_sample_arrays
+from mrc_workbench.data.commands import choice_option, stop_message
+from mrc_workbench.data.jobs.folder import JobHandedOver, Status, StopRequested, progress_writer, run_job_exclusively
 from mrc_workbench.data.jobs.processes import PROGRAM, handed_over
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry
-from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
+from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.workspace import write_json
-from mrc_workbench.models.encoders import BiEncoder, kept_at
+from mrc_workbench.models.encoders import BiEncoder, vectors_path
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.models.vectors import Share, StoredVectors, VectorBlocks, copy_vectors
+from mrc_workbench.models.vectors import ProcessRank, StoredVectors, VectorBlocks, copy_vectors
 from mrc_workbench.models.windows import WindowOptions, Windows
-from mrc_workbench.retrieval.cli import report_failures, table
-from mrc_workbench.retrieval.comparison.compare import compare, materials_of, provenance, search_light, write_bases
+from mrc_workbench.retrieval.cli import format_comparison, print_failures
+from mrc_workbench.retrieval.comparison.compare import (
+    build_context,
+    compare,
+    provenance,
+    search_model_free,
+    write_packaged_bases,
+)
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
-from mrc_workbench.retrieval.comparison.pace import Pace
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.retrieval.comparison.pace import TimeEstimator
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 
 Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
 
 
 def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Run the comparison of this folder: light retrievers at once, the `rest` in a process that has the libraries."""
-    job, reported, is_left = ComparisonJob(folder), 0, False
+    job, failure_status, has_remaining = ComparisonJob(folder), 0, False
     experiment = folder / job.study.spec_file
-    least = job.status().seconds_left  # as told by the process that began
+    seconds_left = job.status().seconds_left  # as told by the process that began
 
     def work(began: Status) -> None:
-        nonlocal reported, is_left
-        if job.asked_to_stop:  # while this process was being started
-            raise AskedToStop
-        pace = Pace(least)
-        report = progress_writer(job, began, lambda: pace.seconds_left, lambda: pace.parts_left)
+        nonlocal failure_status, has_remaining
+        if job.stop_requested:  # while this process was being started
+            raise StopRequested
+        pace = TimeEstimator(seconds_left)
+        report = progress_writer(job, began, lambda: pace.seconds_left, lambda: pace.seconds_left_by_retriever)
         report("", 0.0)
-        asked, base = read_experiment(experiment), folder
-        found = find(asked.data, base)
+        parsed, base = read_experiment(experiment), folder
+        question_set = find(parsed.data, base)
         if not rest:
-            is_left = search_light(asked, found, base=base, on_progress=report, on_result=job.note, pace=pace)
-            if is_left:
-                raise GoesOn
-        comparison = compare(asked, found, base=base, on_progress=report, on_result=job.note, pace=pace)
-        tell(table(comparison))
-        reported = report_failures(comparison)
-        keep(comparison, folder, provenance(comparison, found, base))
+            has_remaining = search_model_free(
+                parsed, question_set, base=base, on_progress=report, on_result=job.log_result, estimator=pace
+            )
+            if has_remaining:
+                raise JobHandedOver
+        comparison = compare(
+            parsed, question_set, base=base, on_progress=report, on_result=job.log_result, estimator=pace
+        )
+        print_line(format_comparison(comparison))
+        failure_status = print_failures(comparison)
+        save_comparison(comparison, folder, provenance(comparison, question_set, base))
 
-    status = carried_out_alone(job, work)
-    if is_left and not job.asked_to_stop:
-        words = ("internal", job.study.name, folder, "--rest")
-        if process := handed_over(PROGRAM, *words, log=folder / "log.txt"):
-            write_bases(read_experiment(experiment))  # while that one reads its libraries
+    status = run_job_exclusively(job, work)
+    if has_remaining and not job.stop_requested:
+        arguments = ("internal", job.study.name, folder, "--rest")
+        if process := handed_over(PROGRAM, *arguments, log=folder / "log.txt"):
+            write_packaged_bases(read_experiment(experiment))  # while that one reads its libraries
             process.wait()
             return 0 if job.done else 2
         return run_comparison(folder, rest=True)  # nobody has read the libraries: they are read here
-    return status or reported
+    return status or failure_status
 
 
 def ship_sample() -> int:
@@ -87,29 +97,31 @@ def ship(sample: QuestionSet) -> None:
     analysis = BM25Options().analysis(texts)
     DEFAULT.write()  # where it cannot be had, what came before stays
     for kind in ("tokens", "vectors", "token-vectors", "rankings"):
-        forget_shipped(kind)
+        remove_sample_arrays(kind)
     ship(analysis, questions)
     ship(analysis, texts)
     encoder = BiEncoder(find_model(DEFAULT.reference), texts)
     encoder.ship("question", questions)
     encoder.ship("passage", texts)
-    for of in (DenseSpec, LateSpec):
-        spec = of(name="shipped", model=DEFAULT.reference, windows=True)
+    for spec_class in (DenseSpec, LateSpec):
+        spec = spec_class(name="shipped", model=DEFAULT.reference, windows=True)
         exact = spec.model_copy(update={"precision": Precision.FLOAT32})
-        usual, searched = (_alone(one, sample) for one in (spec, exact))
-        searched.search(questions, searched.depth)
-        usual.ship(searched, questions)
+        default_retriever, exact_retriever = (_build_retriever(variant, sample) for variant in (spec, exact))
+        exact_retriever.search(questions, exact_retriever.depth)
+        default_retriever.store_as_sample(exact_retriever, questions)
     late = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
-    materials = Materials(sample)
-    whole = late.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
-    late.encoder(materials).ship_passages(whole, materials.texts(late.title), sample.passages.heads(title=late.title))
+    context = RetrieverContext(sample)
+    exact_encoder = late.model_copy(update={"precision": Precision.FLOAT32}).encoder(context)
+    late.encoder(context).ship_passages(
+        exact_encoder, context.texts(late.title), sample.passages.title_lengths(title=late.title)
+    )
 
 
-def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
-    made = materials_of(Experiment(data="alone", retriever=(spec,)), question_set).made[spec.name]
-    if isinstance(made, Exception):
-        raise made
-    return made
+def _build_retriever(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
+    retriever = build_context(Experiment(data="alone", retriever=(spec,)), question_set).retrievers[spec.name]
+    if isinstance(retriever, Exception):
+        raise retriever
+    return retriever
 
 
 def encode_command(
@@ -117,7 +129,7 @@ def encode_command(
     data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
     model: Model,
     out: Annotated[Path, Parameter(help="folder for the vectors, shared by all processes")],
-    precision: Annotated[Precision, one_of(Precision)] = Precision.AUTO,
+    precision: Annotated[Precision, choice_option(Precision)] = Precision.AUTO,
     title: Annotated[bool, Parameter(help="encode titles with the passages")] = True,
     windows: Annotated[bool, Parameter(help="encode all parts of long passages, not only the beginning")] = True,
 ) -> int:
@@ -132,7 +144,7 @@ def encode_command(
     with stop_message("Stopped. Finished blocks are kept: run the same command again to continue."):
         lines = encode(data, model, out, precision, title=title, windowed=windows, on_progress=report)
     end_progress_line()
-    tell("\n".join(lines))
+    print_line("\n".join(lines))
     return 0
 
 
@@ -150,24 +162,24 @@ def encode(
 
     Raises `DataError`, `ModelError` and `OSError`.
     """
-    question_set, share = find(data, Path()), Share.of_environment()
+    question_set, process = find(data, Path()), ProcessRank.from_environment()
     corpus = question_set.passages.indexed_texts(title=title)
-    encoder = _Sharing(find_model(model), corpus, precision=precision, on_progress=on_progress)
-    encoder.share, encoder.folder = share, out
+    encoder = _DistributedEncoder(find_model(model), corpus, precision=precision, on_progress=on_progress)
+    encoder.process, encoder.folder = process, out
     vectors = {
         "passages": encoder.encode_passages(corpus),
         "questions": encoder.encode_questions([question.text for question in question_set.questions]),
     }
-    windows = Windows.none()
+    windows = Windows.empty()
     if windowed:
-        heads = question_set.passages.heads(title=title)
-        windows = encoder.windows_of(corpus, heads, WindowOptions())
+        title_lengths = question_set.passages.title_lengths(title=title)
+        windows = encoder.windows_of(corpus, title_lengths, WindowOptions())
     if added := windows.texts(corpus):
-        encoder.named = "windows"  # beside the passages as they are read
+        encoder.file_prefix = "windows"  # beside the passages as they are read
         vectors["windows"] = encoder.encode_passages(added)
-    if share.rank:
+    if process.rank:
         return []
-    told = {
+    metadata = {
         "data": question_set.name,
         "data_fingerprint": question_set.fingerprint,
         "model": model,
@@ -175,30 +187,30 @@ def encode(
         "precision": precision,
         "title": title,
         "files": encoder.files,
-        "ids": {name: [one.id for one in getattr(question_set, name)] for name in ("passages", "questions")},
-        "windows": [[question_set.passages.ids[row], *window[1:]] for row, window in windows.beside()],
+        "ids": {name: [item.id for item in getattr(question_set, name)] for name in ("passages", "questions")},
+        "windows": [[question_set.passages.ids[row], *window[1:]] for row, window in windows.added_windows()],
     }
-    write_json(out / "encoding.json", told)
+    write_json(out / "encoding.json", metadata)
     return [
         f"{out / encoder.files[name]}: {len(rows):,} {name}, {rows.shape[1]} dimensions"
         for name, rows in vectors.items()
     ]
 
 
-class _Sharing(BiEncoder):
-    share: Share
+class _DistributedEncoder(BiEncoder):
+    process: ProcessRank
     folder: Path
-    named: str = ""  # what is encoded, where it is neither passages nor questions
+    file_prefix: str = ""  # what is encoded, where it is neither passages nor questions
 
     @cached_property
     def files(self) -> dict[str, str]:
         return {}
 
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        key, name = self.key_of(side, texts), self.named or f"{side}s"
-        place = self.folder / f"{name}-{key[:16]}.npy"  # another model's vectors may lie beside them
-        self.files[name] = place.name
-        kept = blocks.kept(place, self.share)
-        if not self.share.rank and place.is_file():
-            copy_vectors(place, kept_at(key))
-        return kept
+    def _load_or_compute(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
+        key, name = self.key_of(side, texts), self.file_prefix or f"{side}s"
+        path = self.folder / f"{name}-{key[:16]}.npy"  # another model's vectors may lie beside them
+        self.files[name] = path.name
+        vectors = blocks.load_or_compute(path, self.process)
+        if not self.process.rank and path.is_file():
+            copy_vectors(path, vectors_path(key))
+        return vectors

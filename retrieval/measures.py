@@ -35,7 +35,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
-CUT = 10  # the usual depth of MRR and nDCG: a search is never less deep
+DEFAULT_CUTOFF = 10  # the usual depth of MRR and nDCG: a search is never less deep
 DEFAULT_KS = (1, 5, 10, 20, 50, 100)
 _NAMES = {
     **{"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"},
@@ -50,7 +50,7 @@ _OWN_NAMES = {
     **{name: name for name in ("ndcg", "judged", "bpref")},
 }
 _WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
-_WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
+_MAX_VALUES = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
 _EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
 _SUGGESTED = (
     *("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)"),
@@ -62,26 +62,26 @@ class Measure(NamedTuple):
     """A measure and its K. As text, in files and as a key of scores, it is "recall@10"."""
 
     name: str
-    cut: int
+    cutoff: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read the text. Raises `ValueError` where it is none of a measure."""
-        name, _, cut = text.partition("@")
+        name, _, cutoff = text.partition("@")
         if name not in _NAMES:
             raise ValueError(f"a measure is one of {', '.join(_NAMES)} with its K, like recall@10, not {text!r}")
-        return cls(name, int(cut))
+        return cls(name, int(cutoff))
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.cut}"
+        return f"{self.name}@{self.cutoff}"
 
     @property
-    def long(self) -> str:
-        return f"{_NAMES[self.name]}@{self.cut}"
+    def long_name(self) -> str:
+        return f"{_NAMES[self.name]}@{self.cutoff}"
 
     @property
-    def short(self) -> str:
-        return f"R@{self.cut}" if self.name == "recall" else self.long
+    def short_name(self) -> str:
+        return f"R@{self.cutoff}" if self.name == "recall" else self.long_name
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,18 @@ class Scores:
         return {measure: float(values.mean()) for measure, values in self.per_question.items()}
 
 
-def measures(ks: Sequence[int]) -> list[str]:
+def measure_names(ks: Sequence[int]) -> list[str]:
     """Names of all measures for these K that any questions have, in the order a table shows them."""
-    cuts = sorted({*ks, CUT})
+    cuts = sorted({*ks, DEFAULT_CUTOFF})
     return [
         *(f"{name}@{k}" for name in ("recall", "hit") for k in ks),
         *(f"{name}@{k}" for name in ("mrr", "ndcg") for k in cuts),
     ]
 
 
-def depth_of(ks: Sequence[int]) -> int:
+def required_depth(ks: Sequence[int]) -> int:
     """How many passages a search must return for these K and for MRR@10 and nDCG@10."""
-    return max(CUT, *ks)
+    return max(DEFAULT_CUTOFF, *ks)
 
 
 def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
@@ -121,65 +121,75 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     relevant_counts = np.diff(question_set.relevance.indptr)
     if not relevant_counts.all():
         raise ValueError("a question without a relevant passage cannot be scored")
-    hits = hits_of(rankings, question_set)
-    found, first = hits.cumsum(axis=1), _first(hits)
-    is_whole = depth >= len(question_set.passages)
-    known = tuple(k for k in ks if k <= depth or is_whole)
-    reached = {k: found[:, min(k, depth) - 1] for k in known}
-    shares = _shares_of_groups(rankings, question_set, known)
-    per_question = {f"recall@{k}": shares.get(k, reached[k] / relevant_counts) for k in known}
-    per_question |= {f"hit@{k}": (reached[k] > 0).astype(np.float64) for k in known}
-    cuts = sorted({*known, CUT} if depth >= CUT or is_whole else {*known})
-    per_question |= {f"mrr@{k}": np.where((first > 0) & (first <= k), 1 / np.maximum(first, 1), 0.0) for k in cuts}
+    hits = relevant_hits(rankings, question_set)
+    hit_counts, first_ranks = hits.cumsum(axis=1), _first_hit_ranks(hits)
+    covers_corpus = depth >= len(question_set.passages)
+    known_ks = tuple(k for k in ks if k <= depth or covers_corpus)
+    hits_at_k = {k: hit_counts[:, min(k, depth) - 1] for k in known_ks}
+    group_recalls = _group_recalls(rankings, question_set, known_ks)
+    per_question = {f"recall@{k}": group_recalls.get(k, hits_at_k[k] / relevant_counts) for k in known_ks}
+    per_question |= {f"hit@{k}": (hits_at_k[k] > 0).astype(np.float64) for k in known_ks}
+    cuts = sorted({*known_ks, DEFAULT_CUTOFF} if depth >= DEFAULT_CUTOFF or covers_corpus else {*known_ks})
+    per_question |= {
+        f"mrr@{k}": np.where((first_ranks > 0) & (first_ranks <= k), 1 / np.maximum(first_ranks, 1), 0.0) for k in cuts
+    }
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
     if (gains := question_set.gains) is not None and cuts:
-        per_question |= {f"ndcg@{k}": values for k, values in _graded(rankings, gains, cuts).items()}
+        per_question |= {f"ndcg@{k}": values for k, values in _graded_ndcg(rankings, gains, cuts).items()}
         if gains.data.max() > 1:  # below that both gains are the same
             raised = csr_array((np.exp2(gains.data) - 1, gains.indices, gains.indptr), shape=gains.shape)
-            per_question |= {f"ndcg_exp@{k}": values for k, values in _graded(rankings, raised, cuts).items()}
-        per_question |= _judged(rankings, question_set.judged, hits, relevant_counts[:, None], cuts)
-    return Scores(known, per_question)
+            per_question |= {f"ndcg_exp@{k}": values for k, values in _graded_ndcg(rankings, raised, cuts).items()}
+        per_question |= _judged_measures(rankings, question_set.judged, hits, relevant_counts[:, None], cuts)
+    return Scores(known_ks, per_question)
 
 
-def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[int, np.ndarray]:
-    found = _at(rankings, gains)
-    of = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
-    order = np.lexsort((-gains.data, of))  # those of a question stay together
-    places = np.arange(len(of)) - gains.indptr[of]
-    ideal = np.zeros((len(found), max(*cuts, int(np.diff(gains.indptr).max()))))
-    ideal[of, places] = gains.data[order]
+def _graded_ndcg(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[int, np.ndarray]:
+    ranked_gains = _values_at_hits(rankings, gains)
+    question_rows = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
+    order = np.lexsort((-gains.data, question_rows))  # those of a question stay together
+    positions = np.arange(len(question_rows)) - gains.indptr[question_rows]
+    ideal = np.zeros((len(ranked_gains), max(*cuts, int(np.diff(gains.indptr).max()))))
+    ideal[question_rows, positions] = gains.data[order]
     discounts = 1.0 / np.log2(np.arange(2, ideal.shape[1] + 2))
-    return {k: (found[:, :k] @ discounts[: found[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k]) for k in cuts}
+    return {
+        k: (ranked_gains[:, :k] @ discounts[: ranked_gains[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k])
+        for k in cuts
+    }
 
 
-def _judged(
+def _judged_measures(
     rankings: Rankings, known: csr_array, hits: np.ndarray, relevant: np.ndarray, cuts: Sequence[int]
 ) -> dict[str, np.ndarray]:
     """Return Judged@K, 1 without results, and Bpref; `known` are judged, `relevant` counts `(n_questions, 1)`."""
-    judged, found, depth = _at(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
-    counts = {k: (judged[:, :k].sum(axis=1), found[:, :k].sum(axis=1)) for k in cuts}
-    shares = {f"judged@{k}": np.where(of, held / np.maximum(of, 1), 1.0) for k, (held, of) in counts.items()}
+    judged, is_hit, depth = _values_at_hits(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
+    counts = {k: (judged[:, :k].sum(axis=1), is_hit[:, :k].sum(axis=1)) for k in cuts}
+    values = {
+        f"judged@{k}": np.where(n_hits, n_judged / np.maximum(n_hits, 1), 1.0)
+        for k, (n_judged, n_hits) in counts.items()
+    }
     non_relevant = np.diff(known.indptr)[:, None] - relevant
     above = np.minimum((judged & ~hits).cumsum(axis=1), relevant)
-    kept = 1 - above / np.maximum(np.minimum(relevant, non_relevant), 1)
-    return shares | {f"bpref@{depth}": (kept * hits)[:, :depth].sum(axis=1) / relevant[:, 0]}
+    contributions = 1 - above / np.maximum(np.minimum(relevant, non_relevant), 1)
+    return values | {f"bpref@{depth}": (contributions * hits)[:, :depth].sum(axis=1) / relevant[:, 0]}
 
 
-def _shares_of_groups(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
+def _group_recalls(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
     """Return Recall by K where questions know groups, of the others that of their passages; empty where none does."""
     if not any(question.groups for question in question_set.questions):
         return {}
     needed = [question.groups or tuple((id_,) for id_ in question.relevant) for question in question_set.questions]
-    shares = {k: np.zeros(len(needed)) for k in ks}
+    recalls = {k: np.zeros(len(needed)) for k in ks}
     for row, groups in enumerate(needed):
-        found = rankings.indices[row].tolist()
-        rank = {passage: place for place, passage in enumerate(found, 1)}
+        passages = rankings.indices[row].tolist()
+        rank = {passage: position for position, passage in enumerate(passages, 1)}
         distinct = [*dict.fromkeys(filter(None, groups)), *(group for group in groups if not group)]
         members = [{question_set.row_of_passage[id_] for id_ in group} for group in distinct]
-        firsts = [min((rank[one] for one in group if one in rank), default=len(found) + 1) for group in members]
+        firsts = [
+            min((rank[member] for member in group if member in rank), default=len(passages) + 1) for group in members
+        ]
         for k in ks:
-            shares[k][row] = np.mean([first <= min(k, len(found)) for first in firsts])
-    return shares
+            recalls[k][row] = np.mean([first <= min(k, len(passages)) for first in firsts])
+    return recalls
 
 
 def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:
@@ -190,22 +200,22 @@ def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:
 
 def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
     """Rank (1 is best) of each question's first relevant passage, `(n_questions,)` int64; 0 where none was found."""
-    return _first(hits_of(rankings, question_set))
+    return _first_hit_ranks(relevant_hits(rankings, question_set))
 
 
-def hits_of(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
+def relevant_hits(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
     """Whether each passage of rankings of the set's questions is relevant, `(n_questions, k)` bool."""
-    return _at(rankings, question_set.relevance)
+    return _values_at_hits(rankings, question_set.relevance)
 
 
-def _at(rankings: Rankings, values: csr_array) -> np.ndarray:
+def _values_at_hits(rankings: Rankings, values: csr_array) -> np.ndarray:
     """What a matrix `(n_questions, n_passages)` holds of each passage found, `(n_questions, k)`; 0 where none was."""
     rows = np.arange(len(rankings.indices))[:, None]
-    held = np.asarray(values[rows, np.maximum(rankings.indices, 0)].todense())
-    return np.where(rankings.indices != NOT_FOUND, held, held.dtype.type(0))
+    gathered = np.asarray(values[rows, np.maximum(rankings.indices, 0)].todense())
+    return np.where(rankings.indices != NOT_FOUND, gathered, gathered.dtype.type(0))
 
 
-def _first(hits: np.ndarray) -> np.ndarray:
+def _first_hit_ranks(hits: np.ndarray) -> np.ndarray:
     return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0) if hits.size else np.zeros(len(hits), np.int64)
 
 
@@ -226,13 +236,13 @@ def own_measure(name: str) -> Measure | None:
 def check_metric(name: str) -> None:
     """Raise `MetricError` if no metric has this name, or a parameter is missing or out of range."""
     if not own_measure(name):
-        _parsed(name)
+        _parse_metric(name)
 
 
 def cutoff_of(name: str) -> int | None:
     """Return how many results a metric looks at; None if it looks at all of them. Raises `MetricError`."""
     own = own_measure(name)
-    cutoff: int | None = own.cut if own else _parsed(name).params.get("cutoff")
+    cutoff: int | None = own.cutoff if own else _parse_metric(name).params.get("cutoff")
     return cutoff
 
 
@@ -241,24 +251,24 @@ def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence
 
     Raises `MetricError`, and `ValueError` if a question has no relevant passage.
     """
-    own = {name: measure for name in names if (measure := own_measure(name))}
+    own_measures = {name: measure for name in names if (measure := own_measure(name))}
     values = {}
-    if own:
-        ks = tuple(sorted({measure.cut for measure in own.values()}))
+    if own_measures:
+        ks = tuple(sorted({measure.cutoff for measure in own_measures.values()}))
         rankings_to_k = rankings.padded(min(max(ks), len(question_set.passages)))
         scores = evaluate(rankings_to_k, question_set, ks).per_question
         # of sets without graded judgements, ir_measures computes the measures of these
-        values = {name: scores[str(measure)] for name, measure in own.items() if str(measure) in scores}
+        values = {name: scores[str(measure)] for name, measure in own_measures.items() if str(measure) in scores}
     if others := [name for name in names if name not in values]:
-        values |= _other_values(rankings, question_set, others)
+        values |= _ir_measures_values(rankings, question_set, others)
     return {name: values[name] for name in names}
 
 
-def _other_values(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
+def _ir_measures_values(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
     import ir_measures
 
-    parsed = {name: _parsed(name) for name in names}
-    run = _run_of(rankings)
+    parsed = {name: _parse_metric(name) for name in names}
+    run = _to_run(rankings)
     row_of = question_set.row_of_passage
     judgements = {  # grades by rows; 0 where a grade does not count as relevant here
         str(row): {str(row_of[id_]): grade * (id_ in question.relevant) for id_, grade in question.grade_of.items()}
@@ -280,26 +290,26 @@ def _other_values(rankings: Rankings, question_set: QuestionSet, names: Sequence
     return values
 
 
-def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
+def _to_run(rankings: Rankings) -> dict[str, dict[str, float]]:
     depth = rankings.indices.shape[1]
     run: dict[str, dict[str, float]] = {}
     for question, row in enumerate(rankings.indices.tolist()):
-        scores = {str(passage): float(depth - place) for place, passage in enumerate(row) if passage != NOT_FOUND}
+        scores = {str(passage): float(depth - position) for position, passage in enumerate(row) if passage != NOT_FOUND}
         if scores:
             run[str(question)] = scores
     return run
 
 
-def _parsed(name: str) -> Any:
+def _parse_metric(name: str) -> Any:
     import ir_measures
 
     try:
         measure = ir_measures.parse_measure(name)
     except (NameError, ValueError, TypeError, SyntaxError, KeyError, AttributeError) as error:
         known = [*_SUGGESTED, *(ir_measures.measures.registry)]
-        folded = {one.casefold(): one for one in reversed(known)}
+        folded = {candidate.casefold(): candidate for candidate in reversed(known)}
         nearest = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
-        guess = f"; did you mean {', '.join(folded[one] for one in nearest)}?" if nearest else "."
+        guess = f"; did you mean {', '.join(folded[candidate] for candidate in nearest)}?" if nearest else "."
         message = f"no metric is called {name!r}{guess} Names are those of ir_measures, such as nDCG@10 or AP"
         raise MetricError("unknown_metric", message, name) from error
     _check_parameters(name, measure)
@@ -308,13 +318,15 @@ def _parsed(name: str) -> Any:
 
 def _check_parameters(name: str, measure: Any) -> None:
     """Raise `MetricError` for parameters that ir_measures does not check; some of them end the process."""
-    missing = [key for key, of in measure.SUPPORTED_PARAMS.items() if of.required and key not in measure.params]
+    missing = [
+        key for key, parameter in measure.SUPPORTED_PARAMS.items() if parameter.required and key not in measure.params
+    ]
     if missing:
         message = f"{name} needs a value of {' and '.join(missing)}: write for example {_example(measure, missing)}"
         raise MetricError("wrong_parameter", message, name)
     if unknown := [key for key in measure.params if key not in measure.SUPPORTED_PARAMS]:
         raise MetricError("wrong_parameter", f"{measure.NAME} takes no {' or '.join(unknown)}: {name}", name)
-    for key, largest in _WHOLE_NUMBERS.items():
+    for key, largest in _MAX_VALUES.items():
         value = measure.params.get(key, 1)
         if type(value) is not int or not 1 <= value <= largest:
             message = f"{key} of {name} must be a whole number from 1 to {largest:,}, not {value!r}"
@@ -324,6 +336,6 @@ def _check_parameters(name: str, measure: Any) -> None:
 def _example(measure: Any, missing: Sequence[str]) -> str:
     """Return the name of the measure with example values of the missing parameters: `BPM(max_rel=1)@10`."""
     values = measure.params | {key: _EXAMPLE_VALUES.get(key, 1) for key in missing}
-    at = f"@{values.pop(measure.AT_PARAM)}" if measure.AT_PARAM in values else ""
-    inner = ",".join(f"{key}={value!r}" for key, value in values.items())
-    return f"{measure.NAME}({inner}){at}" if inner else f"{measure.NAME}{at}"
+    cutoff_suffix = f"@{values.pop(measure.AT_PARAM)}" if measure.AT_PARAM in values else ""
+    parameters = ",".join(f"{key}={value!r}" for key, value in values.items())
+    return f"{measure.NAME}({parameters}){cutoff_suffix}" if parameters else f"{measure.NAME}{cutoff_suffix}"

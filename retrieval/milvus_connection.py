@@ -19,11 +19,11 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace
 
 FILES = "Milvus Lite"
-PATIENCE = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
+RETRY_OPTIONS = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
 _WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
 _SECONDS_TO_CONNECT = 5.0
 _SECONDS_FOR_A_TURN = 60.0
-MOST = 16_384  # hits that Milvus gives for a question
+MAX_HITS = 16_384  # hits that Milvus gives for a question
 Vectors = list[dict[int, float]] | list[list[float]]
 ROW = "row"  # the id of a passage: its row in the corpus
 _BATCH = 256  # passages a request
@@ -35,7 +35,7 @@ class MilvusError(Failure):
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class MilvusSettings:
     """A server's `address` (`http://host:port`) and `database`; without an address, files of the workspace."""
 
     address: str = ""
@@ -43,22 +43,22 @@ class Place:
     token: str = dataclasses.field(default="", repr=False)
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         return "/".join(filter(None, (self.address, self.database))) or FILES
 
     def without_secrets(self, text: str) -> str:
         password = self.token.partition(":")[2]
         for secret in filter(None, (self.token, password)):
-            for spelled in {secret, quote(secret), quote(secret, safe="")}:
-                text = text.replace(spelled, "***")
+            for spelling in {secret, quote(secret), quote(secret, safe="")}:
+                text = text.replace(spelling, "***")
         return text
 
 
-def place() -> Place:
+def milvus_settings() -> MilvusSettings:
     """Return the server of `MILVUS_URI` and `MILVUS_TOKEN`, else the workspace's files. Raises `MilvusError`."""
     uri, token = (os.environ.get(name, "").strip() for name in ("MILVUS_URI", "MILVUS_TOKEN"))
     if not uri:
-        return Place()
+        return MilvusSettings()
     try:
         parts = urlsplit(uri)
         host, port = parts.hostname, parts.port
@@ -69,13 +69,13 @@ def place() -> Place:
         raise MilvusError("milvus_address", message, milvus="MILVUS_URI")
     host = f"[{host}]" if ":" in host else host
     address = f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 19530)}"
-    given = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
-    return Place(address, parts.path.strip("/").partition("/")[0], token or given)
+    credentials = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
+    return MilvusSettings(address, parts.path.strip("/").partition("/")[0], token or credentials)
 
 
-def is_reachable(place: Place, seconds: float = 2.0) -> bool:
+def is_reachable(settings: MilvusSettings, seconds: float = 2.0) -> bool:
     """Whether something accepts connections at a server's address: it is asked nothing."""
-    parts = urlsplit(place.address)
+    parts = urlsplit(settings.address)
     try:
         with socket.create_connection((str(parts.hostname), int(parts.port or 0)), seconds):
             return True
@@ -84,7 +84,7 @@ def is_reachable(place: Place, seconds: float = 2.0) -> bool:
 
 
 @contextmanager
-def connected(place: Place, collection: str) -> Iterator[Any]:
+def connected(settings: MilvusSettings, collection: str) -> Iterator[Any]:
     """Yield a `MilvusClient`; a collection in the workspace is a file, whose users wait for their turn.
 
     Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_busy` (file in use), `milvus_failed`.
@@ -93,44 +93,44 @@ def connected(place: Place, collection: str) -> Iterator[Any]:
     from pymilvus.exceptions import MilvusException
 
     try:
-        if place.address:
-            with closing(_client(place.address, place)) as client:
+        if settings.address:
+            with closing(_client(settings.address, settings)) as client:
                 yield client
         else:
-            with _served(place, collection) as address, closing(_client(address, place)) as client:
+            with _local_server(settings, collection) as address, closing(_client(address, settings)) as client:
                 yield client
     except (MilvusException, RpcError) as error:
-        raise _told(error, place) from None  # what they say may hold more than anybody should read
+        raise _to_milvus_error(error, settings) from None  # what they say may hold more than anybody should read
 
 
 @contextmanager
-def _served(place: Place, collection: str) -> Iterator[str]:
+def _local_server(settings: MilvusSettings, collection: str) -> Iterator[str]:
     from filelock import FileLock, Timeout
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError
 
     folder = workspace() / "milvus"
     folder.mkdir(parents=True, exist_ok=True)
-    turn = FileLock(folder / f"{collection}.lock", timeout=_SECONDS_FOR_A_TURN)
+    lock = FileLock(folder / f"{collection}.lock", timeout=_SECONDS_FOR_A_TURN)
     try:
-        turn.acquire()
+        lock.acquire()
         server, database, port = start_server_in_thread(str(folder / f"{collection}.db"), host="127.0.0.1")
     except (Timeout, DataDirLockedError) as error:
-        turn.release()
+        lock.release()
         message = f"another process has {collection}.db open; try again when it is done"
-        raise MilvusError("milvus_busy", message, milvus=place.shown) from error
+        raise MilvusError("milvus_busy", message, milvus=settings.display_name) from error
     except BaseException:
-        turn.release()
+        lock.release()
         raise
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.stop(grace=2).wait()
         database.close()
-        turn.release()
+        lock.release()
 
 
-def _client(address: str, place: Place) -> Any:
+def _client(address: str, settings: MilvusSettings) -> Any:
     from pymilvus import MilvusClient
     from pymilvus.exceptions import MilvusException
 
@@ -138,110 +138,120 @@ def _client(address: str, place: Place) -> Any:
         try:
             return MilvusClient(
                 address,
-                token=place.token,
-                db_name=place.database,
+                token=settings.token,
+                db_name=settings.database,
                 timeout=_SECONDS_TO_CONNECT,
                 dedicated=True,  # shared ones stay open, also to a file that is closed
                 # a proxy of the system is not asked for what is on this machine
                 grpc_options={"grpc.enable_http_proxy": 0} if address.startswith("http://127.0.0.1:") else {},
             )
         except MilvusException as error:
-            if wait is None or _told(error, place).code != "milvus_unreachable":
+            if wait is None or _to_milvus_error(error, settings).code != "milvus_unreachable":
                 raise
             time.sleep(wait)
     raise AssertionError("the last try returns or raises")
 
 
-def _told(error: Any, place: Place) -> MilvusError:
+def _to_milvus_error(error: Any, settings: MilvusSettings) -> MilvusError:
     """Return what a `MilvusException` means, or the `RpcError` that it hides."""
     from grpc import RpcError
     from pymilvus.client.types import Status
 
-    cause = next((one for one in (error.__cause__, error) if isinstance(one, RpcError)), None)
+    cause = next((candidate for candidate in (error.__cause__, error) if isinstance(candidate, RpcError)), None)
     status = cause.code() if cause else error.code
-    said = place.without_secrets(str(cause.details() if cause else error.message))
+    text = settings.without_secrets(str(cause.details() if cause else error.message))
     name = getattr(status, "name", "")
-    code, what = "milvus_failed", f"failed: {said}"
-    if name in ("UNAUTHENTICATED", "PERMISSION_DENIED") or "auth check failure" in said:
-        code, what = "milvus_refused", f"does not take the token of MILVUS_TOKEN: {said}"
+    code, problem = "milvus_failed", f"failed: {text}"
+    if name in ("UNAUTHENTICATED", "PERMISSION_DENIED") or "auth check failure" in text:
+        code, problem = "milvus_refused", f"does not take the token of MILVUS_TOKEN: {text}"
     elif name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status == Status.CONNECT_FAILED:
-        code, what = "milvus_unreachable", f"does not answer; is it running, and is MILVUS_URI right? {said}"
-    return MilvusError(code, f"Milvus at {place.shown} {what}", milvus=place.shown)
+        code, problem = "milvus_unreachable", f"does not answer; is it running, and is MILVUS_URI right? {text}"
+    return MilvusError(code, f"Milvus at {settings.display_name} {problem}", milvus=settings.display_name)
 
 
-class Field(Protocol):
+class MilvusField(Protocol):
     """A vector of every passage, compared with a question's by inner product: higher is better."""
 
     name: str
     key: str  # changes whenever a vector of a passage would, or its index
-    most: int  # passages that a search ever finds
+    max_hits: int  # passages that a search ever finds
     search: dict[str, Any]  # parameters of a search in this index
 
     def schema(self) -> dict[str, Any]: ...  # arguments of `create_schema().add_field`
 
     def index(self) -> dict[str, Any]: ...  # arguments of `prepare_index_params().add_index`
 
-    def of_passages(self, start: int, stop: int) -> Vectors: ...  # of rows of the corpus
+    def passage_vectors(self, start: int, stop: int) -> Vectors: ...  # of rows of the corpus
 
-    def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]: ...  # rows of known ones, vectors
+    def question_vectors(
+        self, questions: Sequence[str]
+    ) -> tuple[np.ndarray, Vectors]: ...  # rows of known ones, vectors
 
 
 def load(
-    client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None] | None = None
+    client: Any,
+    name: str,
+    fields: Sequence[MilvusField],
+    n_passages: int,
+    on_progress: Callable[[float], None] | None = None,
 ) -> None:
     """Fill the collection, unless it is complete; two processes that do so at once write the same rows."""
     from pymilvus.exceptions import MilvusException
 
-    if client.has_collection(name, **PATIENCE):
+    if client.has_collection(name, **RETRY_OPTIONS):
         return
-    under_way = f"{name}_loading"
+    loading_name = f"{name}_loading"
     try:
-        _fill(client, under_way, fields, n_passages, tell or (lambda _: None))
-        client.rename_collection(under_way, name, **PATIENCE)
+        _fill(client, loading_name, fields, n_passages, on_progress or (lambda _: None))
+        client.rename_collection(loading_name, name, **RETRY_OPTIONS)
     except MilvusException:
-        if not client.has_collection(name, **PATIENCE):
+        if not client.has_collection(name, **RETRY_OPTIONS):
             raise
 
 
-def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None]) -> None:
+def _fill(
+    client: Any, name: str, fields: Sequence[MilvusField], n_passages: int, report_progress: Callable[[float], None]
+) -> None:
     from pymilvus import DataType
     from pymilvus.exceptions import MilvusException
 
-    if not client.has_collection(name, **PATIENCE):
+    if not client.has_collection(name, **RETRY_OPTIONS):
         schema, indexes = client.create_schema(auto_id=False, enable_dynamic_field=False), client.prepare_index_params()
         schema.add_field(ROW, DataType.INT64, is_primary=True)
         for field in fields:
             schema.add_field(**field.schema())
             indexes.add_index(**field.index())
         try:  # strong: a search sees all that was written before it
-            client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong", **PATIENCE)
+            client.create_collection(
+                name, schema=schema, index_params=indexes, consistency_level="Strong", **RETRY_OPTIONS
+            )
         except MilvusException:
-            if not _appears(client, name):
+            if not _wait_for_collection(client, name):
                 raise
-    client.load_collection(name, **PATIENCE)
-    (told,) = client.query(name, filter="", output_fields=["count(*)"], **PATIENCE)
+    client.load_collection(name, **RETRY_OPTIONS)
+    (row,) = client.query(name, filter="", output_fields=["count(*)"], **RETRY_OPTIONS)
     # rows are written in order, so those there are the first
-    for start in range(int(told["count(*)"]), n_passages, _BATCH):
+    for start in range(int(row["count(*)"]), n_passages, _BATCH):
         stop = min(start + _BATCH, n_passages)
-        columns = [field.of_passages(start, stop) for field in fields]
+        columns = [field.passage_vectors(start, stop) for field in fields]
         names = (ROW, *(field.name for field in fields))
         rows = [dict(zip(names, values, strict=True)) for values in zip(range(start, stop), *columns, strict=True)]
-        client.upsert(name, rows, **PATIENCE)
-        tell(stop / n_passages)
-    client.flush(name, **PATIENCE)
+        client.upsert(name, rows, **RETRY_OPTIONS)
+        report_progress(stop / n_passages)
+    client.flush(name, **RETRY_OPTIONS)
     # a server builds its indexes by the way: times measured before would tell nothing
     until = time.monotonic() + _SECONDS_TO_INDEX
     for field in fields:
-        while int((client.describe_index(name, field.name, **PATIENCE) or {}).get("pending_index_rows", 0)):
+        while int((client.describe_index(name, field.name, **RETRY_OPTIONS) or {}).get("pending_index_rows", 0)):
             if time.monotonic() > until:
                 return
             time.sleep(0.5)
 
 
-def _appears(client: Any, name: str) -> bool:
+def _wait_for_collection(client: Any, name: str) -> bool:
     """Whether somebody else, who began at the same moment, makes the collection."""
     for wait in (0.0, *_WAITS):
         time.sleep(wait)
-        if client.has_collection(name, **PATIENCE):
+        if client.has_collection(name, **RETRY_OPTIONS):
             return True
     return False

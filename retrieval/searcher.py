@@ -14,18 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from mrc_workbench.data.cache import keeping_nothing
+from mrc_workbench.data.cache import without_caching
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
-from mrc_workbench.retrieval.comparison.compare import materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import find_experiment, origin_of
-from mrc_workbench.retrieval.milvus_connection import is_reachable, place
+from mrc_workbench.retrieval.milvus_connection import is_reachable, milvus_settings
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Retriever
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """A passage found: higher scores are better."""
 
     id: str
@@ -40,20 +40,24 @@ class Searcher:
 
     retriever: Retriever
     passages: Passages
-    reaches: Callable[[], bool] | None = None
+    is_engine_reachable: Callable[[], bool] | None = None
 
     @property
     def name(self) -> str:
         return self.retriever.name
 
-    def search(self, questions: Sequence[str], k: int = 10) -> list[list[Hit]]:
+    def search(self, questions: Sequence[str], k: int = 10) -> list[list[SearchHit]]:
         """Return at most k passages of each question, best first. Not for several threads at once."""
-        with keeping_nothing():
+        with without_caching():
             rankings = self.retriever.search(list(questions), k)
         hits = []
         for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True):
-            found = [(self.passages[row], score) for row, score in zip(rows, scores, strict=True) if row != NOT_FOUND]
-            hits.append([Hit(passage.id, passage.title, passage.text, score) for passage, score in found])
+            scored_passages = [
+                (self.passages[row], score) for row, score in zip(rows, scores, strict=True) if row != NOT_FOUND
+            ]
+            hits.append(
+                [SearchHit(passage.id, passage.title, passage.text, score) for passage, score in scored_passages]
+            )
         return hits
 
 
@@ -61,7 +65,7 @@ def open_searcher(
     reference: str | Path, name: str = "", on_progress: Callable[[str, float], None] | None = None
 ) -> Searcher:
     """Open one retriever, by its name where there are several. As `open_searchers` otherwise."""
-    if not name and len(names := searchable(find_experiment(reference)[0])) > 1:
+    if not name and len(names := searchable_retrievers(find_experiment(reference)[0])) > 1:
         raise ValueError(f"{reference} holds several retrievers, so name one: {', '.join(names)}")
     (searcher,) = open_searchers(reference, [name] if name else [], on_progress).values()
     return searcher
@@ -78,17 +82,20 @@ def open_searchers(
     # threads of BM25, model and index spin after each of their turns, which slows questions down on shared cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     experiment, base = find_experiment(reference)
-    question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
-    if compared and compared != question_set.corpus_fingerprint:
+    question_set, compared_fingerprint = (
+        find(experiment.data, base),
+        origin_of(base).get("data", {}).get("corpus_fingerprint"),
+    )
+    if compared_fingerprint and compared_fingerprint != question_set.corpus_fingerprint:
         raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
-    known = searchable(experiment)
+    known = searchable_retrievers(experiment)
     if missing := [name for name in names if name not in known]:
-        there = ", ".join(known)
-        raise ValueError(f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {there}")
-    return searchers_of(experiment, question_set, base, names, on_progress)
+        available = ", ".join(known)
+        raise ValueError(f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {available}")
+    return build_searchers(experiment, question_set, base, names, on_progress)
 
 
-def searchers_of(
+def build_searchers(
     experiment: Experiment,
     question_set: QuestionSet,
     base: Path | None = None,
@@ -96,32 +103,36 @@ def searchers_of(
     on_progress: Callable[[str, float], None] | None = None,
 ) -> dict[str, Searcher]:
     """Open searchable retrievers of an experiment over a dataset, by name, as `open_searchers` does."""
-    wanted = list(dict.fromkeys(names or searchable(experiment)))
-    alone = experiment.model_copy(update={"retriever": tuple(experiment.needed(wanted))})
+    selected = list(dict.fromkeys(names or searchable_retrievers(experiment)))
+    sub_experiment = experiment.model_copy(update={"retriever": tuple(experiment.with_dependencies(selected))})
     name = ""
 
     def report_progress(fraction: float) -> None:
         if on_progress:
             on_progress(name, fraction)
 
-    retrievers = materials_of(alone, experiment.asked(question_set), base, report_progress, whole=question_set).made
-    some = [passage.text[:100] for passage in question_set.passages[:2]]
+    retrievers = build_context(
+        sub_experiment, experiment.evaluation_set(question_set), base, report_progress, whole=question_set
+    ).retrievers
+    warmup_queries = [passage.text[:100] for passage in question_set.passages[:2]]
     searchers = {}
-    for name in wanted:
+    for name in selected:
         report_progress(0.0)
         retriever = retrievers[name]
         if isinstance(retriever, Exception):
             raise retriever
         retriever.prepare()
-        is_in_milvus = any(spec.kind == "milvus" for spec in experiment.needed([name]))
-        engine = place() if is_in_milvus else None
-        reaches = partial(is_reachable, engine) if engine and engine.address else None
-        searchers[name] = Searcher(retriever, question_set.passages, reaches)
-        searchers[name].search(some, 1)  # loads, or compiles, what the first question that finds something needs
+        is_in_milvus = any(spec.kind == "milvus" for spec in experiment.with_dependencies([name]))
+        milvus = milvus_settings() if is_in_milvus else None
+        check_reachable = partial(is_reachable, milvus) if milvus and milvus.address else None
+        searchers[name] = Searcher(retriever, question_set.passages, check_reachable)
+        searchers[name].search(
+            warmup_queries, 1
+        )  # loads, or compiles, what the first question that finds something needs
     return searchers
 
 
-def searchable(experiment: Experiment) -> list[str]:
+def searchable_retrievers(experiment: Experiment) -> list[str]:
     """Return the names of the retrievers that answer any question: a run of elsewhere knows its own alone."""
     names = [spec.name for spec in experiment.retriever]
-    return [name for name in names if all(spec.searchable for spec in experiment.needed([name]))]
+    return [name for name in names if all(spec.searchable for spec in experiment.with_dependencies([name]))]

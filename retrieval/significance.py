@@ -39,12 +39,12 @@ def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group:
     """
     rng = np.random.default_rng(seed)
     for size in sizes:
-        drawn = rng.integers(n_groups, size=(n_groups, size) if by_group else (size, n_groups))
-        cells = (drawn.T if by_group else drawn) + np.arange(size)[:, None] * n_groups
+        samples = rng.integers(n_groups, size=(n_groups, size) if by_group else (size, n_groups))
+        cells = (samples.T if by_group else samples) + np.arange(size)[:, None] * n_groups
         yield np.bincount(cells.ravel(), minlength=size * n_groups).reshape(size, n_groups).astype(np.float64)
 
 
-def max_t(seen: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.ndarray, float]:
+def max_t(observed: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.ndarray, float]:
     """Return the p-values `(m,)` of a family's statistics, and the critical value of its intervals.
 
     `largest` `(tries,)`, ascending, is the largest statistic of the family in each try under chance; `seen` counts as
@@ -52,7 +52,7 @@ def max_t(seen: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.nd
     with few tries none has, and the value is infinite.
     """
     tries = len(largest) + itself
-    p = (len(largest) - np.searchsorted(largest, seen) + itself) / tries
+    p = (len(largest) - np.searchsorted(largest, observed) + itself) / tries
     allowed = math.ceil((1 - LEVEL) * tries - itself - _ROUNDING) - 1  # tries that may reach what is still told apart
     return p, float(largest[-1 - allowed]) if allowed >= 0 else math.inf
 
@@ -87,7 +87,7 @@ class PairedTest:
     p_family: float
 
     @property
-    def sure(self) -> bool:
+    def is_significant(self) -> bool:
         return self.p_family < 1 - LEVEL
 
     @property
@@ -112,8 +112,8 @@ class Pair(NamedTuple):
     a: str
     b: str
     measure: str
-    of_a: np.ndarray
-    of_b: np.ndarray
+    values_a: np.ndarray
+    values_b: np.ndarray
 
 
 def question_groups(question_set: QuestionSet) -> np.ndarray:
@@ -128,23 +128,23 @@ def question_groups(question_set: QuestionSet) -> np.ndarray:
     rows, columns = relevance.tocoo().coords
     size = n_questions + n_passages
     links = coo_array((np.ones(len(rows), dtype=np.int8), (rows, n_questions + columns)), shape=(size, size))
-    linked = _numbered(connected_components(links, directed=False)[1][:n_questions])
-    is_one_group = n_questions and 2 * np.bincount(linked).max() > n_questions
-    return _same_passages(relevance) if is_one_group else linked
+    linked_groups = _renumber(connected_components(links, directed=False)[1][:n_questions])
+    is_mostly_linked = n_questions and 2 * np.bincount(linked_groups).max() > n_questions
+    return _groups_of_equal_passages(relevance) if is_mostly_linked else linked_groups
 
 
-def _same_passages(relevance: csr_array) -> np.ndarray:
+def _groups_of_equal_passages(relevance: csr_array) -> np.ndarray:
     """Number the distinct sets of relevant passages; a question without any is a group of its own."""
     n_questions = relevance.shape[0]
-    number: dict[bytes, int] = {}
+    group_numbers: dict[bytes, int] = {}
     groups = np.arange(n_questions)
     for row, passages in enumerate(np.split(relevance.indices, relevance.indptr[1:-1])):
         if len(passages):
-            groups[row] = number.setdefault(np.sort(passages).tobytes(), row)
-    return _numbered(groups)
+            groups[row] = group_numbers.setdefault(np.sort(passages).tobytes(), row)
+    return _renumber(groups)
 
 
-def _numbered(labels: np.ndarray) -> np.ndarray:
+def _renumber(labels: np.ndarray) -> np.ndarray:
     numbers: np.ndarray = np.unique(labels, return_inverse=True)[1].astype(np.int32)
     return numbers
 
@@ -158,14 +158,14 @@ def mean_intervals(
     cluster bootstrap: Davison & Hinkley 1997, 3.8); without `groups` every question is its own. Columns are drawn
     together, so the intervals of differences are those of the paired bootstrap (Sakai 2006).
     """
-    sums, counts = _by_group(values, groups)
+    sums, counts = _sum_by_group(values, groups)
     draws = group_draws(len(counts), blocks(resamples, len(counts), _CELLS), seed)
     means = [(times @ sums) / (times @ counts)[:, None] for times in draws]
     low, high = np.quantile(np.concatenate(means), TAILS, axis=0)
     return np.stack([low, high], axis=1)
 
 
-def share_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+def proportion_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
     """`mean_intervals` of shares between 0 and 1, honest where every question has all, or every one nothing.
 
     There the bootstrap knows no spread, so the end that is open is the exact one of Clopper & Pearson (1934) over the
@@ -190,7 +190,7 @@ def difference_intervals(values: np.ndarray, groups: np.ndarray | None = None) -
 def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, tuple[float, float]]:
     """Return the `share_intervals` of every measure, by its name."""
     values = np.stack(list(scores.per_question.values()), axis=1)
-    pairs = share_intervals(values, groups).tolist()
+    pairs = proportion_intervals(values, groups).tolist()
     return {measure: (low, high) for measure, (low, high) in zip(scores.per_question, pairs, strict=True)}
 
 
@@ -210,9 +210,13 @@ def pair_tests(
     """Test all pairs of retrievers, or each against the baseline; a measure is a family. No score, no test."""
     pairs = []
     for measure in measures:
-        values = {name: of.per_question[measure] for name, of in scores.items() if measure in of.per_question}
-        named = combinations(values, 2) if baseline is None else ((name, baseline) for name in values)
-        pairs += [Pair(a, b, measure, values[a], values[b]) for a, b in named if a != b and b in values]
+        values = {
+            name: retriever_scores.per_question[measure]
+            for name, retriever_scores in scores.items()
+            if measure in retriever_scores.per_question
+        }
+        name_pairs = combinations(values, 2) if baseline is None else ((name, baseline) for name in values)
+        pairs += [Pair(a, b, measure, values[a], values[b]) for a, b in name_pairs if a != b and b in values]
     return paired_tests(pairs, groups)
 
 
@@ -220,10 +224,10 @@ def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> lis
     """Test these pairs as `pair_tests` does; those of a measure are a family."""
     if not pairs:
         return []
-    differences = np.stack([pair.of_a - pair.of_b for pair in pairs], axis=1)
+    differences = np.stack([pair.values_a - pair.values_b for pair in pairs], axis=1)
     measures = [*dict.fromkeys(pair.measure for pair in pairs)]
     families = np.array([measures.index(pair.measure) for pair in pairs])
-    tests = family_tests(*_by_group(differences, groups), families)
+    tests = family_tests(*_sum_by_group(differences, groups), families)
     signs = [sign(differences, 0).sum(axis=0) for sign in (np.greater, np.equal, np.less)]
     means = np.array([column.mean() for column in differences.T])
     columns = [column.tolist() for column in (means, tests.low, tests.high, tests.p, tests.p_family, *signs)]
@@ -242,7 +246,7 @@ def holm(p: np.ndarray) -> np.ndarray:
     return corrected
 
 
-def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _sum_by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     if groups is None:
         return values.astype(np.float64), np.ones(len(values))
     size = int(groups.max(initial=-1)) + 1
@@ -269,22 +273,22 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
     """
     scale = np.sqrt((sums**2).sum(axis=0))
     scaled = np.divide(sums, scale, out=np.zeros_like(sums), where=scale > 0)
-    seen = np.abs(scaled.sum(axis=0))
+    observed = np.abs(scaled.sum(axis=0))
     members = [np.flatnonzero(families == family) for family in np.unique(families)]
-    extreme, largest = np.zeros(len(seen)), []
-    for signs in _swaps(len(sums)):
-        tried = np.abs(signs @ scaled)
-        extreme += (tried >= seen * _NEARLY_ONE - 1e-12).sum(axis=0)
-        largest.append(np.stack([tried[:, columns].max(axis=1) for columns in members], axis=1))
+    extreme, largest = np.zeros(len(observed)), []
+    for signs in _sign_flips(len(sums)):
+        permuted = np.abs(signs @ scaled)
+        extreme += (permuted >= observed * _NEARLY_ONE - 1e-12).sum(axis=0)
+        largest.append(np.stack([permuted[:, columns].max(axis=1) for columns in members], axis=1))
     # random swaps do not hold what was seen, which is one of them; all of them do
-    itself = 0 if _countable(len(sums)) else 1
+    n_observed = 0 if _is_enumerable(len(sums)) else 1
     highest = np.sort(np.concatenate(largest), axis=0)
-    p_family, low, high = (np.empty(len(seen)) for _ in range(3))
-    for place, columns in enumerate(members):
-        p_family[columns], critical = max_t(seen[columns] * _NEARLY_ONE - 1e-12, highest[:, place], itself)
+    p_family, low, high = (np.empty(len(observed)) for _ in range(3))
+    for index, columns in enumerate(members):
+        p_family[columns], critical = max_t(observed[columns] * _NEARLY_ONE - 1e-12, highest[:, index], n_observed)
         low[columns], high[columns] = _intervals(sums[:, columns], sizes, max(critical / _NEARLY_ONE, 1.0))
-    tries = len(highest) + itself
-    return FamilyTests((extreme + itself) / tries, p_family, low, high)
+    tries = len(highest) + n_observed
+    return FamilyTests((extreme + n_observed) / tries, p_family, low, high)
 
 
 def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np.ndarray, np.ndarray]:
@@ -299,13 +303,13 @@ def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np
     return np.maximum((middle - root) / leading, -1.0), np.minimum((middle + root) / leading, 1.0)
 
 
-def _countable(n_groups: int) -> bool:
+def _is_enumerable(n_groups: int) -> bool:
     return n_groups < 64 and 1 << n_groups <= PERMUTATIONS
 
 
-def _swaps(n_groups: int) -> Iterator[np.ndarray]:
+def _sign_flips(n_groups: int) -> Iterator[np.ndarray]:
     """Signs by which groups are swapped, `(rows, n_groups)` of 1 and -1: all there are, else random ones."""
-    if _countable(n_groups):
+    if _is_enumerable(n_groups):
         yield 1.0 - 2.0 * ((np.arange(2**n_groups)[:, None] >> np.arange(n_groups)) & 1)
         return
     rng = np.random.default_rng(0)

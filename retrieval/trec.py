@@ -22,14 +22,14 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet, composed
 from mrc_workbench.data.workspace import replacing, write_text
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, places_within
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, positions_within_groups
 
 _SPACE = re.compile(r"\s+")
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _QRELS = "qrels"
 _BLOCK = 100_000  # lines written at a time
 _LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
-_COLUMNS, _TOO_MANY = ["question", "Q0", "passage", "rank", "score", "name"], "more"
+_COLUMNS, _EXTRA_COLUMN = ["question", "Q0", "passage", "rank", "score", "name"], "more"
 _BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
@@ -38,25 +38,29 @@ def write_qrels(path: Path, question_set: QuestionSet) -> None:
     questions, passages = trec_ids(question_set)
     pairs = zip(questions, question_set.questions, strict=True)
     row_of = question_set.row_of_passage
-    lines = [f"{id_} 0 {passages[row_of[p]]} {grade}" for id_, q in pairs for p, grade in q.grade_of.items()]
+    lines = [
+        f"{id_} 0 {passages[row_of[passage_id]]} {grade}"
+        for id_, question_row in pairs
+        for passage_id, grade in question_row.grade_of.items()
+    ]
     write_text(path, "".join(line + "\n" for line in lines))
 
 
 def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
     """Write `question Q0 passage rank score name`; tied scores are lowered by a float32, as tools order by id."""
     questions, passages = (pa.array(ids, pa.large_string()) for ids in trec_ids(question_set))
-    rows, places = np.nonzero(rankings.indices != NOT_FOUND)
+    rows, positions = np.nonzero(rankings.indices != NOT_FOUND)
     scores = without_ties(rankings.scores)
     last = pa.scalar(_SPACE.sub("_", name) + "\n", pa.large_string())
     with replacing(path) as new, new.open("wb") as file:
         for start in range(0, len(rows), _BLOCK):
-            row, place = rows[start : start + _BLOCK], places[start : start + _BLOCK]
+            row, position = rows[start : start + _BLOCK], positions[start : start + _BLOCK]
             columns = (
                 questions.take(pa.array(row)),
                 pa.scalar("Q0", pa.large_string()),
-                passages.take(pa.array(rankings.indices[row, place])),
-                pc.cast(pa.array(place + 1), pa.large_string()),
-                pc.cast(pa.array(scores[row, place]), pa.large_string()),  # so that reading gives the same float32
+                passages.take(pa.array(rankings.indices[row, position])),
+                pc.cast(pa.array(position + 1), pa.large_string()),
+                pc.cast(pa.array(scores[row, position]), pa.large_string()),  # so that reading gives the same float32
                 last,
                 pa.scalar(" ", pa.large_string()),
             )
@@ -67,9 +71,9 @@ def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: s
 def without_ties(scores: np.ndarray) -> np.ndarray:
     """Lower each score that is not under the one before it, of the same row, to the next float32 below that one."""
     scores = scores.copy()
-    for place in range(1, scores.shape[1]):
-        next_lower = np.nextafter(scores[:, place - 1], np.float32(-np.inf))
-        scores[:, place] = np.minimum(scores[:, place], next_lower)
+    for column in range(1, scores.shape[1]):
+        next_lower = np.nextafter(scores[:, column - 1], np.float32(-np.inf))
+        scores[:, column] = np.minimum(scores[:, column], next_lower)
     return scores
 
 
@@ -82,7 +86,7 @@ def trec_ids(question_set: QuestionSet) -> tuple[list[str], list[str]]:
 def changed_ids(question_set: QuestionSet) -> pd.DataFrame:
     """List the ids that TREC files write differently: columns "kind" (question or passage), "id" and "trec_id"."""
     question_ids, passage_ids = trec_ids(question_set)
-    pairs = [("question", one.id, id_) for one, id_ in zip(question_set.questions, question_ids, strict=True)]
+    pairs = [("question", question.id, id_) for question, id_ in zip(question_set.questions, question_ids, strict=True)]
     pairs += [("passage", id_, written) for id_, written in zip(question_set.passages.ids, passage_ids, strict=True)]
     changed = [pair for pair in pairs if pair[1] != pair[2]]
     return pd.DataFrame(changed, columns=["kind", "id", "trec_id"])
@@ -96,13 +100,13 @@ def _without_space(ids: list[str], reserved: Iterable[str] = ()) -> list[str]:
     written = []
     for id_ in ids:
         if _SPACE.search(id_):
-            id_ = next(choice for choice in _choices(_SPACE.sub("_", id_)) if choice not in taken)  # noqa: PLW2901
+            id_ = next(choice for choice in _candidate_names(_SPACE.sub("_", id_)) if choice not in taken)  # noqa: PLW2901
             taken.add(id_)
         written.append(id_)
     return written
 
 
-def _choices(stem: str) -> Iterator[str]:
+def _candidate_names(stem: str) -> Iterator[str]:
     return chain([stem], (f"{stem}-{number}" for number in count(2)))
 
 
@@ -111,7 +115,7 @@ def file_names(names: list[str]) -> list[str]:
     stems = {_QRELS: _QRELS}  # by the form that a file system without letter case sees
     for name in names:
         stem = _UNSAFE.sub("_", name).strip(".")[:_LONGEST_STEM] or "retriever"
-        free = next(choice for choice in _choices(stem) if choice.casefold() not in stems)
+        free = next(choice for choice in _candidate_names(stem) if choice.casefold() not in stems)
         stems[free.casefold()] = free
     return list(stems.values())[1:]
 
@@ -124,7 +128,7 @@ class RunError(Failure):
 
 
 @dataclass(frozen=True)
-class Notes:
+class RunNotes:
     """What a run holds, of the questions asked."""
 
     depth: int  # most passages of any question: what lies below is not known
@@ -187,11 +191,11 @@ def fingerprint(path: Path) -> str:
     return key_of(status.st_size, status.st_mtime_ns)
 
 
-def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, Notes]:
+def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, RunNotes]:
     """Read a run over the set's questions, by ids or texts. Raises `RunError`: unreadable, broken line, other ids."""
     reference = reference or path.name
     table, is_of_texts = read_run_table(path, reference)
-    return run_of_rows(table, question_set, reference, is_of_texts=is_of_texts)
+    return rankings_from_table(table, question_set, reference, is_of_texts=is_of_texts)
 
 
 def read_run_table(path: Path, reference: str) -> tuple[pd.DataFrame, bool]:
@@ -201,34 +205,38 @@ def read_run_table(path: Path, reference: str) -> tuple[pd.DataFrame, bool]:
             is_of_texts = file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
     except OSError as error:
         raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
-    return (_of_lines(path, reference) if is_of_texts else _table(path, reference)), is_of_texts
+    return (_read_json_lines(path, reference) if is_of_texts else _read_table(path, reference)), is_of_texts
 
 
-def run_of_rows(
+def rankings_from_table(
     table: pd.DataFrame, question_set: QuestionSet, reference: str, *, is_of_texts: bool = True
-) -> tuple[Rankings, Notes]:
+) -> tuple[Rankings, RunNotes]:
     """Return rankings of a table of "question", "passage" (categories) and "score". Raises `RunError`."""
     question_ids, passage_ids = trec_ids(question_set)
-    question, passage = _rows(table["question"], question_ids), _rows(table["passage"], passage_ids)
+    question, passage = _rows_of_ids(table["question"], question_ids), _rows_of_ids(table["passage"], passage_ids)
     if is_of_texts:  # white space is no separator there, so ids may have it
-        question = _filled(question, table["question"], {one.id: row for row, one in enumerate(question_set.questions)})
-        passage = _filled(passage, table["passage"], question_set.row_of_passage)
+        question = _fill_missing(
+            question, table["question"], {item.id: row for row, item in enumerate(question_set.questions)}
+        )
+        passage = _fill_missing(passage, table["passage"], question_set.row_of_passage)
     is_unknown = passage < 0
-    passage = _filled(passage, table["passage"], _rows_of_aliases(question_set))
+    passage = _fill_missing(passage, table["passage"], _rows_of_aliases(question_set))
     is_alias = is_unknown & (passage >= 0)
     if is_of_texts:
-        asked = [one.text for one in question_set.questions]
-        question = np.where(question < 0, _rows_of_texts(table["question"], asked), question)
+        question_texts = [item.text for item in question_set.questions]
+        question = np.where(question < 0, _rows_of_texts(table["question"], question_texts), question)
         passage = np.where(passage < 0, _rows_of_texts(table["passage"], question_set.passages.texts), passage)
     known = (question >= 0) & (passage >= 0)
     if not known.any():
-        what, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
-        theirs = table[what].iloc[int((question >= 0).argmax())]
-        message = f"names no {what} of the dataset: its ids are like {theirs!r}, those of the dataset like {ids[0]!r}"
+        column, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
+        example = table[column].iloc[int((question >= 0).argmax())]
+        message = (
+            f"names no {column} of the dataset: its ids are like {example!r}, those of the dataset like {ids[0]!r}"
+        )
         raise RunError("run_other_ids", f"{reference} {message}", reference)
     scores = table["score"].to_numpy()[known]
-    rankings, repeated = _ranked(question[known], passage[known], scores, len(question_ids), passage_ids)
-    notes = Notes(
+    rankings, repeated = _rank_rows(question[known], passage[known], scores, len(question_ids), passage_ids)
+    notes = RunNotes(
         depth=rankings.indices.shape[1],
         questions=int((rankings.indices[:, 0] != NOT_FOUND).sum()),
         other_questions=int(table["question"][question < 0].nunique()),
@@ -251,11 +259,11 @@ def _rows_of_aliases(question_set: QuestionSet) -> dict[str, int]:
     return written | rows
 
 
-def _filled(rows: np.ndarray, column: "pd.Series[str]", row_of: Mapping[str, int]) -> np.ndarray:
+def _fill_missing(rows: np.ndarray, column: "pd.Series[str]", row_of: Mapping[str, int]) -> np.ndarray:
     if not len(row_of) or (rows >= 0).all():
         return rows
-    found = np.array([row_of.get(id_, NOT_FOUND) for id_ in column.cat.categories], dtype=np.int64)
-    return np.where(rows < 0, found[column.cat.codes.to_numpy()], rows)
+    category_rows = np.array([row_of.get(id_, NOT_FOUND) for id_ in column.cat.categories], dtype=np.int64)
+    return np.where(rows < 0, category_rows[column.cat.codes.to_numpy()], rows)
 
 
 class _Line(BaseModel):
@@ -263,21 +271,21 @@ class _Line(BaseModel):
     passages: list[str]
 
 
-def _of_lines(path: Path, reference: str) -> pd.DataFrame:
+def _read_json_lines(path: Path, reference: str) -> pd.DataFrame:
     questions, passages, scores = list[str](), list[str](), list[int]()
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             try:
-                told = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
+                entry = _Line.model_validate_json(line.removeprefix(codecs.BOM_UTF8))
             except ValidationError as error:
-                wanted = 'expected {"question": "...", "passages": ["...", "..."]}'
-                message = f"{reference}, line {number}: {wanted}, not {line[:80].decode(errors='replace')!r}"
+                expected = 'expected {"question": "...", "passages": ["...", "..."]}'
+                message = f"{reference}, line {number}: {expected}, not {line[:80].decode(errors='replace')!r}"
                 raise RunError("run_broken_line", message, reference, number) from error
-            questions += [told.question] * len(told.passages)
-            passages += told.passages
-            scores += range(0, -len(told.passages), -1)
+            questions += [entry.question] * len(entry.passages)
+            passages += entry.passages
+            scores += range(0, -len(entry.passages), -1)
     if not passages:
         raise RunError("run_unreadable", f"{reference} names no passage", reference)
     table = pd.DataFrame({"question": questions, "passage": passages}, dtype="category")
@@ -291,8 +299,8 @@ def _rows_of_texts(column: "pd.Series[str]", texts: Iterable[str]) -> np.ndarray
     return np.asarray(rows[column.cat.codes.to_numpy()])
 
 
-def _table(path: Path, reference: str) -> pd.DataFrame:
-    names = [*_COLUMNS, _TOO_MANY]
+def _read_table(path: Path, reference: str) -> pd.DataFrame:
+    names = [*_COLUMNS, _EXTRA_COLUMN]
     try:
         table: pd.DataFrame = pd.read_csv(
             path,
@@ -310,27 +318,27 @@ def _table(path: Path, reference: str) -> pd.DataFrame:
     except OSError as error:
         raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
     except ValueError as error:  # also pandas' own: a line with more fields, a score that is no number
-        raise _broken(path, reference) from error
+        raise _find_broken_line(path, reference) from error
     # as text first: categories of numbers would lose leading zeros, and equal no id
     table = table.astype(dict.fromkeys((name for name in names if name != "score"), "category"))
     with np.errstate(over="ignore"):
         table["score"] = table["score"].astype(np.float32)
-    good = np.isfinite(table["score"]) & (table["name"] != "") & (table[_TOO_MANY] == "")
+    good = np.isfinite(table["score"]) & (table["name"] != "") & (table[_EXTRA_COLUMN] == "")
     if not good.all() or not len(table):
-        raise _broken(path, reference)
+        raise _find_broken_line(path, reference)
     return table
 
 
-def _broken(path: Path, reference: str) -> RunError:
+def _find_broken_line(path: Path, reference: str) -> RunError:
     """Find the first wrong line: slow and exact, after the fast reader has failed."""
-    wanted = f"expected six columns: {' '.join(_COLUMNS)}"
+    expected = f"expected six columns: {' '.join(_COLUMNS)}"
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             fields = _BETWEEN_COLUMNS.split(line.strip(" \t\r\n"))
             if fields != [""] and (len(fields) != len(_COLUMNS) or not _is_number(fields[4])):
-                message = f"{reference}, line {number}: {wanted}, with a number as score, not {line.strip()[:80]!r}"
+                message = f"{reference}, line {number}: {expected}, with a number as score, not {line.strip()[:80]!r}"
                 return RunError("run_broken_line", message, reference, number)
-    return RunError("run_unreadable", f"{reference} is no TREC run; {wanted}", reference)
+    return RunError("run_unreadable", f"{reference} is no TREC run; {expected}", reference)
 
 
 def _is_number(text: str) -> bool:
@@ -341,23 +349,23 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _rows(column: "pd.Series[str]", ids: list[str]) -> np.ndarray:
+def _rows_of_ids(column: "pd.Series[str]", ids: list[str]) -> np.ndarray:
     of_category = pd.Index(ids).get_indexer(column.cat.categories)
     return np.asarray(of_category[column.cat.codes.to_numpy()])
 
 
-def _ranked(
+def _rank_rows(
     question: np.ndarray, passage: np.ndarray, score: np.ndarray, n_questions: int, passage_ids: list[str]
 ) -> tuple[Rankings, int]:
-    place_of_id = np.empty(len(passage_ids), dtype=np.int64)
-    place_of_id[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
-    order = np.lexsort((-place_of_id[passage], -score, question))
+    id_order = np.empty(len(passage_ids), dtype=np.int64)
+    id_order[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
+    order = np.lexsort((-id_order[passage], -score, question))
     question, passage, score = question[order], passage[order], score[order]
     _, best = np.unique(question * len(passage_ids) + passage, return_index=True)
     best.sort()
     repeated = len(question) - len(best)
     question, passage, score = question[best], passage[best], score[best]
     counts = np.bincount(question, minlength=n_questions)
-    found, place = Rankings.of_nothing(n_questions, int(counts.max())), places_within(counts)
-    found.indices[question, place], found.scores[question, place] = passage, score
-    return Rankings(found.indices, without_ties(found.scores)), repeated
+    rankings, position = Rankings.empty(n_questions, int(counts.max())), positions_within_groups(counts)
+    rankings.indices[question, position], rankings.scores[question, position] = passage, score
+    return Rankings(rankings.indices, without_ties(rankings.scores)), repeated

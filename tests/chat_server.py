@@ -37,18 +37,20 @@ class Reply(NamedTuple):
 class ChatServer:
     reply: Callable[[str], str | Reply]
     address: str = ""
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)  # names in small letters
-    left: threading.Event = field(default_factory=threading.Event)  # somebody went away in the middle of a stream
+    disconnected: threading.Event = field(
+        default_factory=threading.Event
+    )  # somebody went away in the middle of a stream
 
     @property
     def texts(self) -> list[str]:
         """What a model would have read, in the order it came in."""
-        return [request["messages"][1]["content"] for request in self.asked]
+        return [request["messages"][1]["content"] for request in self.requests]
 
     def answer(self, path: str, key: str, request: dict[str, Any]) -> Reply:
-        self.asked.append(request)
+        self.requests.append(request)
         self.keys.append(key)
         if path != "/v1/chat/completions":
             return Reply(404, {"error": {"message": f"no {path} here"}})
@@ -56,13 +58,13 @@ class ChatServer:
             return Reply(401, {"error": {"message": f"wrong key {key}"}})
         if request["model"] != MODEL:
             return Reply(404, {"error": {"message": f"no model {request['model']}"}})
-        said = self.reply(request["messages"][1]["content"])
-        if isinstance(said, Reply):
-            return said
+        response = self.reply(request["messages"][1]["content"])
+        if isinstance(response, Reply):
+            return response
         if not request.get("stream"):
-            return Reply(200, completion(said))
-        wanted = request.get("stream_options", {}).get("include_usage")
-        return Reply(200, events(pieces(said), usage_of(request, said) if wanted else None), EVENTS)
+            return Reply(200, completion(response))
+        includes_usage = request.get("stream_options", {}).get("include_usage")
+        return Reply(200, events(pieces(response), usage_of(request, response) if includes_usage else None), EVENTS)
 
 
 def completion(text: str) -> dict[str, Any]:
@@ -74,10 +76,10 @@ def pieces(text: str) -> list[str]:
     return [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
 
 
-def usage_of(request: dict[str, Any], said: str) -> dict[str, int]:
+def usage_of(request: dict[str, Any], text: str) -> dict[str, int]:
     """A token a character of all that was read, and one a piece of what was said."""
     read = sum(len(message["content"]) for message in request["messages"])
-    return {"prompt_tokens": read, "completion_tokens": len(pieces(said))}
+    return {"prompt_tokens": read, "completion_tokens": len(pieces(text))}
 
 
 def event(content: object) -> str:
@@ -91,10 +93,10 @@ def chunk(piece: str | None = None, *, ends: bool = False) -> str:
     return event({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [choice]})
 
 
-def events(said: Iterable[str], usage: dict[str, int] | None = None) -> Iterator[str]:
+def events(texts: Iterable[str], usage: dict[str, int] | None = None) -> Iterator[str]:
     """Yield a whole stream, as it is served where nothing goes wrong."""
     yield chunk("")
-    yield from map(chunk, said)
+    yield from map(chunk, texts)
     yield chunk(ends=True)
     if usage:
         yield event({"id": "1", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage})
@@ -138,7 +140,7 @@ def chat_server(reply: Callable[[str], str | Reply]) -> Iterator[ChatServer]:
                     if not piece and self.nobody_waits():
                         raise OSError
             except OSError:
-                server.left.set()
+                server.disconnected.set()
 
         def nobody_waits(self) -> bool:
             readable, _, _ = select.select([self.connection], [], [], 0)

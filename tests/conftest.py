@@ -61,13 +61,13 @@ def pytest_configure(config: pytest.Config) -> None:
     distributes = bool(config.getoption("numprocesses", None)) and not is_worker
     if distributes and config.option.markexpr:
         return  # the process that only distributes tests imports nothing else
-    from mrc_workbench.data.jobs.processes import FORKS, read_on, start_fork_server
+    from mrc_workbench.data.jobs.processes import FORKS, import_heavy_libraries, start_fork_server
     from mrc_workbench.data.terminal import quiet
 
     quiet()  # the libraries of the fork server log as little as those of commands
     if distributes and FORKS:  # one process imports the libraries for the jobs of all workers, during collection
         start_fork_server()
-        read_on()
+        import_heavy_libraries()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -157,9 +157,9 @@ def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _libraries_of_jobs_are_imported() -> None:
     """Wait for the fork server, which imports only while no job runs: the first jobs would import for themselves."""
     if os.environ.get("MRC_FORK_SERVER"):
-        from tests.programs import have_libraries_read
+        from tests.programs import wait_for_fork_server
 
-        have_libraries_read()
+        wait_for_fork_server()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -203,7 +203,7 @@ def _isolation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(apart, "started", apart.carry_out)
+    monkeypatch.setattr(apart, "started", apart.run_request)
     monkeypatch.setattr(apart, "make_ready", lambda: None)
     if not request.node.get_closest_marker("packaged"):
         monkeypatch.setattr(PackagedBase, "path", None)

@@ -47,9 +47,9 @@ class KeywordEncoder:
         return self._encode(texts)
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        found = np.array([[word in text for word in self.keywords] for text in texts], dtype=np.float32)
-        found = found.reshape(len(texts), len(self.keywords))
-        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1).astype(np.float32)
+        vectors = np.array([[word in text for word in self.keywords] for text in texts], dtype=np.float32)
+        vectors = vectors.reshape(len(texts), len(self.keywords))
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1).astype(np.float32)
 
 
 class KeywordTerms(KeywordEncoder):
@@ -69,24 +69,26 @@ class KeywordTokens(KeywordEncoder):
     def encode_questions(self, texts: Sequence[str]) -> TokenVectors:  # type: ignore[override]
         counts = np.array([[text.count(word) for word in self.keywords] for text in texts], dtype=np.int64)
         counts = counts.reshape(len(texts), len(self.keywords))
-        places = np.concatenate(
+        keyword_rows = np.concatenate(
             [np.repeat(np.arange(len(self.keywords)), row) for row in [counts[:0].sum(axis=0), *counts]]
         )
         starts = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
-        return TokenVectors(np.eye(len(self.keywords), dtype=np.float16)[places], starts)
+        return TokenVectors(np.eye(len(self.keywords), dtype=np.float16)[keyword_rows], starts)
 
-    def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:  # type: ignore[override]
-        del heads
+    def encode_passages(self, texts: Sequence[str], title_lengths: np.ndarray | None = None) -> TokenVectors:  # type: ignore[override]
+        del title_lengths
         return self.encode_questions(texts)
 
-    def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+    def passage_blocks(
+        self, texts: Sequence[str], title_lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Every second passage, then the others."""
         for first in range(min(2, len(texts))):
             rows = np.arange(first, len(texts), 2)
-            yield rows, self.encode_passages([texts[row] for row in rows.tolist()], heads[rows])
+            yield rows, self.encode_passages([texts[row] for row in rows.tolist()], title_lengths[rows])
 
-    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str:
-        return key_of(self.fingerprint, list(texts), heads.tolist())
+    def key_of_passages(self, texts: Sequence[str], title_lengths: np.ndarray) -> str:
+        return key_of(self.fingerprint, list(texts), title_lengths.tolist())
 
 
 class SharedWordScorer:

@@ -18,8 +18,12 @@ PROJECT_NAME = "mrc-workbench"
 def requirements_of(package: Distribution, extras: frozenset[str]) -> list[Requirement]:
     """Return what a package requires on this machine with some of its extras."""
     declared = [Requirement(line) for line in package.requires or ()]
-    chosen = ("", *sorted(extras))
-    return [one for one in declared if not one.marker or any(one.marker.evaluate({"extra": extra}) for extra in chosen)]
+    selected_extras = ("", *sorted(extras))
+    return [
+        requirement
+        for requirement in declared
+        if not requirement.marker or any(requirement.marker.evaluate({"extra": extra}) for extra in selected_extras)
+    ]
 
 
 def closure(project: Distribution, extras: frozenset[str]) -> dict[str, Distribution]:
@@ -27,21 +31,21 @@ def closure(project: Distribution, extras: frozenset[str]) -> dict[str, Distribu
 
     Raises `PackageNotFoundError` for one that is not installed here.
     """
-    found: dict[str, Distribution] = {}
+    packages: dict[str, Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    waiting = [(project, extras)]
-    while waiting:
-        package, wanted = waiting.pop()
-        for requirement in requirements_of(package, wanted):
-            name, more = canonicalize_name(requirement.name), frozenset(requirement.extras)
-            if (name, more) in seen:
+    pending = [(project, extras)]
+    while pending:
+        package, package_extras = pending.pop()
+        for requirement in requirements_of(package, package_extras):
+            name, requirement_extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+            if (name, requirement_extras) in seen:
                 continue
-            seen.add((name, more))
+            seen.add((name, requirement_extras))
             required = project if name == PROJECT_NAME else distribution(name)
             if required is not project:
-                found[name] = required
-            waiting.append((required, more))
-    return found
+                packages[name] = required
+            pending.append((required, requirement_extras))
+    return packages
 
 
 def environment_with(folder: Path, site: Path, *extras: str) -> Path:

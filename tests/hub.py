@@ -34,8 +34,8 @@ LFS_SUFFIXES = {".safetensors", ".bin", ".onnx"}
 def hub_environment(url: str, home: Path) -> dict[str, str]:
     """Return this environment with the hub at `url`, its cache in `home` and no other hub setting."""
     prefixes = ("HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "SENTENCE_TRANSFORMERS_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
-    return kept | {"HF_ENDPOINT": url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return variables | {"HF_ENDPOINT": url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
 @contextmanager
@@ -81,7 +81,7 @@ class HubServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
 
-class Answer(NamedTuple):
+class HubResponse(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -93,7 +93,7 @@ class Repository(NamedTuple):
     private: bool
 
 
-def answer(root: Path, target: str, private: Collection[str] = (), *, as_owner: bool = False) -> Answer | None:
+def answer(root: Path, target: str, private: Collection[str] = (), *, as_owner: bool = False) -> HubResponse | None:
     """Answer a GET of `target`, a path with its query; None where the stand-in does not know the question."""
     path, query = urlsplit(target).path, urlsplit(target).query
     if re.fullmatch(_CLIENT_REGISTRY, path):
@@ -135,12 +135,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the test's output clean; the server's `requests` hold the log."""
 
-    def _send(self, reply: Answer | None) -> None:
+    def _send(self, reply: HubResponse | None) -> None:
         line = f"{self.command} {self.path}"
         self.server.requests.append(line)
         if reply is None:
             self.server.unknown.append(line)
-            reply = Answer(404, {}, b"")
+            reply = HubResponse(404, {}, b"")
         self.send_response(reply.status)
         for name, value in (reply.headers | {"Content-Length": str(len(reply.body))}).items():
             self.send_header(name, value)
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(reply.body)
 
 
-def answer_to_upload(server: HubServer, path: str, body: bytes, token: str) -> Answer | None:
+def answer_to_upload(server: HubServer, path: str, body: bytes, token: str) -> HubResponse | None:
     """Answer a POST of `body`; None where the stand-in does not know the question."""
     steps = (
         (r"/api/validate-yaml", _validate_card),
@@ -165,7 +165,7 @@ def answer_to_upload(server: HubServer, path: str, body: bytes, token: str) -> A
     return None
 
 
-def _validate_card(server: HubServer, repo: str, body: bytes) -> Answer:
+def _validate_card(server: HubServer, repo: str, body: bytes) -> HubResponse:
     content = json.loads(body)["content"]
     head = re.match(r"---\n(.*?)\n---\n", content, re.DOTALL)
     about = yaml.safe_load(head[1]) if head else None
@@ -173,27 +173,27 @@ def _validate_card(server: HubServer, repo: str, body: bytes) -> Answer:
     return _json({"errors": errors, "warnings": []}, 400 if errors else 200)
 
 
-def _create(server: HubServer, repo: str, body: bytes) -> Answer:
-    asked = json.loads(body)
-    owner = asked.get("organization") or OWNER
-    repo = f"{owner}/{asked['name']}"
+def _create(server: HubServer, repo: str, body: bytes) -> HubResponse:
+    request = json.loads(body)
+    owner = request.get("organization") or OWNER
+    repo = f"{owner}/{request['name']}"
     if owner != OWNER:
         return _refusal("", f"You don't have the rights to create a model under the namespace {owner!r}", 403)
     if (server.root / repo).is_dir():
         return _json({"error": "You already created this model repo", "url": f"{server.url}/{repo}"}, 409)
     (server.root / repo).mkdir(parents=True)
-    if asked.get("visibility") == "private":
+    if request.get("visibility") == "private":
         server.private.add(repo)
     return _json({"url": f"{server.url}/{repo}"})
 
 
-def _preupload(server: HubServer, repo: str, body: bytes) -> Answer:
+def _preupload(server: HubServer, repo: str, body: bytes) -> HubResponse:
     # every file is small enough to come with the commit; the real hub takes weights another way
     paths = [file["path"] for file in json.loads(body)["files"]]
     return _json({"files": [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in paths]})
 
 
-def _commit(server: HubServer, repo: str, body: bytes) -> Answer:
+def _commit(server: HubServer, repo: str, body: bytes) -> HubResponse:
     for entry in map(json.loads, body.splitlines()):
         if entry["key"] == "file":
             file = (server.root / repo / entry["value"]["path"]).resolve()
@@ -205,7 +205,7 @@ def _commit(server: HubServer, repo: str, body: bytes) -> Answer:
     return _json({"success": True, "commitOid": COMMIT, "commitUrl": f"{server.url}/{repo}/commit/{COMMIT}"})
 
 
-def _resolve(repo: Repository, path: str, recursive: bool) -> Answer:
+def _resolve(repo: Repository, path: str, recursive: bool) -> HubResponse:
     if path not in repo.files:
         return _refusal("EntryNotFound", "Entry not found")
     body = repo.files[path]
@@ -213,10 +213,10 @@ def _resolve(repo: Repository, path: str, recursive: bool) -> Answer:
     if _in_lfs(path):
         # The ETag beside these is the pointer file's on the hub; the cache names its blob by the linked one.
         headers |= {"X-Linked-ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Linked-Size": str(len(body))}
-    return Answer(200, headers, body)
+    return HubResponse(200, headers, body)
 
 
-def _model_info(repo: Repository, path: str, recursive: bool) -> Answer:
+def _model_info(repo: Repository, path: str, recursive: bool) -> HubResponse:
     library = "sentence-transformers" if "modules.json" in repo.files else "transformers"
     task = "sentence-similarity" if "modules.json" in repo.files else "fill-mask"
     name, author = repo.name, repo.name.partition("/")[0]
@@ -226,7 +226,7 @@ def _model_info(repo: Repository, path: str, recursive: bool) -> Answer:
     return _json({**about, **state, **kind, "siblings": [{"rfilename": name} for name in repo.files]})
 
 
-def _tree(repo: Repository, path: str, recursive: bool) -> Answer:
+def _tree(repo: Repository, path: str, recursive: bool) -> HubResponse:
     prefix = f"{path}/" if path else ""
     inside = [name for name in repo.files if name.startswith(prefix)]
     if not inside:
@@ -258,21 +258,21 @@ def _tree_file(name: str, body: bytes) -> dict[str, Any]:
     return entry
 
 
-def _refusal(code: str, message: str, status: int = 404) -> Answer:
+def _refusal(code: str, message: str, status: int = 404) -> HubResponse:
     headers = {"X-Error-Code": code, "X-Error-Message": message, "Content-Type": "application/json"}
     if code == "EntryNotFound":
         headers["X-Repo-Commit"] = COMMIT  # with it the client remembers that the file is absent
-    return Answer(status, headers, json.dumps({"error": message}).encode())
+    return HubResponse(status, headers, json.dumps({"error": message}).encode())
 
 
-def _json(content: object, status: int = 200) -> Answer:
-    return Answer(status, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(content).encode())
+def _json(content: object, status: int = 200) -> HubResponse:
+    return HubResponse(status, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(content).encode())
 
 
 def _files(folder: Path) -> dict[str, bytes]:
     # Looked up by name, so no path of a request ever touches the disk.
-    found = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _in_lfs(name: str) -> bool:

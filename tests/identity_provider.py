@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 CLIENT, SECRET = "workbench", "the client's own"
 
 
-class Asked(NamedTuple):
+class AuthorizationRequest(NamedTuple):
     """What a code stands for until it is given back."""
 
     person: str
@@ -39,25 +39,25 @@ class Provider(ThreadingHTTPServer):
 
         super().__init__(("127.0.0.1", 0), _Answers)
         self.key = RSAKey.generate_key(2048, {"kid": "1", "use": "sig", "alg": "RS256"})
-        self.asked: dict[str, Asked] = {}
+        self.pending_requests: dict[str, AuthorizationRequest] = {}
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def identity(self, asked: Asked) -> str:
+    def identity(self, request: AuthorizationRequest) -> str:
         from joserfc import jwt
 
         now = int(time.time())
         claims = {
             "iss": self.address,
-            "sub": f"subject/../{asked.person}",  # an identifier is no path, whatever it looks like
+            "sub": f"subject/../{request.person}",  # an identifier is no path, whatever it looks like
             "aud": CLIENT,
             "iat": now,
             "exp": now + 600,
-            "nonce": asked.nonce,
-            "name": asked.person,
-            "email": f"{asked.person}@example.org",
+            "nonce": request.nonce,
+            "name": request.person,
+            "email": f"{request.person}@example.org",
             "email_verified": True,
         }
         return jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
@@ -80,11 +80,16 @@ class _Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         given = {name: values[0] for name, values in parse_qs(body).items()}
-        asked = self.server.asked.pop(given.get("code", ""), None)
-        if self.path != "/token" or asked is None or not self._is_the_client(given) or not _fits(asked, given):
+        authorization = self.server.pending_requests.pop(given.get("code", ""), None)
+        if (
+            self.path != "/token"
+            or authorization is None
+            or not self._is_the_client(given)
+            or not _matches_request(authorization, given)
+        ):
             self._json({"error": "invalid_grant"}, 400)
             return
-        identity = self.server.identity(asked)
+        identity = self.server.identity(authorization)
         self._json({"access_token": "none", "token_type": "Bearer", "expires_in": 600, "id_token": identity})
 
     def _configuration(self) -> dict[str, Any]:
@@ -107,7 +112,9 @@ class _Answers(BaseHTTPRequestHandler):
             return
         code = secrets.token_urlsafe(16)
         challenge = given["code_challenge"]
-        self.server.asked[code] = Asked(cookie.value, given["redirect_uri"], given["nonce"], challenge)
+        self.server.pending_requests[code] = AuthorizationRequest(
+            cookie.value, given["redirect_uri"], given["nonce"], challenge
+        )
         self.send_response(302)
         self.send_header("Location", f"{given['redirect_uri']}?{urlencode({'code': code, 'state': given['state']})}")
         self.end_headers()
@@ -127,10 +134,10 @@ class _Answers(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
 
-def _fits(asked: Asked, given: dict[str, str]) -> bool:
+def _matches_request(request: AuthorizationRequest, given: dict[str, str]) -> bool:
     digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
     challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    return given.get("redirect_uri") == asked.redirect and challenge == asked.challenge
+    return given.get("redirect_uri") == request.redirect and challenge == request.challenge
 
 
 @contextmanager

@@ -17,7 +17,14 @@ from subprocess import CompletedProcess
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs.processes import FORKS, HEAVY, detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs.processes import (
+    FORKS,
+    HEAVY,
+    detached,
+    handed_over,
+    import_heavy_libraries,
+    start_fork_server,
+)
 
 _ready: set[str] = set()  # fork servers that have read all there is to read
 
@@ -26,13 +33,13 @@ def run_module(
     *words: object, environment: Mapping[str, str] | None = None, seconds: float = 300
 ) -> CompletedProcess[str]:
     """Run `python -m ...` from the project's folder."""
-    have_libraries_read()
-    asked = [*map(str, words)]
+    wait_for_fork_server()
+    arguments = [*map(str, words)]
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         for variable, value in (environment or {}).items():
             patch.setenv(variable, value)
-        process = detached("tests.programs", folder, *asked, log=folder / "log")
+        process = detached("tests.programs", folder, *arguments, log=folder / "log")
         try:
             process.wait(seconds)
         except psutil.TimeoutExpired:
@@ -43,10 +50,10 @@ def run_module(
             for name in ("status", "output", "errors")
         )
         log = (folder / "log").read_text(encoding="utf-8")
-    return CompletedProcess(asked, int(status or -1), output, errors + log)
+    return CompletedProcess(arguments, int(status or -1), output, errors + log)
 
 
-def have_libraries_read() -> None:
+def wait_for_fork_server() -> None:
     """Wait for the fork server of all jobs to read its libraries.
 
     It reads them while no job works, and here one follows the other: each would read them for itself.
@@ -55,7 +62,7 @@ def have_libraries_read() -> None:
         return
     if not os.environ.get("MRC_FORK_SERVER"):
         start_fork_server()
-    read_on()
+    import_heavy_libraries()
     check = f"import sys; print({set(HEAVY)} - sys.modules.keys())"
     with tempfile.TemporaryDirectory() as name:
         log, end = Path(name, "log"), time.monotonic() + 300
@@ -106,7 +113,7 @@ def wait_for(address: str) -> None:
     raise TimeoutError(address)
 
 
-def end_all_in(folder: Path) -> None:
+def kill_processes_in(folder: Path) -> None:
     """Kill whoever works in a folder: jobs outlive whoever asked, and one may have handed its work over to another."""
     for _ in range(3):
         for process in psutil.process_iter(["cmdline"]):
@@ -121,7 +128,7 @@ def words_of(process: psutil.Process) -> list[str]:
     return " ".join(process.cmdline()).split()
 
 
-def _told(folder: Path, module: str, words: list[str]) -> None:
+def _run_recorded(folder: Path, module: str, words: list[str]) -> None:
     """Be that program; what it writes and its exit status are left in the folder."""
     for stream, name in ((1, "output"), (2, "errors")):
         file = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
@@ -140,4 +147,4 @@ def _told(folder: Path, module: str, words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _told(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    _run_recorded(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

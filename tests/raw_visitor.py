@@ -32,42 +32,42 @@ class Visitor:
         message = BackMsg()
         message.rerun_script.query_string, message.rerun_script.page_name = query, page
         self.connection.send(message.SerializeToString())
-        return self.drawn()
+        return self.wait_until_drawn()
 
-    def drawn(self) -> str:
+    def wait_until_drawn(self) -> str:
         """Wait until a page is drawn to its end."""
-        said = []
+        messages = []
         while True:
             sent: bytes = self.connection.recv(timeout=120)  # type: ignore[assignment]
             message = ForwardMsg.FromString(sent)
-            said.append(sent.decode("utf-8", "ignore"))  # letters as they are, those in tables too
+            messages.append(sent.decode("utf-8", "ignore"))  # letters as they are, those in tables too
             if message.WhichOneof("type") == "new_session":
                 self.session = message.new_session.initialize.session_id
             kind = message.WhichOneof("type")
             if kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
-                return "\n".join(said)
+                return "\n".join(messages)
 
-    def is_told(self, text: str) -> bool:
+    def wait_for_text(self, text: str) -> bool:
         """Wait until a page that says this is drawn: others may be, before."""
-        while text not in self.drawn():
+        while text not in self.wait_until_drawn():
             pass
         return True
 
-    def puts(self, megabytes: int, *, session: str = "", in_chunks: bool = False) -> int:
+    def upload(self, megabytes: int, *, session: str = "", in_chunks: bool = False) -> int:
         """Hand in a file of so many megabytes, and return the answer's status."""
         start, end = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n', b"\r\n--b--\r\n"
         length = {} if in_chunks else {"Content-Length": str(len(start) + len(end) + megabytes * 10**6)}
         headers = {"Content-Type": "multipart/form-data; boundary=b", **length}
         body: Iterable[bytes] = (start, *(MEGABYTE for _ in range(megabytes)), end)
-        return self._asks("PUT", self._file(session), headers, body, chunked=in_chunks)
+        return self._request("PUT", self._file(session), headers, body, chunked=in_chunks)
 
-    def removes(self) -> int:
-        return self._asks("DELETE", self._file(), {})
+    def delete_upload(self) -> int:
+        return self._request("DELETE", self._file(), {})
 
-    def gets(self, path: str) -> int:
-        return self._asks("GET", path, {})
+    def get_status(self, path: str) -> int:
+        return self._request("GET", path, {})
 
-    def reads(self, path: str) -> tuple[int, bytes]:
+    def get_content(self, path: str) -> tuple[int, bytes]:
         """What lies at an address that is sent as it is, and the answer's status."""
         connection = http.client.HTTPConnection(urlsplit(self.app).netloc, timeout=120)
         try:
@@ -80,7 +80,7 @@ class Visitor:
     def _file(self, session: str = "") -> str:
         return f"/_stcore/upload_file/{session or self.session}/{secrets.token_hex(8)}"
 
-    def _asks(
+    def _request(
         self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes] = (), *, chunked: bool = False
     ) -> int:
         known = {"Cookie": cookie_header(self.cookies), "X-Xsrftoken": self.cookies["_streamlit_xsrf"]}
@@ -99,10 +99,10 @@ def cookie_header(cookies: dict[str, str]) -> str:
 @contextmanager
 def visiting(app: str, cookies: dict[str, str] | None = None) -> Iterator[Visitor]:
     """Open the app, with these cookies of a sign-in, until the block ends."""
-    asked = http.client.HTTPConnection(urlsplit(app).netloc)
-    asked.request("GET", "/_stcore/health")
-    token = SimpleCookie(asked.getresponse().getheader("Set-Cookie") or "")["_streamlit_xsrf"].value
-    asked.close()
+    health_connection = http.client.HTTPConnection(urlsplit(app).netloc)
+    health_connection.request("GET", "/_stcore/health")
+    token = SimpleCookie(health_connection.getresponse().getheader("Set-Cookie") or "")["_streamlit_xsrf"].value
+    health_connection.close()
     cookies = {"_streamlit_xsrf": token, **(cookies or {})}
     headers = {"Cookie": cookie_header(cookies)}
     address = f"{app.replace('http', 'ws')}/_stcore/stream"

@@ -43,18 +43,18 @@ def citation() -> Release:
 
 def problems(tag: str) -> list[str]:
     """Return a sentence for each file that does not agree with the tag; an empty list allows the release."""
-    found = []
+    messages = []
     if tag != f"v{version()}":
-        found.append(f"The tag is {tag}, and pyproject.toml has version {version()}.")
+        messages.append(f"The tag is {tag}, and pyproject.toml has version {version()}.")
     newest = changelog()[0]
     if newest.version != version():
-        found.append(f"The newest release in CHANGELOG.md is {newest.version}, not {version()}.")
+        messages.append(f"The newest release in CHANGELOG.md is {newest.version}, not {version()}.")
     if citation() != newest:
-        found.append(f"CITATION.cff names {citation()}, CHANGELOG.md {newest}.")
-    return found
+        messages.append(f"CITATION.cff names {citation()}, CHANGELOG.md {newest}.")
+    return messages
 
 
 if __name__ == "__main__":
-    for problem in (found := problems(sys.argv[1])):
+    for problem in (release_problems := problems(sys.argv[1])):
         print(problem, file=sys.stderr)  # noqa: T201
-    sys.exit(bool(found))
+    sys.exit(bool(release_problems))

@@ -23,18 +23,18 @@ class SearchServer:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages, self.address = passages, ""
         self.requests: list[tuple[str, str, bytes]] = []
-        self.wants = ""
-        self.instead: Callable[[str, bytes], Answer] | None = None
+        self.required_key = ""
+        self.replacement: Callable[[str, bytes], Answer] | None = None
 
     def answer(self, method: str, target: str, headers: Any, body: bytes) -> Answer:
         self.requests.append((method, target, body))
-        if self.instead:
-            return self.instead(target, body)
+        if self.replacement:
+            return self.replacement(target, body)
         parts = urlsplit(target)
         if parts.path != "/search":
-            return refused(404, "no such index")
-        if self.wants and headers.get("x-key") != self.wants:
-            return refused(401, f"wrong key {headers.get('x-key')}")
+            return error_response(404, "no such index")
+        if self.required_key and headers.get("x-key") != self.required_key:
+            return error_response(401, f"wrong key {headers.get('x-key')}")
         if method == "GET":
             return self._answer_address(parts.query)
         return self._answer_body(headers, body)
@@ -42,33 +42,33 @@ class SearchServer:
     def _answer_address(self, given: str) -> Answer:
         values = {name: texts[0] for name, texts in parse_qs(given, strict_parsing=True).items()}
         if values.keys() != {"q", "k"} or not values["k"].isdecimal():
-            return refused(400, "expected q and k")
-        return found(self.passages, values["q"], int(values["k"]))
+            return error_response(400, "expected q and k")
+        return search_response(self.passages, values["q"], int(values["k"]))
 
     def _answer_body(self, headers: Any, body: bytes) -> Answer:
         if headers.get("content-type") != "application/json":
-            return refused(415, "expected application/json")
+            return error_response(415, "expected application/json")
         if headers.get("x-tenant") != "tests":
-            return refused(403, "expected x-tenant")
+            return error_response(403, "expected x-tenant")
         try:
-            asked = json.loads(body)
+            request = json.loads(body)
         except ValueError:
-            return refused(400, "no JSON")
-        if not isinstance(asked, dict) or asked.keys() != {"query", "k"}:
-            return refused(400, "expected query and k")
-        if not isinstance(asked["query"], str) or type(asked["k"]) is not int or asked["k"] < 1:
-            return refused(400, "query must be text, k a number")
-        return found(self.passages, asked["query"], asked["k"])
+            return error_response(400, "no JSON")
+        if not isinstance(request, dict) or request.keys() != {"query", "k"}:
+            return error_response(400, "expected query and k")
+        if not isinstance(request["query"], str) or type(request["k"]) is not int or request["k"] < 1:
+            return error_response(400, "query must be text, k a number")
+        return search_response(self.passages, request["query"], request["k"])
 
 
-def refused(status: int, reason: str) -> Answer:
+def error_response(status: int, reason: str) -> Answer:
     return status, {"content-type": "application/json"}, json.dumps({"error": reason}).encode()
 
 
 def scored(passages: Sequence[Passage], query: str, k: int) -> list[tuple[str, int]]:
     """Return ids and scores of the best k passages that share a letter with the query, ties in order of the corpus."""
-    asked = {letter for letter in query if letter.isalnum()}
-    scores = [(passage.id, len(asked & {*passage.text})) for passage in passages]
+    query_characters = {letter for letter in query if letter.isalnum()}
+    scores = [(passage.id, len(query_characters & {*passage.text})) for passage in passages]
     return sorted((pair for pair in scores if pair[1]), key=lambda pair: -pair[1])[:k]
 
 
@@ -84,7 +84,7 @@ class ByLetters:
         return scored(self.passages, query, k)
 
 
-def found(passages: Sequence[Passage], query: str, k: int) -> Answer:
+def search_response(passages: Sequence[Passage], query: str, k: int) -> Answer:
     hits = [{"_id": id_, "_score": score} for id_, score in scored(passages, query, k)]
     return 200, {"content-type": "application/json"}, json.dumps({"hits": {"hits": hits}}).encode()
 

@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.workbench.cli import COMMANDS, all_commands, main
 from tests.doubles import PASSAGES, small_set
-from tests.retrieval.test_contract import keeps_the_contract, makers
+from tests.retrieval.test_contract import check_contract, makers
 
 DOCS = PROJECT / "docs"
 READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]
@@ -36,14 +36,14 @@ OTHERS = ("pip", "pre-commit", "docker", "export", "rsync", "systemctl", "git", 
 
 def blocks(kind: str, pages: list[Path] = PAGES) -> list[Any]:
     """The blocks of a kind, each once, called by its page and line."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for page in pages:
         text = page.read_text(encoding="utf-8")
         for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if block[1] == kind:
                 line = text.count("\n", 0, block.start()) + 1
-                found.setdefault(block[2], pytest.param(block[2], id=f"{page.relative_to(PROJECT)}:{line}"))
-    return [*found.values()]
+                parameters.setdefault(block[2], pytest.param(block[2], id=f"{page.relative_to(PROJECT)}:{line}"))
+    return [*parameters.values()]
 
 
 def command_lines(block: str) -> list[list[str]]:
@@ -54,13 +54,13 @@ def command_lines(block: str) -> list[list[str]]:
 
 
 def _commands(words: list[str]) -> list[list[str]]:
-    found: list[list[str]] = [[]]
+    commands: list[list[str]] = [[]]
     for word in words:
         if word in ("&&", "|"):
-            found.append([])
-        elif not (re.fullmatch(r"[A-Z_]+=.*", word) and not found[-1]):
-            found[-1].append(word.removesuffix(";").removesuffix("..."))
-    return found
+            commands.append([])
+        elif not (re.fullmatch(r"[A-Z_]+=.*", word) and not commands[-1]):
+            commands[-1].append(word.removesuffix(";").removesuffix("..."))
+    return commands
 
 
 def require_known(words: list[str]) -> None:
@@ -129,9 +129,9 @@ def test_both_readmes_say_the_same() -> None:
         assert re.findall(pattern, english, flags) == re.findall(pattern, korean, flags)
     rows = [re.findall(r"^\|[^|]*(\|.*\|)$", text, re.MULTILINE) for text in (english, korean)]
     assert len(rows[0]) == len(rows[1])
-    figures = [[re.findall(r"\d+\.\d\d", row) for row in side if re.search(r"\d\.\d", row)] for side in rows]
-    assert figures[0] == figures[1]
-    assert len(figures[0]) == 7
+    numbers = [[re.findall(r"\d+\.\d\d", row) for row in side if re.search(r"\d\.\d", row)] for side in rows]
+    assert numbers[0] == numbers[1]
+    assert len(numbers[0]) == 7
 
 
 @pytest.mark.parametrize("block", blocks("bash"))
@@ -178,8 +178,8 @@ def test_the_readme_s_experiment_is_run(block: str, tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(block, encoding="utf-8")
     experiment = read_experiment(path)
-    found = compare(experiment, find(experiment.data))
-    assert [result.error for result in found.results] == [None] * len(experiment.retriever)
+    comparison = compare(experiment, find(experiment.data))
+    assert [result.error for result in comparison.results] == [None] * len(experiment.retriever)
 
 
 @pytest.mark.parametrize("block", [*blocks("csv"), *blocks("json"), *blocks("text")])
@@ -192,8 +192,8 @@ def test_files_are_read(block: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert main(["dictionaries", "import", str(path)]) == 0
         return
     assert main(["pairs" if is_pairs else "data", "inspect", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert "Problems: none" in said
+    output = capsys.readouterr().out
+    assert "Problems: none" in output
 
 
 def examples(file: str) -> list[Any]:
@@ -225,16 +225,18 @@ def test_a_retriever_is_added(block: str, tmp_path: Path, monkeypatch: pytest.Mo
     """It keeps the contract of all, is read from a file, and compared."""
     names: dict[str, Any] = {}
     exec(compile(block, "<document>", "exec"), names)  # noqa: S102 - an example of ours
-    (added,) = (one for one in names.values() if isinstance(one, type) and issubclass(one, Spec) and one is not Spec)
+    (added,) = (
+        value for value in names.values() if isinstance(value, type) and issubclass(value, Spec) and value is not Spec
+    )
     monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, added))
     kind = added.model_fields["kind"].default
     make = makers()[f"{kind} kind"]
-    keeps_the_contract(make(PASSAGES), make(PASSAGES), PASSAGES, 3)
+    check_contract(make(PASSAGES), make(PASSAGES), PASSAGES, 3)
     path = tmp_path / "experiment.toml"
     path.write_text(f'data = "small"\n[[retriever]]\nname = "Added"\nkind = "{kind}"\n', encoding="utf-8")
-    found = compare(read_experiment(path), small_set())
-    assert [result.error for result in found.results] == [None]
-    assert found.scores["Added"].means()["hit@1"] > 0.5
+    comparison = compare(read_experiment(path), small_set())
+    assert [result.error for result in comparison.results] == [None]
+    assert comparison.scores["Added"].means()["hit@1"] > 0.5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
@@ -250,7 +252,7 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
         assert (PROJECT / path).exists(), path
 
 
-def test_what_is_measured_has_its_benchmark() -> None:
+def test_measured_sections_have_a_benchmark() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         names = re.findall(r"<!-- bench: (\w+) -->", text)
@@ -258,23 +260,23 @@ def test_what_is_measured_has_its_benchmark() -> None:
         assert set(names) <= benchmarks(), page
 
 
-def test_every_requirement_is_told_of() -> None:
-    told = (DOCS / "architecture.md").read_text(encoding="utf-8").lower()
+def test_architecture_names_every_requirement() -> None:
+    architecture = (DOCS / "architecture.md").read_text(encoding="utf-8").lower()
     for path in (PROJECT / "requirements.txt", *(PROJECT / "requirements").glob("*.txt")):
         for name in re.findall(r"^([A-Za-z0-9_.-]+)(?:\[\w+\])?==", path.read_text(), re.MULTILINE):
-            assert re.search(rf"\b{re.escape(name.lower())}\b", told), f"{name} of {path.name}"
+            assert re.search(rf"\b{re.escape(name.lower())}\b", architecture), f"{name} of {path.name}"
 
 
 @pytest.mark.slow
-def test_the_site_is_built_and_asks_no_other_host(tmp_path: Path) -> None:
+def test_builds_the_site_without_external_requests(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="the documents' own requirements are not installed")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     for page in (tmp_path / "site").rglob("*.html"):
         html = page.read_text(encoding="utf-8")
-        asked = re.findall(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=[\"']?(https?:[^\"' >]+)", html)
-        assert not asked, (page.name, asked)
+        external_urls = re.findall(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=[\"']?(https?:[^\"' >]+)", html)
+        assert not external_urls, (page.name, external_urls)
         assert 'class="mermaid"' not in html  # the theme would ask for its library elsewhere
     commands = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")
     for name in COMMANDS:

@@ -12,11 +12,18 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mrc_workbench.data.problems import EXTRAS, MISSING_EXTRA, MissingExtraError, naming_extras, require, with_extra
+from mrc_workbench.data.problems import (
+    EXTRAS,
+    MISSING_EXTRA,
+    MissingExtraError,
+    raise_missing_extra,
+    require_library,
+    with_extra,
+)
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.files import ModelError, hub_revision, loading
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from tests.doubles import small_set
 
 USED_BY_SEVERAL = {"starlette": ("app", "serve"), "scikit-learn": ("models", "llm")}
@@ -40,7 +47,11 @@ def declared() -> dict[str, dict[str, Requirement]]:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {"": project["dependencies"], **project["optional-dependencies"]}
     return {
-        extra: {canonicalize_name(one.name): one for one in map(Requirement, lines) if one.name != project["name"]}
+        extra: {
+            canonicalize_name(requirement.name): requirement
+            for requirement in map(Requirement, lines)
+            if requirement.name != project["name"]
+        }
         for extra, lines in groups.items()
     }
 
@@ -48,13 +59,13 @@ def declared() -> dict[str, dict[str, Requirement]]:
 def included(extra: str) -> set[str]:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = map(Requirement, project["optional-dependencies"][extra])
-    return {one for line in lines if line.name == project["name"] for one in line.extras}
+    return {included_extra for line in lines if line.name == project["name"] for included_extra in line.extras}
 
 
 def pins(file: str) -> dict[str, Requirement]:
     lines = (PROJECT / file).read_text(encoding="utf-8").splitlines()
     read = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    return {canonicalize_name(one.name): one for one in read}
+    return {canonicalize_name(requirement.name): requirement for requirement in read}
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -71,7 +82,7 @@ def test_pins_satisfy_the_declared_ranges(file: str) -> None:
         assert (pin.extras, str(pin.marker)) == (allowed[name].extras, str(allowed[name].marker))
 
 
-def test_every_requirement_belongs_to_the_core_or_one_extra() -> None:
+def test_every_requirement_belongs_to_the_core_or_a_single_extra() -> None:
     owners: dict[str, list[str]] = {}
     for extra, requirements in declared().items():
         for name in requirements:
@@ -135,17 +146,17 @@ def imports() -> Iterator[tuple[str, str]]:
         for path in sorted((PROJECT / room).rglob("*.py")):
             name = path.relative_to(PROJECT).as_posix()
             if not name.startswith(OTHERS_CODE):
-                yield from ((name, module) for module in _imported(path))
+                yield from ((name, module) for module in _imported_modules(path))
 
 
-def _imported(path: Path) -> set[str]:
-    found: set[str] = set()
+def _imported_modules(path: Path) -> set[str]:
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return found - sys.stdlib_module_names - {"mrc_workbench", "__future__"}
+            modules.add(node.module.partition(".")[0])
+    return modules - sys.stdlib_module_names - {"mrc_workbench", "__future__"}
 
 
 def failed_import(module: str) -> ModuleNotFoundError:
@@ -178,7 +189,7 @@ def test_training_names_its_own_extra() -> None:
 def test_other_errors_stay_as_they_are() -> None:
     for error in (failed_import("no_such_library"), ImportError("broken"), ValueError("torch")):
         assert with_extra(error) is error
-        with pytest.raises(type(error)), naming_extras():
+        with pytest.raises(type(error)), raise_missing_extra():
             raise error
 
 
@@ -187,15 +198,15 @@ def test_a_cause_names_the_extra() -> None:
     error = ImportError("cannot import the command")
     error.__cause__ = failed_import("fastapi")
     message = r"^serving needs fastapi: pip install 'mrc-workbench\[serve\]'$"
-    with pytest.raises(MissingExtraError, match=message), naming_extras("serving"):
+    with pytest.raises(MissingExtraError, match=message), raise_missing_extra("serving"):
         raise error
 
 
 def test_require_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    require("streamlit")
+    require_library("streamlit")
     monkeypatch.setattr("mrc_workbench.data.problems.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="`mrc app` needs streamlit"):
-        require("streamlit", "`mrc app`")
+        require_library("streamlit", "`mrc app`")
 
 
 def test_a_model_that_misses_a_library_names_its_extra() -> None:
@@ -210,5 +221,5 @@ def test_a_hub_model_names_the_extra_and_costs_no_provenance(monkeypatch: pytest
     message = r"the hub model 'a/model' needs huggingface_hub: pip install 'mrc-workbench\[models\]'"
     with pytest.raises(MissingExtraError, match=message):
         hub_revision("a/model")
-    told = DenseSpec(name="d", model="a/model").resolved(Materials(small_set()))
-    assert told["model"] == {"reference": "a/model", "error": MISSING_EXTRA}
+    resolved = DenseSpec(name="d", model="a/model").resolved_values(RetrieverContext(small_set()))
+    assert resolved["model"] == {"reference": "a/model", "error": MISSING_EXTRA}

@@ -47,7 +47,7 @@ def test_every_action_of_others_is_pinned_to_a_commit(path: Path) -> None:
     assert [line for line in uses if line not in ours and not PINNED.match(line)] == []
 
 
-def test_an_action_has_one_version_in_all_workflows() -> None:
+def test_workflows_use_the_same_version_of_an_action() -> None:
     uses = {step["uses"] for path in WORKFLOWS for step in steps(path) if "uses" in step}
     names = [name.partition("@")[0] for name in uses]
     assert sorted(names) == sorted(set(names))
@@ -75,10 +75,10 @@ def test_workflows_run_the_commands_of_the_makefile() -> None:
             assert words[0] != "build" or words[words.index("--target") + 1] in stages
         else:
             assert [program, *words] == ["python", "-m", "tests.release", "$GITHUB_REF_NAME"]
-    made = {words[0] for program, *words in commands if program == "make"}
-    assert made == {"check", "test", "docs", "package"}
+    make_targets = {words[0] for program, *words in commands if program == "make"}
+    assert make_targets == {"check", "test", "docs", "package"}
     required = (PROJECT / ".ci" / "run").read_text(encoding="utf-8")
-    assert set(re.findall(r"^make (\w+)$", required, re.MULTILINE)) <= made
+    assert set(re.findall(r"^make (\w+)$", required, re.MULTILINE)) <= make_targets
 
 
 def test_the_versions_of_python_are_those_of_the_classifiers() -> None:

@@ -96,7 +96,7 @@ def test_models_from_the_hub_equal_those_on_disk(root: Path, fresh: FreshProcess
     assert len(np.unique(fresh.vectors.round(4), axis=0)) == len(SENTENCES)
 
 
-def test_what_is_missing_gives_the_errors_of_the_real_hub(fresh: FreshProcess) -> None:
+def test_missing_files_raise_the_errors_of_the_real_hub(fresh: FreshProcess) -> None:
     assert fresh.printed == [
         "huggingface_hub RepositoryNotFoundError",
         "huggingface_hub RepositoryNotFoundError",
@@ -105,13 +105,13 @@ def test_what_is_missing_gives_the_errors_of_the_real_hub(fresh: FreshProcess) -
     ]
 
 
-def test_a_request_outside_the_protocol_is_told(root: Path) -> None:
+def test_records_unknown_requests(root: Path) -> None:
     with running_server(root) as server, pytest.raises(HTTPError):
         urlopen(f"{server.url}/api/spaces")
     assert server.unknown == ["GET /api/spaces"]
 
 
-def test_a_base_with_one_segment_type_refuses_the_segments_of_a_pair(tmp_path: Path) -> None:
+def test_base_with_a_single_segment_type_rejects_pairs(tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder
 
     model = CrossEncoder(str(build_cross_encoder_base(tmp_path, segment_types=1)), num_labels=1, device="cpu")

@@ -103,8 +103,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environment(site: Path, tmp_path: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "MRC_WORKSPACE"}
-    return kept | {"PYTHONPATH": str(site), "HOME": str(tmp_path)}
+    variables = {name: value for name, value in os.environ.items() if name != "MRC_WORKSPACE"}
+    return variables | {"PYTHONPATH": str(site), "HOME": str(tmp_path)}
 
 
 def run_python(
@@ -155,15 +155,15 @@ def python_with(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     """Return the Python of an environment that holds the wheel and the closure of an extra alone."""
 
     @cache
-    def made(extra: str) -> Path:
+    def python_of(extra: str) -> Path:
         return environment_with(tmp_path_factory.mktemp(extra or "core") / "env", site, *filter(None, extra.split(",")))
 
-    return made
+    return python_of
 
 
 def run_in(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    kept = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
-    return run_python(*words, folder=folder, environment=kept | {"HOME": str(folder)}, python=str(python))
+    variables = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
+    return run_python(*words, folder=folder, environment=variables | {"HOME": str(folder)}, python=str(python))
 
 
 def test_core_reads_compares_and_tests_without_extras(python_with: Callable[[str], Path], tmp_path: Path) -> None:
@@ -261,12 +261,12 @@ def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path
     key = stored.removeprefix("stored as ")
     assert key in mrc(environment, folder, "list").stdout
     export = ("export", key, "words", "--to", "opensearch", "--out", "taken")
-    taken = mrc(environment, folder, *export)
-    assert taken.returncode == 0, taken.stderr
+    exported = mrc(environment, folder, *export)
+    assert exported.returncode == 0, exported.stderr
     assert (folder / "taken" / "engine.py").is_file()
     assert (folder / "result" / "report.html").is_file()
-    kept = mrc(environment, folder, "data", "import", str(PROJECT / "data/sample/korean.json"))
-    assert kept.returncode == 0, kept.stderr
+    imported = mrc(environment, folder, "data", "import", str(PROJECT / "data/sample/korean.json"))
+    assert imported.returncode == 0, imported.stderr
     assert (folder / "workspace").is_dir()  # what a person makes stays where they work
 
 

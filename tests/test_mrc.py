@@ -45,7 +45,7 @@ def test_ctrl_c_during_imports_of_a_background_job_is_ignored() -> None:
 
 def test_ctrl_c_is_an_exception_again_after_the_imports() -> None:
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    asked = "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{start}; import mrc_workbench.__main__; {asked}"]
+    check = "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{start}; import mrc_workbench.__main__; {check}"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.endswith("True\n")

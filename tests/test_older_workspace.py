@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.engine.checkpoints import get_step, newest_checkpoint
 from mrc_workbench.training.runs import Run, all_runs, find_run
 from mrc_workbench.training.train import train
 
@@ -59,8 +59,8 @@ def _workspace_before() -> None:
     shutil.copytree(Path(__file__).parent / "workspace_before", workspace(), copy_function=shutil.copy)
 
 
-def content(*place: str) -> Any:
-    return json.loads(workspace().joinpath(*place).read_text(encoding="utf-8"))
+def content(*parts: str) -> Any:
+    return json.loads(workspace().joinpath(*parts).read_text(encoding="utf-8"))
 
 
 def run_of(name: str) -> Run:
@@ -87,15 +87,15 @@ def rankings_before() -> dict[str, Rankings]:
 
 
 def test_the_set_is_listed_and_has_the_same_content() -> None:
-    (kept,) = stored()
-    assert (kept.key, kept.name, kept.passages, kept.questions) == (SET, "small_before", 12, 36)
-    assert question_set().fingerprint == kept.fingerprint == content("datasets", SET, "set.json")["fingerprint"]
+    (stored_set,) = stored()
+    assert (stored_set.key, stored_set.name, stored_set.passages, stored_set.questions) == (SET, "small_before", 12, 36)
+    assert question_set().fingerprint == stored_set.fingerprint == content("datasets", SET, "set.json")["fingerprint"]
     assert question_set().passages.fingerprint == content("datasets", SET, "passages.json")["fingerprint"]
     assert question_set().passages[0].text.startswith("자격루는 세종의 명을 받은 장영실이")
     assert question_set().questions[0].relevant == ("p1",)
 
 
-def test_the_runs_are_listed_with_their_state_and_what_was_asked() -> None:
+def test_lists_runs_with_their_state_and_options() -> None:
     assert [(run.id, run.status().state) for run in all_runs()] == [
         (INTERRUPTED, State.INTERRUPTED),
         (CROSS_ENCODER, State.DONE),
@@ -114,8 +114,8 @@ def test_a_run_shows_what_it_reached(name: str) -> None:
     status = run.status()
     assert (status.step, status.total_steps) == (raw["step"], raw["total_steps"])
     assert (status.started, status.heartbeat) == (raw["started"], raw["heartbeat"])
-    assert status.spent == pytest.approx(raw["heartbeat"] - raw["started"])
-    assert not status.attended
+    assert status.total_seconds == pytest.approx(raw["heartbeat"] - raw["started"])
+    assert not status.is_process_alive
     assert run.scores() == content("runs", name, "scores.json")
     assert run.scores()["after"]["ndcg@10"] == 1.0
     assert run.provenance()["base"]["reference"] == "starter"
@@ -140,35 +140,42 @@ def test_every_state_that_was_written_is_read(written: str, read: State) -> None
     assert (status.state in RESUMABLE) == (read is not State.DONE)
 
 
-def test_trained_starters_are_known_by_the_place_their_modules_had() -> None:
+def test_recognizes_starters_by_their_old_module_path() -> None:
     for name in (BI_ENCODER, CROSS_ENCODER):
         assert content("runs", name, "model", "modules.json")[0]["type"].startswith("retrieval.starter.")
         assert is_starter(find_model(name))
 
 
-def test_the_comparison_is_listed_and_opens_with_the_same_figures() -> None:
-    (kept,) = kept_comparisons()
+def test_stored_comparison_opens_with_the_same_metrics() -> None:
+    (stored_comparison,) = kept_comparisons()
     raw = content("comparisons", COMPARISON, "scores.json")
-    assert (kept.key, kept.retrievers) == (COMPARISON, ("BM25", "Dense", "Hybrid", "Reranked"))
-    assert (kept.made, kept.questions, kept.passages) == ("2026-11-22T01:47:13.525+00:00", 36, 12)
-    opened = load(kept.folder, question_set())
+    assert (stored_comparison.key, stored_comparison.retrievers) == (
+        COMPARISON,
+        ("BM25", "Dense", "Hybrid", "Reranked"),
+    )
+    assert (stored_comparison.made, stored_comparison.questions, stored_comparison.passages) == (
+        "2026-11-22T01:47:13.525+00:00",
+        36,
+        12,
+    )
+    opened = load(stored_comparison.folder, question_set())
     for result in opened.results:
         before = raw["retrievers"][result.name]
-        figures = {measure: value for measure, value in before.items() if "@" in measure}
-        assert kept.figures[result.name] == figures
+        metrics = {measure: value for measure, value in before.items() if "@" in measure}
+        assert stored_comparison.figures[result.name] == metrics
         assert result.scores is not None
-        assert result.scores.means() == pytest.approx(figures, abs=1e-12)
+        assert result.scores.means() == pytest.approx(metrics, abs=1e-12)
         assert (result.build_seconds, result.memory_bytes) == (before["build_seconds"], before["memory_bytes"])
         assert result.rankings is not None
         np.testing.assert_array_equal(result.rankings.indices, rankings_before()[result.name].indices)
         np.testing.assert_array_equal(result.rankings.scores, rankings_before()[result.name].scores)
 
 
-def test_the_same_experiment_finds_the_comparison_that_is_there(tmp_path: Path) -> None:
+def test_same_experiment_reuses_the_stored_comparison(tmp_path: Path) -> None:
     """Its folder is named by the experiment, every default of it and the set: none may change unnoticed."""
     folder = workspace() / "comparisons" / COMPARISON
-    for asked in (experiment(tmp_path), read_experiment(folder / "experiment.toml")):
-        job = ComparisonJob.of(asked, question_set().fingerprint)
+    for same_experiment in (experiment(tmp_path), read_experiment(folder / "experiment.toml")):
+        job = ComparisonJob.of(same_experiment, question_set().fingerprint)
         assert job.folder == folder
         assert job.done
         assert not job.running
@@ -184,7 +191,7 @@ def test_a_comparison_that_never_ended_can_be_started_again(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_models_find_what_they_found(tmp_path: Path) -> None:
+def test_models_reproduce_their_rankings(tmp_path: Path) -> None:
     comparison = compare(experiment(tmp_path), question_set())
     for result in comparison.results:
         assert result.error is None
@@ -196,19 +203,19 @@ def test_the_models_find_what_they_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on_from_its_checkpoint_and_comes_out_as_if_nothing_had_happened() -> None:
+def test_resumed_run_ends_with_the_weights_of_an_uninterrupted_run() -> None:
     from safetensors.numpy import load_file
 
     run, whole = run_of(INTERRUPTED), run_of(BI_ENCODER)
     assert replace(run.plan().options, save_minutes=10.0) == whole.plan().options
     checkpoint = newest_checkpoint(run.folder)
     assert checkpoint is not None
-    assert step_of(checkpoint) == 1
+    assert get_step(checkpoint) == 1
     run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
     assert train(run).state is State.DONE
     measured = [entry["step"] for entry in run.progress() if "eval_validation_ndcg@10" in entry]
     assert measured == [3]  # once, at the end of the epoch
-    ours, theirs = (load_file(one.model_folder / "model.safetensors") for one in (run, whole))
+    ours, theirs = (load_file(trained_run.model_folder / "model.safetensors") for trained_run in (run, whole))
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         np.testing.assert_allclose(ours[name], array, rtol=0, atol=1e-6, err_msg=name)

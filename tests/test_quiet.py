@@ -28,7 +28,7 @@ TRAINING = ("mrc_workbench", "train", "cross-encoder", "--data", "sample", "--ba
 OF_LIBRARIES = ("Loading weights", "LOAD REPORT", "it/s]", "Warning", "dtype", "'train_runtime'")
 
 
-def said(*words: str) -> tuple[int, str, str]:
+def run_command(*words: str) -> tuple[int, str, str]:
     """The exit status of a command, and what it writes to a terminal as its output and beside it."""
     environment = {name: value for name, value in os.environ.items() if name not in {*QUIET, VERBOSE}}
     command = [sys.executable, "-m", *words]
@@ -50,7 +50,7 @@ def test_commands_print_their_own_words_and_nothing_else(experiment: Path, tmp_p
     """A comparison prints its table and split, a training its folder and its model; one process runs both."""
     comparison = ["mrc_workbench", "compare", str(experiment), "--out", str(tmp_path / "out"), "--progress", "none"]
     training = [*TRAINING, "--out", str(tmp_path / "run"), "--progress", "none"]
-    status, output, errors = said("tests.commands", json.dumps([comparison, training]))
+    status, output, errors = run_command("tests.commands", json.dumps([comparison, training]))
     assert (status, errors) == (0, "")
     table, run = output.splitlines()[:5], output.splitlines()[5:]
     assert [line.split()[0] for line in table] == ["48", "R@1", "Dense", "validation", "stored"]
@@ -58,12 +58,12 @@ def test_commands_print_their_own_words_and_nothing_else(experiment: Path, tmp_p
     assert not [text for text in OF_LIBRARIES if text in output]
 
 
-def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> None:
-    _, _, errors = said("mrc_workbench", "compare", str(experiment), "--out", str(tmp_path), "--verbose")
+def test_verbose_shows_messages_of_libraries(experiment: Path, tmp_path: Path) -> None:
+    _, _, errors = run_command("mrc_workbench", "compare", str(experiment), "--out", str(tmp_path), "--verbose")
     assert "Loading weights" in errors
 
 
-def test_errors_are_told_all_the_same(tmp_path: Path) -> None:
+def test_prints_errors_although_quiet(tmp_path: Path) -> None:
     done = run_module(*TRAINING, "--out", tmp_path / "run", "--base", tmp_path / "none")
     assert done.returncode in (1, 2)
     assert done.stderr.splitlines()[-1].startswith("error: ")

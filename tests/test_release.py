@@ -30,10 +30,10 @@ def test_the_changelog_begins_with_unreleased_changes_and_lists_releases_newest_
     first, *released = headings()
     assert first == "[Unreleased]"
     releases = release.changelog()
-    assert released == [f"[{one.version}] - {one.date}" for one in releases]
-    versions = [tuple(map(int, one.version.split("."))) for one in releases]
+    assert released == [f"[{entry.version}] - {entry.date}" for entry in releases]
+    versions = [tuple(map(int, entry.version.split("."))) for entry in releases]
     assert versions == sorted(set(versions), reverse=True)
-    dates = [date.fromisoformat(one.date) for one in releases]
+    dates = [date.fromisoformat(entry.date) for entry in releases]
     assert dates == sorted(dates, reverse=True)
 
 

@@ -34,14 +34,14 @@ MODULES = {module_of(path): path for path in FILES}
 @cache
 def imports_while_read(module: str) -> set[str]:
     """What a file imports outside functions: `from data import cache` is `data.cache`."""
-    found = set()
+    imported = set()
     for node in ast.parse(MODULES[module].read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inside = (f"{node.module}.{alias.name}" for alias in node.names)
-            found |= {name if name in MODULES else node.module for name in inside}
-    return found
+            imported |= {name if name in MODULES else node.module for name in inside}
+    return imported
 
 
 def test_every_folder_of_tests_is_named_as_what_it_tests() -> None:
@@ -66,26 +66,26 @@ def test_no_folder_is_too_full() -> None:
     ],
 )
 def test_no_page_reads_heavy_libraries_before_it_needs_them(door: str) -> None:
-    assert heavy_behind(door) == {}
+    assert heavy_imports_of(door) == {}
 
 
 @pytest.mark.parametrize("door", [name for name in MODULES if name.endswith((".__main__", ".cli"))])
 def test_no_command_reads_heavy_libraries_before_it_knows_what_to_do(door: str) -> None:
-    assert heavy_behind(door) == {}
+    assert heavy_imports_of(door) == {}
 
 
-def heavy_behind(door: str) -> dict[str, set[str]]:
+def heavy_imports_of(door: str) -> dict[str, set[str]]:
     """Modules that are read when `door` is, with the heavy libraries that they read then."""
-    seen, waiting = {door}, [door]
-    found = {}
-    while waiting:
-        names = imports_while_read(module := waiting.pop())
+    seen, pending = {door}, [door]
+    heavy_imports = {}
+    while pending:
+        names = imports_while_read(module := pending.pop())
         if heavy := {name.split(".")[0] for name in names} & HEAVY:
-            found[module] = heavy
+            heavy_imports[module] = heavy
         new = {name for name in names if name in MODULES} - seen
         seen |= new
-        waiting += new
-    return found
+        pending += new
+    return heavy_imports
 
 
 @pytest.mark.slow

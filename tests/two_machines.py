@@ -38,19 +38,19 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
     """Yield two that see each other and nothing else; skips the test where the system does not permit that."""
     with ExitStack() as stack:
         try:
-            holders = [_held(stack) for _ in range(2)]
-            one, two = (
-                Machine(pid, f"{_NETWORK}.{place}", f"mrc{place}") for place, pid in enumerate(holders, start=1)
+            holders = [_hold_namespace(stack) for _ in range(2)]
+            first, second = (
+                Machine(pid, f"{_NETWORK}.{index}", f"mrc{index}") for index, pid in enumerate(holders, start=1)
             )
-            far_end = ["peer", "name", two.cable, "netns", str(two.holder)]
-            _run(one.command(["ip", "link", "add", one.cable, "type", "veth", *far_end]))
-            for machine in (one, two):
+            far_end = ["peer", "name", second.cable, "netns", str(second.holder)]
+            _run(first.command(["ip", "link", "add", first.cable, "type", "veth", *far_end]))
+            for machine in (first, second):
                 _run(machine.command(["ip", "address", "add", f"{machine.address}/24", "dev", machine.cable]))
                 for link in ("lo", machine.cable):
                     _run(machine.command(["ip", "link", "set", link, "up"]))
         except OSError as error:
             pytest.skip(f"two network namespaces need Linux, root, util-linux and iproute2: {error}")
-        yield one, two
+        yield first, second
 
 
 def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path, **environment: str) -> None:
@@ -58,27 +58,27 @@ def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path,
     first, running = machines[0], []
     with ExitStack() as stack:
         for rank, machine in enumerate(machines):
-            place = ["--nnodes", str(len(machines)), "--node-rank", str(rank), "--nproc-per-node", "1"]
+            node_options = ["--nnodes", str(len(machines)), "--node-rank", str(rank), "--nproc-per-node", "1"]
             meeting = ["--master-addr", first.address, "--master-port", str(_PORT)]
-            command = [sys.executable, "-m", "torch.distributed.run", *place, *meeting, "-m", *words]
-            told = stack.enter_context((folder / f"machine-{rank}.log").open("w+"))
+            command = [sys.executable, "-m", "torch.distributed.run", *node_options, *meeting, "-m", *words]
+            log = stack.enter_context((folder / f"machine-{rank}.log").open("w+"))
             process = subprocess.Popen(
                 machine.command(command),
                 cwd=PROJECT,
                 env=os.environ | {"GLOO_SOCKET_IFNAME": machine.cable} | environment,
-                stdout=told,
-                stderr=told,
+                stdout=log,
+                stderr=log,
             )
             stack.callback(process.wait)
             stack.callback(process.terminate)  # it ends what it has started
-            running.append((process, told))
-        for process, told in running:
+            running.append((process, log))
+        for process, log in running:
             status = process.wait(_PATIENCE)
-            told.seek(0)
-            assert status == 0, told.read()[-3000:]
+            log.seek(0)
+            assert status == 0, log.read()[-3000:]
 
 
-def _held(stack: ExitStack) -> int:
+def _hold_namespace(stack: ExitStack) -> int:
     """Return the process that holds a new namespace: it ends with its input."""
     holder = subprocess.Popen(
         ["unshare", "--net", "sh", "-c", "echo && exec cat"],

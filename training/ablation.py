@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from mrc_workbench.data.cache import sealing
-from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.jobs.folder import State, Status, StopRequested
 from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.records import QuestionSet
@@ -25,18 +25,26 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.significance import Interval, Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Difference, Table, Variant
+from mrc_workbench.training.jobs import (
+    REFERENCE,
+    UNTRAINED,
+    Ablation,
+    AblationStage,
+    AblationTable,
+    Variant,
+    VariantDifference,
+)
 from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.runs import Plan, Run, Trial, all_runs, create_run, find_run
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.runs import Run, TrainingPlan, Trial, all_runs, create_run, find_run
 from mrc_workbench.training.search import Sweep
 from mrc_workbench.training.text_options import LanguageOptions
-from mrc_workbench.training.train import execute, load_material
+from mrc_workbench.training.train import execute, load_training_data
 
 NDCG = "ndcg@10"
 SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from
-MOST_VARIANTS = 40
+MAX_VARIANTS = 40
 Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 
@@ -61,7 +69,7 @@ class AblationExperiment(BaseModel):
     vary: dict[str, tuple[Scalar, ...]] = {}
 
     @property
-    def shares(self) -> SplitOptions:
+    def split_options(self) -> SplitOptions:
         return SplitOptions(self.validation_share, self.test_share, self.seed)
 
     @property
@@ -71,70 +79,88 @@ class AblationExperiment(BaseModel):
         untrained: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
         return untrained | dict(enumerate([{}, *varied], start=REFERENCE))
 
-    def learning(self, number: int) -> LanguageOptions:
+    def language_model_options(self, number: int) -> LanguageOptions:
         """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
-        given, changed = self.language_model, self.changes[number]
-        suited = LanguageOptions.suited_to(str(changed.get("base", given.get("base", STARTER))))
-        defaults = asdict(suited) | {"kept_models": 0}  # of many variants nobody looks at how each came there
-        return _options_of(LanguageOptions, defaults, {**given, **changed}, "vary" if changed else "language_model")
+        file_options, variant_changes = self.language_model, self.changes[number]
+        base_defaults = LanguageOptions.defaults_for(
+            str(variant_changes.get("base", file_options.get("base", STARTER)))
+        )
+        defaults = asdict(base_defaults) | {"kept_models": 0}  # of many variants nobody looks at how each came there
+        return _parse_options(
+            LanguageOptions,
+            defaults,
+            {**file_options, **variant_changes},
+            "vary" if variant_changes else "language_model",
+        )
 
-    def tuning(self, base: str) -> BiEncoderOptions:
+    def fine_tuning_options(self, base: str) -> BiEncoderOptions:
         """Return the options of fine-tuning, which suit the base that all started from. Raises `ExperimentError`."""
-        began = self.learning(REFERENCE).base
+        initial_base = self.language_model_options(REFERENCE).base
         # a new transformer learns as others do: what suits a starter is for a table of words
-        defaults = BiEncoderOptions(base=base) if began == STARTER else BiEncoderOptions.suited_to(began)
-        return _options_of(BiEncoderOptions, asdict(defaults), {**self.fine_tuning, "base": base}, "fine_tuning")
+        defaults = (
+            BiEncoderOptions(base=base) if initial_base == STARTER else BiEncoderOptions.defaults_for(initial_base)
+        )
+        return _parse_options(BiEncoderOptions, asdict(defaults), {**self.fine_tuning, "base": base}, "fine_tuning")
 
     def check(self) -> None:
         """Raise `ExperimentError` if an option of any variant is wrong, or nothing is varied."""
         try:
-            _ = self.shares
+            _ = self.split_options
         except ValueError as error:
             raise ExperimentError(str(error)) from error
-        if not 2 <= len(self.changes) <= MOST_VARIANTS:
-            wanted = f"2 to {MOST_VARIANTS} variants, not {len(self.changes)}"
-            raise ExperimentError(f"vary: give {wanted}: values of options in [vary], or untrained = true")
-        made = [self.learning(number) for number in self.changes]
-        if len({str(asdict(one)) for one in made}) < len(made) - self.untrained:
+        if not 2 <= len(self.changes) <= MAX_VARIANTS:
+            expected = f"2 to {MAX_VARIANTS} variants, not {len(self.changes)}"
+            raise ExperimentError(f"vary: give {expected}: values of options in [vary], or untrained = true")
+        option_sets = [self.language_model_options(number) for number in self.changes]
+        if len({str(asdict(options)) for options in option_sets}) < len(option_sets) - self.untrained:
             raise ExperimentError("vary: two variants are the same: leave out values that language_model has already")
-        self.tuning("a-base")
+        self.fine_tuning_options("a-base")
 
 
-def _options_of(kind: type[Kind], defaults: Mapping[str, Any], given: Mapping[str, Any], place: str) -> Kind:
-    known = {field.name: field for field in fields(kind)}
-    if unknown := [name for name in given if name not in known]:
-        raise ExperimentError(f"{place}: there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    typed = {name: float(v) if isinstance(defaults[name], float) and type(v) is int else v for name, v in given.items()}
+def _parse_options(
+    kind: type[Kind], defaults: Mapping[str, Any], file_options: Mapping[str, Any], section: str
+) -> Kind:
+    option_fields = {field.name: field for field in fields(kind)}
+    if unknown := [name for name in file_options if name not in option_fields]:
+        raise ExperimentError(
+            f"{section}: there is no option {unknown[0]!r}; there are {', '.join(sorted(option_fields))}"
+        )
+    typed = {
+        name: float(number) if isinstance(defaults[name], float) and type(number) is int else number
+        for name, number in file_options.items()
+    }
     for name, value in typed.items():
         expected = str if isinstance(defaults[name], str) else type(defaults[name])
         if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-            raise ExperimentError(f"{place}.{name}: {value!r} is no {expected.__name__}")
+            raise ExperimentError(f"{section}.{name}: {value!r} is no {expected.__name__}")
     try:
         return kind(**{**defaults, **typed})
     except (OptionError, ValueError) as error:
-        raise ExperimentError(f"{place}: {error}") from error
+        raise ExperimentError(f"{section}: {error}") from error
 
 
-class Judged(NamedTuple):
+class VariantScores(NamedTuple):
     """Figures and differences to the reference by variant number, and how many questions or pairs judge."""
 
-    figures: dict[int, Interval]
-    differences: dict[int, Difference]
-    judges: int
+    intervals: dict[int, Interval]
+    differences: dict[int, VariantDifference]
+    sample_size: int
 
 
-def of_hidden_tokens(run: Run) -> dict[str, Interval]:
+def hidden_token_scores(run: Run) -> dict[str, Interval]:
     """Perplexity, share guessed and, of pairs, share told, of a finished language model, by measure."""
     scores = run.scores()
-    after, ends = scores.get("after", {}), scores.get("intervals", {}).get("after", {})
+    after, bounds = scores.get("after", {}), scores.get("intervals", {}).get("after", {})
     return {
-        name: Interval(after[name], *ends[name])
+        name: Interval(after[name], *bounds[name])
         for name in (PERPLEXITY, GUESSED, FOLLOWED)
-        if name in after and name in ends
+        if name in after and name in bounds
     }
 
 
-def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, models: Mapping[int, str]) -> Judged:
+def evaluate_on_questions(
+    question_set: QuestionSet, data: str, split_options: SplitOptions, models: Mapping[int, str]
+) -> VariantScores:
     """nDCG@10 of bi-encoders on the test questions, compared with the reference's; all are tested together.
 
     A model that cannot search has no figure. Raises `ValueError` if no test question has a relevant passage.
@@ -142,129 +168,145 @@ def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, mod
     experiment = Experiment(
         data=data,
         split=Part.TEST,
-        validation_share=shares.validation,
-        test_share=shares.test,
-        seed=shares.seed,
+        validation_share=split_options.validation,
+        test_share=split_options.test,
+        seed=split_options.seed,
         retriever=tuple(DenseSpec(name=str(number), model=model, windows=True) for number, model in models.items()),
     )
     result = compare(experiment, question_set)
     scores = {number: result.scores[str(number)] for number in models if str(number) in result.scores}
     groups = question_groups(result.question_set)
-    figures = {number: Interval(one.means()[NDCG], *intervals_of(one, groups)[NDCG]) for number, one in scores.items()}
-    values = {number: one.per_question[NDCG] for number, one in scores.items()}
+    intervals = {
+        number: Interval(variant.means()[NDCG], *intervals_of(variant, groups)[NDCG])
+        for number, variant in scores.items()
+    }
+    values = {number: variant.per_question[NDCG] for number, variant in scores.items()}
     others = [number for number in values if number != REFERENCE and REFERENCE in values]
-    pairs = [Pair(str(one), str(REFERENCE), NDCG, values[one], values[REFERENCE]) for one in others]
+    pairs = [Pair(str(variant), str(REFERENCE), NDCG, values[variant], values[REFERENCE]) for variant in others]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
-    apart = {number: Difference(test.difference, test.low, test.high, test.p_family) for number, test in tests}
-    return Judged(figures, apart, len(result.question_set.questions))
+    differences = {
+        number: VariantDifference(test.difference, test.low, test.high, test.p_family) for number, test in tests
+    }
+    return VariantScores(intervals, differences, len(result.question_set.questions))
 
 
-def of_pairs(pairs: PairSet, models: Mapping[int, str]) -> Judged:
+def evaluate_on_pairs(pairs: PairSet, models: Mapping[int, str]) -> VariantScores:
     """Spearman's correlation of cosines and human scores, compared with the reference's. Raises `EmbeddingError`."""
     result = evaluate(pairs, list(dict.fromkeys(models.values())))
-    known = {number: model for number, model in models.items() if model in result.measured}
-    figures = {number: Interval(*result.measured[model].figures[SPEARMAN]) for number, model in known.items()}
-    apart: dict[int, Difference] = {}
+    measured_models = {number: model for number, model in models.items() if model in result.results_by_model}
+    intervals = {
+        number: Interval(*result.results_by_model[model].metrics[SPEARMAN]) for number, model in measured_models.items()
+    }
+    differences: dict[int, VariantDifference] = {}
     for test in result.differences.get(SPEARMAN, []):
         for number, model in models.items():
             if number == REFERENCE or models.get(REFERENCE) not in (test.a, test.b) or model not in (test.a, test.b):
                 continue
             sign = 1 if test.a == model else -1
             low, high = sorted((sign * test.low, sign * test.high))
-            apart[number] = Difference(sign * test.difference, low, high, test.p_family)
-    return Judged(figures, apart, len(result.rows))
+            differences[number] = VariantDifference(sign * test.difference, low, high, test.p_family)
+    return VariantScores(intervals, differences, len(result.rows))
 
 
-def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
+def run_ablation(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
     """Wait for the machine, do an ablation in this process and return how it ended; see `Sweep.execute`."""
-    return _Ablating.execute(ablation, sent_by_worker=sent_by_worker)
+    return _AblationSweep.execute(ablation, sent_by_worker=sent_by_worker)
 
 
-class _Ablating(Sweep[Ablation]):
+class _AblationSweep(Sweep[Ablation]):
     def __init__(self, ablation: Ablation, status: Status) -> None:
         super().__init__(ablation, status)
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
         self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
-        self._judge: str | None = None  # of the reference, which is trained before the others
-        self._ended = self._ended_before = 0
+        self._evaluation_key: str | None = None  # of the reference, which is trained before the others
+        self._finished_stages = self._reused_stages = 0
 
     def work(self) -> None:
         self._begin(AblationStage.LOADING)
-        known = self._job.table or Table(())
-        variants = {one.number: one for one in known.variants}
+        partial_table = self._job.table or AblationTable(())
+        variants = {variant.number: variant for variant in partial_table.variants}
         for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
-            variants[number] = self._trained(number)
-            self._job.keep(Table(tuple(variants[one] for one in self._changes if one in variants)), so_far=True)
-        table = self._measured(Table(tuple(variants[one] for one in self._changes)))
-        self._job.keep(table)
+            variants[number] = self._train_variant(number)
+            self._job.save_outcome(
+                AblationTable(tuple(variants[variant] for variant in self._changes if variant in variants)),
+                is_partial=True,
+            )
+        table = self._measure_variants(AblationTable(tuple(variants[variant] for variant in self._changes)))
+        self._job.save_outcome(table)
 
-    def _trained(self, number: int) -> Variant:
+    def _train_variant(self, number: int) -> Variant:
         """Train a variant. Its failure does not end the others, unless it is the reference."""
         variant = Variant(number, dict(self._changes[number]))
         try:
             self._begin(AblationStage.LEARNING, number)
-            model = self._model(number)
+            model = self._language_model(number)
             run = find_run(model)
-            figures = of_hidden_tokens(run) if run and number != UNTRAINED else {}
-            judge = run.read("before.json").get("judge") if run else ""
+            metrics = hidden_token_scores(run) if run and number != UNTRAINED else {}
+            evaluation_key = run.read("before.json").get("judge") if run else ""
             if number == REFERENCE:
-                self._judge = judge
-            variant = replace(variant, model=model, figures=figures, alike=judge == self._judge)
-            self._ended += 1
+                self._evaluation_key = evaluation_key
+            variant = replace(variant, model=model, figures=metrics, alike=evaluation_key == self._evaluation_key)
+            self._finished_stages += 1
             if self._experiment.questions:
                 self._begin(AblationStage.TUNING, number)
-                tuned = self._run(f"{number}-tuned", number, self._tuning(number, model))
-                variant = replace(variant, tuned=tuned.id)
-                self._ended += 1
+                fine_tuned_run = self._run_or_reuse(f"{number}-tuned", number, self._fine_tuning_plan(number, model))
+                variant = replace(variant, tuned=fine_tuned_run.id)
+                self._finished_stages += 1
         except TrainingError as error:
             if number == REFERENCE:
                 raise
             return replace(variant, code=error.code, message=str(error))
         return variant
 
-    def _model(self, number: int) -> str:
+    def _language_model(self, number: int) -> str:
         """Return what names a variant's language model, trained now if it is not yet."""
         if number != UNTRAINED:
-            return self._run(str(number), number, self._part(number, options=self._experiment.learning(number))).id
-        base = self._experiment.learning(REFERENCE).base
+            return self._run_or_reuse(
+                str(number), number, self._variant_plan(number, options=self._experiment.language_model_options(number))
+            ).id
+        base = self._experiment.language_model_options(REFERENCE).base
         if base != STARTER:
             return base
-        run = self._job.part(str(UNTRAINED))  # the reference's network before its first step
+        run = self._job.get_part(str(UNTRAINED))  # the reference's network before its first step
         if not run.model_folder.is_dir():
-            plan = self._part(REFERENCE, options=self._experiment.learning(REFERENCE))
-            task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model(plan.options.base))
+            plan = self._variant_plan(REFERENCE, options=self._experiment.language_model_options(REFERENCE))
+            task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(
+                find_model(plan.options.base)
+            )
             with sealing(run.model_folder) as new:
                 task.model.save_pretrained(str(new), create_model_card=False)
         return run.id
 
-    def _run(self, name: str, number: int, plan: Plan) -> Run:
+    def _run_or_reuse(self, name: str, number: int, plan: TrainingPlan) -> Run:
         """Return a finished run of the plan, an existing or a new one. Raises `AskedToStop` and `TrainingError`."""
-        if known := next((run for run in all_runs() if _is_the_same(run, plan)), None):
-            self._ended_before += 1
-            return known
+        if existing_run := next((run for run in all_runs() if _has_same_result(run, plan)), None):
+            self._reused_stages += 1
+            return existing_run
         plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), whole=True))
-        part = self._job.part(name)
-        run = self._taken_up(part, partial(create_run, plan, part.folder, attended=True))
-        from mrc_workbench.training.trainers import Watch  # imports transformers
+        part = self._job.get_part(name)
+        run = self._resume_or_create(part, partial(create_run, plan, part.folder, attended=True))
+        from mrc_workbench.training.trainers import TrainingProgressCallback  # imports transformers
 
-        ended = execute(run, Watch(lambda share: self._write(share) if self._is_due() else None))
-        if self._job.asked_to_stop or ended.state is State.STOPPED:
-            raise AskedToStop
-        if ended.state is not State.DONE:
-            raise TrainingError(ended.code or "unexpected", ended.message)
+        status = execute(
+            run, TrainingProgressCallback(lambda progress: self._write(progress) if self._is_due() else None)
+        )
+        if self._job.stop_requested or status.state is State.STOPPED:
+            raise StopRequested
+        if status.state is not State.DONE:
+            raise TrainingError(status.code or "unexpected", status.message)
         return run
 
-    def _tuning(self, number: int, model: str) -> Plan:
-        questions, options = self._questions, self._experiment.tuning(model)
+    def _fine_tuning_plan(self, number: int, model: str) -> TrainingPlan:
+        questions, options = self._questions, self._experiment.fine_tuning_options(model)
         data = {"data": self._experiment.questions, "data_name": questions.name, "fingerprint": questions.fingerprint}
-        plan = self._part(number, kind=BI_ENCODER, options=options, **data)
+        plan = self._variant_plan(number, kind=BI_ENCODER, options=options, **data)
         if number != UNTRAINED:
             return plan
-        name = "untrained" if model == self._job.part(str(UNTRAINED)).id else model
+        name = "untrained" if model == self._job.get_part(str(UNTRAINED)).id else model
         return replace(plan, name=f"{self._plan.name} · {name}")
 
-    def _part(self, number: int, **changes: Any) -> Plan:
+    def _variant_plan(self, number: int, **changes: Any) -> TrainingPlan:
         changed = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
         name = f"{self._plan.name} · {changed}" if changed else self._plan.name
         return replace(self._plan, name=name, ablation=None, **changes)
@@ -273,45 +315,61 @@ class _Ablating(Sweep[Ablation]):
     def _questions(self) -> QuestionSet:
         return find_questions(self._experiment.questions)
 
-    def _measured(self, table: Table) -> Table:
+    def _measure_variants(self, table: AblationTable) -> AblationTable:
         self._begin(AblationStage.MEASURING)
-        trained = [one for one in table.variants if not one.code]
-        models = {one.number: one.model for one in trained}
-        tuned = {one.number: one.tuned for one in trained if one.tuned}
-        judged: dict[str, Judged] = {}
+        trained = [variant for variant in table.variants if not variant.code]
+        models = {variant.number: variant.model for variant in trained}
+        fine_tuned_models = {variant.number: variant.tuned for variant in trained if variant.tuned}
+        scores_by_measure: dict[str, VariantScores] = {}
         if self._experiment.sentences:
             pairs = find_pairs(self._experiment.sentences)
-            judged[SPEARMAN_BEFORE] = of_pairs(pairs, models)
-            table = replace(table, pairs=judged[SPEARMAN_BEFORE].judges)
-            if tuned:
-                judged[SPEARMAN] = of_pairs(pairs, tuned)
-        if tuned:
-            judged[NDCG] = of_questions(self._questions, self._experiment.questions, self._experiment.shares, tuned)
-            table = replace(table, questions=judged[NDCG].judges)
+            scores_by_measure[SPEARMAN_BEFORE] = evaluate_on_pairs(pairs, models)
+            table = replace(table, pairs=scores_by_measure[SPEARMAN_BEFORE].sample_size)
+            if fine_tuned_models:
+                scores_by_measure[SPEARMAN] = evaluate_on_pairs(pairs, fine_tuned_models)
+        if fine_tuned_models:
+            scores_by_measure[NDCG] = evaluate_on_questions(
+                self._questions, self._experiment.questions, self._experiment.split_options, fine_tuned_models
+            )
+            table = replace(table, questions=scores_by_measure[NDCG].sample_size)
         variants = []
-        for one in table.variants:
-            figures = {name: of.figures[one.number] for name, of in judged.items() if one.number in of.figures}
-            apart = {name: of.differences[one.number] for name, of in judged.items() if one.number in of.differences}
-            variants.append(replace(one, figures={**(one.figures or {}), **figures}, differences=apart))
+        for variant in table.variants:
+            metrics = {
+                name: scores.intervals[variant.number]
+                for name, scores in scores_by_measure.items()
+                if variant.number in scores.intervals
+            }
+            differences = {
+                name: scores.differences[variant.number]
+                for name, scores in scores_by_measure.items()
+                if variant.number in scores.differences
+            }
+            variants.append(replace(variant, figures={**(variant.figures or {}), **metrics}, differences=differences))
         return replace(table, variants=tuple(variants))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:
-        if self._job.asked_to_stop:
-            raise AskedToStop
-        self._enter(stage, number, step=self._ended, total_steps=self._stages)
+        if self._job.stop_requested:
+            raise StopRequested
+        self._enter_stage(stage, number, step=self._finished_stages, total_steps=self._stages)
         self._write(0.0)
 
-    def _write(self, within: float) -> None:
+    def _write(self, stage_progress: float) -> None:
         """Report the progress as if the stages left took as long as those done here."""
-        done = self._ended + within
-        here = done - self._ended_before
-        left = (time.monotonic() - self._began) / here * (self._stages - done) if here > 0 else None
-        self._report(done / self._stages, left)
+        finished = self._finished_stages + stage_progress
+        finished_here = finished - self._reused_stages
+        seconds_left = (
+            (time.monotonic() - self._began) / finished_here * (self._stages - finished) if finished_here > 0 else None
+        )
+        self._report(finished / self._stages, seconds_left)
 
 
-def _is_the_same(run: Run, plan: Plan) -> bool:
+def _has_same_result(run: Run, plan: TrainingPlan) -> bool:
     """Whether a run is finished, and its plan gives the same result."""
-    finished = run.plan()
-    decides = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
-    same = all(getattr(finished, name) == getattr(plan, name) for name in decides)
-    return same and not (finished.trial and not finished.trial.whole) and run.status().state is State.DONE
+    finished_plan = run.plan()
+    compared_fields = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
+    is_same_plan = all(getattr(finished_plan, name) == getattr(plan, name) for name in compared_fields)
+    return (
+        is_same_plan
+        and not (finished_plan.trial and not finished_plan.trial.whole)
+        and run.status().state is State.DONE
+    )

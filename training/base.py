@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
-FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
+FeatureBuilder = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
 OnProgress = Callable[[float], None]  # receives the fraction done, 0 to 1
-Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
+MarkedNegatives = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
 MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
 CARDS = tomllib.loads(Path(__file__).with_name("recipes").joinpath("cards.toml").read_text(encoding="utf-8"))
-_PROBED = 64  # texts or pairs
-_PROBED_AT_ONCE = 16
+_SAMPLE_SIZE = 64  # texts or pairs
+_SAMPLES_PER_ROUND = 16
 
 
 def processes() -> int:
@@ -38,24 +38,24 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def seconds_for(
+def estimate_seconds(
     work: Callable[[list[Any]], object],
-    everything: Sequence[Any],
+    items: Sequence[Any],
     limit: float = 2.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Estimate the seconds that `work` takes for everything, which is ordered by length, from evenly spaced samples."""
-    work(list(everything[:2]))  # what is only done once
-    probed = everything[:: max(1, len(everything) // _PROBED)]
-    rounds = max(1, len(probed) // _PROBED_AT_ONCE)
-    began, done = clock(), 0
+    work(list(items[:2]))  # what is only done once
+    sampled_items = items[:: max(1, len(items) // _SAMPLE_SIZE)]
+    rounds = max(1, len(sampled_items) // _SAMPLES_PER_ROUND)
+    started, processed_count = clock(), 0
     for number in range(rounds):
-        sample = probed[number::rounds]
+        sample = sampled_items[number::rounds]
         work(list(sample))
-        done += len(sample)
-        if clock() - began > limit:
+        processed_count += len(sample)
+        if clock() - started > limit:
             break
-    return (clock() - began) / done * len(everything)
+    return (clock() - started) / processed_count * len(items)
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,24 @@ class Examples:
     passages: np.ndarray  # (n_examples, 1 + n_negatives) int32 rows of the corpus, the positive first; -1 where fewer
     relevance: csr_array  # (n_questions, n_passages), nonzero where relevant
     lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
-    in_batch: bool  # whether passages of other examples are negatives; if not, any examples may stand together
+    in_batch_negatives: (
+        bool  # whether passages of other examples are negatives; if not, any examples may stand together
+    )
     article: np.ndarray | None = None  # (n_examples,) int: then texts of one article go together, not of like length
     shared: bool = False  # whether batches are of passages with their questions, see `engine.shared_passages`
 
     @classmethod
-    def apart(cls, lengths: np.ndarray, *, contrasts: bool = False, article: np.ndarray | None = None) -> Self:
+    def independent(
+        cls, lengths: np.ndarray, *, in_batch_negatives: bool = False, article: np.ndarray | None = None
+    ) -> Self:
         """Return examples that share no texts: any may stand together."""
         rows = np.arange(len(lengths))
-        itself = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
-        return cls(rows, rows[:, None].astype(np.int32), itself, lengths.astype(float), contrasts, article)
+        identity_matrix = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
+        return cls(
+            rows, rows[:, None].astype(np.int32), identity_matrix, lengths.astype(float), in_batch_negatives, article
+        )
 
-    def shown(self) -> csr_array:
+    def passage_matrix(self) -> csr_array:
         """Which passages an example shows, bool `(n_examples, n_passages)`."""
         rows, columns = np.nonzero(self.passages >= 0)
         shape = (len(self.passages), self.relevance.shape[1])
@@ -85,16 +91,16 @@ class Examples:
 
     def forbidden(self) -> csr_array:
         """Which passages no other example of its batch may show: those shown and those relevant here; like `shown`."""
-        return self.shown() + self.relevance[self.question].astype(bool)
+        return self.passage_matrix() + self.relevance[self.question].astype(bool)
 
-    def sound(self) -> np.ndarray:
+    def usable_rows(self) -> np.ndarray:
         """Rows of the examples that can stand in a batch at all: no passage twice, no negative that is relevant."""
-        ordered, negatives = np.sort(self.passages, axis=1), self.passages[:, 1:]
-        if not self.in_batch or not negatives.size:
+        sorted_passages, negatives = np.sort(self.passages, axis=1), self.passages[:, 1:]
+        if not self.in_batch_negatives or not negatives.size:
             return np.arange(len(self.question))
-        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        relevant = self.relevance[self.question[:, None], np.maximum(negatives, 0)].toarray().astype(bool)
-        return np.flatnonzero(~(twice | (relevant & (negatives >= 0))).any(axis=1))
+        is_repeated = (sorted_passages[:, 1:] == sorted_passages[:, :-1]) & (sorted_passages[:, 1:] >= 0)
+        is_relevant = self.relevance[self.question[:, None], np.maximum(negatives, 0)].toarray().astype(bool)
+        return np.flatnonzero(~(is_repeated | (is_relevant & (negatives >= 0))).any(axis=1))
 
 
 class Teacher(Protocol):
@@ -103,21 +109,21 @@ class Teacher(Protocol):
     def labels(self, on_progress: OnProgress) -> list[Any]:
         """Return what the loss reads, one entry an example."""
 
-    def stand_ins(self) -> list[Any]:
+    def placeholder_labels(self) -> list[Any]:
         """Return labels of the same shape without computing any."""
 
-    def seconds(self) -> float:
+    def estimate_seconds(self) -> float:
         """Estimate the seconds that the labels take."""
 
 
-class Scored(Protocol):
+class EvaluationScores(Protocol):
     """Results on some examples."""
 
     def means(self) -> dict[str, float]: ...
-    def kept(self) -> dict[str, Any]: ...
+    def to_dict(self) -> dict[str, Any]: ...
 
 
-S = TypeVar("S", bound=Scored)
+S = TypeVar("S", bound=EvaluationScores)
 
 
 @dataclass(frozen=True)
@@ -131,43 +137,43 @@ class Measurement(Generic[S]):
     validation: S
     training: S | None = None
     test: S | None = None
-    judge: str = ""
+    evaluation_key: str = ""
 
     def means(self) -> dict[str, dict[str, float]]:
         return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Means, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
         return {f"{part}_{name}": value for part, means in self.means().items() for name, value in means.items()}
 
-    def kept(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the content of `before.json`."""
         parts = {"validation": self.validation, "training": self.training, "test": self.test}
-        judge = {"judge": self.judge} if self.judge else {}
-        return judge | {name: part.kept() for name, part in parts.items() if part is not None}
+        key_entry = {"judge": self.evaluation_key} if self.evaluation_key else {}
+        return key_entry | {name: part.to_dict() for name, part in parts.items() if part is not None}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any], read: Callable[[Any], S]) -> Self | None:
-        """Read `kept`. None if parts are missing: earlier versions stored results on validation examples alone."""
-        if "validation" not in kept:
+    def from_dict(cls, stored: Mapping[str, Any], parse: Callable[[Any], S]) -> Self | None:
+        """Read the content of `before.json`. None if parts are missing: earlier versions stored results on validation examples alone."""
+        if "validation" not in stored:
             return None
-        parts = {name: read(kept[name]) for name in ("validation", "training", "test") if name in kept}
-        return cls(**parts, judge=kept.get("judge", ""))
+        parts = {name: parse(stored[name]) for name in ("validation", "training", "test") if name in stored}
+        return cls(**parts, evaluation_key=stored.get("judge", ""))
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class ValidationExamples:
     """Validation examples as the loss reads them: nothing is learned from them."""
 
     columns: Columns
     examples: Examples
     teacher: Teacher | None = None
-    features: FeaturesOf | None = None
+    features: FeatureBuilder | None = None
 
     @classmethod
-    def of(cls, columns: Columns, examples: Examples, **more: Any) -> Self | None:
+    def create_if_usable(cls, columns: Columns, examples: Examples, **extra_fields: Any) -> Self | None:
         """None where no two can stand in a batch, and for several processes, which would each see other negatives."""
-        return None if processes() > 1 or len(examples.sound()) < 2 else cls(columns, examples, **more)
+        return None if processes() > 1 or len(examples.usable_rows()) < 2 else cls(columns, examples, **extra_fields)
 
 
 @dataclass(frozen=True)
@@ -184,22 +190,26 @@ class Task:
     measure: Callable[[Any], Measurement[Any]]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
-    settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
+    resolved_options: dict[str, str] = field(
+        default_factory=dict
+    )  # what became of the options that were left to the machine
     metadata: dict[str, Any] = field(default_factory=dict)  # for the provenance
     teacher: Teacher | None = None
-    held_out: HeldOut | None = None
-    features: FeaturesOf | None = None
-    kept_models: int = 0  # how many of those measured are kept on the way, see `training.engine.checkpoints`
+    held_out: ValidationExamples | None = None
+    features: FeatureBuilder | None = None
+    max_snapshots: int = 0  # how many of those measured are kept on the way, see `training.engine.checkpoints`
     lower_states: "LowerStates | None" = None  # of the layers that the options freeze
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
-    def labelled(self, label: Callable[[Teacher], list[Any]]) -> "Task":
+    def with_labels(self, compute_labels: Callable[[Teacher], list[Any]]) -> "Task":
         """Add the teacher's labels to the examples, and to those held out."""
         if not self.teacher:
             return self
-        labels, held_out = label(self.teacher), self.held_out
+        labels, held_out = compute_labels(self.teacher), self.held_out
         if held_out and held_out.teacher:
-            held_out = HeldOut(held_out.columns | {"label": label(held_out.teacher)}, held_out.examples)
+            held_out = ValidationExamples(
+                held_out.columns | {"label": compute_labels(held_out.teacher)}, held_out.examples
+            )
         return replace(self, columns=self.columns | {"label": labels}, teacher=None, held_out=held_out)
 
 
@@ -262,11 +272,11 @@ class Family(ABC):
         """Return its texts: a starter is made of them."""
 
     @abstractmethod
-    def about(self, data: Any, shares: SplitOptions, options: Any) -> dict[str, Any]:
+    def describe(self, data: Any, split_options: SplitOptions, options: Any) -> dict[str, Any]:
         """Return what the provenance says of it, as JSON: how much there is in all and in each part."""
 
     @abstractmethod
-    def material(self, data: Any, plan: Any, tell: OnProgress | None = None) -> Any:
+    def prepare_training_data(self, data: Any, plan: Any, on_progress: OnProgress | None = None) -> Any:
         """Return what a recipe works on, by a `training.runs.Plan`; `tell` receives the progress if that takes long.
 
         It has `baselines()`, measurements beside the base's by name, `measurement(stored)`, which is None if that is
@@ -274,16 +284,16 @@ class Family(ABC):
         named `before`, `after` and so on. Raises `TrainingError` if there is too little to learn from or to measure on.
         """
 
-    def rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
+    def card_rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
         """What was measured, by name, as a card's table calls it."""
         return {"before": "The base", "after": "**This model**"}
 
 
 Options = TypeVar("Options", bound=TrainingOptions)
-Learned = TypeVar("Learned")  # what a family makes of its data
+Data = TypeVar("Data")  # what a family makes of its data
 
 
-class Recipe(ABC, Generic[Options, Learned]):
+class Recipe(ABC, Generic[Options, Data]):
     """The class describes a kind of training; an instance is one training, whose methods are called in turn.
 
     What a card and the pages say of a kind is in `recipes/cards.toml`.
@@ -302,43 +312,43 @@ class Recipe(ABC, Generic[Options, Learned]):
     loading_a_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
     usage: ClassVar[str]
     # the name and the specification of a retriever that searches with a finished model
-    searched: ClassVar[tuple[str, Callable[..., Spec]] | tuple[()]] = ()
+    retriever_spec: ClassVar[tuple[str, Callable[..., Spec]] | tuple[()]] = ()
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        for name, words in CARDS.get(vars(cls).get("kind", ""), {}).items():
-            setattr(cls, name, words)
+        for name, text in CARDS.get(vars(cls).get("kind", ""), {}).items():
+            setattr(cls, name, text)
 
-    def __init__(self, options: Options, material: Learned) -> None:
-        self._options, self._material = options, material
+    def __init__(self, options: Options, data: Data) -> None:
+        self._options, self._data = options, data
 
     @abstractmethod
-    def measured(self, source: ModelSource) -> Measurement[Any]:
+    def evaluate(self, source: ModelSource) -> Measurement[Any]:
         """Measure a model on what judges it, and on a sample of what it learns from."""
 
     @abstractmethod
-    def task(self, source: ModelSource) -> Task:
+    def build_task(self, source: ModelSource) -> Task:
         """Load and adapt the base, for its training. Raises `OptionError`, `ModelError` and `TrainingError`."""
 
-    def concluded(self, model_folder: Path) -> tuple[Mapping[str, Measurement[Any]], dict[str, Any]]:
+    def evaluate_finished(self, model_folder: Path) -> tuple[Mapping[str, Measurement[Any]], dict[str, Any]]:
         """Measure the finished model: measurements by name, `after` among them, and other entries of `scores.json`."""
-        return {"after": self.measured(finished(model_folder))}, {}
+        return {"after": self.evaluate(finished_model_source(model_folder))}, {}
 
     @abstractmethod
-    def seconds_to_measure(self, model: Any) -> float:
+    def estimate_evaluation_seconds(self, model: Any) -> float:
         """Estimate the seconds that measuring this model once takes, from a part of it."""
 
     @classmethod
-    def retrievers(cls, model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+    def retrievers(cls, model: str, first: str, *, title: bool, name_for: Callable[[str], str]) -> list[Spec]:
         """Return retrievers that use a finished model, alone and with BM25, whose name is `first`."""
-        if not cls.searched:
+        if not cls.retriever_spec:
             return []
-        name, spec = cls.searched
-        alone = spec(name=named(name), model=model, title=title)
-        return [alone, HybridSpec(name=named("Hybrid"), of=(first, alone.name))]
+        name, spec = cls.retriever_spec
+        retriever = spec(name=name_for(name), model=model, title=title)
+        return [retriever, HybridSpec(name=name_for("Hybrid"), of=(first, retriever.name))]
 
 
-def finished(model_folder: Path) -> ModelSource:
+def finished_model_source(model_folder: Path) -> ModelSource:
     """Return the source of a finished model."""
     return ModelSource(str(model_folder), folder=model_folder)
 

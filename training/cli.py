@@ -12,14 +12,14 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
-from mrc_workbench.data.commands import AsJson, commands_of
+from mrc_workbench.data.commands import AsJson, command_group
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.jobs.processes import hold_freed_memory
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.store import find as find_questions
-from mrc_workbench.data.terminal import tell
+from mrc_workbench.data.terminal import print_line
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment_as
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.jobs import (
@@ -27,37 +27,37 @@ from mrc_workbench.training.jobs import (
     QUEUE,
     UNTRAINED,
     Ablation,
+    AblationTable,
+    DryRunJob,
+    DryRunTask,
     Estimate,
-    Findings,
-    Rehearsal,
-    RehearsalTask,
-    Table,
-    Tried,
+    SettingsSearchResult,
+    TrialResult,
     Variant,
     create_ablation,
     create_search,
 )
-from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
+from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
 from mrc_workbench.training.run_commands import (
-    PlanWords,
-    followed_rounds,
-    options_of,
-    planned,
+    PlanOptions,
+    make_plan,
     run_folder,
     run_or_queue,
+    takes_options,
+    train_rounds,
 )
-from mrc_workbench.training.runs import Plan, absolute, create_rounds, new_plan, rounds_of
+from mrc_workbench.training.runs import TrainingPlan, absolute_reference, count_rounds, create_rounds, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 
 _action = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
 Queued = Annotated[bool, _action(help="only add it to the queue, and print its id")]
 
 
-def _training_of(kind: str) -> Callable[..., int]:
-    @options_of(kind)
+def _train_command(kind: str) -> Callable[..., int]:
+    @takes_options(kind)
     def train(
         *,
-        words: PlanWords,
+        plan_options: PlanOptions,
         out: Annotated[Path | None, Parameter(help="run folder; the model is in its folder model/")] = None,
         fit: Annotated[
             bool, Parameter(negative="", help="estimate first, and change options until memory suffices")
@@ -65,15 +65,15 @@ def _training_of(kind: str) -> Callable[..., int]:
         queue: Queued = False,
         estimate: Annotated[bool, _action(help="only estimate time and memory, from a few steps")] = False,
         negatives_file: Annotated[Path | None, _action(help="only write the hard negatives to this file")] = None,
-        **chosen: Any,
+        **selected_options: Any,
     ) -> int:
         processes = int(os.environ.get("WORLD_SIZE", "1"))
         if int(os.environ.get("RANK", "0")) > 0 and out:
             return run_folder(out)
         if processes > 1 and not out:
             raise ValueError("several processes need --out: a new folder that all of them see")
-        plan = planned(kind, words, chosen)
-        if processes > 1 and rounds_of(plan.options) > 1:
+        plan = make_plan(kind, plan_options, selected_options)
+        if processes > 1 and count_rounds(plan.options) > 1:
             raise ValueError(
                 "several processes take one round at a time: --base and --negatives-model name the one before"
             )
@@ -83,128 +83,128 @@ def _training_of(kind: str) -> Callable[..., int]:
             from mrc_workbench.training import estimate as estimating  # imports torch
 
             hold_freed_memory()  # as a training does
-            tell(json.dumps(asdict(estimating.estimate(plan)), indent=2))
+            print_line(json.dumps(asdict(estimating.estimate(plan)), indent=2))
             return 0
-        runs = create_rounds(_fitted(plan) if fit else plan, out, attended=not queue)
+        runs = create_rounds(_fit_to_memory(plan) if fit else plan, out, attended=not queue)
         if queue:
             QUEUE.start_worker()
-            tell("\n".join(run.id for run in runs))
+            print_line("\n".join(run.id for run in runs))
             return 0
-        return followed_rounds(runs)
+        return train_rounds(runs)
 
     return train
 
 
-def _write_negatives(plan: Plan, path: Path) -> int:
-    from mrc_workbench.training.train import mined
+def _write_negatives(plan: TrainingPlan, path: Path) -> int:
+    from mrc_workbench.training.train import mine_plan_negatives
 
-    table, questions = mined(plan)
+    table, questions = mine_plan_negatives(plan)
     if path.suffix == ".csv":
         path.write_bytes(csv_bytes(table))
     else:
         table.to_json(path, orient="records", lines=True, force_ascii=False)
-    tell(f"{len(table)} negatives of {table['question_id'].nunique()} of {questions} questions: {path}")
+    print_line(f"{len(table)} negatives of {table['question_id'].nunique()} of {questions} questions: {path}")
     return 0
 
 
-def _fitted(plan: Plan) -> Plan:
+def _fit_to_memory(plan: TrainingPlan) -> TrainingPlan:
     """Change the plan until its memory suffices. Raises `ValueError` if no change does."""
     from mrc_workbench.training.estimate import REASONS
 
     for _ in REASONS:
-        estimate = _estimated(plan)
+        estimate = _estimate_in_subprocess(plan)
         gigabytes = f"{estimate.memory / 1e9:.1f} of {estimate.memory_available / 1e9:.1f} GB"
         if estimate.fits:
-            tell(f"about {estimate.seconds / 60:.0f} minutes, {gigabytes} of memory")
+            print_line(f"about {estimate.seconds / 60:.0f} minutes, {gigabytes} of memory")
             return plan
         if not estimate.instead:
             break
-        tell(f"does not fit: {gigabytes} of memory")
+        print_line(f"does not fit: {gigabytes} of memory")
         for name, value in estimate.instead.items():
-            tell(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}")
+            print_line(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}")
         plan = replace(plan, options=replace(plan.options, **estimate.instead))
     raise ValueError(f"{gigabytes} of memory, and no change was found that makes it fit: take a smaller base")
 
 
-def _estimated(plan: Plan) -> Estimate:
+def _estimate_in_subprocess(plan: TrainingPlan) -> Estimate:
     """Estimate in a process of its own, which frees its memory at its end."""
-    rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
-    rehearsal.start(plan)
+    dry_run = DryRunJob.for_plan(plan, DryRunTask.ESTIMATE)
+    dry_run.start(plan)
     try:
-        while rehearsal.running:
+        while dry_run.running:
             time.sleep(0.2)
     except KeyboardInterrupt:
-        rehearsal.end()
+        dry_run.end()
         raise
-    if not rehearsal.done:
-        raise ValueError(rehearsal.problem()[1])
-    return rehearsal.estimate()
+    if not dry_run.done:
+        raise ValueError(dry_run.problem()[1])
+    return dry_run.estimate()
 
 
-def _search_of(kind: str) -> Callable[..., int]:
-    @options_of(kind)
+def _sweep_command(kind: str) -> Callable[..., int]:
+    @takes_options(kind)
     def find(
         *,
-        words: PlanWords,
+        plan_options: PlanOptions,
         minutes: Annotated[float, Parameter(help="time limit in minutes")] = 10.0,
         as_json: AsJson = False,
         queue: Queued = False,
         train: Annotated[bool, _action(help="train with the selected setting")] = False,
-        **chosen: Any,
+        **selected_options: Any,
     ) -> int:
         if not 0 < minutes <= 1440:
             raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
-        plan = planned(kind, words, chosen)
-        from mrc_workbench.training.search import find_settings  # imports torch
+        plan = make_plan(kind, plan_options, selected_options)
+        from mrc_workbench.training.search import search_settings  # imports torch
 
         search = create_search(plan, minutes, attended=not queue)
-        status = run_or_queue(search, "search", partial(find_settings, search), queue=queue)
+        status = run_or_queue(search, "search", partial(search_settings, search), queue=queue)
         if status is not None:
             return status
-        if (found := search.found) is None:
+        if (outcome := search.outcome) is None:
             raise ValueError(f"{search.result} cannot be read")
-        options = replace(plan.options, **found.changes)
-        content = {"search": search.id, **asdict(found), "options": asdict(options)}
-        tell(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _as_table(found))
-        return followed_rounds(create_rounds(replace(plan, options=options), attended=True)) if train else 0
+        options = replace(plan.options, **outcome.changes)
+        content = {"search": search.id, **asdict(outcome), "options": asdict(options)}
+        print_line(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _format_search(outcome))
+        return train_rounds(create_rounds(replace(plan, options=options), attended=True)) if train else 0
 
     return find
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _align_columns(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _as_table(findings: Findings) -> str:
-    measure = Measure.parse(findings.measure).long
+def _format_search(outcome: SettingsSearchResult) -> str:
+    measure = Measure.parse(outcome.measure).long_name
     head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
-    lines = _aligned([head, *(_row(one, chosen=one.number == findings.chosen) for one in findings.tried)])
-    lines.append(
-        f"on {findings.questions:,} validation questions, where the untrained base has {findings.untrained:.4f}"
+    lines = _align_columns(
+        [head, *(_format_trial(trial, is_selected=trial.number == outcome.chosen) for trial in outcome.tried)]
     )
-    lines += [f"setting {number} ended with an error: see its log" for number in findings.failed]
-    if findings.untried:
-        lines.append(f"too little time for settings {', '.join(map(str, findings.untried))}")
-    if findings.chosen != DEFAULTS:
-        lines.append(f"setting {findings.chosen} is better than the defaults")
-    elif findings.best == DEFAULTS:
+    lines.append(f"on {outcome.questions:,} validation questions, where the untrained base has {outcome.untrained:.4f}")
+    lines += [f"setting {number} ended with an error: see its log" for number in outcome.failed]
+    if outcome.untried:
+        lines.append(f"too little time for settings {', '.join(map(str, outcome.untried))}")
+    if outcome.chosen != DEFAULTS:
+        lines.append(f"setting {outcome.chosen} is better than the defaults")
+    elif outcome.best == DEFAULTS:
         lines.append("nothing tried is better than the defaults: they stay")
     else:
-        lines.append(f"setting {findings.best} came to most but cannot be told apart from the defaults: they stay")
+        lines.append(f"setting {outcome.best} came to most but cannot be told apart from the defaults: they stay")
     return "\n".join(lines)
 
 
-def _row(one: Tried, *, chosen: bool) -> tuple[str, ...]:
-    changed = ", ".join(f"{name} {value}" for name, value in one.changed.items()) or "defaults"
-    length = (f"{one.epochs:.2f}", f"{one.steps:,}")
-    value = (f"{one.value:.4f}", f"{one.low:.4f} to {one.high:.4f}")
-    interval = f"{one.difference_low:+.4f} to {one.difference_high:+.4f}"
-    difference = (f"{one.difference:+.4f}", interval, f"{one.p_family:.4f}")
-    if one.number == DEFAULTS:
+def _format_trial(trial: TrialResult, *, is_selected: bool) -> tuple[str, ...]:
+    changed = ", ".join(f"{name} {value}" for name, value in trial.changed.items()) or "defaults"
+    length = (f"{trial.epochs:.2f}", f"{trial.steps:,}")
+    value = (f"{trial.value:.4f}", f"{trial.low:.4f} to {trial.high:.4f}")
+    interval = f"{trial.difference_low:+.4f} to {trial.difference_high:+.4f}"
+    difference = (f"{trial.difference:+.4f}", interval, f"{trial.p_family:.4f}")
+    if trial.number == DEFAULTS:
         difference = ("", "", "")
-    loss = "" if one.loss is None else f"{one.loss:.4f}"
-    return ("*" if chosen else "", f"{one.number} {changed}", *length, *value, *difference, loss)
+    loss = "" if trial.loss is None else f"{trial.loss:.4f}"
+    return ("*" if is_selected else "", f"{trial.number} {changed}", *length, *value, *difference, loss)
 
 
 def ablate(
@@ -219,8 +219,10 @@ def ablate(
 
     Trains each variant, and compares them.
     """
-    ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
-    from mrc_workbench.training.ablation import ablate as execute  # imports torch
+    ablation = plan_ablation(
+        read_experiment_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue
+    )
+    from mrc_workbench.training.ablation import run_ablation as execute  # imports torch
 
     status = run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)
     if status is not None:
@@ -228,73 +230,76 @@ def ablate(
     if (table := ablation.table) is None:
         raise ValueError(f"{ablation.result} cannot be read")
     content = {"ablation": ablation.id, **asdict(table)}
-    tell(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _as_text(table))
+    print_line(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _format_ablation(table))
     return 0
 
 
-def planned_ablation(experiment: AblationExperiment, name: str, *, attended: bool = False) -> Ablation:
+def plan_ablation(experiment: AblationExperiment, name: str, *, attended: bool = False) -> Ablation:
     """Check an experiment and queue its ablation. Raises `Failure` if anything in it is wrong."""
     experiment.check()
-    places = ("text", "questions", "sentences")
-    for place in places:
-        reference = getattr(experiment, place)
-        is_a_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
-        if is_a_path and user() and not limits().paths:
-            raise ExperimentError(f"{place}: files of the server are not open to users: name a set")
-    family = recipe_of(LANGUAGE_MODEL).family
+    set_fields = ("text", "questions", "sentences")
+    for set_field in set_fields:
+        reference = getattr(experiment, set_field)
+        is_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
+        if is_path and user() and not limits().paths:
+            raise ExperimentError(f"{set_field}: files of the server are not open to users: name a set")
+    family = get_recipe(LANGUAGE_MODEL).family
     text = family.find(experiment.text)
     for number in experiment.changes:
-        family.check(text, experiment.learning(number))
-    data = (absolute(experiment.text), text.name, text.fingerprint)
-    plan = new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
+        family.check(text, experiment.language_model_options(number))
+    data = (absolute_reference(experiment.text), text.name, text.fingerprint)
+    plan = new_plan(LANGUAGE_MODEL, name, data, experiment.split_options, experiment.language_model_options(1))
     if experiment.questions:
         find_questions(experiment.questions)
     if experiment.sentences:
         find_pairs(experiment.sentences)
-    where = {place: absolute(getattr(experiment, place)) for place in places}
-    content = experiment.model_copy(update=where).model_dump(mode="json")
+    absolute_paths = {set_field: absolute_reference(getattr(experiment, set_field)) for set_field in set_fields}
+    content = experiment.model_copy(update=absolute_paths).model_dump(mode="json")
     return create_ablation(plan, content, attended=attended)
 
 
-def _as_text(table: Table) -> str:
+def _format_ablation(table: AblationTable) -> str:
     measures = table.measures
-    rows = [(called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
-    lines = _aligned([("variant", *measures), *rows])
-    lines += [f"{called(one)}: {one.message}" for one in table.variants if one.code]
-    if any(not one.alike for one in table.variants):
+    rows = [
+        (variant_name(variant), *(_format_interval(variant, measure) for measure in measures))
+        for variant in table.variants
+    ]
+    lines = _align_columns([("variant", *measures), *rows])
+    lines += [f"{variant_name(variant)}: {variant.message}" for variant in table.variants if variant.code]
+    if any(not variant.alike for variant in table.variants):
         lines.append(
             "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
         )
     return "\n".join([*lines, f"{table.questions:,} test questions, {table.pairs:,} pairs; in brackets: 95%"])
 
 
-def called(variant: Variant) -> str:
+def variant_name(variant: Variant) -> str:
     """Return what a variant is called: the options that it changes."""
     if variant.number == UNTRAINED:
         return "without pre-training"
     return ", ".join(f"{name} {value}" for name, value in variant.changed.items()) or "as written"
 
 
-def _cell(variant: Variant, measure: str) -> str:
-    figure = (variant.figures or {}).get(measure)
-    if figure is None:
+def _format_interval(variant: Variant, measure: str) -> str:
+    interval = (variant.figures or {}).get(measure)
+    if interval is None:
         return "-"
     digits = 1 if measure == "perplexity" else 4
-    other = "" if variant.alike or measure not in ("perplexity", "masked_accuracy") else " (o)"
-    return f"{figure.value:.{digits}f} [{figure.low:.{digits}f}, {figure.high:.{digits}f}]{other}"
+    marker = "" if variant.alike or measure not in ("perplexity", "masked_accuracy") else " (o)"
+    return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]{marker}"
 
 
 def __getattr__(name: str) -> App:
     """Return the commands of `mrc train` or `mrc sweep`, made when they are used: one for each kind of training."""
     if name == "train_commands":
         about = "Train a model.\n\nDefaults are those of the starter; other bases have their own."
-        commands = commands_of("train", about)
+        commands = command_group("train", about)
         for kind, recipe in RECIPES.items():
-            commands.command(_training_of(kind), name=kind, help=f"Train {recipe.named or kind}.")
+            commands.command(_train_command(kind), name=kind, help=f"Train {recipe.named or kind}.")
         return commands
     if name == "sweep_commands":
-        commands = commands_of("sweep", "Search settings of a training.\n\nTries a few on validation questions.")
+        commands = command_group("sweep", "Search settings of a training.\n\nTries a few on validation questions.")
         for kind in ranking_kinds():
-            commands.command(_search_of(kind), name=kind, help=f"Search settings for a {kind}.")
+            commands.command(_sweep_command(kind), name=kind, help=f"Search settings for a {kind}.")
         return commands
     raise AttributeError(name)

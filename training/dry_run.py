@@ -24,12 +24,12 @@ Batch = list[int]  # rows of the examples
 Clock = Callable[[], float]
 
 BUDGET_SECONDS = 15.0  # for everything an estimate does
-_PARTS = (8, 4)  # which fraction of a batch is tried before whole ones
-_WHOLE_BATCHES = 3
-_RESERVED = 0.2  # share of the budget left for the evaluation that is measured after the steps
+_PARTIAL_DIVISORS = (8, 4)  # which fraction of a batch is tried before whole ones
+_WHOLE_BATCH_COUNT = 3
+_RESERVED_FRACTION = 0.2  # share of the budget left for the evaluation that is measured after the steps
 
 
-class Budget:
+class TimeBudget:
     """Seconds that may be spent, counted by the clock from `started`, by default from now."""
 
     def __init__(
@@ -39,11 +39,11 @@ class Budget:
         self._started = clock() if started is None else started
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return self._seconds - (self._clock() - self._started)
 
     def allows(self, seconds: float) -> bool:
-        return seconds <= self.left - _RESERVED * self._seconds
+        return seconds <= self.seconds_left - _RESERVED_FRACTION * self._seconds
 
 
 class Deadline:
@@ -55,12 +55,12 @@ class Deadline:
     def __init__(self, seconds: float, patience: float, give_up: Callable[[Any], None]) -> None:
         self._seconds, self._patience, self._give_up = seconds, patience, give_up
         self._outcome: Any = None
-        self._noted, self._over = threading.Event(), threading.Event()
+        self._has_outcome, self._is_closed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
 
-    def note(self, outcome: Any) -> None:
+    def record(self, outcome: Any) -> None:
         self._outcome = outcome
-        self._noted.set()
+        self._has_outcome.set()
 
     def __enter__(self) -> "Deadline":
         threading.Thread(target=self._wait, daemon=True).start()
@@ -68,49 +68,49 @@ class Deadline:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:  # it either gives up before this, or not at all
-            self._over.set()
+            self._is_closed.set()
 
     def _wait(self) -> None:
-        if self._over.wait(max(0.0, self._seconds)):
+        if self._is_closed.wait(max(0.0, self._seconds)):
             return
-        self._noted.wait(max(0.0, self._patience - self._seconds))
+        self._has_outcome.wait(max(0.0, self._patience - self._seconds))
         with self._lock:
-            if not self._over.is_set():
+            if not self._is_closed.is_set():
                 self._give_up(self._outcome)
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTiming:
     """One step that was taken: characters read, seconds in total and in the optimizer, and the most bytes held."""
 
     characters: float
     seconds: float
     optimizer_seconds: float
     memory: int
-    whole: bool  # a whole batch, not a part of one
+    is_whole: bool  # a whole batch, not a part of one
 
 
 @dataclass(frozen=True)
 class LowerLayersCost:
     """What frozen layers cost once for each distinct text."""
 
-    seconds_a_token: float
-    bytes_a_token: float
+    seconds_per_token: float
+    bytes_per_token: float
 
 
 @dataclass
 class StepTimes:
     """Steps in the order in which they were taken; the first one is the warm-up."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StepTiming] = field(default_factory=list)
     memory_before: int = 0  # bytes held before the first step; 0 if unknown
     lower_layers: LowerLayersCost | None = None  # not part of the steps' seconds; None if no states are stored
 
     @property
-    def timed(self) -> list[Step]:
+    def timed(self) -> list[StepTiming]:
         """The most representative steps: whole batches, else the largest parts, else the warm-up alone."""
         measured = self.steps[1:] or self.steps
-        if whole := [step for step in measured if step.whole]:
+        if whole := [step for step in measured if step.is_whole]:
             return whole
         largest = max(step.characters for step in measured)
         return [step for step in measured if step.characters >= 0.75 * largest]
@@ -118,7 +118,7 @@ class StepTimes:
     @property
     def is_rough(self) -> bool:
         """Whether no whole batch was timed."""
-        return not self.timed[0].whole
+        return not self.timed[0].is_whole
 
     def seconds(self, characters: float) -> float:
         fixed = median(step.optimizer_seconds for step in self.timed)
@@ -127,13 +127,13 @@ class StepTimes:
 
     def memory_line(self) -> tuple[float, float]:
         """Slope and constant of the bytes held over the characters of the largest batch so far."""
-        growing: list[Step] = []
+        larger_steps: list[StepTiming] = []
         for step in self.steps:
-            if not growing or step.characters > growing[-1].characters:
-                growing.append(step)
-        last, slope = growing[-1], 0.0
-        if len(growing) > 1:
-            before = growing[-2]
+            if not larger_steps or step.characters > larger_steps[-1].characters:
+                larger_steps.append(step)
+        last, slope = larger_steps[-1], 0.0
+        if len(larger_steps) > 1:
+            before = larger_steps[-2]
             slope = max(0.0, (last.memory - before.memory) / (last.characters - before.characters))
         elif self.memory_before:  # all that one step added may grow with the text
             slope = max(0, last.memory - self.memory_before) / last.characters
@@ -144,36 +144,36 @@ class StepTimes:
         return constant + slope * characters
 
 
-def evenly(ordered: np.ndarray, count: int) -> list[int]:
+def sample_evenly(sorted_items: np.ndarray, count: int) -> list[int]:
     """Return `count` of what is ordered, from the middles of as many equal parts of it: each kind has its share."""
-    count = min(count, len(ordered))
-    return [int(one) for one in ordered[((np.arange(count) + 0.5) * len(ordered) / count).astype(int)]]
+    count = min(count, len(sorted_items))
+    return [int(item) for item in sorted_items[((np.arange(count) + 0.5) * len(sorted_items) / count).astype(int)]]
 
 
-def batches_to_try(batches: Sequence[Batch], characters: np.ndarray) -> list[tuple[Batch, bool]]:
+def select_trial_batches(batches: Sequence[Batch], characters: np.ndarray) -> list[tuple[Batch, bool]]:
     """Return batches by size and whether each is whole: first parts, then the largest, which decides the memory."""
     largest = batches[-1]
-    typical = [batches[row] for row in evenly(np.arange(len(batches)), _WHOLE_BATCHES)]
+    typical = [batches[position] for position in sample_evenly(np.arange(len(batches)), _WHOLE_BATCH_COUNT)]
     middle = typical[len(typical) // 2]
-    warm_up = _part(largest, characters, _PARTS[0])
-    parts = [_part(middle, characters, _PARTS[0])]
-    parts += [_part(batch, characters, _PARTS[1]) for batch in (largest, middle)]
-    whole = [largest, *reversed(typical)][:_WHOLE_BATCHES]
+    warm_up = _partial_batch(largest, characters, _PARTIAL_DIVISORS[0])
+    parts = [_partial_batch(middle, characters, _PARTIAL_DIVISORS[0])]
+    parts += [_partial_batch(batch, characters, _PARTIAL_DIVISORS[1]) for batch in (largest, middle)]
+    whole = [largest, *reversed(typical)][:_WHOLE_BATCH_COUNT]
     return [(warm_up, False), *((part, False) for part in parts), *((batch, True) for batch in whole)]
 
 
-def _part(batch: Batch, characters: np.ndarray, divisor: int) -> Batch:
-    ordered = np.array(batch)[np.argsort(characters[batch], kind="stable")]
-    return evenly(ordered, max(2, len(batch) // divisor))
+def _partial_batch(batch: Batch, characters: np.ndarray, divisor: int) -> Batch:
+    sorted_batch = np.array(batch)[np.argsort(characters[batch], kind="stable")]
+    return sample_evenly(sorted_batch, max(2, len(batch) // divisor))
 
 
 @dataclass
-class Pace:
+class StepScheduler:
     """Decides after each step whether the next one is taken: it has to fit into the budget and the memory."""
 
     sizes: Sequence[float]  # characters of the batches to try
-    whole: Sequence[bool]
-    budget: Budget
+    are_whole: Sequence[bool]
+    budget: TimeBudget
     memory_limit: float
     on_step: Callable[[StepTimes], None] = lambda _: None
     times: StepTimes = field(default_factory=StepTimes)
@@ -181,22 +181,22 @@ class Pace:
     def add(self, seconds: float, optimizer_seconds: float, memory: int) -> bool:
         """Note a step; returns whether to go on."""
         steps = self.times.steps
-        steps.append(Step(self.sizes[len(steps)], seconds, optimizer_seconds, memory, self.whole[len(steps)]))
+        steps.append(StepTiming(self.sizes[len(steps)], seconds, optimizer_seconds, memory, self.are_whole[len(steps)]))
         self.on_step(self.times)
         if len(steps) == len(self.sizes):
             return False
-        upcoming = self.sizes[len(steps)]
-        if self.whole[len(steps)] and self.times.memory(upcoming) > self.memory_limit:
+        next_size = self.sizes[len(steps)]
+        if self.are_whole[len(steps)] and self.times.memory(next_size) > self.memory_limit:
             return False
-        return self.budget.allows(self.times.seconds(upcoming))
+        return self.budget.allows(self.times.seconds(next_size))
 
 
-def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], pace: Pace) -> StepTimes:
+def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], pace: StepScheduler) -> StepTimes:
     """Train on these batches for as long as the pace allows, at least one step."""
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
-    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import cached_lower_layers, cached_tokenization, passes_by_length
     from mrc_workbench.training.trainers import make_trainer
 
     class Fixed(DefaultBatchSampler):
@@ -228,7 +228,7 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
                 if lower.bytes:
                     cost = LowerLayersCost(lower.seconds / lower.tokens, lower.bytes / lower.tokens)
                     pace.times.lower_layers = cost
-            if not pace.add(seconds, self.optimizer_seconds, memory.most()):
+            if not pace.add(seconds, self.optimizer_seconds, memory.peak()):
                 control.should_training_stop = True
 
     short = replace(options, epochs=1.0, patience=0, report_to=Report.NONE)
@@ -238,9 +238,9 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         trainer.args.set_evaluate(strategy="no")
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
-        pace.times.memory_before = memory.most()
+        pace.times.memory_before = memory.peak()
         cached = cached_lower_layers(task.model, options.frozen_layers)
-        with tokenized_once(task.model), cached as lower, short_passes(task.model, twice=options.recompute):
+        with cached_tokenization(task.model), cached as lower, passes_by_length(task.model, twice=options.recompute):
             trainer.train()
     return pace.times
 
@@ -261,7 +261,7 @@ class _MemoryMeter:
         import torch
 
         self._gpu = torch.cuda if torch.cuda.is_available() else None
-        self._process, self._most, self._over = psutil.Process(), 0, threading.Event()
+        self._process, self._peak, self._is_closed = psutil.Process(), 0, threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "_MemoryMeter":
@@ -269,57 +269,57 @@ class _MemoryMeter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._is_closed.set()
         self._watcher.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.005):
-            self._look()
+        while not self._is_closed.wait(0.005):
+            self._sample()
 
-    def _look(self) -> None:
-        self._most = max(self._most, self._process.memory_info().rss)
+    def _sample(self) -> None:
+        self._peak = max(self._peak, self._process.memory_info().rss)
 
     def reset(self) -> None:
-        self._most = 0
+        self._peak = 0
         if self._gpu:
             self._gpu.reset_peak_memory_stats()
 
-    def most(self) -> int:
+    def peak(self) -> int:
         if self._gpu:
             return int(self._gpu.max_memory_allocated())
-        self._look()
-        return self._most
+        self._sample()
+        return self._peak
 
 
 @dataclass(frozen=True)
-class Load:
+class ProcessorLoad:
     """How much of the processors others used during a measurement, and how much this process got."""
 
-    others: float  # share of all processors, 0 to 1
-    own: float
+    others_fraction: float  # share of all processors, 0 to 1
+    own_fraction: float
 
     @property
-    def is_busy(self) -> bool:
-        return self.others > 0.25
+    def is_contended(self) -> bool:
+        return self.others_fraction > 0.25
 
 
-class LoadMeter:
+class ProcessorLoadMeter:
     """Measures the load of the machine since it was created."""
 
     def __init__(self) -> None:
         self._began = _processor_seconds()
 
-    def load(self) -> Load:
+    def load(self) -> ProcessorLoad:
         total, idle, own = (now - before for now, before in zip(_processor_seconds(), self._began, strict=True))
         if total <= 0:
-            return Load(0.0, 0.0)
-        share = min(1.0, own / total)
-        return Load(others=max(0.0, 1.0 - idle / total - share), own=share)
+            return ProcessorLoad(0.0, 0.0)
+        own_fraction = min(1.0, own / total)
+        return ProcessorLoad(others_fraction=max(0.0, 1.0 - idle / total - own_fraction), own_fraction=own_fraction)
 
 
 def _processor_seconds() -> tuple[float, float, float]:
     """Return the seconds of all processors, of these idle, and of this process."""
     times, own = psutil.cpu_times(), psutil.Process().cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    counted = sum(times[:8])  # what guests use is counted as user time, too
-    return counted, idle, own.user + own.system
+    total = sum(times[:8])  # what guests use is counted as user time, too
+    return total, idle, own.user + own.system

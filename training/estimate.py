@@ -13,33 +13,33 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.jobs.folder import State, Status, carry_out
+from mrc_workbench.data.jobs.folder import State, Status, run_job
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import MEMORY_FRACTION, Task, transformer_layers
 from mrc_workbench.training.dry_run import (
     Batch,
-    Budget,
     Deadline,
-    Load,
-    LoadMeter,
-    Pace,
+    ProcessorLoad,
+    ProcessorLoadMeter,
+    StepScheduler,
     StepTimes,
-    batches_to_try,
-    evenly,
+    TimeBudget,
     memory_available,
-    take_steps,
+    sample_evenly,
+    select_trial_batches,
+    time_steps,
 )
-from mrc_workbench.training.jobs import Estimate, Rehearsal, RehearsalTask
+from mrc_workbench.training.jobs import DryRunJob, DryRunTask, Estimate
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.runs import Plan, Run
-from mrc_workbench.training.train import load_material, mined, problem_of
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.runs import Run, TrainingPlan
+from mrc_workbench.training.train import describe_error, load_training_data, mine_plan_negatives
 
-_PROBED = 64  # texts
+_SAMPLE_SIZE = 64  # texts
 
 
-def characters_read(task: Task) -> tuple[np.ndarray, float]:
+def count_characters(task: Task) -> tuple[np.ndarray, float]:
     """Characters that a training reads of each example, `(n_examples,)`, and of a token; the latter 1 for a starter.
 
     A text, or a pair of a cross-encoder, counts up to the length that the model reads.
@@ -48,32 +48,35 @@ def characters_read(task: Task) -> tuple[np.ndarray, float]:
 
     columns = [values for values in task.columns.values() if isinstance(values[0], str | list)]
     columns = [values for values in columns if not isinstance(values[0], list) or isinstance(values[0][0], str)]
-    a_token, most = _characters_a_token(task.model, columns[-1])
+    characters_per_token, max_characters = _measure_characters_per_token(task.model, columns[-1])
 
     def reads(texts: str | list[str], before: int = 0) -> float:
-        return sum(min(before + len(text), most) for text in ([texts] if isinstance(texts, str) else texts))
+        return sum(min(before + len(text), max_characters) for text in ([texts] if isinstance(texts, str) else texts))
 
     if isinstance(task.model, CrossEncoder):
-        asked, *shown = columns
-        read = [[reads(more, len(one)) for one, more in zip(asked, values, strict=True)] for values in shown]
+        questions, *passage_columns = columns
+        counts = [
+            [reads(more, len(question)) for question, more in zip(questions, values, strict=True)]
+            for values in passage_columns
+        ]
     else:
-        read = [[reads(more) for more in values] for values in columns]
-    return np.sum(read, axis=0, dtype=float), a_token
+        counts = [[reads(more) for more in values] for values in columns]
+    return np.sum(counts, axis=0, dtype=float), characters_per_token
 
 
-def _characters_a_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]:
+def _measure_characters_per_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]:
     from mrc_workbench.models.inference import takes_rows
 
     if not takes_rows(model):
         return 1.0, float("inf")
-    some = [texts[row] for row in evenly(np.arange(len(texts)), _PROBED)]
-    flat = [text for one in some for text in ([one] if isinstance(one, str) else one)]
-    tokens = sum(map(len, model.tokenizer(flat, add_special_tokens=False, verbose=False)["input_ids"]))
-    a_token = sum(map(len, flat)) / max(1, tokens)
-    return a_token, a_token * float(model.max_seq_length or "inf")
+    sample = [texts[row] for row in sample_evenly(np.arange(len(texts)), _SAMPLE_SIZE)]
+    sampled_texts = [text for item in sample for text in ([item] if isinstance(item, str) else item)]
+    tokens = sum(map(len, model.tokenizer(sampled_texts, add_special_tokens=False, verbose=False)["input_ids"]))
+    characters_per_token = sum(map(len, sampled_texts)) / max(1, tokens)
+    return characters_per_token, characters_per_token * float(model.max_seq_length or "inf")
 
 
-class BatchReader:
+class BatchCharacters:
     """Counts what a step reads: a passage that several examples of a batch share is read once.
 
     `each` are the characters of an example, `passage` says which passage it shares, `of_passage` has that passage's
@@ -81,23 +84,30 @@ class BatchReader:
     """
 
     def __init__(
-        self, each: np.ndarray, passage: np.ndarray | None = None, of_passage: np.ndarray | None = None
+        self,
+        example_characters: np.ndarray,
+        passage: np.ndarray | None = None,
+        passage_characters: np.ndarray | None = None,
     ) -> None:
-        self._each, self._passage, self._of_passage = each, passage, of_passage
+        self._example_characters, self._passage, self._passage_characters = (
+            example_characters,
+            passage,
+            passage_characters,
+        )
 
     def characters(self, batch: Batch) -> float:
-        total = float(self._each[batch].sum())
-        if self._passage is None or self._of_passage is None:
+        total = float(self._example_characters[batch].sum())
+        if self._passage is None or self._passage_characters is None:
             return total
         first = np.unique(self._passage[batch], return_index=True)[1]
-        shared = self._of_passage[batch]
+        shared = self._passage_characters[batch]
         return total - float(shared.sum()) + float(shared[first].sum())
 
 
-SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
-_BYTES = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
+USABLE_MEMORY_FRACTION = 0.9  # of the memory that is free: the rest is for what nobody foresees
+_BYTES_PER_TRAINED_WEIGHT = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
 _LORA_RANK = 16
-_SHORTEST = 64  # tokens, below which hardly a passage says what it is about
+_MIN_LENGTH = 64  # tokens, below which hardly a passage says what it is about
 
 # in the order of harmlessness: what each change saves, told where one is made
 REASONS = {
@@ -111,63 +121,65 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Memory as a straight line: bytes held whatever a batch is, and bytes for each character of the largest batch."""
 
     fixed: float
     slope: float
     largest: float  # characters of the largest batch
-    a_pass: float  # characters of a full pass
+    characters_per_pass: float  # characters of a full pass
     table: int  # weights of the token table that are trained
     trained: int  # weights that are trained, these among them
-    adapters: int  # weights that adapters would have instead
-    length: int  # tokens read of a text; 0 for a starter, whose batch alone can be smaller
+    adapter_weights: int  # weights that adapters would have instead
+    max_length: int  # tokens read of a text; 0 for a starter, whose batch alone can be smaller
 
     def memory(self, characters: float | None = None, *, saved: float = 0.0) -> int:
         """Bytes held with so many characters, by default of the largest batch, less what is saved."""
         return int(self.fixed - saved + self.slope * (self.largest if characters is None else characters))
 
 
-def instead(options: TrainingOptions, need: Need, available: int, *, forgets: bool) -> dict[str, Any]:
+def options_that_fit(
+    options: TrainingOptions, need: MemoryNeed, available: int, *, has_attention_dropout: bool
+) -> dict[str, Any]:
     """Return the options to change so that the memory suffices, by the line; empty if no change does.
 
     If attention `forgets` (dropout on a CPU), memory is no straight line: only that is changed, and estimated again.
     """
-    limit = SHARE_TO_USE * available
-    if forgets:
+    limit = USABLE_MEMORY_FRACTION * available
+    if has_attention_dropout:
         return {"attention_dropout": AttentionDropout.NONE.value}
-    if not need.length:
+    if not need.max_length:
         size = 2 ** (options.batch_size - 1).bit_length() // 2
         while size > 2 and need.memory(need.largest * size / options.batch_size) > limit:
             size //= 2
         fits = size >= 2 and need.memory(need.largest * size / options.batch_size) <= limit
         return {"batch_size": size} if fits else {}
     changes: dict[str, Any] = {}
-    saved, read = 0.0, need.largest
-    in_parts = options.recompute or bool(getattr(options, "mini_batch_size", 0))
+    saved, characters = 0.0, need.largest
+    is_computed_in_parts = options.recompute or bool(getattr(options, "mini_batch_size", 0))
     if need.table and not options.lora_rank:
         changes["embedding_table"] = EmbeddingTable.FROZEN.value
-        saved = _BYTES * float(need.table)
-    if need.memory(read, saved=saved) > limit and not in_parts:
+        saved = _BYTES_PER_TRAINED_WEIGHT * float(need.table)
+    if need.memory(characters, saved=saved) > limit and not is_computed_in_parts:
         changes["recompute"] = True
-        read = min(read, need.a_pass)
-    if need.memory(read, saved=saved) > limit and not options.lora_rank and not options.frozen_layers:
+        characters = min(characters, need.characters_per_pass)
+    if need.memory(characters, saved=saved) > limit and not options.lora_rank and not options.frozen_layers:
         changes["lora_rank"] = _LORA_RANK
         changes.pop("embedding_table", None)  # adapters leave it as it is
-        saved = _BYTES * float(max(0, need.trained - need.adapters))
-    length = need.length
-    while need.memory(read, saved=saved) > limit and length >= 2 * _SHORTEST:
+        saved = _BYTES_PER_TRAINED_WEIGHT * float(max(0, need.trained - need.adapter_weights))
+    length = need.max_length
+    while need.memory(characters, saved=saved) > limit and length >= 2 * _MIN_LENGTH:
         length //= 2
-        read /= 2
+        characters /= 2
         changes["max_length"] = length
-    return changes if need.memory(read, saved=saved) <= limit else {}
+    return changes if need.memory(characters, saved=saved) <= limit else {}
 
 
 def estimate(
-    plan: Plan,
+    plan: TrainingPlan,
     on_progress: Callable[[float], None] | None = None,
     *,
-    budget: Budget | None = None,
+    budget: TimeBudget | None = None,
     on_partial: Callable[[Estimate], None] | None = None,
 ) -> Estimate:
     """Estimate time and memory of a planned training from a few of its own steps. Raises what the training would raise.
@@ -177,92 +189,108 @@ def estimate(
     """
     from transformers import set_seed
 
-    from mrc_workbench.training.engine.batches import sampler_of
+    from mrc_workbench.training.engine.batches import make_sampler
 
-    budget = budget or Budget()
+    budget = budget or TimeBudget()
     options = plan.options
     available, began = memory_available(), time.perf_counter()
-    material = load_material(plan, on_progress)
-    recipe, source = recipe_of(plan.kind)(options, material), find_model(options.base)
+    data = load_training_data(plan, on_progress)
+    recipe, source = get_recipe(plan.kind)(options, data), find_model(options.base)
     set_seed(options.seed)
-    task = recipe.task(source)
+    task = recipe.build_task(source)
     teacher = task.teacher
-    task = task.labelled(lambda teacher: teacher.stand_ins())
+    task = task.with_labels(lambda teacher: teacher.placeholder_labels())
     seconds_loading = time.perf_counter() - began
-    read, a_token = characters_read(task)
-    passage = of_passage = None
+    example_characters, characters_per_token = count_characters(task)
+    passage = passage_characters = None
     if task.examples.shared:
-        most = a_token * float(task.model.max_seq_length or "inf")
+        max_characters = characters_per_token * float(task.model.max_seq_length or "inf")
         passage = task.examples.passages[:, 0]
-        of_passage = np.array([min(len(text), most) for text in list(task.columns.values())[1]], dtype=float)
-    reader = BatchReader(read, passage, of_passage)
-    sampler = sampler_of(task.examples, batch_size=options.batch_size, seed=options.seed)
-    batches = sorted(sampler(range(len(read))), key=reader.characters)
-    meter = LoadMeter()
+        passage_characters = np.array(
+            [min(len(text), max_characters) for text in list(task.columns.values())[1]], dtype=float
+        )
+    reader = BatchCharacters(example_characters, passage, passage_characters)
+    sampler = make_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
+    batches = sorted(sampler(range(len(example_characters))), key=reader.characters)
+    meter = ProcessorLoadMeter()
     # of distinct texts: those trained on, those held out and, as measuring stores the states of all passages, these
     columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
-    columns.append(material.texts if task.lower_states else [])
+    columns.append(data.texts if task.lower_states else [])
     texts = {text for values in columns for text in values if isinstance(text, str)}
-    most = _characters_a_token(task.model, list(texts))[1] if texts else 0.0
-    distinct = float(sum(min(len(text), most) for text in texts))
+    max_characters = _measure_characters_per_token(task.model, list(texts))[1] if texts else 0.0
+    distinct_characters = float(sum(min(len(text), max_characters) for text in texts))
     characters = [reader.characters(batch) for batch in batches]
-    work = _Work(task, options, characters, a_token, distinct, available, seconds_loading)
-    tried = batches_to_try(batches, read)
-    pace = Pace(
-        sizes=[reader.characters(batch) for batch, _ in tried],
-        whole=[is_whole for _, is_whole in tried],
+    work = _Workload(task, options, characters, characters_per_token, distinct_characters, available, seconds_loading)
+    trial_batches = select_trial_batches(batches, example_characters)
+    pace = StepScheduler(
+        sizes=[reader.characters(batch) for batch, _ in trial_batches],
+        are_whole=[is_whole for _, is_whole in trial_batches],
         budget=budget,
-        memory_limit=SHARE_TO_USE * available,
+        memory_limit=USABLE_MEMORY_FRACTION * available,
         on_step=lambda times: on_partial(work.outcome(times, meter.load())) if on_partial else None,
     )
-    times = take_steps(task, options, [batch for batch, _ in tried], pace)
+    times = time_steps(task, options, [batch for batch, _ in trial_batches], pace)
     load = meter.load()
-    measuring = recipe.seconds_to_measure(task.model)
-    return work.outcome(times, load, measuring=measuring, teaching=teacher.seconds() if teacher else 0.0)
+    seconds_per_evaluation = recipe.estimate_evaluation_seconds(task.model)
+    return work.outcome(
+        times,
+        load,
+        seconds_per_evaluation=seconds_per_evaluation,
+        seconds_teaching=teacher.estimate_seconds() if teacher else 0.0,
+    )
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Workload:
     """A training's work, from which its estimate follows by the times of a few steps."""
 
     task: Task
     options: TrainingOptions
     characters: list[float]  # of each batch
-    a_token: float  # characters
-    distinct: float  # characters of texts whose frozen layers' states are stored, if some are
+    characters_per_token: float  # characters
+    distinct_characters: float  # characters of texts whose frozen layers' states are stored, if some are
     available: int
     seconds_loading: float
 
     def outcome(
-        self, times: StepTimes, load: Load, *, measuring: float | None = None, teaching: float = 0.0
+        self,
+        times: StepTimes,
+        load: ProcessorLoad,
+        *,
+        seconds_per_evaluation: float | None = None,
+        seconds_teaching: float = 0.0,
     ) -> Estimate:
         """`measuring` are the seconds of one evaluation, derived from the steps if None."""
         task, options, lower_layers = self.task, self.options, times.lower_layers
         steps = int(np.ceil(len(self.characters) * options.epochs))
         seconds_a_step = times.seconds(float(np.mean(self.characters)))
         forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
-        if measuring is None:
-            measuring = forward * len(self.characters)
-        measured = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
+        if seconds_per_evaluation is None:
+            seconds_per_evaluation = forward * len(self.characters)
+        evaluation_count = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
         if options.evaluation_steps > steps:
-            measured = 0  # only the finished model is
+            evaluation_count = 0  # only the finished model is
         # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
         shared = lower_layers is not None and task.lower_states is not None
         n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
         computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
-        seconds_measuring = measuring + (measured + 1) * measuring * computed_fraction
+        seconds_measuring = seconds_per_evaluation + (evaluation_count + 1) * seconds_per_evaluation * computed_fraction
         if task.held_out:  # their loss is computed, too
-            seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
-        need = _need(task, times, max(self.characters), self.a_token)
-        lower = stored = 0.0
+            seconds_measuring += evaluation_count * len(task.held_out.examples.question) / options.batch_size * forward
+        need = _memory_need(task, times, max(self.characters), self.characters_per_token)
+        lower_layer_seconds = stored_bytes = 0.0
         if lower_layers:
-            tokens = self.distinct / self.a_token
-            lower = 0.0 if shared else tokens * lower_layers.seconds_a_token
-            stored = min(tokens * lower_layers.bytes_a_token, MEMORY_FRACTION * self.available)
-        memory = int(max(times.steps[-1].memory, need.memory()) + stored)
-        fits = memory <= SHARE_TO_USE * self.available
-        forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-        seconds = self.seconds_loading + teaching + lower + steps * seconds_a_step + seconds_measuring
+            tokens = self.distinct_characters / self.characters_per_token
+            lower_layer_seconds = 0.0 if shared else tokens * lower_layers.seconds_per_token
+            stored_bytes = min(tokens * lower_layers.bytes_per_token, MEMORY_FRACTION * self.available)
+        memory = int(max(times.steps[-1].memory, need.memory()) + stored_bytes)
+        fits = memory <= USABLE_MEMORY_FRACTION * self.available
+        has_attention_dropout = (
+            task.resolved_options.get("attention_dropout") == "base" and task.model.device.type == "cpu"
+        )
+        seconds = (
+            self.seconds_loading + seconds_teaching + lower_layer_seconds + steps * seconds_a_step + seconds_measuring
+        )
         return Estimate(
             steps=steps,
             seconds_a_step=seconds_a_step,
@@ -272,68 +300,80 @@ class _Work:
             memory_available=self.available,
             device=str(task.model.device),
             fits=fits,
-            instead={} if fits else instead(options, need, self.available, forgets=forgets),
+            instead={}
+            if fits
+            else options_that_fit(options, need, self.available, has_attention_dropout=has_attention_dropout),
             seconds_loading=self.seconds_loading,
-            seconds_teaching=teaching,
+            seconds_teaching=seconds_teaching,
             rough=times.is_rough,
-            others=load.others,
-            seconds_alone=seconds * load.own / (load.own + load.others) if load.is_busy else seconds,
+            others=load.others_fraction,
+            seconds_alone=seconds * load.own_fraction / (load.own_fraction + load.others_fraction)
+            if load.is_contended
+            else seconds,
         )
 
 
-def _need(task: Task, times: StepTimes, largest: float, a_token: float) -> Need:
+def _memory_need(task: Task, times: StepTimes, largest: float, characters_per_token: float) -> MemoryNeed:
     from torch.nn import Linear
 
     from mrc_workbench.models.inference import TOKENS_A_PASS
 
     slope, fixed = times.memory_line()
-    a_pass = a_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
+    characters_per_pass = characters_per_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
     network = getattr(task.model[0], "auto_model", None)
     if network is None:
-        return Need(fixed, slope, largest, a_pass, table=0, trained=0, adapters=0, length=0)
-    table = sum(weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad)
-    trained = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
+        return MemoryNeed(
+            fixed, slope, largest, characters_per_pass, table=0, trained=0, adapter_weights=0, max_length=0
+        )
+    table_weights = sum(
+        weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad
+    )
+    trained_weights = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
     linear = [module for module in network.modules() if isinstance(module, Linear)]
-    adapters = sum(_LORA_RANK * (module.in_features + module.out_features) for module in linear)
+    adapter_weights = sum(_LORA_RANK * (module.in_features + module.out_features) for module in linear)
     length = int(task.model.max_seq_length or 0)
-    return Need(fixed, slope, largest, a_pass, table, trained, adapters, length)
+    return MemoryNeed(
+        fixed, slope, largest, characters_per_pass, table_weights, trained_weights, adapter_weights, length
+    )
 
 
 _PATIENCE_SECONDS = 120.0  # until the first step is done, on a machine where that takes longer than the budget
 
 
-def rehearse(task: RehearsalTask, folder: Path) -> int:
+def execute_dry_run(task: DryRunTask, folder: Path) -> int:
     """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
-    job = Rehearsal(folder, task)
+    job = DryRunJob(folder, task)
     launched = job.status().started
 
-    def work(began: Status) -> None:
-        def tell(share: float) -> None:
-            job.write_status(replace(began, share=0.9 * share))  # the rest is the steps
+    def work(status: Status) -> None:
+        def report_progress(progress: float) -> None:
+            job.write_status(replace(status, share=0.9 * progress))  # the rest is the steps
 
-        if task is RehearsalTask.ESTIMATE:
-            _answer_in_time(job, began, launched or began.started, tell)
+        if task is DryRunTask.ESTIMATE:
+            _estimate_within_budget(job, status, launched or status.started, report_progress)
         else:
-            table = mined(Run(folder).plan())[0]
+            table = mine_plan_negatives(Run(folder).plan())[0]
             with replacing(folder / "negatives.parquet") as new:
                 table.to_parquet(new, index=False)
 
-    return int(carry_out(job, work, problem_of).state is not State.DONE)
+    return int(run_job(job, work, describe_error).state is not State.DONE)
 
 
-def _answer_in_time(job: Rehearsal, began: Status, launched: float, tell: Callable[[float], None]) -> None:
+def _estimate_within_budget(
+    job: DryRunJob, status: Status, launched: float, on_progress: Callable[[float], None]
+) -> None:
     """Write the estimate; once the budget is spent, write what is known and end this process, even within a step."""
-    budget = Budget(clock=time.time, started=launched)
+    budget = TimeBudget(clock=time.time, started=launched)
 
-    def give_up(known: Estimate | None) -> None:
-        if known:
-            job.write("estimate.json", asdict(known))
-            job.write_status(replace(began, state=State.DONE))
+    def give_up(partial_estimate: Estimate | None) -> None:
+        if partial_estimate:
+            job.write("estimate.json", asdict(partial_estimate))
+            job.write_status(replace(status, state=State.DONE))
         else:
             message = f"no step was done within {_PATIENCE_SECONDS:g} seconds"
-            job.write_status(replace(began, state=State.FAILED, code="too_busy", message=message))
-        os._exit(int(known is None))
+            job.write_status(replace(status, state=State.FAILED, code="too_busy", message=message))
+        os._exit(int(partial_estimate is None))
 
-    with Deadline(budget.left, _PATIENCE_SECONDS, give_up) as deadline:
-        result = estimate(Run(job.folder).plan(), tell, budget=budget, on_partial=deadline.note)
+    with Deadline(budget.seconds_left, _PATIENCE_SECONDS, give_up) as deadline:
+        result = estimate(Run(job.folder).plan(), on_progress, budget=budget, on_partial=deadline.record)
     job.write("estimate.json", asdict(result))

@@ -20,7 +20,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.training.jobs import DEFAULTS, Estimate
 from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingOptions
 from mrc_workbench.training.ranker_options import (
-    TAUGHT,
+    DISTILLATION_OBJECTIVES,
     BatchesOf,
     BiEncoderObjective,
     BiEncoderOptions,
@@ -32,95 +32,102 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderOptions,
 )
 
-Changes = dict[str, Any]
-SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind
+OptionChanges = dict[str, Any]
+ROUND_FRACTIONS = (
+    0.25,
+    0.5,
+    1.0,
+)  # of the longest trial's length: where trials are measured, and the worse half is left behind
 _FACTOR = 3.0  # between learning rates
 _TEMPERATURES = (0.02, 0.05)  # of most published bi-encoders: E5, GTE and BGE are below 0.03, SimCSE is at 0.05
-_SOFTMAX = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
-_OF_THE_BATCH = (  # hard negatives are only beside the batch's other passages
+_SOFTMAX_OBJECTIVES = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
+_IN_BATCH_OBJECTIVES = (  # hard negatives are only beside the batch's other passages
     BiEncoderObjective.MULTIPLE_NEGATIVES,
     LateObjective.MULTIPLE_NEGATIVES,
     SparseEncoderObjective.SPLADE,
 )
-_SIDE_BY_SIDE = (BiEncoderObjective.MULTIPLE_NEGATIVES, *TAUGHT)  # a question's negatives stand in one example
-_FEWEST_STEPS = 4  # of the longest trial: one at least in every round
+_MULTI_NEGATIVE_OBJECTIVES = (
+    BiEncoderObjective.MULTIPLE_NEGATIVES,
+    *DISTILLATION_OBJECTIVES,
+)  # a question's negatives stand in one example
+_MIN_STEPS = 4  # of the longest trial: one at least in every round
 _ENOUGH_STEPS = 24  # fewer say so little that fewer trials are better
-_FEWEST_TRIALS = 3
-_SHARE_TO_PLAN = 0.85  # of the time: the rest is for what nobody foresees
-_SHARE_OF_MEMORY = 0.9
+_MIN_TRIALS = 3
+_PLANNED_TIME_FRACTION = 0.85  # of the time: the rest is for what nobody foresees
+_MEMORY_FRACTION = 0.9
 
 
-def changes_of(options: TrainingOptions) -> list[Changes]:
+def propose_changes(options: TrainingOptions) -> list[OptionChanges]:
     """Return what each trial changes of the options; the first one changes nothing."""
     if isinstance(options, CrossEncoderOptions):
-        proposed = _of_pairs(options)
+        proposed = _cross_encoder_changes(options)
     elif isinstance(options, BiEncoderOptions | SparseEncoderOptions | LateOptions):
-        proposed = _of_vectors(options)
+        proposed = _encoder_changes(options)
     else:
-        proposed = _learning_rates(options)
-    tried: list[Changes] = [{}]
+        proposed = _learning_rate_changes(options)
+    accepted: list[OptionChanges] = [{}]
     for changes in proposed:
         with suppress(OptionError):  # of what cannot be
             if asdict(replace(options, **changes)) != asdict(options):
-                tried.append(changes)
-    return tried
+                accepted.append(changes)
+    return accepted
 
 
-def passages_a_question(options: TrainingOptions) -> float:
+def passages_per_question(options: TrainingOptions) -> float:
     """Passages that the model reads for one training question in an epoch."""
     if not isinstance(options, RankerOptions):
         return 1.0
     if isinstance(options, BiEncoderOptions):
-        in_twos = options.objective not in _SIDE_BY_SIDE and options.negatives > 0
+        is_pairwise = options.objective not in _MULTI_NEGATIVE_OBJECTIVES and options.negatives > 0
     else:
-        in_twos = options.objective is CrossEncoderObjective.MARGIN_MSE
-    return 2.0 * options.negatives if in_twos else 1.0 + options.negatives
+        is_pairwise = options.objective is CrossEncoderObjective.MARGIN_MSE
+    return 2.0 * options.negatives if is_pairwise else 1.0 + options.negatives
 
 
-def examples_a_question(options: TrainingOptions) -> int:
+def examples_per_question(options: TrainingOptions) -> int:
     """Examples made of one training question."""
     if isinstance(options, CrossEncoderOptions):
         if options.objective is CrossEncoderObjective.BINARY_CROSS_ENTROPY:
             return 1 + options.negatives
         return options.negatives if options.objective is CrossEncoderObjective.MARGIN_MSE else 1
-    if isinstance(options, BiEncoderOptions) and options.objective not in _SIDE_BY_SIDE:
+    if isinstance(options, BiEncoderOptions) and options.objective not in _MULTI_NEGATIVE_OBJECTIVES:
         return max(1, options.negatives)
     return 1
 
 
-def relative_time(options: TrainingOptions, changes: Changes) -> float:
+def relative_time(options: TrainingOptions, changes: OptionChanges) -> float:
     """Return how many times as long an epoch takes with the changes."""
-    return passages_a_question(replace(options, **changes)) / passages_a_question(options)
+    return passages_per_question(replace(options, **changes)) / passages_per_question(options)
 
 
-def _learning_rates(options: TrainingOptions) -> Iterator[Changes]:
+def _learning_rate_changes(options: TrainingOptions) -> Iterator[OptionChanges]:
     yield {"learning_rate": float(f"{options.learning_rate * _FACTOR:.0e}")}
     yield {"learning_rate": float(f"{options.learning_rate / _FACTOR:.0e}")}
 
 
-def _of_vectors(options: BiEncoderOptions | SparseEncoderOptions | LateOptions) -> Iterator[Changes]:
-    faster, slower = _learning_rates(options)
+def _encoder_changes(options: BiEncoderOptions | SparseEncoderOptions | LateOptions) -> Iterator[OptionChanges]:
+    faster, slower = _learning_rate_changes(options)
     low, high = _TEMPERATURES
     multiple_negatives = {"objective": BiEncoderObjective.MULTIPLE_NEGATIVES.value}
     yield faster
     if isinstance(options, SparseEncoderOptions):
         yield {"passage_regularizer": float(f"{options.passage_regularizer * _FACTOR:.0e}")}
-    elif isinstance(options, LateOptions) or options.objective in (*_SOFTMAX, *TAUGHT):
+    elif isinstance(options, LateOptions) or options.objective in (*_SOFTMAX_OBJECTIVES, *DISTILLATION_OBJECTIVES):
         yield {"temperature": high if options.temperature < (low + high) / 2 else low}
     else:
         yield multiple_negatives | {"temperature": high}
     yield slower
-    if options.contrasts:
+    if options.uses_in_batch_negatives:
         lengths = options.batches_of is BatchesOf.LENGTHS
         yield {"batches_of": (BatchesOf.ARTICLES if lengths else BatchesOf.LENGTHS).value}
-    if options.objective in _OF_THE_BATCH:
+    if options.objective in _IN_BATCH_OBJECTIVES:
         yield {"negatives": 0 if options.negatives else 1}
-    elif isinstance(options, BiEncoderOptions) and options.objective not in _SOFTMAX:
+    elif isinstance(options, BiEncoderOptions) and options.objective not in _SOFTMAX_OBJECTIVES:
         yield multiple_negatives | {"temperature": low}
 
 
-def _of_pairs(options: CrossEncoderOptions) -> Iterator[Changes]:
-    yield from _learning_rates(options)
+def _cross_encoder_changes(options: CrossEncoderOptions) -> Iterator[OptionChanges]:
+    yield from _learning_rate_changes(options)
     negatives = {"negatives": options.negatives * 2 if options.negatives <= 4 else options.negatives // 2}
     pairs = 1 + options.negatives
     if options.objective is not CrossEncoderObjective.BINARY_CROSS_ENTROPY:
@@ -135,73 +142,77 @@ def _of_pairs(options: CrossEncoderOptions) -> Iterator[Changes]:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrialCost:
     """Seconds: of an epoch with the defaults, of measuring once, and of loading everything again."""
 
     epoch: float
     measuring: float
     loading: float
 
-    def of(self, times: Sequence[float], epochs: float) -> float:
+    def total_seconds(self, times: Sequence[float], epochs: float) -> float:
         """Seconds of all trials of so many epochs; `times` are relative to that of the defaults, which come first.
 
         The slower ones are assumed to continue. Finished ones are measured twice.
         """
-        seconds, before = self.measuring, 0.0
-        for number, share in enumerate(SHARES):
-            far = [times[0], *sorted(times[1:], reverse=True)[: survivors(len(times), number) - 1]]
-            seconds += sum(self.leg(relative, epochs * (share - before)) for relative in far)
-            before = share
-        return seconds + self.measuring * len(far)
+        seconds, previous_fraction = self.measuring, 0.0
+        for number, fraction in enumerate(ROUND_FRACTIONS):
+            running_trials = [times[0], *sorted(times[1:], reverse=True)[: count_survivors(len(times), number) - 1]]
+            seconds += sum(
+                self.round_seconds(relative, epochs * (fraction - previous_fraction)) for relative in running_trials
+            )
+            previous_fraction = fraction
+        return seconds + self.measuring * len(running_trials)
 
-    def leg(self, relative: float, epochs: float) -> float:
-        return self.loading + self.measuring + relative * epochs * self.epoch
+    def round_seconds(self, relative_duration: float, epochs: float) -> float:
+        return self.loading + self.measuring + relative_duration * epochs * self.epoch
 
 
 @dataclass(frozen=True)
 class Schedule:
     """What is tried, how many epochs the longest trial has, and the estimated seconds of all trials."""
 
-    changes: list[Changes]
+    changes: list[OptionChanges]
     epochs: float
-    cost: Cost
+    cost: TrialCost
     seconds: float
 
 
-def schedule(options: TrainingOptions, changes: Sequence[Changes], estimate: Estimate, seconds: float) -> Schedule:
+def schedule(
+    options: TrainingOptions, changes: Sequence[OptionChanges], estimate: Estimate, seconds: float
+) -> Schedule:
     """Plan as many trials as can take enough steps in the seconds left, each as long as time allows.
 
     `estimate` is that of one epoch with the defaults. Raises `Failure` if time, memory or questions are too few.
     """
     if not estimate.fits:
         raise Failure("memory", "a step with these settings does not fit into memory")
-    room = _SHARE_OF_MEMORY * estimate.memory_available / max(1, estimate.memory)
+    relative_memory = _MEMORY_FRACTION * estimate.memory_available / max(1, estimate.memory)
     # an epoch's training is measured before, at its end, and after
-    cost = Cost(estimate.steps * estimate.seconds_a_step, estimate.seconds_measuring / 3, estimate.seconds_loading)
-    fitting = []
-    for one in changes:
-        changed, longer = replace(options, **one), relative_time(options, one)
-        examples = examples_a_question(changed) / examples_a_question(options)
+    cost = TrialCost(estimate.steps * estimate.seconds_a_step, estimate.seconds_measuring / 3, estimate.seconds_loading)
+    feasible = []
+    for change in changes:
+        changed, duration = replace(options, **change), relative_time(options, change)
+        examples = examples_per_question(changed) / examples_per_question(options)
         steps = estimate.steps * (examples * options.batch_size / changed.batch_size)
-        if longer <= max(1.0, room) and steps * options.epochs >= _FEWEST_STEPS:
-            fitting.append((one, longer))
-    if len(fitting) < 2 or estimate.steps * options.epochs < _FEWEST_STEPS:
+        if duration <= max(1.0, relative_memory) and steps * options.epochs >= _MIN_STEPS:
+            feasible.append((change, duration))
+    if len(feasible) < 2 or estimate.steps * options.epochs < _MIN_STEPS:
         raise Failure("settings_too_few", "a training of so few steps does not tell settings apart")
-    enough = min(float(options.epochs), _ENOUGH_STEPS / estimate.steps)
-    for count in range(len(fitting), min(_FEWEST_TRIALS, len(fitting)) - 1, -1):
-        times = [longer for _, longer in fitting[:count]]
+    min_epochs = min(float(options.epochs), _ENOUGH_STEPS / estimate.steps)
+    for count in range(len(feasible), min(_MIN_TRIALS, len(feasible)) - 1, -1):
+        times = [duration for _, duration in feasible[:count]]
         # seconds grow with the epochs as a straight line
-        fixed = cost.of(times, 0.0)
-        an_epoch = cost.of(times, 1.0) - fixed
-        longest = (_SHARE_TO_PLAN * seconds - fixed) / an_epoch if an_epoch else inf
-        epochs = min(longest, float(options.epochs))
-        if epochs >= enough:
-            return Schedule([one for one, _ in fitting[:count]], epochs, cost, cost.of(times, epochs))
-    minutes = ceil(cost.of(times, enough) / _SHARE_TO_PLAN / 60)
+        fixed = cost.total_seconds(times, 0.0)
+        seconds_per_epoch = cost.total_seconds(times, 1.0) - fixed
+        max_epochs = (_PLANNED_TIME_FRACTION * seconds - fixed) / seconds_per_epoch if seconds_per_epoch else inf
+        epochs = min(max_epochs, float(options.epochs))
+        if epochs >= min_epochs:
+            return Schedule([change for change, _ in feasible[:count]], epochs, cost, cost.total_seconds(times, epochs))
+    minutes = ceil(cost.total_seconds(times, min_epochs) / _PLANNED_TIME_FRACTION / 60)
     raise Failure("settings_minutes", f"the shortest trials would take about {minutes} minutes", minutes=minutes)
 
 
-def trial_options(options: TrainingOptions, changes: Changes, epochs: float) -> TrainingOptions:
+def trial_options(options: TrainingOptions, changes: OptionChanges, epochs: float) -> TrainingOptions:
     """Return the options of a trial, in one round: the search says when it is measured and how far it goes."""
     if isinstance(options, BiEncoderOptions):
         options = replace(options, rounds=1)
@@ -209,12 +220,12 @@ def trial_options(options: TrainingOptions, changes: Changes, epochs: float) -> 
     return replace(options, **changes, **steps, epochs=epochs, report_to=Report.NONE)
 
 
-def survivors(count: int, number: int) -> int:
+def count_survivors(count: int, round_number: int) -> int:
     """Return how many of so many trials take part in a round, counted from 0; from the second on two at least."""
-    return max(min(2, count), -(-count // int(2**number)))
+    return max(min(2, count), -(-count // int(2**round_number)))
 
 
-def going_on(values: Mapping[int, float], count: int) -> list[int]:
+def select_survivors(values: Mapping[int, float], count: int) -> list[int]:
     """Return the `count` trials that go on by their measures, the defaults always, then the best first."""
     others = sorted((number for number in values if number != DEFAULTS), key=lambda number: (-values[number], number))
     return [DEFAULTS, *others[: count - 1]]

@@ -20,11 +20,11 @@ from mrc_workbench.data.jobs.folder import Job
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
-from mrc_workbench.data.workspace import number_in, read_json, workspace, write_text
+from mrc_workbench.data.workspace import read_json, read_number, workspace, write_text
 from mrc_workbench.retrieval.significance import Interval
-from mrc_workbench.training.engine.checkpoints import is_complete, newest_checkpoint, step_of
+from mrc_workbench.training.engine.checkpoints import get_step, is_complete, newest_checkpoint
 from mrc_workbench.training.options import TrainingOptions
-from mrc_workbench.training.runs import Plan, Run, Trial, create_run, find_run, planned_runs
+from mrc_workbench.training.runs import Run, TrainingPlan, Trial, create_run, find_run, planned_runs
 
 Outcome = TypeVar("Outcome")
 
@@ -42,8 +42,8 @@ class CompositeRun(Run):
     def result(self) -> Path:
         return self.folder / self.result_name
 
-    def keep(self, outcome: Any, *, so_far: bool = False) -> None:
-        self.write("so_far.json" if so_far else self.result_name, asdict(outcome))
+    def save_outcome(self, outcome: Any, *, is_partial: bool = False) -> None:
+        self.write("so_far.json" if is_partial else self.result_name, asdict(outcome))
 
     def _outcome(self, kind: type[Outcome]) -> Outcome | None:
         """Return the result, or what is known so far; None before that, and if it cannot be read."""
@@ -52,7 +52,7 @@ class CompositeRun(Run):
         except ValidationError:
             return None
 
-    def part(self, name: str) -> Run:
+    def get_part(self, name: str) -> Run:
         return Run(self.folder.parent / f"{self.id}-{name}")
 
     def parts(self) -> list[Run]:
@@ -60,16 +60,16 @@ class CompositeRun(Run):
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
         return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
-    def ask_to_stop(self) -> None:
-        super().ask_to_stop()
+    def request_stop(self) -> None:
+        super().request_stop()
         for part in self.parts():
-            if part.status().at_work:
-                part.ask_to_stop()
+            if part.status().is_running:
+                part.request_stop()
 
     def delete(self) -> None:
         """Remove the folder and its parts'. Raises `ValueError` while one of them runs."""
         parts = self.parts()
-        if any(part.status().at_work for part in parts):
+        if any(part.status().is_running for part in parts):
             raise ValueError("a running part must be stopped before the whole is deleted")
         super().delete()
         for part in parts:
@@ -80,7 +80,7 @@ DEFAULTS = 1  # the number of the trial with the settings to begin from
 ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question
 
 
-class Stage(StrEnum):
+class SearchStage(StrEnum):
     """What a search is doing; while it tries, with the round: `trying_1`, from 1."""
 
     LOADING = "loading"
@@ -89,7 +89,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """A trial's last measurement on the validation questions.
 
     `value` is the mean of the measure with its interval `low` to `high`; `difference` is to the defaults after the same
@@ -112,7 +112,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Findings:
+class SettingsSearchResult:
     """The result of a search: the numbers of the `best` trial and of the `chosen` one.
 
     The defaults are chosen unless the best trial is significantly better.
@@ -123,33 +123,33 @@ class Findings:
     untrained: float  # what the base reaches
     best: int
     chosen: int
-    tried: tuple[Tried, ...]
+    tried: tuple[TrialResult, ...]
     failed: tuple[int, ...] = ()  # trials that ended with an error
     untried: tuple[int, ...] = ()  # those that time was too short for
 
     @property
     def changes(self) -> dict[str, Any]:
         """The options to change; empty if the defaults are chosen."""
-        return next(one.changed for one in self.tried if one.number == self.chosen)
+        return next(trial.changed for trial in self.tried if trial.number == self.chosen)
 
 
 @dataclass(frozen=True, order=True)
-class Search(CompositeRun):
+class SettingsSearch(CompositeRun):
     """The job of one search."""
 
     result_name = "settings.json"
 
     @property
-    def found(self) -> Findings | None:
-        return self._outcome(Findings)
+    def outcome(self) -> SettingsSearchResult | None:
+        return self._outcome(SettingsSearchResult)
 
     @property
     def minutes_needed(self) -> int:
         """How many minutes the shortest trials would take if the given ones were too few; else 0."""
-        return int(number_in(self.read("search.json"), "minutes"))
+        return int(read_number(self.read("search.json"), "minutes"))
 
     def trial(self, number: int) -> Run:
-        return self.part(str(number))
+        return self.get_part(str(number))
 
     def create_trial(self, number: int, options: TrainingOptions, count: int) -> Run:
         trial = Trial(self.id, number, count)
@@ -157,9 +157,9 @@ class Search(CompositeRun):
         return create_run(plan, self.trial(number).folder, attended=True)
 
 
-def create_search(plan: Plan, minutes: float, *, attended: bool = False) -> Search:
+def create_search(plan: TrainingPlan, minutes: float, *, attended: bool = False) -> SettingsSearch:
     """Make the folder of a search around a plan's options, and queue it; see `create_run`."""
-    return Search(create_run(replace(plan, minutes=minutes), attended=attended).folder)
+    return SettingsSearch(create_run(replace(plan, minutes=minutes), attended=attended).folder)
 
 
 MEASURES = ("perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10")  # in order
@@ -176,7 +176,7 @@ class AblationStage(StrEnum):
     MEASURING = "measuring"
 
 
-class Difference(NamedTuple):
+class VariantDifference(NamedTuple):
     """A figure's difference to the reference's; `low`, `high` and `p` allow for all variants tested together."""
 
     value: float
@@ -198,13 +198,13 @@ class Variant:
     tuned: str = ""
     alike: bool = True
     figures: dict[str, Interval] | None = None  # by measure, shares but for perplexity
-    differences: dict[str, Difference] | None = None
+    differences: dict[str, VariantDifference] | None = None
     code: str = ""  # of what went wrong, and its message
     message: str = ""
 
 
 @dataclass(frozen=True)
-class Table:
+class AblationTable:
     """The variants in their order, and how many questions and pairs the measures are of."""
 
     variants: tuple[Variant, ...]
@@ -213,7 +213,7 @@ class Table:
 
     @property
     def measures(self) -> list[str]:
-        return [name for name in MEASURES if any(name in (one.figures or ()) for one in self.variants)]
+        return [name for name in MEASURES if any(name in (variant.figures or ()) for variant in self.variants)]
 
 
 @dataclass(frozen=True, order=True)
@@ -223,41 +223,41 @@ class Ablation(CompositeRun):
     result_name = "table.json"
 
     @property
-    def table(self) -> Table | None:
-        return self._outcome(Table)
+    def table(self) -> AblationTable | None:
+        return self._outcome(AblationTable)
 
 
-def create_ablation(plan: Plan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
+def create_ablation(plan: TrainingPlan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
     """Make the folder of an ablation around a plan, and queue it; see `create_run`."""
     return Ablation(create_run(replace(plan, ablation=experiment), attended=attended).folder)
 
 
 def all_jobs() -> list[Run]:
     """Searches and ablations, then trainings, newest first: the whole stands before the part that runs."""
-    return [_job(run, plan) for run, plan in sorted(planned_runs(), key=lambda planned: planned[1].is_training)]
+    return [_as_job(run, plan) for run, plan in sorted(planned_runs(), key=lambda planned: planned[1].is_training)]
 
 
-def job_at(folder: Path) -> Run:
+def load_job(folder: Path) -> Run:
     """Return the job whose folder this is. Raises `OSError` or `ValueError` where it is none."""
-    return _job(Run(folder), Run(folder).plan())
+    return _as_job(Run(folder), Run(folder).plan())
 
 
 def find_job(job_id: str) -> Run | None:
     """Return the workspace's job with this id, None where there is none."""
     run = find_run(job_id)
-    return job_at(run.folder) if run else None
+    return load_job(run.folder) if run else None
 
 
-def _job(run: Run, plan: Plan) -> Run:
+def _as_job(run: Run, plan: TrainingPlan) -> Run:
     if plan.is_training:
         return run
-    return Ablation(run.folder) if plan.ablation else Search(run.folder)
+    return Ablation(run.folder) if plan.ablation else SettingsSearch(run.folder)
 
 
 QUEUE = Queue("runs", all_jobs)
 
 
-class RehearsalTask(StrEnum):
+class DryRunTask(StrEnum):
     """What a rehearsal works out."""
 
     ESTIMATE = "estimate"
@@ -290,29 +290,33 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Rehearsal(Job):
+class DryRunJob(Job):
     """The job of one question about a planned training."""
 
-    task: RehearsalTask
+    task: DryRunTask
 
     @classmethod
-    def of(cls, plan: Plan, task: RehearsalTask) -> "Rehearsal":
+    def for_plan(cls, plan: TrainingPlan, task: DryRunTask) -> "DryRunJob":
         options = asdict(plan.options)
-        if task is RehearsalTask.NEGATIVES:
-            drawn_by = {"title", "seed"}
-            options = {of: value for of, value in options.items() if of.startswith("negatives") or of in drawn_by}
-        decides = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
-        key = key_of(task, ANALYZER_VERSION, LANGUAGES_VERSION, json.dumps(decides, sort_keys=True))[:24]
+        if task is DryRunTask.NEGATIVES:
+            sampling_options = {"title", "seed"}
+            options = {
+                name: value
+                for name, value in options.items()
+                if name.startswith("negatives") or name in sampling_options
+            }
+        inputs = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
+        key = key_of(task, ANALYZER_VERSION, LANGUAGES_VERSION, json.dumps(inputs, sort_keys=True))[:24]
         return cls(workspace() / "cache" / "rehearsals" / key, task)
 
     @property
     def result(self) -> Path:
-        return self.folder / ("estimate.json" if self.task is RehearsalTask.ESTIMATE else "negatives.parquet")
+        return self.folder / ("estimate.json" if self.task is DryRunTask.ESTIMATE else "negatives.parquet")
 
     @property
     def done(self) -> bool:
         try:
-            _ = self.estimate() if self.task is RehearsalTask.ESTIMATE else pq.read_metadata(self.result)
+            _ = self.estimate() if self.task is DryRunTask.ESTIMATE else pq.read_metadata(self.result)
         except (OSError, ValueError):
             return False
         return True
@@ -329,9 +333,9 @@ class Rehearsal(Job):
         status = self.status()
         return status.code or "unexpected", status.message or self.log()
 
-    def start(self, plan: Plan) -> None:
+    def start(self, plan: TrainingPlan) -> None:
         self.admit()
-        write_text(self.folder / "run.json", plan.as_json())
+        write_text(self.folder / "run.json", plan.to_json())
         self.launch("internal", "dry-run", self.task.value, self.folder)
 
 
@@ -340,7 +344,7 @@ def best_checkpoint(run: Run) -> Path | None:
     newest = newest_checkpoint(run.folder)
     if newest is None:
         return None
-    step = int(number_in(read_json(newest / "trainer_state.json"), "best_global_step"))  # of all steps so far
+    step = int(read_number(read_json(newest / "trainer_state.json"), "best_global_step"))  # of all steps so far
     best = newest.with_name(f"checkpoint-{step}")
     return best if step and is_complete(best) else newest
 
@@ -350,7 +354,7 @@ class BestModelJob(Job):
     """The job that makes a finished training of a run's best checkpoint so far; its folder lies in the run's."""
 
     @classmethod
-    def of(cls, run: Run) -> "BestModelJob":
+    def for_run(cls, run: Run) -> "BestModelJob":
         return cls(run.folder / "best_checkpoint")
 
     @property
@@ -360,10 +364,10 @@ class BestModelJob(Job):
     @property
     def result(self) -> Path:
         checkpoint = best_checkpoint(self.run)
-        return self.run.folder.with_name(made_id(self.run, checkpoint) if checkpoint else "none") / "run.json"
+        return self.run.folder.with_name(finished_run_id(self.run, checkpoint) if checkpoint else "none") / "run.json"
 
     @property
-    def made(self) -> Run | None:
+    def finished_run(self) -> Run | None:
         return find_run(self.result.parent.name)
 
     def start(self) -> None:
@@ -371,6 +375,6 @@ class BestModelJob(Job):
         self.launch("internal", "best-checkpoint", self.run.folder)
 
 
-def made_id(run: Run, checkpoint: Path) -> str:
+def finished_run_id(run: Run, checkpoint: Path) -> str:
     """Return the id of the finished training made of a checkpoint."""
-    return f"{run.id}-step-{step_of(checkpoint)}"
+    return f"{run.id}-step-{get_step(checkpoint)}"

@@ -97,18 +97,18 @@ class TrainingOptions:
     best_by: StrEnum  # what picks the best checkpoint
 
     @classmethod
-    def suited_to(cls, base: str = "") -> Self:
+    def defaults_for(cls, base: str = "") -> Self:
         """Return options that suit the base, by default the kind's own."""
         return cls(base=base or cls.base)  # type: ignore[call-arg]  # every kind has a default objective
 
     @classmethod
-    def settings_for(cls, objective: str) -> dict[str, Any]:
+    def defaults_for_objective(cls, objective: str) -> dict[str, Any]:
         """Return options that an objective wants otherwise than the others of its kind."""
         del objective
         return {}
 
     @classmethod
-    def offered(cls) -> tuple[str, ...]:
+    def available_bases(cls) -> tuple[str, ...]:
         """Return the bases of this machine that a training can start from, the default first."""
         return tuple(dict.fromkeys((default_model(), STARTER)))
 
@@ -122,11 +122,11 @@ class TrainingOptions:
         return self.base != STARTER
 
     @property
-    def mines(self) -> bool:
+    def mines_negatives(self) -> bool:
         return False
 
     @property
-    def reranked(self) -> int:
+    def rerank_depth(self) -> int:
         """How many of BM25's first passages are reranked in evaluation; 0: all passages are searched."""
         return 0
 
@@ -136,16 +136,22 @@ class TrainingOptions:
         return {}
 
     def __post_init__(self) -> None:
-        for known in fields(self):
-            value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
+        for option_field in fields(self):
+            value, low, high = (
+                getattr(self, option_field.name),
+                option_field.metadata.get("low"),
+                option_field.metadata.get("high"),
+            )
             # written this way round, a value that is not a number is refused too
             if not ((low is None or value >= low) and (high is None or value <= high)):
-                raise _range(known.name, f"between {low} and {high}" if high is not None else f"{low} or more", value)
-            if isinstance(known.default, StrEnum):  # read from JSON, it is a plain word
-                choices = type(known.default)
+                raise _range_error(
+                    option_field.name, f"between {low} and {high}" if high is not None else f"{low} or more", value
+                )
+            if isinstance(option_field.default, StrEnum):  # read from JSON, it is a plain word
+                choices = type(option_field.default)
                 if value not in list(choices):
-                    raise _range(known.name, f"one of {', '.join(choices)}", value)
-                object.__setattr__(self, known.name, choices(value))
+                    raise _range_error(option_field.name, f"one of {', '.join(choices)}", value)
+                object.__setattr__(self, option_field.name, choices(value))
         for name, code, message in self._problems():
             raise OptionError(name, code, f"{name} {message}")
 
@@ -154,8 +160,8 @@ class TrainingOptions:
         if not self.base.strip():
             yield "base", "empty", "must name a model"
         if self.save_steps % (self.evaluation_steps or 1):
-            words = "must be a multiple of evaluation_steps: the best checkpoint is one measured"
-            yield "save_steps", "save_steps", words
+            reason = "must be a multiple of evaluation_steps: the best checkpoint is one measured"
+            yield "save_steps", "save_steps", reason
         if self.save_steps and not self.evaluation_steps:
             yield "save_steps", "save_steps", "needs evaluation_steps: the best checkpoint is one measured"
         if self.base == STARTER:
@@ -174,8 +180,8 @@ class TrainingOptions:
             yield "lora_also", "lora_table", "must not be norms-and-embeddings where embedding_table is frozen"
 
 
-def _range(name: str, wanted: str, value: object) -> OptionError:
-    return OptionError(name, "range", f"{name} must be {wanted}, not {value}")
+def _range_error(name: str, expected: str, value: object) -> OptionError:
+    return OptionError(name, "range", f"{name} must be {expected}, not {value}")
 
 
 def uses_bfloat16(options: TrainingOptions) -> bool:
@@ -231,11 +237,11 @@ class RankerOptions(QuestionOptions):
 
     @property
     def helpers(self) -> dict[str, str]:
-        searched = self.negatives and self.negatives_from is not NegativesFrom.BM25
-        return {"negatives_model": self.negatives_model} if searched else {}
+        uses_encoder = self.negatives and self.negatives_from is not NegativesFrom.BM25
+        return {"negatives_model": self.negatives_model} if uses_encoder else {}
 
     @property
-    def mines(self) -> bool:
+    def mines_negatives(self) -> bool:
         return self.negatives > 0
 
     def _problems(self) -> Iterator[Problem]:

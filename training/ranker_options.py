@@ -20,7 +20,7 @@ from mrc_workbench.training.options import Problem, RankerOptions, WindowedOptio
 BI_ENCODER = "bi-encoder"
 # of a packaged base, which is meant for CPUs: lower layers are computed once for each text, a step encodes each passage
 # once, and a training of fewer than 100 steps is measured at its end alone
-_ON_CPUS: dict[str, Any] = {
+_PACKAGED_BASE_DEFAULTS: dict[str, Any] = {
     "shared_passages": True,
     "frozen_layers": 8,
     "learning_rate": 1e-4,
@@ -41,7 +41,10 @@ class BiEncoderObjective(StrEnum):
     KL = "kl"  # Lin et al. 2020: the share that a reranker gives each of a question's passages
 
 
-TAUGHT = (BiEncoderObjective.MARGIN_MSE, BiEncoderObjective.KL)  # by a cross-encoder's scores; so named in any kind
+DISTILLATION_OBJECTIVES = (
+    BiEncoderObjective.MARGIN_MSE,
+    BiEncoderObjective.KL,
+)  # by a cross-encoder's scores; so named in any kind
 
 
 class BatchesOf(StrEnum):
@@ -51,7 +54,7 @@ class BatchesOf(StrEnum):
     ARTICLES = "articles"  # questions on the same articles: a passage's neighbours are the hardest negatives there are
 
 
-class Pooling(StrEnum):
+class BiEncoderPooling(StrEnum):
     """How a bi-encoder makes one vector of a text's token vectors."""
 
     BASE = "base"  # as the base model does
@@ -61,7 +64,7 @@ class Pooling(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TaughtOptions(WindowedOptions):
+class _DistillationOptions(WindowedOptions):
     """What the trainings share that can learn a cross-encoder's scores."""
 
     if TYPE_CHECKING:
@@ -69,18 +72,18 @@ class _TaughtOptions(WindowedOptions):
 
     @property
     def helpers(self) -> dict[str, str]:
-        return super().helpers | ({"teacher": self.teacher} if self.objective in TAUGHT else {})
+        return super().helpers | ({"teacher": self.teacher} if self.objective in DISTILLATION_OBJECTIVES else {})
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
-        if self.objective in TAUGHT and not self.negatives:
+        if self.objective in DISTILLATION_OBJECTIVES and not self.negatives:
             yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
-        if self.objective in TAUGHT and not self.teacher.strip():
+        if self.objective in DISTILLATION_OBJECTIVES and not self.teacher.strip():
             yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BiEncoderOptions(_TaughtOptions):
+class BiEncoderOptions(_DistillationOptions):
     """A batch is made of questions and one passage each; the other passages of a batch are negatives."""
 
     objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "what training makes smaller")
@@ -112,13 +115,13 @@ class BiEncoderOptions(_TaughtOptions):
         0,
         1,
     )
-    pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
+    pooling: BiEncoderPooling = option(BiEncoderPooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
         if self.base == STARTER and self.mini_batch_size:
             yield "mini_batch_size", "starter", "must be 0 for the starter: it takes a batch only as a whole"
-        if self.base == STARTER and self.pooling is not Pooling.BASE:
+        if self.base == STARTER and self.pooling is not BiEncoderPooling.BASE:
             yield "pooling", "starter", "must be base for the starter"
         if self.objective is BiEncoderObjective.GIST and self.base == STARTER:
             yield "objective", "gist_starter", "gist needs a base with a tokenizer of its own"
@@ -138,14 +141,14 @@ class BiEncoderOptions(_TaughtOptions):
             yield "matryoshka", "numbers", "must be whole numbers above 0"
 
     @classmethod
-    def suited_to(cls, base: str = STARTER) -> Self:
+    def defaults_for(cls, base: str = STARTER) -> Self:
         if base == STARTER:  # a table of vectors moves by large steps, which would wreck a pretrained transformer
             return cls(batch_size=256, learning_rate=1e-3)
         if not base.startswith(PREFIX):
             return cls(base=base)
         # it was trained to distinguish passages at a low temperature, and its training continues so
         objective, batches_of = BiEncoderObjective.MULTIPLE_NEGATIVES, BatchesOf.ARTICLES
-        return cls(base=base, objective=objective, batches_of=batches_of, temperature=0.02, **_ON_CPUS)
+        return cls(base=base, objective=objective, batches_of=batches_of, temperature=0.02, **_PACKAGED_BASE_DEFAULTS)
 
     @property
     def helpers(self) -> dict[str, str]:
@@ -153,9 +156,9 @@ class BiEncoderOptions(_TaughtOptions):
         return super().helpers | guide
 
     @property
-    def contrasts(self) -> bool:
+    def uses_in_batch_negatives(self) -> bool:
         """Whether passages of other examples in the batch are negatives."""
-        if self.objective in TAUGHT:
+        if self.objective in DISTILLATION_OBJECTIVES:
             return self.distillation_weight < 1
         return self.objective is not BiEncoderObjective.TRIPLET
 
@@ -187,7 +190,7 @@ class CrossEncoderObjective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossEncoderOptions(_TaughtOptions):
+class CrossEncoderOptions(_DistillationOptions):
     """Each question comes with its passage and with hard negatives."""
 
     objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")
@@ -196,14 +199,14 @@ class CrossEncoderOptions(_TaughtOptions):
     depth: int = option(20, "first passages of BM25 that are reranked when measured", 2, 1000)
 
     @classmethod
-    def suited_to(cls, base: str = STARTER) -> Self:
+    def defaults_for(cls, base: str = STARTER) -> Self:
         if base == STARTER:  # its few weights move by large steps
             return cls(epochs=2.0, learning_rate=1e-2)
         # a packaged base is for machines of little memory, and a batch of pairs holds several times a bi-encoder's
         return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, recompute=base.startswith(PREFIX))
 
     @property
-    def reranked(self) -> int:
+    def rerank_depth(self) -> int:
         return self.depth
 
 
@@ -238,11 +241,11 @@ class SparseEncoderOptions(RankerOptions):
     batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
 
     @classmethod
-    def suited_to(cls, base: str = DEFAULT_MASKED_LANGUAGE_MODEL) -> Self:
+    def defaults_for(cls, base: str = DEFAULT_MASKED_LANGUAGE_MODEL) -> Self:
         return cls(base=base, batch_size=16, evaluation_batch_size=32)  # a token has a logit for every term
 
     @classmethod
-    def offered(cls) -> tuple[str, ...]:
+    def available_bases(cls) -> tuple[str, ...]:
         return ()  # neither the starter nor a packaged base has the head of a masked language model
 
     @classmethod
@@ -250,7 +253,7 @@ class SparseEncoderOptions(RankerOptions):
         require_sparse(source)
 
     @property
-    def contrasts(self) -> bool:
+    def uses_in_batch_negatives(self) -> bool:
         return True
 
 
@@ -265,7 +268,7 @@ class LateObjective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LateOptions(_TaughtOptions):
+class LateOptions(_DistillationOptions):
     """A batch is made of questions and one passage each, and their hard negatives; all passages of others are too."""
 
     base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
@@ -286,13 +289,15 @@ class LateOptions(_TaughtOptions):
     )
 
     @classmethod
-    def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
+    def defaults_for(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
         if not base.startswith(PREFIX):
             return cls(base=base, epochs=1.0, batch_size=32)
-        return cls(base=base, temperature=0.01, **_ON_CPUS)  # layer 8, read beside the last, is the highest frozen one
+        return cls(
+            base=base, temperature=0.01, **_PACKAGED_BASE_DEFAULTS
+        )  # layer 8, read beside the last, is the highest frozen one
 
     @classmethod
-    def offered(cls) -> tuple[str, ...]:
+    def available_bases(cls) -> tuple[str, ...]:
         return tuple(dict.fromkeys(base for base in (default_model(), DEFAULT_BI_ENCODER) if base != STARTER))
 
     @classmethod
@@ -304,5 +309,5 @@ class LateOptions(_TaughtOptions):
         return self.shared_passages and not self.negatives and self.objective is LateObjective.MULTIPLE_NEGATIVES
 
     @property
-    def contrasts(self) -> bool:
+    def uses_in_batch_negatives(self) -> bool:
         return self.objective is not LateObjective.KL or self.distillation_weight < 1

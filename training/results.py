@@ -21,16 +21,16 @@ import numpy as np
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.records import Maker
+from mrc_workbench.data.records import QuestionGenerator
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.models.files import TIMEOUT_SECONDS
 from mrc_workbench.models.sources import STARTER, ModelSource, is_starter
 from mrc_workbench.training.base import CARDS
-from mrc_workbench.training.recipes import RECIPES, recipe_of
-from mrc_workbench.training.runs import Plan, Run, rounds_of
+from mrc_workbench.training.recipes import RECIPES, get_recipe
+from mrc_workbench.training.runs import Run, TrainingPlan, count_rounds
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
 
-MOST_POINTS = 500
+MAX_POINTS = 500
 MEASURES = tuple(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe.family.curves))
 Points = list[tuple[int, float]]  # step and value
 
@@ -44,37 +44,37 @@ class Curves:
 
     points: dict[str, Points]
     bm25: dict[str, float]
-    beside: dict[str, Points]
+    comparison_points: dict[str, Points]
 
 
-def curves(run: Run, names: Iterable[str]) -> Curves:
+def read_curves(run: Run, names: Iterable[str]) -> Curves:
     """Read the run's progress: `loss`, `learning_rate`, `grad_norm`, `examples_per_second`, or `MEASURES`.
 
     The first point of a measure, at step 0, is the base model.
     """
     entries, result = run.progress(), Curves({}, {}, {})
     for name in names:
-        own: tuple[str, ...] = (name,)
-        others: tuple[str, ...] = ("eval_loss",) if name == "loss" else ()
+        keys: tuple[str, ...] = (name,)
+        comparison_keys: tuple[str, ...] = ("eval_loss",) if name == "loss" else ()
         if name in MEASURES:
             # bi-encoders were once measured by a library's evaluator, which names what it compares by
-            own = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
-            others = (f"before_training_{name}", f"eval_training_{name}")
-        result.points[name] = thinned(_logged(entries, *own))
-        result.beside[name] = thinned(_logged(entries, *others))
-        if bm25 := _logged(entries, f"bm25_{name}"):
+            keys = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
+            comparison_keys = (f"before_training_{name}", f"eval_training_{name}")
+        result.points[name] = downsample(_logged_points(entries, *keys))
+        result.comparison_points[name] = downsample(_logged_points(entries, *comparison_keys))
+        if bm25 := _logged_points(entries, f"bm25_{name}"):
             result.bm25[name] = bm25[0][1]
     return result
 
 
-def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Points:
+def downsample(points: Sequence[tuple[int, float]], limit: int = MAX_POINTS) -> Points:
     """Return at most `most` of the points, evenly spaced, the first and the last among them."""
-    if len(points) <= most:
+    if len(points) <= limit:
         return list(points)
-    return [points[row] for row in np.linspace(0, len(points) - 1, most).round().astype(int)]
+    return [points[row] for row in np.linspace(0, len(points) - 1, limit).round().astype(int)]
 
 
-def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:
+def _logged_points(entries: list[dict[str, Any]], *keys: str) -> Points:
     values = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
     return [
         (step, float(value) if math.isfinite(value) else math.nan)
@@ -99,7 +99,7 @@ class Advice(StrEnum):
     PAST_ITS_BEST = "past_its_best"  # later steps were worse: more epochs will not help
 
 
-def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | None:
+def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> Advice | None:
     """Return what fits the metrics of a run; None if they say nothing, as those of an early version.
 
     `measured` are the validation points of the measure that picked the checkpoint. A gain's 95% interval lies above 0.
@@ -119,10 +119,10 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
     mixed = scores.get("mixed_gain")
     if mixed and mixed["interval"][0] <= 0:
         return Advice.STARTER_MIXED_UNSURE if starter else Advice.MIXED_UNSURE
-    return _course(scores.get("kept_step", 0), dict(measured))
+    return _advise_by_trend(scores.get("kept_step", 0), dict(measured))
 
 
-def _course(best: int, steps: dict[int, float]) -> Advice | None:
+def _advise_by_trend(best: int, steps: dict[int, float]) -> Advice | None:
     if best not in steps or len(steps) < 3:  # the base and one measurement are no course
         return None
     last = max(steps)
@@ -136,47 +136,49 @@ def write_card(run: Run) -> None:
     from mrc_workbench.retrieval.report.words import template  # imports the analysis of comparisons
 
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
-    plan, scores, made = run.plan(), run.scores(), run.provenance()
-    recipe, data = recipe_of(plan.kind), made.get("data", {})
+    plan, scores, provenance = run.plan(), run.scores(), run.provenance()
+    recipe, data = get_recipe(plan.kind), provenance.get("data", {})
     # without the folders of this machine, which are private
     options = {
-        name: _one_line(_without_folders(value)) if type(value) is str else value
+        name: _join_lines(_without_folders(value)) if type(value) is str else value
         for name, value in asdict(plan.options).items()
     }
     measures = recipe.family.measures
-    rows = {name: label for name, label in recipe.family.rows(plan.options, scores).items() if name in scores}
+    rows = {name: label for name, label in recipe.family.card_rows(plan.options, scores).items() if name in scores}
     card = template(Path(__file__).with_name("card.md.jinja"), keep_newline=True).render(
-        head=_head(plan, scores, made, starter=starter),
+        head=_card_metadata(plan, scores, provenance, starter=starter),
         plan=plan,
         scores=scores,
-        made=made,
+        made=provenance,
         data=data,
         recipe=recipe,
         family=CARDS["families"][recipe.family.tag],
         tag=recipe.family.tag,
         starter=starter,
         loading=(starter and recipe.loading_a_starter) or recipe.loading,
-        titled=getattr(plan.options, "title", False) and Maker.TITLE not in data.get("made_questions", {}),
-        rounds=rounds_of(plan.options),
+        titled=getattr(plan.options, "title", False) and QuestionGenerator.TITLE not in data.get("made_questions", {}),
+        rounds=count_rounds(plan.options),
         options=json.dumps(options, ensure_ascii=False, indent=2),
         rows=rows,
-        measures={of: label for of, label in measures.items() if any(of in scores[name] for name in rows)},
+        measures={
+            measure: label for measure, label in measures.items() if any(measure in scores[name] for name in rows)
+        },
         measure_of=lambda gain: measures.get(gain["measure"], gain["measure"]),
         points=_points,
         cell=_cell,
         identity=_identity,
         number="{:,}".format,
-        shown=_shown,
+        shown=_escape_markdown,
         without_folders=_without_folders,
     )
     write_text(run.model_folder / "README.md", card)
 
 
-def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: bool) -> str:
+def _card_metadata(plan: TrainingPlan, scores: dict[str, Any], provenance: dict[str, Any], *, starter: bool) -> str:
     """Return the YAML that the hub reads. It accepts only hub ids as a base, and no data set that is not on it."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    base, data, family = made.get("base", {}), made.get("data", {}), recipe_of(plan.kind).family
+    base, data, family = provenance.get("base", {}), provenance.get("data", {}), get_recipe(plan.kind).family
     library = "transformers" if plan.kind in (READER, LANGUAGE_MODEL) else "sentence-transformers"
     on_hub = base["reference"] if "revision" in base else base.get("origin")
     return str(
@@ -184,16 +186,16 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
             language=data.get("language") or None,
             # what the hub names there it offers to load, and it could not load a starter
             library_name=None if starter else library,
-            pipeline_tag=recipe_of(plan.kind).hub_task,
+            pipeline_tag=get_recipe(plan.kind).hub_task,
             tags=[plan.kind, family.tag, plan.options.objective.value],
             base_model=on_hub,
             base_model_relation="finetune" if on_hub else None,
-            model_name=_one_line(plan.name) or plan.kind,
+            model_name=_join_lines(plan.name) or plan.kind,
             eval_results=[
                 EvalResult(
-                    task_type=recipe_of(plan.kind).hub_task,
+                    task_type=get_recipe(plan.kind).hub_task,
                     dataset_type="unknown",
-                    dataset_name=(_one_line(plan.data_name) or "unknown")
+                    dataset_name=(_join_lines(plan.data_name) or "unknown")
                     + (" (questions made of passages)" if "made_questions" in data else ""),
                     dataset_split="validation",
                     metric_type=measure,
@@ -216,8 +218,8 @@ def _points(gain: dict[str, Any]) -> str:
 def _cell(value: float | None, interval: list[float] | None) -> str:
     if value is None:
         return ""
-    around = f" [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]" if interval else ""
-    return f"{100 * value:.2f}{around}"
+    interval_text = f" [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]" if interval else ""
+    return f"{100 * value:.2f}{interval_text}"
 
 
 def _identity(model: dict[str, str]) -> str:
@@ -230,17 +232,17 @@ def _without_folders(reference: str) -> str:
     return reference if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", reference) or not parts else parts[-1]
 
 
-def _shown(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Return user text as Markdown that shows it, in one line: CommonMark takes a backslash before any punctuation."""
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", _one_line(text))
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", _join_lines(text))
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     visible = "".join(character for character in text if character.isprintable() or character.isspace())
     return " ".join(visible.split())
 
 
-def zipped_model(run: Run) -> BufferedReader:
+def zip_model(run: Run) -> BufferedReader:
     """Return the run's model as an open zip, deleted once closed. Raises `OSError` if the disk is full."""
     with tempfile.TemporaryFile(dir=workspace(), suffix=".zip") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # weights do not get smaller
@@ -275,12 +277,12 @@ def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
     if not re.fullmatch(r"[!-~]+", token):  # sent as it is, anything else would end up in an error's message
         raise PushError("bad_token", "a token is one word of letters, digits and signs")
     try:
-        return _sent(run, repository, token, private=private)
+        return _upload(run, repository, token, private=private)
     except PushError:
         raise
     except Exception as error:
         # without its cause: a library's error may hold the request and so the token
-        raise _problem(error, repository, token) from None
+        raise _push_error(error, repository, token) from None
 
 
 def require_finished(run: Run) -> None:
@@ -289,7 +291,7 @@ def require_finished(run: Run) -> None:
         raise PushError("not_finished", f"{run.id} has no finished model to send")
 
 
-def _sent(run: Run, repository: str, token: str, *, private: bool) -> str:
+def _upload(run: Run, repository: str, token: str, *, private: bool) -> str:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -310,7 +312,7 @@ def _sent(run: Run, repository: str, token: str, *, private: bool) -> str:
     return str(address)
 
 
-def _problem(error: Exception, repository: str, token: str) -> PushError:
+def _push_error(error: Exception, repository: str, token: str) -> PushError:
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
     if isinstance(error, HfHubHTTPError):

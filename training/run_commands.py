@@ -14,19 +14,28 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mrc_workbench.data.commands import AsJson, Command, ExitStatus, commands_of, one_of, takes
+from mrc_workbench.data.commands import AsJson, Command, ExitStatus, add_options, choice_option, command_group
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
+from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.jobs import QUEUE, Ablation, CompositeRun, RehearsalTask, Search, all_jobs, find_job, job_at
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.runs import Plan, Run, damaged_runs, plan_training, run_in
+from mrc_workbench.training.jobs import (
+    QUEUE,
+    Ablation,
+    CompositeRun,
+    DryRunTask,
+    SettingsSearch,
+    all_jobs,
+    find_job,
+    load_job,
+)
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.runs import Run, TrainingPlan, damaged_runs, find_run_in_folder, plan_training
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class PlanWords:
+class PlanOptions:
     """Options of every training, besides those of its kind."""
 
     data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")]
@@ -36,82 +45,82 @@ class PlanWords:
     split_seed: Annotated[int, Parameter(help="seed of the split")] = 0
 
 
-def options_of(kind: str) -> Callable[[Command], Command]:
+def takes_options(kind: str) -> Callable[[Command], Command]:
     """Let a command's `**chosen` be every option of a kind of training, with the defaults that suit the starter."""
-    suited = recipe_of(kind).options.suited_to()
-    return takes(type(suited), suited=suited)
+    defaults = get_recipe(kind).options.defaults_for()
+    return add_options(type(defaults), default_instance=defaults)
 
 
-def planned(kind: str, words: PlanWords, chosen: dict[str, Any]) -> Plan:
+def make_plan(kind: str, plan_options: PlanOptions, selected_options: dict[str, Any]) -> TrainingPlan:
     """Return the plan of what was given; options that were not suit the base."""
-    shares = SplitOptions(words.validation_share, words.test_share, words.split_seed)
-    return plan_training(kind, words.data, words.name, shares, chosen)
+    split_options = SplitOptions(plan_options.validation_share, plan_options.test_share, plan_options.split_seed)
+    return plan_training(kind, plan_options.data, plan_options.name, split_options, selected_options)
 
 
-def known_job(reference: str) -> Run:
+def require_job(reference: str) -> Run:
     """Return the training or search with this id in the workspace, or in this folder. Raises `ValueError`: none."""
     run = find_job(reference)
-    if run is None and (elsewhere := run_in(Path(reference))):
-        run = job_at(elsewhere.folder)
+    if run is None and (elsewhere := find_run_in_folder(Path(reference))):
+        run = load_job(elsewhere.folder)
     if run is None:
         raise ValueError(f"there is no run {reference!r}; `mrc runs list` lists the runs")
     return run
 
 
-def followed_rounds(runs: Sequence[Run]) -> int:
+def train_rounds(runs: Sequence[Run]) -> int:
     """Train one after the other in this process; returns the exit status. Where one does not end well, so do all."""
     for number, run in enumerate(runs, start=1):
-        tell(f"run folder: {run.folder}")
-        status = followed(run)
+        print_line(f"run folder: {run.folder}")
+        status = train_and_report(run)
         if run.status().state is not State.DONE:
-            for later in runs[number:]:
-                later.stop()  # out of the line; `resume` puts it back
+            for remaining_run in runs[number:]:
+                remaining_run.stop()  # out of the line; `resume` puts it back
             return status
     return 0
 
 
-def followed(run: Run) -> int:
+def train_and_report(run: Run) -> int:
     """Train in this process and print what came out; returns the exit status."""
     from mrc_workbench.training.train import train
 
-    with stopping_on_signals(run) as heard, reporting_progress_of(run):
-        ended = train(run)
-    if ended.state is not State.DONE:
-        return _not_done(run, ended, heard)
-    for name, figures in run.scores().items():
+    with stop_on_signals(run) as received_signals, report_run_progress(run):
+        status = train(run)
+    if status.state is not State.DONE:
+        return _report_unfinished(run, status, received_signals)
+    for name, metrics in run.scores().items():
         if name in ("before", "after", "interpolated", "bm25", "unigram"):
-            tell(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
-    tell(f"model: {run.model_folder}")
+            print_line(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in metrics.items()))
+    print_line(f"model: {run.model_folder}")
     return 0
 
 
-def run_or_queue(whole: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+def run_or_queue(job: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
     """Put what is made of trainings in line, or do its work here; returns the exit status, None where it is done."""
     if queue:
         QUEUE.start_worker()
-        tell(whole.id)
+        print_line(job.id)
         return 0
-    tell(f"{name}: {whole.id}", error=True)
+    print_line(f"{name}: {job.id}", error=True)
     # what trainers print is no part of the answer
-    with stopping_on_signals(whole) as heard, reporting_progress_of(whole), redirect_stdout(sys.stderr):
-        ended = work()
-    return None if ended.state is State.DONE else _not_done(whole, ended, heard)
+    with stop_on_signals(job) as received_signals, report_run_progress(job), redirect_stdout(sys.stderr):
+        status = work()
+    return None if status.state is State.DONE else _report_unfinished(job, status, received_signals)
 
 
-def _not_done(run: Run, ended: Status, heard: Sequence[int]) -> int:
-    resumed = f"`mrc runs resume {run.id if run.folder.parent == workspace() / 'runs' else run.folder}` continues"
-    if ended.state is State.STOPPED:
-        tell(f"Stopped. The last checkpoint is kept: {resumed} from it.", error=True)
-        return ExitStatus.STOPPED if signal.SIGINT in heard else 0
-    if ended.code == "interrupted":
-        tell(f"Stopped at once. Checkpoints written before are kept: {resumed}.", error=True)
+def _report_unfinished(run: Run, status: Status, received_signals: Sequence[int]) -> int:
+    resume_hint = f"`mrc runs resume {run.id if run.folder.parent == workspace() / 'runs' else run.folder}` continues"
+    if status.state is State.STOPPED:
+        print_line(f"Stopped. The last checkpoint is kept: {resume_hint} from it.", error=True)
+        return ExitStatus.STOPPED if signal.SIGINT in received_signals else 0
+    if status.code == "interrupted":
+        print_line(f"Stopped at once. Checkpoints written before are kept: {resume_hint}.", error=True)
         return ExitStatus.STOPPED
-    tell(f"error: {ended.message}", error=True)
+    print_line(f"error: {status.message}", error=True)
     return ExitStatus.FAILED
 
 
 @contextmanager
-def reporting_progress_of(run: Run) -> Iterator[None]:
+def report_run_progress(run: Run) -> Iterator[None]:
     """Report the progress that a run writes into its folder, while this process carries it out."""
     is_over = threading.Event()
 
@@ -134,43 +143,43 @@ def reporting_progress_of(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def stopping_on_signals(run: Run) -> Iterator[list[int]]:
+def stop_on_signals(run: Run) -> Iterator[list[int]]:
     """A first signal ends the training after its step, with a checkpoint, a second one at once. Yields the signals."""
-    heard: list[int] = []
+    received_signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        heard.append(number)
-        run.ask_to_stop()
+        received_signals.append(number)
+        run.request_stop()
         end_progress_line()
-        tell("Stopping after this step, with a checkpoint. Press Ctrl-C again to stop at once.", error=True)
+        print_line("Stopping after this step, with a checkpoint. Press Ctrl-C again to stop at once.", error=True)
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield heard
+        yield received_signals
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
-commands = commands_of("runs", "List, stop, resume and publish training runs.")
+commands = command_group("runs", "List, stop, resume and publish training runs.")
 Reference = Annotated[str, Parameter(help="id of the run, as list shows it, or its folder")]
 
 
 def run_folder(folder: Path, /) -> int:
     """Run the training, search or ablation in a folder, for the worker."""
-    from mrc_workbench.training.ablation import ablate
-    from mrc_workbench.training.search import find_settings
+    from mrc_workbench.training.ablation import run_ablation
+    from mrc_workbench.training.search import search_settings
     from mrc_workbench.training.train import train
 
     # of several processes the first one alone makes the folder
-    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else job_at(folder)
-    with stopping_on_signals(job):
-        if isinstance(job, Search):
-            return int(find_settings(job, sent_by_worker=True).state is State.FAILED)
+    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else load_job(folder)
+    with stop_on_signals(job):
+        if isinstance(job, SettingsSearch):
+            return int(search_settings(job, sent_by_worker=True).state is State.FAILED)
         if isinstance(job, Ablation):
-            return int(ablate(job, sent_by_worker=True).state is State.FAILED)
+            return int(run_ablation(job, sent_by_worker=True).state is State.FAILED)
         return int(train(job, sent_by_worker=True).state is State.FAILED)
 
 
@@ -180,40 +189,40 @@ def work() -> int:
     return 0
 
 
-def dry_run(task: Annotated[RehearsalTask, one_of(RehearsalTask)], folder: Path, /) -> int:
+def dry_run(task: Annotated[DryRunTask, choice_option(DryRunTask)], folder: Path, /) -> int:
     """Work out the estimate or the hard negatives of a plan in a folder."""
-    from mrc_workbench.training.estimate import rehearse
+    from mrc_workbench.training.estimate import execute_dry_run
 
-    return rehearse(task, folder)
+    return execute_dry_run(task, folder)
 
 
 @commands.command(name="list")
 def list_runs(*, as_json: AsJson = False) -> int:
     """List the runs, the newest first."""
-    runs = [_told(one) for one in all_jobs()]
+    runs = [_run_details(row) for row in all_jobs()]
     for damaged in damaged_runs():
-        tell(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
+        print_line(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
     if as_json:
-        tell(json.dumps(runs, ensure_ascii=False, indent=2))
+        print_line(json.dumps(runs, ensure_ascii=False, indent=2))
         return 0
     if not runs:
-        tell("No runs yet: `mrc train bi-encoder --data sample` trains a model.", error=True)
-    for one in runs:
-        steps = f"{one['step']}/{one['total_steps']}" if one["total_steps"] else "-"
-        tell(f"{one['id']}  {one['state']:<11}  {one['kind']:<13}  {steps:>13}  {one['name']}")
+        print_line("No runs yet: `mrc train bi-encoder --data sample` trains a model.", error=True)
+    for row in runs:
+        steps = f"{row['step']}/{row['total_steps']}" if row["total_steps"] else "-"
+        print_line(f"{row['id']}  {row['state']:<11}  {row['kind']:<13}  {steps:>13}  {row['name']}")
     return 0
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _run_details(run: Run) -> dict[str, Any]:
     plan, status = run.plan(), run.status()
-    kept = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
-    part: dict[str, Any] = (
+    status_fields = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
+    job_fields: dict[str, Any] = (
         {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}
     )
-    part |= {"ablation": plan.ablation} if plan.ablation else {}
-    about = {"name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
-    times = {"created": plan.created, "seconds": status.spent}
-    return {"id": run.id, **part, **about, **kept, **times, "folder": str(run.folder)}
+    job_fields |= {"ablation": plan.ablation} if plan.ablation else {}
+    plan_fields = {"name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
+    time_fields = {"created": plan.created, "seconds": status.total_seconds}
+    return {"id": run.id, **job_fields, **plan_fields, **status_fields, **time_fields, "folder": str(run.folder)}
 
 
 @commands.command
@@ -222,50 +231,50 @@ def stop(run: Reference, /) -> int:
 
     A running training ends after its step, with a checkpoint.
     """
-    job = known_job(run)
-    if not (job.status().at_work or job.status().state is State.QUEUED):
+    job = require_job(run)
+    if not (job.status().is_running or job.status().state is State.QUEUED):
         raise ValueError(f"{job.id} is {job.status().state.value}: there is nothing to stop")
     job.stop()
-    tell(job.status().state.value)
+    print_line(job.status().state.value)
     return 0
 
 
 @commands.command
 def resume(run: Reference, /) -> int:
     """Resume a run from its last checkpoint."""
-    job = known_job(run)
+    job = require_job(run)
     QUEUE.resume(job)
     if job.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
-        return followed(job)
-    tell(State.QUEUED.value)
+        return train_and_report(job)
+    print_line(State.QUEUED.value)
     return 0
 
 
 @commands.command
 def use_best(run: Reference, /) -> int:
     """Make a finished run of the best checkpoint of a stopped one."""
-    from mrc_workbench.training.train import conclude
+    from mrc_workbench.training.train import finish_from_best_checkpoint
 
-    job = known_job(run)
-    if job.status().at_work:
+    job = require_job(run)
+    if job.status().is_running:
         raise ValueError(f"{job.id} is {job.status().state.value}: stop it first")
-    tell(conclude(job).id)
+    print_line(finish_from_best_checkpoint(job).id)
     return 0
 
 
 def best_checkpoint(folder: Path, /) -> int:
     """Make a finished training of the best checkpoint in a run folder."""
-    from mrc_workbench.training.train import conclude_as_job
+    from mrc_workbench.training.train import finish_as_job
 
-    return int(conclude_as_job(Run(folder)).state is State.FAILED)
+    return int(finish_as_job(Run(folder)).state is State.FAILED)
 
 
 @commands.command
 def delete(run: Reference, /) -> int:
     """Delete a run and its model."""
-    job = next((one for one in damaged_runs() if one.id == run), None) or known_job(run)
+    job = next((damaged_run for damaged_run in damaged_runs() if damaged_run.id == run), None) or require_job(run)
     job.delete()
-    tell(f"deleted {job.id}")
+    print_line(f"deleted {job.id}")
     return 0
 
 
@@ -283,9 +292,9 @@ def push(
     """
     from mrc_workbench.training.results import push, require_finished
 
-    job = known_job(run)
+    job = require_job(run)
     require_finished(job)
-    tell(push(job, repository, _hub_token(), private=not public))
+    print_line(push(job, repository, _hub_token(), private=not public))
     return 0
 
 

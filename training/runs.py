@@ -25,13 +25,13 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.jobs.processes import this_process
-from mrc_workbench.data.problems import require
-from mrc_workbench.data.questions.judgements import remarks_of
+from mrc_workbench.data.problems import require_library
+from mrc_workbench.data.questions.judgements import load_remarks
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.workspace import shelf, workspace, write_text
+from mrc_workbench.data.workspace import read_only_workspace, workspace, write_text
 from mrc_workbench.training.options import NegativesFrom, TrainingOptions
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.recipes import recipe_of, usual_base
+from mrc_workbench.training.recipes import default_base, get_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What was asked: everything that decides the result, and the name a person gave it."""
 
     kind: str  # a key of `training.recipes.RECIPES`
@@ -83,23 +83,23 @@ class Plan:
     def is_training(self) -> bool:
         return not (self.minutes or self.ablation)
 
-    def as_json(self) -> str:
+    def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
 
-class _Gain(BaseModel):
+class _StoredGain(BaseModel):
     measure: str
     interval: tuple[FiniteFloat, FiniteFloat]
 
 
-class _Sample(BaseModel):
+class _StoredSample(BaseModel):
     before: dict[str, FiniteFloat]
     after: dict[str, FiniteFloat]
-    gain: _Gain
+    gain: _StoredGain
     questions: int
 
 
-class _Figures(BaseModel):
+class _StoredScores(BaseModel):
     """What a page reads of `scores.json`; any of it may be missing in those of earlier versions."""
 
     before: dict[str, FiniteFloat] = {}
@@ -107,12 +107,12 @@ class _Figures(BaseModel):
     interpolated: dict[str, FiniteFloat] = {}
     bm25: dict[str, FiniteFloat] = {}
     intervals: dict[str, dict[str, tuple[FiniteFloat, FiniteFloat]]] = {}
-    gain: _Gain | None = None
-    mixed_gain: _Gain | None = None
+    gain: _StoredGain | None = None
+    mixed_gain: _StoredGain | None = None
     weight: FiniteFloat = 0.0
     questions: int = 0
     seconds: FiniteFloat = 0.0
-    training_sample: _Sample | None = None
+    training_sample: _StoredSample | None = None
     kept_step: int = 0
 
 
@@ -120,7 +120,7 @@ class _Figures(BaseModel):
 class Run(Job):
     """The job of one training."""
 
-    saves = True
+    can_save = True
 
     @property
     def result(self) -> Path:
@@ -131,10 +131,10 @@ class Run(Job):
     def model_folder(self) -> Path:
         return self.folder / "model"
 
-    def plan(self) -> Plan:
+    def plan(self) -> TrainingPlan:
         """Read the plan. Raises `OSError` or `ValueError` if the folder is no run."""
         try:
-            return _plan(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
+            return _parse_plan(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:  # JSON, but not what `as_json` writes
             raise ValueError(f"{self.folder / 'run.json'} is damaged: {error!r}") from error
 
@@ -146,7 +146,7 @@ class Run(Job):
         """Read the metrics before and after; empty until the run is done, and if they are damaged."""
         scores = self.read("scores.json")
         try:
-            _Figures.model_validate(scores)
+            _StoredScores.model_validate(scores)
         except ValidationError as error:
             logger.warning("%s is damaged: %s", self.folder / "scores.json", error)
             return {}
@@ -159,19 +159,19 @@ class Run(Job):
     def delete(self) -> None:
         """Remove the folder. Raises `ValueError` while it runs, or its process is about to."""
         status = self.status()
-        if status.at_work or (status.state is State.QUEUED and status.attended and not self.asked_to_stop):
+        if status.is_running or (status.state is State.QUEUED and status.is_process_alive and not self.stop_requested):
             raise ValueError("a running training must be stopped before it is deleted")
         # first out of the list: a kill in the middle leaves nothing that looks like a run
         (self.folder / "run.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder)
 
 
-def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False) -> Run:
+def create_run(plan: TrainingPlan, folder: Path | None = None, *, attended: bool = False) -> Run:
     """Make a run folder, in the workspace or at `folder`, which must be empty, and queue the run.
 
     It waits for a worker or, if `attended`, for this process. Raises `MissingExtraError` without the training extra.
     """
-    require("accelerate", "training")
+    require_library("accelerate", "training")
     if not folder:
         moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
@@ -183,7 +183,7 @@ def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False
     run.folder.mkdir(parents=True, exist_ok=True)
     pid, pid_started = this_process() if attended else (0, 0.0)
     run.write_status(Status(queued=datetime.now(UTC).timestamp(), pid=pid, pid_started=pid_started))
-    write_text(run.folder / "run.json", plan.as_json())
+    write_text(run.folder / "run.json", plan.to_json())
     return run
 
 
@@ -192,25 +192,25 @@ def all_runs() -> list[Run]:
     return [run for run, plan in planned_runs() if plan.is_training]
 
 
-def planned_runs() -> list[tuple[Run, Plan]]:
+def planned_runs() -> list[tuple[Run, TrainingPlan]]:
     """All plans of the workspace, newest first: trainings, searches for settings, and ablations."""
-    return [(run, plan) for run in _folders(workspace()) if (plan := _plan_of(run))]
+    return [(run, plan) for run in _find_runs(workspace()) if (plan := _read_plan(run))]
 
 
 def damaged_runs() -> list[Run]:
     """Runs of the workspace whose `run.json` is damaged."""
-    return [run for run in _folders(workspace()) if not _plan_of(run)]
+    return [run for run in _find_runs(workspace()) if not _read_plan(run)]
 
 
 def find_run(run_id: str) -> Run | None:
     """Return the workspace's run with this id, None if there is none. The id may come from a URL: it is no path."""
     run = Run(workspace() / "runs" / run_id)
-    return run if run.id == run_id and _plan_of(run) else None
+    return run if run.id == run_id and _read_plan(run) else None
 
 
-def shared_runs() -> dict[Run, Plan]:
+def shared_runs() -> dict[Run, TrainingPlan]:
     """Finished trainings on the shelf, newest first, which users cannot change."""
-    plans = {run: plan for run in _folders(shelf()) if (plan := _plan_of(run))}
+    plans = {run: plan for run in _find_runs(read_only_workspace()) if (plan := _read_plan(run))}
     return {run: plan for run, plan in plans.items() if run.status().state is State.DONE}
 
 
@@ -219,105 +219,111 @@ def find_model_run(run_id: str) -> Run | None:
     return find_run(run_id) or next((run for run in shared_runs() if run.id == run_id), None)
 
 
-def run_in(folder: Path) -> Run | None:
+def find_run_in_folder(folder: Path) -> Run | None:
     """Return the run in any folder; None if there is none."""
     run = Run(folder.absolute())
-    return run if _plan_of(run) else None
+    return run if _read_plan(run) else None
 
 
-def new_plan(kind: str, name: str, data: tuple[str, str, str], split: SplitOptions, options: TrainingOptions) -> Plan:
+def new_plan(
+    kind: str, name: str, data: tuple[str, str, str], split: SplitOptions, options: TrainingOptions
+) -> TrainingPlan:
     """Return a plan of now, with the marked hard negatives; `data` are its reference, name and fingerprint."""
     reference, data_name, fingerprint = data
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    marked = remarks_of(fingerprint).negatives
-    return Plan(kind, name, reference, data_name, fingerprint, split, options, created, marked)
+    marked = load_remarks(fingerprint).negatives
+    return TrainingPlan(kind, name, reference, data_name, fingerprint, split, options, created, marked)
 
 
-def _folders(place: Path | None) -> list[Run]:
-    return [Run(path.parent) for path in sorted((place / "runs").glob("*/run.json"), reverse=True)] if place else []
+def _find_runs(root: Path | None) -> list[Run]:
+    return [Run(path.parent) for path in sorted((root / "runs").glob("*/run.json"), reverse=True)] if root else []
 
 
-def _plan_of(run: Run) -> Plan | None:
+def _read_plan(run: Run) -> TrainingPlan | None:
     try:
         return run.plan()
     except (OSError, ValueError):
         return None
 
 
-def _plan(raw: dict[str, Any]) -> Plan:
-    options = recipe_of(raw["kind"]).options
-    known = {field.name for field in fields(options)}
+def _parse_plan(raw: dict[str, Any]) -> TrainingPlan:
+    options = get_recipe(raw["kind"]).options
+    option_names = {field.name for field in fields(options)}
     stored = {"windows": False} | raw["options"]  # before there were windows, passages were cut off
-    rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
-    if wrong := [name for name, value in rest.items() if not isinstance(value, str)]:
-        raise TypeError(f"no text: {', '.join(wrong)}")
-    datetime.fromisoformat(rest["created"])
-    return Plan(
+    text_fields = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
+    if invalid_fields := [name for name, value in text_fields.items() if not isinstance(value, str)]:
+        raise TypeError(f"no text: {', '.join(invalid_fields)}")
+    datetime.fromisoformat(text_fields["created"])
+    return TrainingPlan(
         split=SplitOptions(**{"strict": True} | raw["split"]),  # all splits of earlier versions are strict
-        options=options(**{name: value for name, value in stored.items() if name in known}),
+        options=options(**{name: value for name, value in stored.items() if name in option_names}),
         marked_negatives=tuple((question, passage) for question, passage in raw.get("marked_negatives", [])),
         round=int(raw.get("round", 1)),
         minutes=float(raw.get("minutes", 0.0)),
         trial=Trial(**raw["trial"]) if raw.get("trial") else None,
         ablation=dict(raw["ablation"]) if raw.get("ablation") else None,
-        **rest,
+        **text_fields,
     )
 
 
-def rounds_of(options: TrainingOptions) -> int:
+def count_rounds(options: TrainingOptions) -> int:
     """How many rounds these options ask for."""
     return options.rounds if isinstance(options, BiEncoderOptions) else 1
 
 
-def create_rounds(plan: Plan, folder: Path | None = None, *, attended: bool = False) -> list[Run]:
+def create_rounds(plan: TrainingPlan, folder: Path | None = None, *, attended: bool = False) -> list[Run]:
     """Make the runs of a plan as `create_run` does, the first round first; several are folders of `folder`."""
-    planned, rounds = plan.options, rounds_of(plan.options)
-    if rounds == 1 or not isinstance(planned, BiEncoderOptions):
+    plan_options, rounds = plan.options, count_rounds(plan.options)
+    if rounds == 1 or not isinstance(plan_options, BiEncoderOptions):
         return [create_run(plan, folder, attended=attended)]
-    options = planned
+    options = plan_options
     runs: list[Run] = []
     for number in range(1, rounds + 1):
-        this = replace(plan, name=f"{plan.name} · {number}/{rounds}", options=options, round=number)
-        runs.append(create_run(this, folder and folder / f"round-{number}", attended=attended))
-        options = mined_by(str(runs[-1].folder.resolve()) if folder else runs[-1].id, planned)
+        round_plan = replace(plan, name=f"{plan.name} · {number}/{rounds}", options=options, round=number)
+        runs.append(create_run(round_plan, folder and folder / f"round-{number}", attended=attended))
+        options = options_of_next_round(str(runs[-1].folder.resolve()) if folder else runs[-1].id, plan_options)
     return runs
 
 
-def mined_by(model: str, options: BiEncoderOptions) -> BiEncoderOptions:
+def options_of_next_round(model: str, options: BiEncoderOptions) -> BiEncoderOptions:
     """Return options that continue from a model that mines the hard negatives, by itself or, as before, with BM25."""
-    searched = NegativesFrom.HYBRID if options.negatives_from is NegativesFrom.HYBRID else NegativesFrom.DENSE
-    gist = options.objective is BiEncoderObjective.GIST
-    mega = options.objective is BiEncoderObjective.MEGA_BATCH_MARGIN
+    negatives_from = NegativesFrom.HYBRID if options.negatives_from is NegativesFrom.HYBRID else NegativesFrom.DENSE
+    is_gist = options.objective is BiEncoderObjective.GIST
+    is_mega_batch = options.objective is BiEncoderObjective.MEGA_BATCH_MARGIN
     return replace(
         options,
         base=model,
-        objective=BiEncoderObjective.MULTIPLE_NEGATIVES if mega else options.objective,
-        guide=options.guide or options.base if gist else options.guide,  # the judge stays the same
+        objective=BiEncoderObjective.MULTIPLE_NEGATIVES if is_mega_batch else options.objective,
+        guide=options.guide or options.base if is_gist else options.guide,  # the judge stays the same
         negatives=options.negatives or 4,  # where the training before took none
-        negatives_from=searched,
+        negatives_from=negatives_from,
         negatives_model=model,
     )
 
 
-def plan_training(kind: str, reference: str, name: str, shares: SplitOptions, chosen: Mapping[str, Any]) -> Plan:
+def plan_training(
+    kind: str, reference: str, name: str, split_options: SplitOptions, selected_options: Mapping[str, Any]
+) -> TrainingPlan:
     """Return a plan; `chosen` are options by name, the others get the values that suit the base.
 
     Raises `DataError`, and `OptionError` if the options do not fit the data.
     """
-    recipe = recipe_of(kind)
+    recipe = get_recipe(kind)
     data, options = recipe.family.find(reference), recipe.options
-    if judges := chosen.get("judged_on"):
-        chosen = {**chosen, "judged_on": absolute(judges)}
-    suited = options.suited_to(chosen.get("base", usual_base(kind)))
-    objective = chosen.get("objective", suited.objective)
-    changes = options.settings_for(objective) | {**chosen}
+    if evaluation_set := selected_options.get("judged_on"):
+        selected_options = {**selected_options, "judged_on": absolute_reference(evaluation_set)}
+    defaults = options.defaults_for(selected_options.get("base", default_base(kind)))
+    objective = selected_options.get("objective", defaults.objective)
+    changes = options.defaults_for_objective(objective) | {**selected_options}
     if changes.get("lora_rank"):
         changes = {"frozen_layers": 0} | changes  # adapters leave every weight as it is
-    planned = replace(suited, **changes)
+    planned = replace(defaults, **changes)
     recipe.family.check(data, planned)
-    return new_plan(kind, name or kind, (absolute(reference), data.name, data.fingerprint), shares, planned)
+    return new_plan(
+        kind, name or kind, (absolute_reference(reference), data.name, data.fingerprint), split_options, planned
+    )
 
 
-def absolute(reference: str) -> str:
+def absolute_reference(reference: str) -> str:
     """Return a file by its absolute path, since a worker may run elsewhere; any other reference as it is."""
     return str(Path(reference).resolve()) if Path(reference).is_file() else reference

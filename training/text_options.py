@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from mrc_workbench.data.pairs import PairKind
-from mrc_workbench.labs.reading.scores import Rules
+from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.language.masking import MaskingOptions, Size
 from mrc_workbench.models.language.tokenizer_training import TokenizerKind
 from mrc_workbench.models.language.tokenizers import WholeWords
@@ -58,8 +58,8 @@ class Concatenation(StrEnum):
 
     @property
     def parts(self) -> tuple[bool, bool, bool]:
-        held = self.value.split(",")
-        return "u" in held, "|u-v|" in held, "u*v" in held
+        terms = self.value.split(",")
+        return "u" in terms, "|u-v|" in terms, "u*v" in terms
 
 
 class SentencePooling(StrEnum):
@@ -72,30 +72,33 @@ class SentencePooling(StrEnum):
     FIRST_LAST_AVERAGE = "first-last-average"  # Li et al. 2020: the mean of the first and the last layer's, over tokens
 
 
-class JudgedBy(StrEnum):
+class SentenceBestBy(StrEnum):
     """What picks the best checkpoint."""
 
     AUTO = "auto"  # Spearman's correlation where there are scores, accuracy where there are labels, else the loss
     LOSS = "loss"  # of validation examples
 
 
-_ANY = tuple(PairKind)
-FITTING: dict[StrEnum, tuple[PairKind, ...]] = {
+_ANY_KIND = tuple(PairKind)
+PAIR_KINDS_OF_OBJECTIVE: dict[StrEnum, tuple[PairKind, ...]] = {
     SentenceObjective.NLI_SOFTMAX: (PairKind.LABELLED,),
     SentenceObjective.COSINE: (PairKind.SCORED,),
     SentenceObjective.COSENT: (PairKind.SCORED,),
     SentenceObjective.TRIPLET: (PairKind.TRIPLETS, PairKind.LABELLED),
-    SentenceObjective.SIMCSE_UNSUPERVISED: _ANY,
+    SentenceObjective.SIMCSE_UNSUPERVISED: _ANY_KIND,
     SentenceObjective.SIMCSE_SUPERVISED: (PairKind.LABELLED, PairKind.TRIPLETS),
     SentenceObjective.DISTILLATION: (PairKind.PARALLEL,),
-    SentenceObjective.TSDAE: _ANY,
+    SentenceObjective.TSDAE: _ANY_KIND,
     CrossSentenceObjective.BINARY_CROSS_ENTROPY: (PairKind.SCORED,),
     CrossSentenceObjective.MSE: (PairKind.SCORED,),
     CrossSentenceObjective.CROSS_ENTROPY: (PairKind.LABELLED,),
 }
-ALONE = (SentenceObjective.NLI_SOFTMAX, SentenceObjective.TSDAE)  # the losses with weights of their own
-CONTRASTED = (SentenceObjective.SIMCSE_UNSUPERVISED, SentenceObjective.SIMCSE_SUPERVISED)
-_SUITED: dict[StrEnum, dict[str, Any]] = {  # what is not said by the papers' settings is as for scores
+SINGLE_PROCESS_OBJECTIVES = (
+    SentenceObjective.NLI_SOFTMAX,
+    SentenceObjective.TSDAE,
+)  # the losses with weights of their own
+IN_BATCH_OBJECTIVES = (SentenceObjective.SIMCSE_UNSUPERVISED, SentenceObjective.SIMCSE_SUPERVISED)
+_OBJECTIVE_DEFAULTS: dict[StrEnum, dict[str, Any]] = {  # what is not said by the papers' settings is as for scores
     SentenceObjective.NLI_SOFTMAX: {"epochs": 1.0},
     SentenceObjective.TRIPLET: {"epochs": 1.0},
     SentenceObjective.SIMCSE_UNSUPERVISED: {"epochs": 1.0, "batch_size": 64, "learning_rate": 3e-5},
@@ -107,10 +110,12 @@ _SUITED: dict[StrEnum, dict[str, Any]] = {  # what is not said by the papers' se
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairOptions(TrainingOptions):
+class SentencePairOptions(TrainingOptions):
     """What the trainings on a set of sentence pairs share."""
 
-    best_by: JudgedBy = option(JudgedBy.AUTO, "what picks the best checkpoint; auto: the correlation or accuracy")
+    best_by: SentenceBestBy = option(
+        SentenceBestBy.AUTO, "what picks the best checkpoint; auto: the correlation or accuracy"
+    )
     judged_on: str = option("", "set of scored pairs whose validation part is measured; empty: that of the data")
     evaluation_limit: int = option(1500, "validation pairs measured during training; 0: all", 0, 10**9)
 
@@ -120,28 +125,28 @@ class PairOptions(TrainingOptions):
             yield "base", "starter_sentences", "must be a transformer: a starter knows the words of its passages only"
 
     @classmethod
-    def suited_to(cls, base: str = "") -> Self:
+    def defaults_for(cls, base: str = "") -> Self:
         """A small packaged base moves by larger steps."""
-        suited = super().suited_to(base)
-        return replace(suited, learning_rate=5e-5) if base.startswith(PREFIX) else suited
+        defaults = super().defaults_for(base)
+        return replace(defaults, learning_rate=5e-5) if base.startswith(PREFIX) else defaults
 
     @classmethod
-    def offered(cls) -> tuple[str, ...]:
+    def available_bases(cls) -> tuple[str, ...]:
         return () if default_model() == STARTER else (default_model(),)  # a starter cannot be trained on sentences
 
-    def require_fitting(self, name: str, kind: PairKind) -> None:
+    def check_pair_kind(self, name: str, kind: PairKind) -> None:
         """Raise `OptionError` if the objective does not learn from pairs of this kind; `name` is that of the set."""
-        if kind in FITTING[self.objective]:
+        if kind in PAIR_KINDS_OF_OBJECTIVE[self.objective]:
             return
-        wanted = " or ".join(FITTING[self.objective])
-        others = [one.value for one in type(self.objective) if kind in FITTING[one]]
-        instead = f"there are {', '.join(others)}" if others else "this kind of training has none"
-        message = f"{self.objective} learns from {wanted} pairs, and {name} holds {kind}: for these {instead}"
+        expected = " or ".join(PAIR_KINDS_OF_OBJECTIVE[self.objective])
+        others = [objective.value for objective in type(self.objective) if kind in PAIR_KINDS_OF_OBJECTIVE[objective]]
+        alternatives = f"there are {', '.join(others)}" if others else "this kind of training has none"
+        message = f"{self.objective} learns from {expected} pairs, and {name} holds {kind}: for these {alternatives}"
         raise OptionError("objective", "pair_kind", message)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceOptions(PairOptions):
+class SentenceOptions(SentencePairOptions):
     """A sentence encoder is a bi-encoder: both sentences are read with the prompt of questions, where there is one."""
 
     base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
@@ -160,16 +165,16 @@ class SentenceOptions(PairOptions):
     pooling: SentencePooling = option(SentencePooling.BASE, "how token vectors become the sentence's vector")
 
     @classmethod
-    def settings_for(cls, objective: str) -> dict[str, Any]:
-        return _SUITED.get(SentenceObjective(objective), {})
+    def defaults_for_objective(cls, objective: str) -> dict[str, Any]:
+        return _OBJECTIVE_DEFAULTS.get(SentenceObjective(objective), {})
 
     @property
     def helpers(self) -> dict[str, str]:
         return {"teacher": self.teacher} if self.objective is SentenceObjective.DISTILLATION else {}
 
     @property
-    def contrasts(self) -> bool:
-        return self.objective in CONTRASTED
+    def uses_in_batch_negatives(self) -> bool:
+        return self.objective in IN_BATCH_OBJECTIVES
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
@@ -178,7 +183,7 @@ class SentenceOptions(PairOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceCrossEncoderOptions(PairOptions):
+class SentenceCrossEncoderOptions(SentencePairOptions):
     """Both sentences are read together: how alike they are from 0 to 1, or which of three labels."""
 
     base: str = option(DEFAULT_CROSS_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
@@ -234,12 +239,12 @@ class LanguageOptions(TrainingOptions):
     )
 
     @classmethod
-    def suited_to(cls, base: str = STARTER) -> Self:
+    def defaults_for(cls, base: str = STARTER) -> Self:
         """A new model learns by large steps for long; what goes on from a base, by small ones."""
         return cls(base=base) if base == STARTER else cls(base=base, learning_rate=1e-4, epochs=3.0)
 
     @classmethod
-    def offered(cls) -> tuple[str, ...]:
+    def available_bases(cls) -> tuple[str, ...]:
         return (STARTER,)
 
     @property
@@ -256,7 +261,7 @@ class LanguageOptions(TrainingOptions):
 
     def _problems(self) -> Iterator[Problem]:
         # what the words of a starter cannot do, a new transformer can
-        yield from (one for one in super()._problems() if one[1] != "starter")
+        yield from (problem for problem in super()._problems() if problem[1] != "starter")
         if self.shown_as_mask + self.shown_as_random > 1 + 1e-9:
             yield "shown_as_random", "shares", "must leave shown_as_mask its share: together they are 1 at most"
         if self.base != STARTER:
@@ -293,7 +298,7 @@ class ReaderOptions(RankerOptions):
     base: str = option(DEFAULT_READER, "starting point: a hub id, a folder, a packaged base, or a finished run")
     objective: ReaderObjective = option(ReaderObjective.SPAN, "what training makes smaller")
     best_by: ReaderBestBy = option(ReaderBestBy.OVERLAP, "measure on validation questions that picks the checkpoint")
-    rules: Rules = option(Rules.KORQUAD, "whose rules say whether an answer is right")
+    rules: ScoringRules = option(ScoringRules.KORQUAD, "whose rules say whether an answer is right")
     batch_size: int = option(16, "windows a training step", 2, 65536)
     evaluation_limit: int = option(300, "validation examples measured during training; 0: all", 0, 10**9)
     max_length: int = option(384, "tokens of a question and a window of its passage; 0: as many as the base reads", 0)
@@ -304,15 +309,15 @@ class ReaderOptions(RankerOptions):
     negatives_share: float = option(0.25, "share of the questions that are shown passages without the answer", 0, 1)
 
     @classmethod
-    def suited_to(cls, base: str = DEFAULT_READER) -> Self:
+    def defaults_for(cls, base: str = DEFAULT_READER) -> Self:
         return cls(base=base, learning_rate=1e-4 if base.startswith(PREFIX) else 5e-5)
 
     @classmethod
-    def offered(cls) -> tuple[str, ...]:
+    def available_bases(cls) -> tuple[str, ...]:
         return tuple(dict.fromkeys(base for base in (default_model(), DEFAULT_READER) if base != STARTER))
 
     @property
-    def mines(self) -> bool:
+    def mines_negatives(self) -> bool:
         return self.negatives_share > 0
 
     @property

@@ -19,19 +19,19 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from mrc_workbench.data.cache import seal
-from mrc_workbench.data.jobs.folder import AskedToStop, State, Status, carry_out
+from mrc_workbench.data.jobs.folder import State, Status, StopRequested, run_job
 from mrc_workbench.data.jobs.processes import hardware, versions
 from mrc_workbench.data.problems import DataError, Failure
 from mrc_workbench.data.text.languages import language_of
-from mrc_workbench.data.workspace import is_of_the_disk, replacing, write_json, write_text
+from mrc_workbench.data.workspace import is_disk_error, replacing, write_json, write_text
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import packaged_base
-from mrc_workbench.models.sources import ModelSource, find_model, identity
+from mrc_workbench.models.sources import ModelSource, find_model, model_identity
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, processes
-from mrc_workbench.training.engine.adaptation import settle
-from mrc_workbench.training.engine.checkpoints import load_weights, newest_checkpoint, step_of
-from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, made_id
+from mrc_workbench.training.engine.adaptation import merge_adapters
+from mrc_workbench.training.engine.checkpoints import get_step, load_weights, newest_checkpoint
+from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, finished_run_id
 from mrc_workbench.training.options import (
     OptionError,
     RankerOptions,
@@ -40,18 +40,20 @@ from mrc_workbench.training.options import (
     TrainingOptions,
     uses_bfloat16,
 )
-from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.results import write_card
-from mrc_workbench.training.runs import Phase, Plan, Run, find_run, rounds_of
+from mrc_workbench.training.runs import Phase, Run, TrainingPlan, count_rounds, find_run
 
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_WRITES = 0.5  # of how far a phase is
 # what those that raise their own say, and what torch says of a GPU, and of a CPU
-_DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded", "file too large")
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
+_DISK_MESSAGES = ("no space left on device", "i/o error", "disk quota exceeded", "file too large")
+_MEMORY_MESSAGES = ("out of memory", "can't allocate memory")
 R = TypeVar("R", bound=Run)
-Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's measure, and adds callbacks of the trainer
+TaskWatcher = Callable[
+    [Task], tuple[Task, list[Any]]
+]  # may listen to the task's measure, and adds callbacks of the trainer
 
 
 class _Helper(Run):
@@ -60,7 +62,7 @@ class _Helper(Run):
     def write_status(self, status: Status) -> None: ...
     def add_progress(self, entry: dict[str, Any]) -> None: ...
     def write(self, name: str, content: object) -> None: ...
-    def forget_progress_after(self, step: int) -> None: ...
+    def drop_progress_after(self, step: int) -> None: ...
 
 
 def train(run: Run, *, sent_by_worker: bool = False) -> Status:
@@ -73,42 +75,42 @@ def train(run: Run, *, sent_by_worker: bool = False) -> Status:
             time.sleep(0.2)
         return execute(_Helper(run.folder))
     run.plan()
-    return in_turn(run, execute, sent_by_worker=sent_by_worker)
+    return run_in_queue(run, execute, sent_by_worker=sent_by_worker)
 
 
-def in_turn(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = False) -> Status:
+def run_in_queue(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = False) -> Status:
     """Wait for the machine, hold it while the run's work is done, and return how that ended."""
-    with QUEUE.turn(run, sent_by_worker=sent_by_worker) as is_ours:
-        if is_ours:
+    with QUEUE.turn(run, sent_by_worker=sent_by_worker) as has_turn:
+        if has_turn:
             return work(run)
-    if run.asked_to_stop and run.status().state is State.QUEUED:
+    if run.stop_requested and run.status().state is State.QUEUED:
         run.write_status(replace(run.status(), state=State.STOPPED))
     return run.status()
 
 
-def execute(run: Run, watch: Watch | None = None) -> Status:
+def execute(run: Run, watch: TaskWatcher | None = None) -> Status:
     """Carry a run out in this process, which holds the machine, and return how it ended; see `train`."""
 
     def work(status: Status) -> None:
-        scores = _trained(run, status, watch)
+        scores = _run_training(run, status, watch)
         if not isinstance(run, _Helper):
             run.write("scores.json", scores | {"seconds": status.seconds + time.time() - status.started})
             write_card(run)
 
-    return carry_out(run, work, problem_of)
+    return run_job(run, work, describe_error)
 
 
-def load_material(plan: Plan, on_progress: Callable[[float], None] | None = None, data: Any = None) -> Any:
+def load_training_data(plan: TrainingPlan, on_progress: Callable[[float], None] | None = None, data: Any = None) -> Any:
     """Return what a plan works on. Raises `DataError` or `TrainingError` if the data is missing or has changed."""
-    family = recipe_of(plan.kind).family
+    family = get_recipe(plan.kind).family
     data = family.find(plan.data) if data is None else data
     if data.fingerprint != plan.fingerprint:
         raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
     family.check(data, plan.options)
-    return family.material(data, plan, on_progress)
+    return family.prepare_training_data(data, plan, on_progress)
 
 
-def problem_of(error: BaseException) -> tuple[str, str]:
+def describe_error(error: BaseException) -> tuple[str, str]:
     """Return the code (`failure.<code>` in the locale files) and the words of what went wrong."""
     message = str(error) or type(error).__name__
     if isinstance(error, Failure):
@@ -116,71 +118,71 @@ def problem_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", message
     lowered = message.lower()
-    if is_of_the_disk(error) or any(words in lowered for words in _DISK_WORDS):
+    if is_disk_error(error) or any(phrases in lowered for phrases in _DISK_MESSAGES):
         return "disk", f"the disk is full, or cannot be written to: make room, and resume ({message})"
-    if isinstance(error, MemoryError) or any(words in lowered for words in _OUT_OF_MEMORY):
+    if isinstance(error, MemoryError) or any(phrases in lowered for phrases in _MEMORY_MESSAGES):
         return "memory", message
     return "unexpected", message
 
 
-def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
+def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[str, Any]:
     """Load, measure, train, measure; returns the content of `scores.json`. Raises `AskedToStop`."""
 
     def enter(phase: Phase) -> Status:
-        if run.asked_to_stop:
-            raise AskedToStop
-        before = run.status()
-        share = before.share if before.total_steps else 0.0  # of the steps: that of a phase ends with it
-        now = replace(status, phase=phase, share=share, step=before.step, total_steps=before.total_steps)
-        run.write_status(now)
-        return now
+        if run.stop_requested:
+            raise StopRequested
+        previous = run.status()
+        progress = previous.share if previous.total_steps else 0.0  # of the steps: that of a phase ends with it
+        current = replace(status, phase=phase, share=progress, step=previous.step, total_steps=previous.total_steps)
+        run.write_status(current)
+        return current
 
-    _write_early(run.plan().options.base)
-    tell = _progress_writer(run, enter(Phase.LOADING))
+    _write_base_in_background(run.plan().options.base)
+    report_progress = _progress_writer(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
-    _check(plan)
-    data = recipe_of(plan.kind).family.find(plan.data)
-    material = load_material(plan, tell, data)
-    recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
-    run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
-    measured = material.baselines()
+    _check_plan(plan)
+    data = get_recipe(plan.kind).family.find(plan.data)
+    training_data = load_training_data(plan, report_progress, data)
+    recipe, source = get_recipe(plan.kind)(plan.options, training_data), find_model(plan.options.base)
+    run.drop_progress_after(get_step(checkpoint) if checkpoint else -1)
+    measurements = training_data.baselines()
     enter(Phase.MEASURING_BEFORE)
-    measured["before"] = measured_once(run, recipe, source, material)
+    measurements["before"] = measure_base_once(run, recipe, source, training_data)
     if not checkpoint:
-        for name, reached in measured.items():
-            run.add_measures(name, reached.means()["validation"])
-            run.add_measures(f"{name}_training", reached.means()["training"])
+        for name, measurement in measurements.items():
+            run.add_measures(name, measurement.means()["validation"])
+            run.add_measures(f"{name}_training", measurement.means()["training"])
         run.write("provenance.json", provenance(plan, source, data) | _processes(plan))
     del data  # training needs the room
-    enter(Phase.MINING if plan.options.mines else Phase.PREPARING)
+    enter(Phase.MINING if plan.options.mines_negatives else Phase.PREPARING)
     from transformers import set_seed
 
     set_seed(plan.options.seed)
-    task = recipe.task(source)
-    run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.metadata)
+    task = recipe.build_task(source)
+    run.write("provenance.json", run.provenance() | {"settled": task.resolved_options} | task.metadata)
     if task.teacher:
-        tell = _progress_writer(run, enter(Phase.TEACHING))
-        task = task.labelled(lambda teacher: teacher.labels(tell))
-    watched, callbacks = watch(task) if watch else (task, [])
-    kept_step = _fit(run, watched, checkpoint, enter(Phase.TRAINING), callbacks)
+        report_progress = _progress_writer(run, enter(Phase.TEACHING))
+        task = task.with_labels(lambda teacher: teacher.labels(report_progress))
+    watched_task, callbacks = watch(task) if watch else (task, [])
+    best_step = _fit(run, watched_task, checkpoint, enter(Phase.TRAINING), callbacks)
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
         return {}
-    settle(task.model)
+    merge_adapters(task.model)
     with replacing(run.model_folder) as new:
         task.model.save_pretrained(str(new), create_model_card=False)
-    concluded, more = recipe.concluded(run.model_folder)
+    final_measurements, more_scores = recipe.evaluate_finished(run.model_folder)
     seal(run.model_folder)  # after all its files are written; the card, which is no part of the model, follows
-    measured |= concluded
+    measurements |= final_measurements
     if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
         # no step was measured before: the finished model is the last point of the curves
-        after = measured["after"].figures()
-        run.add_progress({"step": kept_step, **{f"eval_{name}": value for name, value in after.items()}})
-    scores: dict[str, Any] = material.summary(measured, plan.options)
-    return scores | {"kept_step": kept_step} | more
+        after = measurements["after"].figures()
+        run.add_progress({"step": best_step, **{f"eval_{name}": value for name, value in after.items()}})
+    scores: dict[str, Any] = training_data.summary(measurements, plan.options)
+    return scores | {"kept_step": best_step} | more_scores
 
 
-def _write_early(base: str) -> Thread:
+def _write_base_in_background(base: str) -> Thread:
     """Write a packaged base to disk while the questions are read and the libraries imported.
 
     The thread imports no transformers, which replaces its own module at the end of its first import: imports of another
@@ -201,18 +203,18 @@ def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
     """Return a function that writes the progress of a phase, and raises `AskedToStop`."""
     written = -_SECONDS_BETWEEN_WRITES
 
-    def write(share: float) -> None:
+    def write(progress: float) -> None:
         nonlocal written
-        if run.asked_to_stop:
-            raise AskedToStop
-        if share == 1 or time.monotonic() - written >= _SECONDS_BETWEEN_WRITES:
+        if run.stop_requested:
+            raise StopRequested
+        if progress == 1 or time.monotonic() - written >= _SECONDS_BETWEEN_WRITES:
             written = time.monotonic()
-            run.write_status(replace(status, share=share))
+            run.write_status(replace(status, share=progress))
 
     return write
 
 
-def _check(plan: Plan) -> None:
+def _check_plan(plan: TrainingPlan) -> None:
     report, reference = plan.options.report_to, plan.options.base
     if report is not Report.NONE and find_spec(report.value) is None:
         message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
@@ -221,7 +223,7 @@ def _check(plan: Plan) -> None:
         raise TrainingError("round_before", f"the round before, {reference}, has no model: resume it, then this one")
 
 
-def _processes(plan: Plan) -> dict[str, Any]:
+def _processes(plan: TrainingPlan) -> dict[str, Any]:
     if processes() == 1:
         return {}
     from mrc_workbench.training.recipes.losses import negatives_of_processes  # imports torch
@@ -234,42 +236,42 @@ def _processes(plan: Plan) -> dict[str, Any]:
 
 def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> int:
     """Train the steps that are left; returns the best step, whose model the task's model is afterwards."""
-    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import cached_lower_layers, cached_tokenization, passes_by_length
     from mrc_workbench.training.trainers import RunFolderCallback, make_trainer
 
-    options = in_precision_begun(run.plan().options, run.provenance())
+    options = with_initial_precision(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
-    callback = RunFolderCallback(run, status, options, task.kept_models)
+    callback = RunFolderCallback(run, status, options, task.max_snapshots)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
-    with tokenized_once(task.model), cached, short_passes(task.model, twice=options.recompute):
+    with cached_tokenization(task.model), cached, passes_by_length(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement[Any]:
+def measure_base_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, training_data: Any) -> Measurement[Any]:
     """Measure the base; a resumed run has stored this before."""
     path = run.folder / "before.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    measurement: Measurement[Any] | None = material.measurement(stored)
+    measurement: Measurement[Any] | None = training_data.measurement(stored)
     if measurement is None:
-        measurement = recipe.measured(source)
-        run.write(path.name, measurement.kept())
+        measurement = recipe.evaluate(source)
+        run.write(path.name, measurement.to_dict())
     return measurement
 
 
-def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
+def mine_plan_negatives(plan: TrainingPlan) -> tuple[pd.DataFrame, int]:
     """Return the hard negatives a training would use, a row each, and how many training questions there are."""
-    from mrc_workbench.training.recipes.examples import as_table, mine
+    from mrc_workbench.training.recipes.examples import mine_negatives, to_table
 
     if not isinstance(plan.options, RankerOptions):
         raise ValueError(f"the training of a {plan.kind} takes no hard negatives")
-    material = load_material(plan)
-    return as_table(mine(plan.options, material), material), len(material.train.questions)
+    training_data = load_training_data(plan)
+    return to_table(mine_negatives(plan.options, training_data), training_data), len(training_data.train.questions)
 
 
-def conclude(run: Run) -> Run:
+def finish_from_best_checkpoint(run: Run) -> Run:
     """Return the finished training made of the run's best checkpoint; made before, it is returned as it is.
 
     Its folder appears in the workspace all at once. Raises `TrainingError` if there is no checkpoint, and what loading
@@ -278,48 +280,48 @@ def conclude(run: Run) -> Run:
     checkpoint = best_checkpoint(run)
     if checkpoint is None:
         raise TrainingError("no_checkpoint", f"{run.id} has saved no checkpoint yet")
-    made = Run(run.folder.with_name(made_id(run, checkpoint)))
-    if find_run(made.id):
-        return made
-    with replacing(made.folder) as folder:
+    finished_run = Run(run.folder.with_name(finished_run_id(run, checkpoint)))
+    if find_run(finished_run.id):
+        return finished_run
+    with replacing(finished_run.folder) as folder:
         folder.mkdir()
-        _write(run, checkpoint, Run(folder))
-    return made
+        _write_finished_run(run, checkpoint, Run(folder))
+    return finished_run
 
 
-def _write(run: Run, checkpoint: Path, made: Run) -> None:
+def _write_finished_run(run: Run, checkpoint: Path, finished_run: Run) -> None:
     from transformers import set_seed
 
-    plan, step = run.plan(), step_of(checkpoint)
-    material = load_material(plan)
-    recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
-    measured = material.baselines()
-    measured["before"] = measured_once(run, recipe, source, material)
+    plan, step = run.plan(), get_step(checkpoint)
+    training_data = load_training_data(plan)
+    recipe, source = get_recipe(plan.kind)(plan.options, training_data), find_model(plan.options.base)
+    measurements = training_data.baselines()
+    measurements["before"] = measure_base_once(run, recipe, source, training_data)
     set_seed(plan.options.seed)
-    model = recipe.task(source).model
+    model = recipe.build_task(source).model
     load_weights(model, checkpoint)
-    settle(model)
-    model.save_pretrained(str(made.model_folder), create_model_card=False)
-    concluded, more = recipe.concluded(made.model_folder)
-    scores = material.summary(measured | concluded, plan.options)
-    made.write("scores.json", scores | {"kept_step": step, "seconds": run.status().spent} | more)
-    made.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
+    merge_adapters(model)
+    model.save_pretrained(str(finished_run.model_folder), create_model_card=False)
+    final_measurements, more_scores = recipe.evaluate_finished(finished_run.model_folder)
+    scores = training_data.summary(measurements | final_measurements, plan.options)
+    finished_run.write("scores.json", scores | {"kept_step": step, "seconds": run.status().total_seconds} | more_scores)
+    finished_run.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
     for entry in run.progress():
-        made.add_progress(entry)
+        finished_run.add_progress(entry)
     status = replace(run.status(), state=State.DONE, step=step, seconds_left=None, phase="")
-    status = replace(status, seconds=status.spent, started=0.0, pid=0, pid_started=0.0, code="", message="")
-    write_json(made.folder / "status.json", asdict(status))
-    write_text(made.folder / "run.json", replace(plan, name=f"{plan.name} · {step}").as_json())
-    write_card(made)
+    status = replace(status, seconds=status.total_seconds, started=0.0, pid=0, pid_started=0.0, code="", message="")
+    write_json(finished_run.folder / "status.json", asdict(status))
+    write_text(finished_run.folder / "run.json", replace(plan, name=f"{plan.name} · {step}").to_json())
+    write_card(finished_run)
 
 
-def conclude_as_job(run: Run) -> Status:
+def finish_as_job(run: Run) -> Status:
     """Carry out the page's job for a run in this process, and return how it ended."""
 
     def work(_: Status) -> None:
-        conclude(run)
+        finish_from_best_checkpoint(run)
 
-    return carry_out(BestModelJob.of(run), work, problem_of)
+    return run_job(BestModelJob.for_run(run), work, describe_error)
 
 
 # the libraries whose versions decide numbers; those that are not installed are left out
@@ -332,28 +334,28 @@ LIBRARIES = (
 Options = TypeVar("Options", bound=TrainingOptions)
 
 
-def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
+def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, Any]:
     """Return as JSON: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
 
     `source` is the base as it was resolved. Raises `ModelError` if the base is missing.
     """
-    family = recipe_of(plan.kind).family
+    family = get_recipe(plan.kind).family
     texts = family.texts(data, plan.options)
-    rounds = rounds_of(plan.options)
+    rounds = count_rounds(plan.options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "base": {"reference": source.reference, **identity(source, texts)},
+        "base": {"reference": source.reference, **model_identity(source, texts)},
         "data": {
             "name": plan.data_name,
             "fingerprint": plan.fingerprint,
             "language": language_of(texts),  # empty: not known
-            **family.about(data, plan.split, plan.options),
+            **family.describe(data, plan.split, plan.options),
         },
         "split": asdict(plan.split),
         "options": asdict(plan.options),
         "seed": plan.options.seed,
         **{
-            name: {"reference": reference, **identity(find_model(reference), texts)}
+            name: {"reference": reference, **model_identity(find_model(reference), texts)}
             for name, reference in plan.options.helpers.items()
         },
         **({"round": f"{plan.round}/{rounds}"} if rounds > 1 else {}),
@@ -363,12 +365,14 @@ def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
     }
 
 
-def in_precision_begun(options: Options, made: Mapping[str, Any]) -> Options:
+def with_initial_precision(options: Options, run_provenance: Mapping[str, Any]) -> Options:
     """Return the options with the precision that a run began in, unless it began on another device."""
-    began, here = made.get("hardware", {}), hardware() | {"device": _device()}
-    if options.precision is not Precision.AUTO or any(began.get(of) != here[of] for of in ("device", "gpus")):
+    initial_hardware, current_hardware = run_provenance.get("hardware", {}), hardware() | {"device": _device()}
+    if options.precision is not Precision.AUTO or any(
+        initial_hardware.get(name) != current_hardware[name] for name in ("device", "gpus")
+    ):
         return options
-    return replace(options, precision=Precision.BFLOAT16 if began["bfloat16"] else Precision.FLOAT32)
+    return replace(options, precision=Precision.BFLOAT16 if initial_hardware["bfloat16"] else Precision.FLOAT32)
 
 
 def _device() -> str:

@@ -33,14 +33,14 @@ from transformers import (
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.terminal import is_verbose
 from mrc_workbench.training.base import VALIDATION, Examples, Measurement, Task, processes, trainer_arguments
-from mrc_workbench.training.engine.batches import sampler_of
-from mrc_workbench.training.engine.checkpoints import SafeCheckpoints, discard_old, keep_model, seal
+from mrc_workbench.training.engine.batches import make_sampler
+from mrc_workbench.training.engine.checkpoints import SafeCheckpoints, discard_old, save_snapshot, seal
 from mrc_workbench.training.jobs import ROUNDS
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.runs import Phase, Run
 
 
-class _RightEpoch(TrainerCallback):
+class _SetEpochCallback(TrainerCallback):
     """Sets the epoch of the batches, which several processes wrap so that it is not set on resuming."""
 
     def __init__(self, batches: DefaultBatchSampler) -> None:
@@ -50,7 +50,7 @@ class _RightEpoch(TrainerCallback):
         self._batches.set_epoch(int(state.epoch or 0))
 
 
-class _MeasuredOnce(TrainerCallback):
+class _SkipOnlyEvaluation(TrainerCallback):
     """Skips an evaluation at the last step if it is the only one: the finished model is measured anyway."""
 
     def on_step_end(self, _args: Any, state: TrainerState, control: Any, **_: Any) -> None:
@@ -58,7 +58,7 @@ class _MeasuredOnce(TrainerCallback):
             control.should_evaluate = False
 
 
-class _Measuring:
+class _BatchingMixin:
     """Mixin: own batches; of equal measurements, the one with the smaller validation loss is the better."""
 
     args: Any
@@ -74,19 +74,19 @@ class _Measuring:
 
     def get_train_dataloader(self) -> Any:
         loader = super().get_train_dataloader()  # type: ignore[misc]
-        self.add_callback(_RightEpoch(self._batches))  # type: ignore[attr-defined]
+        self.add_callback(_SetEpochCallback(self._batches))  # type: ignore[attr-defined]
         return loader
 
     def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         if self.held_out is None:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
-        of_training, size = self.args.batch_sampler, self.args.per_device_train_batch_size
-        self.args.batch_sampler = sampler_of(self.held_out, batch_size=size, seed=self.args.seed)
+        training_sampler, size = self.args.batch_sampler, self.args.per_device_train_batch_size
+        self.args.batch_sampler = make_sampler(self.held_out, batch_size=size, seed=self.args.seed)
         try:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
-            self.args.batch_sampler = of_training
+            self.args.batch_sampler = training_sampler
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         if super()._determine_best_metric(metrics, trial):  # type: ignore[misc]
@@ -101,7 +101,7 @@ class _Measuring:
         return True
 
 
-class _OfRows(Trainer):
+class _RowTrainer(Trainer):
     """The trainer of a task that makes features of rows of the examples."""
 
     control: Any
@@ -114,10 +114,10 @@ class _OfRows(Trainer):
 
     def get_train_dataloader(self) -> Any:
         self.accelerator.even_batches = False
-        return self._loader(self.train_dataset, self.task)
+        return self._make_loader(self.train_dataset, self.task)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        return self._loader(self.eval_dataset, self.task.held_out)
+        return self._make_loader(self.eval_dataset, self.task.held_out)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -132,7 +132,7 @@ class _OfRows(Trainer):
     def evaluate(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> dict[str, float]:
         if self.task.held_out is None:
             self.eval_dataset = None
-            metrics = self._found(metric_key_prefix)
+            metrics = self._evaluate_metrics(metric_key_prefix)
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
             return metrics
@@ -140,13 +140,13 @@ class _OfRows(Trainer):
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
         output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
-        output.metrics.update(self._found(metric_key_prefix))
+        output.metrics.update(self._evaluate_metrics(metric_key_prefix))
         return output
 
-    def _found(self, prefix: str) -> dict[str, float]:
+    def _evaluate_metrics(self, prefix: str) -> dict[str, float]:
         return {f"{prefix}_{name}": value for name, value in self.evaluator(self.model).items()}
 
-    def _loader(self, dataset: Any, examples: Any) -> Any:
+    def _make_loader(self, dataset: Any, examples: Any) -> Any:
         loader = DataLoader(
             dataset,
             batch_sampler=self.get_batch_sampler(dataset),
@@ -156,17 +156,17 @@ class _OfRows(Trainer):
         return self.accelerator.prepare(loader)
 
 
-def _own(trainer: type) -> Any:
-    return type(f"_{trainer.__name__}", (SafeCheckpoints, _Measuring, trainer), {})
+def _with_mixins(trainer: type) -> Any:
+    return type(f"_{trainer.__name__}", (SafeCheckpoints, _BatchingMixin, trainer), {})
 
 
 _TRAINERS: dict[type, tuple[Any, Any]] = {
-    SentenceTransformer: (_own(SentenceTransformerTrainer), SentenceTransformerTrainingArguments),
-    CrossEncoder: (_own(CrossEncoderTrainer), CrossEncoderTrainingArguments),
-    SparseEncoder: (_own(SparseEncoderTrainer), SparseEncoderTrainingArguments),
-    MultiVectorEncoder: (_own(MultiVectorEncoderTrainer), MultiVectorEncoderTrainingArguments),
+    SentenceTransformer: (_with_mixins(SentenceTransformerTrainer), SentenceTransformerTrainingArguments),
+    CrossEncoder: (_with_mixins(CrossEncoderTrainer), CrossEncoderTrainingArguments),
+    SparseEncoder: (_with_mixins(SparseEncoderTrainer), SparseEncoderTrainingArguments),
+    MultiVectorEncoder: (_with_mixins(MultiVectorEncoderTrainer), MultiVectorEncoderTrainingArguments),
 }
-_FeatureTrainer = _own(_OfRows)
+_FeatureTrainer = _with_mixins(_RowTrainer)
 
 
 class _ValidationEvaluator(BaseEvaluator):
@@ -174,41 +174,47 @@ class _ValidationEvaluator(BaseEvaluator):
 
     def __init__(self, measure: Callable[[Any], Measurement[Any]], best_by: str) -> None:
         super().__init__()
-        self._measure = measure
+        self._evaluate = measure
         self.name, self.primary_metric = VALIDATION, best_by
 
     def __call__(self, model: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
         was_training = model.training
         model.eval()
-        measurement = self._measure(model)
+        measurement = self._evaluate(model)
         model.train(was_training)
-        return measurement.figures()
+        return measurement.metrics()
 
 
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
     """Return the trainer of a task, ready to `train()`: the library's for the model's class."""
-    sampler = sampler_of(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
+    sampler = make_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     best_by = task.best_by or options.best_by.value
     arguments = trainer_arguments(checkpoints, options, sampler, best_by)
     evaluator = _ValidationEvaluator(task.measure, best_by)
-    every = [_MeasuredOnce(), *callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
-    make = _of_features if task.features else _of_texts
-    trainer = make(task, arguments, evaluator, every)
+    all_callbacks = [
+        _SkipOnlyEvaluation(),
+        *callbacks,
+        *([EarlyStoppingCallback(options.patience)] if options.patience else []),
+    ]
+    make_for_task = _make_feature_trainer if task.features else _make_text_trainer
+    trainer = make_for_task(task, arguments, evaluator, all_callbacks)
     trainer.held_out = task.held_out and task.held_out.examples
     if not is_verbose():
         trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def _of_texts(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
+def _make_text_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
     trainer, arguments_class = _TRAINERS.get(type(task.model), _TRAINERS[SentenceTransformer])
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
-    about = {"prompts": task.prompts or None, "router_mapping": task.routes}
-    made_of = arguments_class(**arguments, **about)
-    made_of._n_gpu = min(made_of.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
+    column_settings = {"prompts": task.prompts or None, "router_mapping": task.routes}
+    training_arguments = arguments_class(**arguments, **column_settings)
+    training_arguments._n_gpu = min(
+        training_arguments.n_gpu, 1
+    )  # several GPUs are for several processes: threads would tear the batch apart
     return trainer(
         model=task.model,
-        args=made_of,
+        args=training_arguments,
         train_dataset=Dataset.from_dict(task.columns),
         eval_dataset=Dataset.from_dict(task.held_out.columns) if task.held_out else None,
         loss=task.loss,
@@ -217,23 +223,23 @@ def _of_texts(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: 
     )
 
 
-def _of_features(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
+def _make_feature_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
     sampler = arguments.pop("batch_sampler")
-    made_of = TrainingArguments(**arguments, remove_unused_columns=False)
-    made_of.batch_sampler, made_of._n_gpu = sampler, min(made_of.n_gpu, 1)
+    training_arguments = TrainingArguments(**arguments, remove_unused_columns=False)
+    training_arguments.batch_sampler, training_arguments._n_gpu = sampler, min(training_arguments.n_gpu, 1)
     held_out = task.held_out
     trainer = _FeatureTrainer(
         model=task.model,
-        args=made_of,
-        train_dataset=_rows(len(task.examples.question)),
-        eval_dataset=_rows(len(held_out.examples.question)) if held_out else _rows(1),
+        args=training_arguments,
+        train_dataset=_row_dataset(len(task.examples.question)),
+        eval_dataset=_row_dataset(len(held_out.examples.question)) if held_out else _row_dataset(1),
         callbacks=callbacks,
     )
     trainer.task, trainer.evaluator = task, evaluator
     return trainer
 
 
-def _rows(count: int) -> Dataset:
+def _row_dataset(count: int) -> Dataset:
     return Dataset.from_dict({"row": list(range(count))})
 
 
@@ -243,10 +249,10 @@ _SECONDS_BETWEEN_WRITES = 0.5
 class RunFolderCallback(TrainerCallback):
     """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
 
-    def __init__(self, run: Run, status: Status, options: TrainingOptions, kept_models: int = 0) -> None:
+    def __init__(self, run: Run, status: Status, options: TrainingOptions, max_snapshots: int = 0) -> None:
         self._run, self._status, self._first_step = run, status, 0
         self._save_limit, self._save_seconds = options.save_limit, options.save_minutes * 60
-        self._kept_models = kept_models
+        self._max_snapshots = max_snapshots
         self._began = self._written = self._saved = self._step_began = time.monotonic()
         self._step_seconds = 0.0  # since the last entry
         self._steps = 0
@@ -256,7 +262,7 @@ class RunFolderCallback(TrainerCallback):
         self._first_step = state.global_step
         self._write(state, phase=Phase.TRAINING)
         if not state.global_step:
-            self._keep(state, model)
+            self._save_snapshot(state, model)
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         self._step_began = time.monotonic()
@@ -265,9 +271,9 @@ class RunFolderCallback(TrainerCallback):
         now = time.monotonic()
         self._step_seconds += now - self._step_began
         self._steps += 1
-        if _agreed(self._run.asked_to_stop, args):
+        if _agree_across_processes(self._run.stop_requested, args):
             control.should_training_stop = control.should_save = True
-        if self._save_seconds and _agreed(now - self._saved > self._save_seconds, args):
+        if self._save_seconds and _agree_across_processes(now - self._saved > self._save_seconds, args):
             control.should_save = True
         if now - self._written < _SECONDS_BETWEEN_WRITES:
             return
@@ -285,7 +291,7 @@ class RunFolderCallback(TrainerCallback):
         self._write(state)  # it may have stopped early, after a step that was not written
 
     def on_evaluate(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
-        self._keep(state, model)
+        self._save_snapshot(state, model)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
         self._saved = time.monotonic()
@@ -300,16 +306,16 @@ class RunFolderCallback(TrainerCallback):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any
     ) -> None:
-        figures = {name: float(value) for name, value in logs.items() if _is_number(value)}
-        if "loss" in figures and self._step_seconds:
+        metrics = {name: float(value) for name, value in logs.items() if _is_number(value)}
+        if "loss" in metrics and self._step_seconds:
             examples = self._steps * args.per_device_train_batch_size * args.world_size
-            figures["examples_per_second"] = examples / self._step_seconds
+            metrics["examples_per_second"] = examples / self._step_seconds
             self._step_seconds, self._steps = 0.0, 0
-        self._run.add_progress({"step": state.global_step, **figures})
+        self._run.add_progress({"step": state.global_step, **metrics})
 
-    def _keep(self, state: TrainerState, model: Any) -> None:
-        if self._kept_models and state.is_world_process_zero:
-            keep_model(self._run.folder, model, state.global_step, state.max_steps, self._kept_models)
+    def _save_snapshot(self, state: TrainerState, model: Any) -> None:
+        if self._max_snapshots and state.is_world_process_zero:
+            save_snapshot(self._run.folder, model, state.global_step, state.max_steps, self._max_snapshots)
 
     def _write(self, state: TrainerState, **changes: Any) -> None:
         step, total = state.global_step, state.max_steps
@@ -317,11 +323,11 @@ class RunFolderCallback(TrainerCallback):
         self._run.write_status(self._status)
 
 
-def _agreed(wish: bool, args: TrainingArguments) -> bool:
+def _agree_across_processes(own_decision: bool, args: TrainingArguments) -> bool:
     """The wish of the first process: all must stop, or save, at the same step."""
     if args.world_size == 1:
-        return wish
-    decision = torch.tensor(int(wish), device=args.device)
+        return own_decision
+    decision = torch.tensor(int(own_decision), device=args.device)
     torch.distributed.broadcast(decision, src=0)
     return bool(decision.item())
 
@@ -334,48 +340,53 @@ def _is_number(value: object) -> bool:
     return True
 
 
-class Watch(TrainerCallback):
+class TrainingProgressCallback(TrainerCallback):
     """Hears after every step how far a training is, as a share of its steps."""
 
-    def __init__(self, tell: Callable[[float], None]) -> None:
-        self._tell = tell
+    def __init__(self, report_progress: Callable[[float], None]) -> None:
+        self._report_progress = report_progress
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
         return task, [self]
 
     def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._tell(state.global_step / state.max_steps)
+        self._report_progress(state.global_step / state.max_steps)
 
 
-class TrialWatch(Watch):
+class TrialCallback(TrainingProgressCallback):
     """Takes a trial as far as `share` of its steps; `is_over` says that it must pause before."""
 
-    def __init__(self, run: Run, share: float, is_over: Callable[[], bool], tell: Callable[[float], None]) -> None:
-        super().__init__(tell)
-        self._run, self._share, self._is_over = run, share, is_over
-        self._due = 0  # the step at which it is to be measured
+    def __init__(
+        self, run: Run, fraction: float, is_over: Callable[[], bool], report_progress: Callable[[float], None]
+    ) -> None:
+        super().__init__(report_progress)
+        self._run, self._fraction, self._is_over = run, fraction, is_over
+        self._due_step = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
         def measure(model: Any) -> Measurement[Any]:
-            reached = task.measure(model)
-            if self._due:
-                values = {name: of.tolist() for name, of in reached.validation.per_question.items()}
-                kept = {str(self._share): {"step": self._due, "scores": values}}
-                self._run.write(ROUNDS, self._run.read(ROUNDS) | kept)
-            return reached
+            measurement = task.measure(model)
+            if self._due_step:
+                values = {
+                    name: question_scores.tolist()
+                    for name, question_scores in measurement.validation.per_question.items()
+                }
+                round_scores = {str(self._fraction): {"step": self._due_step, "scores": values}}
+                self._run.write(ROUNDS, self._run.read(ROUNDS) | round_scores)
+            return measurement
 
         return replace(task, measure=measure), [self]
 
     def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Measure at the end of the round, with a checkpoint, and pause; before that only where it must."""
-        self._tell(state.global_step / state.max_steps)
-        is_there = state.global_step == max(1, ceil(self._share * state.max_steps))
-        self._due = state.global_step if is_there else 0
-        if is_there:
+        self._report_progress(state.global_step / state.max_steps)
+        is_round_end = state.global_step == max(1, ceil(self._fraction * state.max_steps))
+        self._due_step = state.global_step if is_round_end else 0
+        if is_round_end:
             control.should_evaluate = control.should_save = True
-        if (is_there and self._share < 1) or (not is_there and self._is_over()):
-            self._run.ask_to_stop()
+        if (is_round_end and self._fraction < 1) or (not is_round_end and self._is_over()):
+            self._run.request_stop()
 
     def on_epoch_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self._due == state.global_step:
+        if self._due_step == state.global_step:
             control.should_evaluate = control.should_save = False

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from cyclopts import App, Group, Parameter
 
-from mrc_workbench.data.commands import carry_out, commands_of
-from mrc_workbench.data.problems import DataError, require
-from mrc_workbench.data.terminal import tell
+from mrc_workbench.data.commands import command_group, run_command_line
+from mrc_workbench.data.problems import DataError, require_library
+from mrc_workbench.data.terminal import print_line
 from mrc_workbench.data.workspace import PROJECT, project_version
 from mrc_workbench.labs import labs
 
@@ -71,12 +71,12 @@ _INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
     words = sys.argv[1:] if words is None else words
-    return carry_out(all_commands(words), words, _error_lines)
+    return run_command_line(all_commands(words), words, _error_lines)
 
 
 def all_commands(words: Sequence[str] = ()) -> App:
     """Return `mrc`. Its commands are imported when they are used; those in `words` have their whole help."""
-    mrc = commands_of("mrc", _ABOUT, version=project_version, version_format="markdown", version_flags="--version")
+    mrc = command_group("mrc", _ABOUT, version=project_version, version_format="markdown", version_flags="--version")
     groups = {heading: Group(heading, sort_key=position) for position, heading in enumerate(_HEADINGS)}
     for flag in ("--help", "--version"):
         mrc[flag].group = groups[_SHELL]
@@ -84,7 +84,7 @@ def all_commands(words: Sequence[str] = ()) -> App:
         summary = None if name in words else entry.summary  # it would replace the whole help
         group = groups[entry.heading]
         mrc.command(f"mrc_workbench.{entry.target}", name=name, help=summary, group=group, sort_key=position)
-    internal = commands_of("internal", "Commands that jobs run.", show=False)
+    internal = command_group("internal", "Commands that jobs run.", show=False)
     for name, target in _INTERNAL.items():
         internal.command(f"mrc_workbench.{target}", name=name)
     mrc.command(internal)
@@ -99,7 +99,7 @@ def open_app(*streamlit: str) -> int:
     streamlit
         options of `streamlit run`, after `--`: `mrc app -- --server.port 8600`
     """
-    require("streamlit", "`mrc app`")
+    require_library("streamlit", "`mrc app`")
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(PROJECT / "app.py"), *streamlit])
 
 
@@ -120,16 +120,16 @@ def completion(
         except ImportError:  # an extra that is not installed
             del mrc[name]
     if install:
-        tell(f"installed in {mrc.install_completion(shell=shell)}: open a new shell to use it")
+        print_line(f"installed in {mrc.install_completion(shell=shell)}: open a new shell to use it")
     else:
-        tell(mrc.generate_completion(shell=shell))
+        print_line(mrc.generate_completion(shell=shell))
     return 0
 
 
 def _error_lines(error: Exception) -> Sequence[str]:
     """Return what is known of an error beyond its message: unusable rows, possible readings, further errors."""
     if isinstance(error, DataError):
-        from mrc_workbench.data.questions import refusal_lines
+        from mrc_workbench.data.questions import rejection_lines
 
-        return refusal_lines(error)[1:]
+        return rejection_lines(error)[1:]
     return [f"  {other}" for other in getattr(error, "others", ())]

@@ -3,18 +3,18 @@
 import logging
 from pathlib import Path
 
-from mrc_workbench.data.jobs.processes import make_ready
+from mrc_workbench.data.jobs.processes import prepare_fork_server
 
-make_ready()  # while the page is made
+prepare_fork_server()  # while the page is made
 
 import pandas as pd
 import streamlit as st
 
 from mrc_workbench.workbench.views import access, sidebar
-from mrc_workbench.workbench.views.navigation import UPLOADS, draw_document, draw_ways, pages
+from mrc_workbench.workbench.views.navigation import UPLOADS, draw_document, draw_page_links, pages
 from mrc_workbench.workbench.views.resources.sets import require_set
 from mrc_workbench.workbench.views.sidebar import set_title
-from mrc_workbench.workbench.views.ui.words import errors_told, word
+from mrc_workbench.workbench.views.ui.words import show_errors, word
 
 # a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
 pd.set_option("mode.string_storage", "python")
@@ -25,14 +25,14 @@ st.set_page_config(page_icon=icon, layout="wide")
 st.html(VIEWS / "look.css")
 draw_document()
 try:
-    with errors_told():
-        if access.granted():
+    with show_errors():
+        if access.is_granted():
             page = st.navigation(pages(), position="top")
             sidebar.draw()
-            draw_ways(page.url_path)
+            draw_page_links(page.url_path)
             set_title(page.url_path)
             require_set()
-            with UPLOADS.refusal_told():
+            with UPLOADS.show_refusal():
                 page.run()
         else:
             st.set_page_config(page_title=word("app.title"))

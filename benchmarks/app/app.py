@@ -72,7 +72,7 @@ def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[Runn
 @contextmanager
 def opened_browser() -> Iterator[Browser]:
     """A new Chromium, ended afterwards."""
-    path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
+    path = next((executable for name in _CHROMIUM if (executable := shutil.which(name))), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
@@ -104,21 +104,24 @@ async def _visits(address: str, page: str, query: str, count: int) -> list[float
             await stack.enter_async_context(connect(socket, subprotocols=[Subprotocol("streamlit")], max_size=None))
             for _ in range(count)
         ]
-        return list(await asyncio.gather(*(_visit(one, page, query) for one in opened)))
+        return list(await asyncio.gather(*(_visit(connection, page, query) for connection in opened)))
 
 
 async def _visit(connection: ClientConnection, page: str, query: str) -> float:
-    asked = BackMsg()
-    asked.rerun_script.query_string, asked.rerun_script.page_name = query, page
-    asked.rerun_script.context_info.locale = "en-US"
+    request = BackMsg()
+    request.rerun_script.query_string, request.rerun_script.page_name = query, page
+    request.rerun_script.context_info.locale = "en-US"
     start = perf_counter()
-    await connection.send(asked.SerializeToString())
-    while not _is_end(await connection.recv()):
+    await connection.send(request.SerializeToString())
+    while not _is_script_finished(await connection.recv()):
         pass
     return perf_counter() - start
 
 
-def _is_end(content: str | bytes) -> bool:
+def _is_script_finished(content: str | bytes) -> bool:
     """Whether a message says that the script ran to its end: one that ended early is followed by another run."""
-    told = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
-    return (told.WhichOneof("type"), told.script_finished) == ("script_finished", ForwardMsg.FINISHED_SUCCESSFULLY)
+    message = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
+    return (message.WhichOneof("type"), message.script_finished) == (
+        "script_finished",
+        ForwardMsg.FINISHED_SUCCESSFULLY,
+    )

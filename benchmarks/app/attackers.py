@@ -31,11 +31,11 @@ from mrc_workbench.data.store import CATALOG, obtain
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.workbench.views.choices import choices_for
 from tests.hostile.files import FILES
 
-_WANTED = 3.0  # seconds of the slowest
+_TARGET_SECONDS = 3.0  # seconds of the slowest
 _VISITORS = 10
 _GIB = 2**30
 _COOKIE = "_streamlit_xsrf"
@@ -62,7 +62,7 @@ def attackers() -> list[str]:
         pages = _pages()
         with running_app(Path(folder)) as app:
             app.wait()
-            alone = _visited(app, pages, rounds=2)
+            alone = _time_visits(app, pages, rounds=2)
             attack = Attack()
             threads = [threading.Thread(target=_attack, args=(app, files, n, attack)) for n in range(count)]
             watcher = threading.Thread(target=_watch, args=(app, attack))
@@ -71,7 +71,7 @@ def attackers() -> list[str]:
             meanwhile: dict[str, list[float]] = {name: [] for name in pages}
             end = time.monotonic() + seconds
             while time.monotonic() < end:
-                for name, took in _visited(app, pages, rounds=1).items():
+                for name, took in _time_visits(app, pages, rounds=1).items():
                     meanwhile[name] += took
             attack.over.set()
             for thread in (*threads, watcher):
@@ -87,20 +87,20 @@ def _pages() -> dict[str, tuple[str, str]]:
     choices = choices_for(stored)
     names = [name for name, spec in choices.specs.items() if isinstance(spec, BM25Spec)]
     experiment = choices.experiment(stored, names, Part.ALL)
-    kept = compare(experiment, read(obtain(entry), entry.path.name).question_set)
-    keep(kept, ComparisonJob.of(experiment, stored.fingerprint).folder)
-    shown = {"retrievers": "|".join(names), "part": "all"}
+    comparison = compare(experiment, read(obtain(entry), entry.path.name).question_set)
+    save_comparison(comparison, ComparisonJob.of(experiment, stored.fingerprint).folder)
+    parameters = {"retrievers": "|".join(names), "part": "all"}
     return {
-        "Overview": ("", urlencode(shown)),
-        "Where": ("", urlencode(shown | {"view": "where"})),
-        "Why": ("", urlencode(shown | {"view": "why"})),
+        "Overview": ("", urlencode(parameters)),
+        "Where": ("", urlencode(parameters | {"view": "where"})),
+        "Why": ("", urlencode(parameters | {"view": "why"})),
         "page Data": ("data", ""),
         "page Train": ("train", ""),
         "page Search": ("search", urlencode({"q": "한글은 누가 만들었나?", "columns": names[0]})),
     }
 
 
-def _visited(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: int) -> dict[str, list[float]]:
+def _time_visits(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: int) -> dict[str, list[float]]:
     return {
         name: [took for _ in range(rounds) for took in visits(app.address, page, query, _VISITORS)]
         for name, (page, query) in pages.items()
@@ -126,54 +126,57 @@ async def _upload(address: str, content: bytes) -> None:
     socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
     token = await asyncio.to_thread(_token, address)
     cookies = f"{_COOKIE}={token}"
-    told = [Subprotocol("streamlit")]
+    subprotocols = [Subprotocol("streamlit")]
     async with (
         asyncio.timeout(300),
-        connect(socket, subprotocols=told, max_size=None, additional_headers={"Cookie": cookies}) as connection,
+        connect(socket, subprotocols=subprotocols, max_size=None, additional_headers={"Cookie": cookies}) as connection,
     ):
-        asked = BackMsg()
-        asked.rerun_script.page_name = "data"
-        await connection.send(asked.SerializeToString())
-        session, widget = await _drawn(connection)
+        request = BackMsg()
+        request.rerun_script.page_name = "data"
+        await connection.send(request.SerializeToString())
+        session, widget = await _wait_for_script_end(connection)
         urls = BackMsg()
         urls.file_urls_request.request_id = "1"
         urls.file_urls_request.file_names.append("set")
         urls.file_urls_request.session_id = session
         await connection.send(urls.SerializeToString())
-        place = (await _message(connection, "file_urls_response")).file_urls_response.file_urls[0]
-        await asyncio.to_thread(_put, f"{address}{place.upload_url}", content, token)
-        state = asked.rerun_script.widget_states.widgets.add()
+        upload_target = (await _wait_for_message(connection, "file_urls_response")).file_urls_response.file_urls[0]
+        await asyncio.to_thread(_put, f"{address}{upload_target.upload_url}", content, token)
+        state = request.rerun_script.widget_states.widgets.add()
         state.id = widget
         info = state.file_uploader_state_value.uploaded_file_info.add()
-        info.file_id, info.name, info.size = place.file_id, "set", len(content)
-        info.file_urls.CopyFrom(place)
-        await connection.send(asked.SerializeToString())
-        await _drawn(connection)  # until the file is read, and what was understood of it is drawn
+        info.file_id, info.name, info.size = upload_target.file_id, "set", len(content)
+        info.file_urls.CopyFrom(upload_target)
+        await connection.send(request.SerializeToString())
+        await _wait_for_script_end(connection)  # until the file is read, and what was understood of it is drawn
 
 
-async def _drawn(connection: ClientConnection) -> tuple[str, str]:
+async def _wait_for_script_end(connection: ClientConnection) -> tuple[str, str]:
     """Wait for the end of the script's run; returns the session and the upload field that were told of."""
     session = widget = ""
     while True:
-        told = await _next(connection)
-        if told.WhichOneof("type") == "new_session":
-            session = told.new_session.initialize.session_id
-        if told.delta.new_element.HasField("file_uploader"):
-            widget = told.delta.new_element.file_uploader.id
-        if told.WhichOneof("type") == "script_finished" and told.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
+        message = await _receive(connection)
+        if message.WhichOneof("type") == "new_session":
+            session = message.new_session.initialize.session_id
+        if message.delta.new_element.HasField("file_uploader"):
+            widget = message.delta.new_element.file_uploader.id
+        if (
+            message.WhichOneof("type") == "script_finished"
+            and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+        ):
             return session, widget
 
 
-async def _message(connection: ClientConnection, kind: str) -> ForwardMsg:
-    while (told := await _next(connection)).WhichOneof("type") != kind:
+async def _wait_for_message(connection: ClientConnection, kind: str) -> ForwardMsg:
+    while (message := await _receive(connection)).WhichOneof("type") != kind:
         pass
-    return told
+    return message
 
 
-async def _next(connection: ClientConnection) -> ForwardMsg:
+async def _receive(connection: ClientConnection) -> ForwardMsg:
     content = await connection.recv()
-    told: ForwardMsg = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
-    return told
+    message: ForwardMsg = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
+    return message
 
 
 def _token(address: str) -> str:
@@ -184,16 +187,18 @@ def _token(address: str) -> str:
 
 
 def _put(address: str, content: bytes, token: str) -> None:
-    edge = "----a-file"
-    head = f'--{edge}\r\nContent-Disposition: form-data; name="set"; filename="set"\r\n'
-    body = f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + content + f"\r\n--{edge}--\r\n".encode()
+    boundary = "----a-file"
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="set"; filename="set"\r\n'
+    body = (
+        f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + content + f"\r\n--{boundary}--\r\n".encode()
+    )
     headers = {
-        "Content-Type": f"multipart/form-data; boundary={edge}",
+        "Content-Type": f"multipart/form-data; boundary={boundary}",
         "X-Xsrftoken": token,
         "Cookie": f"{_COOKIE}={token}",
     }
-    asked = urllib.request.Request(address, data=body, method="PUT", headers=headers)  # noqa: S310 - our own
-    urllib.request.urlopen(asked, timeout=120).read()  # noqa: S310 - our own address
+    request = urllib.request.Request(address, data=body, method="PUT", headers=headers)  # noqa: S310 - our own
+    urllib.request.urlopen(request, timeout=120).read()  # noqa: S310 - our own address
 
 
 def _watch(app: RunningApp, attack: Attack) -> None:
@@ -216,12 +221,12 @@ def _report(alone: dict[str, list[float]], meanwhile: dict[str, list[float]], at
     for name, took in meanwhile.items():
         cells = (median(alone[name]), max(alone[name]), median(took), max(took))
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    late = [name for name, took in meanwhile.items() if max(took) > _WANTED]
+    late = [name for name, took in meanwhile.items() if max(took) > _TARGET_SECONDS]
     memory = f"the server held {attack.server / _GIB:.2f} GiB at most, a process that reads {attack.reader / _GIB:.2f}"
     return [
         *lines,
         "",
         f"{count} attackers, {attack.uploads} files read or refused, {len(attack.failures)} failed; {memory}; above "
-        f"{_WANTED:g} s: {', '.join(late) or 'none'}.",
+        f"{_TARGET_SECONDS:g} s: {', '.join(late) or 'none'}.",
         *attack.failures[:5],
     ]

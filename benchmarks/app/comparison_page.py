@@ -15,13 +15,20 @@ from benchmarks.material import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.retrieval.analysis.evidence import evidence
-from mrc_workbench.retrieval.analysis.questions import Property, ceilings, fates, rank_map, slice_table, slices
+from mrc_workbench.retrieval.analysis.questions import (
+    SliceProperty,
+    ceilings,
+    find_outcomes,
+    rank_map,
+    slice_table,
+    slices,
+)
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, load, save_comparison
 from mrc_workbench.retrieval.report.report import report
 from mrc_workbench.retrieval.significance import question_groups
 
@@ -39,15 +46,17 @@ def deeper_comparison() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
-        kept = Path(folder, "comparison")
-        keep(compare(Experiment(data=str(korquad()), retriever=RETRIEVERS), question_set), kept)
+        comparison_folder = Path(folder, "comparison")
+        save_comparison(compare(Experiment(data=str(korquad()), retriever=RETRIEVERS), question_set), comparison_folder)
         start = time.perf_counter()
-        found = load(kept, question_set)
+        comparison = load(comparison_folder, question_set)
         opened = time.perf_counter() - start
-        seconds = {name: _seconds_of(part, found) for name, part in _PARTS.items()}
-    wanted = sum(seconds[name] for name in ("intervals and tests", "slices", "waterfall and ceilings", "map of ranks"))
+        seconds = {name: _seconds_of(part, comparison) for name, part in _PARTS.items()}
+    analysis_seconds = sum(
+        seconds[name] for name in ("intervals and tests", "slices", "waterfall and ceilings", "map of ranks")
+    )
     lines = [
-        f"| {len(found.question_set.questions):,} questions, {len(found.results)} retrievers, depth 100 | seconds |",
+        f"| {len(comparison.question_set.questions):,} questions, {len(comparison.results)} retrievers, depth 100 | seconds |",
         "|---|---:|",
         f"| opening the kept comparison | {opened:.2f} |",
         *(f"| {name} | {took:.2f} |" for name, took in seconds.items()),
@@ -55,7 +64,7 @@ def deeper_comparison() -> list[str]:
     return [
         *lines,
         "",
-        f"From the rankings to significance, slices, waterfall and map: {wanted:.1f} s (wanted: within 3).",
+        f"From the rankings to significance, slices, waterfall and map: {analysis_seconds:.1f} s (wanted: within 3).",
     ]
 
 
@@ -68,12 +77,12 @@ def _seconds_of(part: Callable[[Comparison], object], comparison: Comparison) ->
 def _slices(comparison: Comparison) -> None:
     scores = comparison.scores
     groups = question_groups(comparison.question_set)
-    for by in Property:
+    for by in SliceProperty:
         slice_table(slices(comparison.question_set, by), scores, "recall@10", groups)
 
 
 def _waterfall(comparison: Comparison) -> None:
-    fates(comparison, 10)
+    find_outcomes(comparison, 10)
     ceilings(comparison)
 
 
@@ -81,12 +90,12 @@ _PARTS: dict[str, Callable[[Comparison], object]] = {
     "intervals and tests": evidence,
     "slices": _slices,
     "waterfall and ceilings": _waterfall,
-    "map of ranks": lambda found: rank_map(list(found.rankings.values()), found.question_set),
-    "report": lambda found: report(found, "en"),
+    "map of ranks": lambda loaded: rank_map(list(loaded.rankings.values()), loaded.question_set),
+    "report": lambda loaded: report(loaded, "en"),
 }
 
 
-_TIMES = 6
+_REPETITIONS = 6
 _SLICES = ["Question length (characters)", "Passage length (characters)", "Wording shared with the passage"]
 # the app says of itself whether its script runs; these are noted with the time
 _NOTE_RUNS = """() => {
@@ -102,7 +111,7 @@ def interactions() -> list[str]:
     """Open the kept comparison in the app and click about; returns a Markdown table."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
-        key, first = _kept()
+        key, first = _store_comparison()
         with running_app(Path(folder)) as app, opened_page() as page:
             app.wait()
             at = f"{app.address}/?comparison={key}"
@@ -121,13 +130,13 @@ def interactions() -> list[str]:
     ]
 
 
-def _kept() -> tuple[str, str]:
+def _store_comparison() -> tuple[str, str]:
     """Compare and keep; returns the comparison's key and the id of the first question."""
     question_set = read_file(korquad()).question_set
     stored = keep_set(question_set)
     experiment = Experiment(data=stored.key, retriever=RETRIEVERS)
     folder = ComparisonJob.of(experiment, question_set.fingerprint).folder
-    keep(compare(experiment, question_set), folder)
+    save_comparison(compare(experiment, question_set), folder)
     return folder.name, question_set.questions[0].id
 
 
@@ -139,9 +148,9 @@ def _clicks(page: Any, address: str, act: Act, ready: str = "h1") -> list[float]
     page.wait_for_selector(ready, timeout=60_000)
     _settle(page)
     page.evaluate(_NOTE_RUNS)
-    for n in range(_TIMES):  # the first time of each computes what later ones find
+    for n in range(_REPETITIONS):  # the first time of each computes what later ones find
         _timed(page, act, n)
-    return [_timed(page, act, n) for n in range(_TIMES)]
+    return [_timed(page, act, n) for n in range(_REPETITIONS)]
 
 
 def _timed(page: Any, act: Act, n: int) -> float:

@@ -25,13 +25,13 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import add
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.retrieval.comparison.experiment import add_retriever
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.workbench.views.choices import choices_for
 
 _ROUNDS = (2, 1)  # that count, of one and of all: browsers are slow; what is clicked first of all does not count
 _PATIENCE = 60_000  # milliseconds
-_WANTED, _WANTED_ALONE = 1.0, 0.5  # seconds: of the slowest of all, and of one alone
+_TARGET_SECONDS, _TARGET_SECONDS_ALONE = 1.0, 0.5  # seconds: of the slowest of all, and of one alone
 _SEARCHED = {"q": "세종대왕이 만든 글자는?", "columns": "BM25|Dense"}
 # A click has ended with the last change of the page, once what it asked of the server is answered and nothing more
 # happens for a while. The app says of itself whether its script runs, but a busy browser may never show that it did,
@@ -63,7 +63,7 @@ _CLICK_AT = """([selector, text, at]) => {
 }"""
 
 
-class Target(NamedTuple):
+class ClickTarget(NamedTuple):
     """What is clicked: the first element with this selector and, where there is one, this text."""
 
     selector: str
@@ -74,12 +74,12 @@ class Click(NamedTuple):
     """What is clicked on a page, and the page and the query that open what it leads to."""
 
     name: str
-    on: Target
+    target: ClickTarget
     page: str
     query: dict[str, str]
 
 
-class Cost(NamedTuple):
+class ClickCost(NamedTuple):
     """Of clicks made at once: the seconds of each, and the processor seconds of server and browser for one of them."""
 
     seconds: list[float]
@@ -98,22 +98,24 @@ def ten_sessions() -> list[str]:
             app.wait()
             with opened_browser() as browser:
                 pages = [_opened(browser, app)]
-                alone = _rounds(app, pages, clicks, _ROUNDS[0])
+                alone = _click_rounds(app, pages, clicks, _ROUNDS[0])
                 memory = [_memory(app)]
                 pages += [_opened(browser, app) for _ in range(count - 1)]
-                at_once = _rounds(app, pages, clicks, _ROUNDS[1])
+                at_once = _click_rounds(app, pages, clicks, _ROUNDS[1])
                 memory.append(_memory(app))
-            bare = {one.name: _without_browser(app, one, count) for one in clicks}
+            bare = {click.name: _visit_without_browser(app, click, count) for click in clicks}
     growth = (memory[1] - memory[0]) / max(1, count - 1)
-    said = f"{memory[0] / 10**6:,.0f} MB with one session and {memory[1] / 10**6:,.0f} MB with {count}"
+    memory_text = f"{memory[0] / 10**6:,.0f} MB with one session and {memory[1] / 10**6:,.0f} MB with {count}"
     return [
         *table(alone, at_once, bare, count),
         "",
-        f"The server holds {said}: {growth / 10**6:.1f} MB for each session more; models and indexes are there once.",
+        f"The server holds {memory_text}: {growth / 10**6:.1f} MB for each session more; models and indexes are there once.",
     ]
 
 
-def table(alone: dict[str, Cost], at_once: dict[str, Cost], bare: dict[str, list[float]], count: int) -> list[str]:
+def table(
+    alone: dict[str, ClickCost], at_once: dict[str, ClickCost], bare: dict[str, list[float]], count: int
+) -> list[str]:
     """Return a row a click, and which of them take longer than is wanted."""
     columns = (
         "seconds from click to drawn",
@@ -126,24 +128,30 @@ def table(alone: dict[str, Cost], at_once: dict[str, Cost], bare: dict[str, list
         "slowest",
     )
     lines = [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(columns) - 1)}"]
-    for name, one in at_once.items():
+    for name, cost in at_once.items():
         cells = (
-            *(median(alone[name].seconds), median(one.seconds), max(one.seconds), one.server, one.browser),
+            *(median(alone[name].seconds), median(cost.seconds), max(cost.seconds), cost.server, cost.browser),
             *(median(bare[name]), max(bare[name])),
         )
         lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
     late = (
-        _late(
-            f"Alone above {_WANTED_ALONE} s", {name: median(one.seconds) for name, one in alone.items()}, _WANTED_ALONE
+        _describe_slow(
+            f"Alone above {_TARGET_SECONDS_ALONE} s",
+            {name: median(cost.seconds) for name, cost in alone.items()},
+            _TARGET_SECONDS_ALONE,
         ),
-        _late(f"slowest of {count} above {_WANTED} s", {n: max(one.seconds) for n, one in at_once.items()}, _WANTED),
-        _late("and without browsers", {name: max(seconds) for name, seconds in bare.items()}, _WANTED),
+        _describe_slow(
+            f"slowest of {count} above {_TARGET_SECONDS} s",
+            {n: max(cost.seconds) for n, cost in at_once.items()},
+            _TARGET_SECONDS,
+        ),
+        _describe_slow("and without browsers", {name: max(seconds) for name, seconds in bare.items()}, _TARGET_SECONDS),
     )
     return [*lines, "", "; ".join(late) + "."]
 
 
-def _late(what: str, seconds: dict[str, float], wanted: float) -> str:
-    return f"{what}: {', '.join(name for name, took in seconds.items() if took > wanted) or 'none'}"
+def _describe_slow(what: str, seconds: dict[str, float], target: float) -> str:
+    return f"{what}: {', '.join(name for name, took in seconds.items() if took > target) or 'none'}"
 
 
 def _keep() -> str:
@@ -152,10 +160,10 @@ def _keep() -> str:
     stored = keep_set(question_set)
     for spec in RETRIEVERS:
         if spec.name not in choices_for(stored).specs:
-            add(stored.fingerprint, spec)
+            add_retriever(stored.fingerprint, spec)
     choices = choices_for(stored)
-    experiment = choices.experiment(stored, list(choices.first_picked), Part.ALL)
-    keep(compare(experiment, question_set), ComparisonJob.of(experiment, question_set.fingerprint).folder)
+    experiment = choices.experiment(stored, list(choices.default_names), Part.ALL)
+    save_comparison(compare(experiment, question_set), ComparisonJob.of(experiment, question_set.fingerprint).folder)
     return question_set.questions[0].id
 
 
@@ -174,16 +182,16 @@ def _clicks(question: str) -> list[Click]:
     ]
 
 
-def _radio(name: str) -> Target:
-    return Target("[role=radio]", name)
+def _radio(name: str) -> ClickTarget:
+    return ClickTarget("[role=radio]", name)
 
 
-def _button(key: str) -> Target:
-    return Target(f".st-key-{key} button")
+def _button(key: str) -> ClickTarget:
+    return ClickTarget(f".st-key-{key} button")
 
 
-def _link(path: str) -> Target:
-    return Target(f"[data-testid=stTopNavLink][href$='/{path}']")
+def _link(path: str) -> ClickTarget:
+    return ClickTarget(f"[data-testid=stTopNavLink][href$='/{path}']")
 
 
 def _opened(browser: Browser, app: RunningApp) -> Page:
@@ -194,45 +202,45 @@ def _opened(browser: Browser, app: RunningApp) -> Page:
     page.wait_for_selector("h1", timeout=_PATIENCE)
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_PATIENCE)
     page.evaluate(_NOTE_CHANGES)
-    _at_once([page], _link(""))
+    _click_at_once([page], _link(""))
     return page
 
 
-def _rounds(app: RunningApp, pages: Sequence[Page], clicks: Sequence[Click], count: int) -> dict[str, Cost]:
-    found: dict[str, list[Cost]] = {one.name: [] for one in clicks}
+def _click_rounds(app: RunningApp, pages: Sequence[Page], clicks: Sequence[Click], count: int) -> dict[str, ClickCost]:
+    costs_by_click: dict[str, list[ClickCost]] = {click.name: [] for click in clicks}
     for _ in range(count + 1):
-        for one in clicks:
-            found[one.name].append(_cost(app, pages, one.on))
-    return {name: _together(costs[1:]) for name, costs in found.items()}
+        for click in clicks:
+            costs_by_click[click.name].append(_measure_cost(app, pages, click.target))
+    return {name: _median_cost(costs[1:]) for name, costs in costs_by_click.items()}
 
 
-def _together(costs: Sequence[Cost]) -> Cost:
+def _median_cost(costs: Sequence[ClickCost]) -> ClickCost:
     seconds = [took for cost in costs for took in cost.seconds]
-    return Cost(seconds, median(cost.server for cost in costs), median(cost.browser for cost in costs))
+    return ClickCost(seconds, median(cost.server for cost in costs), median(cost.browser for cost in costs))
 
 
-def _cost(app: RunningApp, pages: Sequence[Page], on: Target) -> Cost:
-    before = _processor(app)
-    seconds = _at_once(pages, on)
-    server, browser = ((b - a) / len(pages) for a, b in zip(before, _processor(app), strict=True))
-    return Cost(seconds, server, browser)
+def _measure_cost(app: RunningApp, pages: Sequence[Page], target: ClickTarget) -> ClickCost:
+    before = _processor_seconds(app)
+    seconds = _click_at_once(pages, target)
+    server, browser = ((b - a) / len(pages) for a, b in zip(before, _processor_seconds(app), strict=True))
+    return ClickCost(seconds, server, browser)
 
 
-def _at_once(pages: Sequence[Page], on: Target) -> list[float]:
+def _click_at_once(pages: Sequence[Page], target: ClickTarget) -> list[float]:
     """Click the same in all pages at the same moment; returns the seconds of each."""
     at = 1000 * (time.time() + 0.3 + 0.05 * len(pages))  # the last page must know of it by then
     for page in pages:
-        page.wait_for_selector(on.selector, timeout=_PATIENCE)
-        page.evaluate(_CLICK_AT, [*on, at])
+        page.wait_for_selector(target.selector, timeout=_PATIENCE)
+        page.evaluate(_CLICK_AT, [*target, at])
     for page in pages:
         page.wait_for_function("() => window.settled()", timeout=_PATIENCE, polling=100)
     return [page.evaluate("() => window.changed - window.began") / 1000 for page in pages]
 
 
-def _processor(app: RunningApp) -> tuple[float, float]:
+def _processor_seconds(app: RunningApp) -> tuple[float, float]:
     """Processor seconds of the server and of the browser so far."""
-    browser = [one for one in psutil.Process().children(recursive=True) if "chrom" in one.name().lower()]
-    return tuple(sum(_seconds(one) for one in of) for of in ([psutil.Process(app.pid)], browser))  # type: ignore[return-value]
+    browser = [process for process in psutil.Process().children(recursive=True) if "chrom" in process.name().lower()]
+    return tuple(sum(_seconds(process) for process in processes) for processes in ([psutil.Process(app.pid)], browser))  # type: ignore[return-value]
 
 
 def _seconds(process: Any) -> float:
@@ -245,7 +253,7 @@ def _memory(app: RunningApp) -> int:
     return int(psutil.Process(app.pid).memory_full_info().uss)
 
 
-def _without_browser(app: RunningApp, one: Click, count: int) -> list[float]:
-    query = urlencode(one.query)
-    visits(app.address, one.page, query, count)
-    return [took for _ in range(max(_ROUNDS)) for took in visits(app.address, one.page, query, count)]
+def _visit_without_browser(app: RunningApp, click: Click, count: int) -> list[float]:
+    query = urlencode(click.query)
+    visits(app.address, click.page, query, count)
+    return [took for _ in range(max(_ROUNDS)) for took in visits(app.address, click.page, query, count)]

@@ -22,7 +22,7 @@ from benchmarks.material import korquad
 from mrc_workbench.data.workspace import read_json
 
 _STARTS = 5
-_ONE_LINE = 'import streamlit\nstreamlit.title("One line")\n'
+_MINIMAL_APP = 'import streamlit\nstreamlit.title("One line")\n'
 
 
 def first_page() -> list[str]:
@@ -30,21 +30,21 @@ def first_page() -> list[str]:
 
     The app of one line is the floor: what the server, the browser and Streamlit's own page take on this machine.
     """
-    ours, one_line, torch = [], [], False
+    ours, minimal_app, torch = [], [], False
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "one_line.py")
-        script.write_text(_ONE_LINE, encoding="utf-8")
+        script.write_text(_MINIMAL_APP, encoding="utf-8")
         for start in range(_STARTS):
             workspace = Path(folder, f"workspace_{start}")
             seconds, with_torch = _seconds(workspace, Path("app.py"))
             ours.append(seconds)
             torch |= with_torch
-            one_line.append(_seconds(workspace, script)[0])
+            minimal_app.append(_seconds(workspace, script)[0])
     return [
         f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",
         "|---|---:|---:|",
         _row("the first page (wanted: 3)", ours),
-        _row("an app of one line", one_line),
+        _row("an app of one line", minimal_app),
         "",
         f"The server has{'' if torch else ' not'} imported torch by then (wanted: not).",
     ]
@@ -69,13 +69,13 @@ def _row(name: str, seconds: Sequence[float]) -> str:
 
 _VISITS = 5
 _PATIENCE = 120.0  # seconds
-_SECONDS_BETWEEN_LOOKS = 0.1
-BM25_FIGURES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
-EVERYTHING = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
-_SEEN = {
+_POLL_SECONDS = 0.1
+BM25_SCORES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
+PAGE_COMPLETE = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
+_MILESTONES = {
     "the heading (wanted: 3)": "h1",
-    "BM25's figures (wanted: 5)": BM25_FIGURES,
-    "everything (wanted: 15)": EVERYTHING,
+    "BM25's figures (wanted: 5)": BM25_SCORES,
+    "everything (wanted: 15)": PAGE_COMPLETE,
 }
 
 
@@ -103,12 +103,12 @@ def _visit(workspace: Path) -> dict[str, float]:
             began = time.perf_counter()
             seconds = {_HEALTHY: began - started}
             page.goto(app.address)
-            for name, selector in _SEEN.items():
-                seconds[name] = seen(page, selector) - began
+            for name, selector in _MILESTONES.items():
+                seconds[name] = wait_until_visible(page, selector) - began
     return seconds
 
 
-def seen(page: Page, selector: str) -> float:
+def wait_until_visible(page: Page, selector: str) -> float:
     """Return when it was seen. The browser is asked ten times a second: asked at every frame, it would do little else.
 
     Raises `TimeoutError`.
@@ -117,7 +117,7 @@ def seen(page: Page, selector: str) -> float:
     while (now := time.perf_counter()) < end:
         if page.query_selector(selector):
             return now
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_POLL_SECONDS)
     raise TimeoutError(selector)
 
 
@@ -125,7 +125,7 @@ _PASSAGES = 1400
 _FIRST_SECONDS, _LAST_SECONDS = 5.0, 3.0  # in which the time left is not judged: nothing is known, nothing is left
 
 
-class _Told(NamedTuple):
+class _TimeLeft(NamedTuple):
     """What a page that looks at this second tells: the time left in seconds, None where it tells none."""
 
     second: float
@@ -139,14 +139,14 @@ def own_set() -> list[str]:
         path.write_text(json.dumps(list(_rows()), ensure_ascii=False), encoding="utf-8")
         app.wait()
         page.goto(app.address)
-        seen(page, EVERYTHING)
-        used = _use(page, f"{app.address}/data", path)
+        wait_until_visible(page, PAGE_COMPLETE)
+        used = _upload_and_use(page, f"{app.address}/data", path)
         page.get_by_role("link", name="Compare").first.click()
-        told = list(_told(page, Path(folder) / "workspace", used, BM25_FIGURES))
+        estimates = list(_watch_time_left(page, Path(folder) / "workspace", used, BM25_SCORES))
         first = time.perf_counter() - used
-        told += _told(page, Path(folder) / "workspace", used, EVERYTHING)
+        estimates += _watch_time_left(page, Path(folder) / "workspace", used, PAGE_COMPLETE)
         whole = time.perf_counter() - used
-    return _report(first, whole, told)
+    return _report(first, whole, estimates)
 
 
 def _rows() -> Iterator[dict[str, str]]:
@@ -154,58 +154,68 @@ def _rows() -> Iterator[dict[str, str]]:
     count = 0
     for article in json.loads(korquad().read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
-            for half in _halves(paragraph):
+            for half in _split_paragraph(paragraph):
                 if count < _PASSAGES:
                     yield half | {"title": article["title"]}
                     count += 1
 
 
-def _halves(paragraph: dict[str, Any]) -> Iterator[dict[str, str]]:
+def _split_paragraph(paragraph: dict[str, Any]) -> Iterator[dict[str, str]]:
     text = paragraph["context"]
     middle = text.find(". ", len(text) // 2) + 1 or len(text)
     for start, end in ((0, middle), (middle, len(text))):
-        for asked in paragraph["qas"]:
-            answer = asked["answers"][0]
+        for question in paragraph["qas"]:
+            answer = question["answers"][0]
             if start <= answer["answer_start"] and answer["answer_start"] + len(answer["text"]) <= end:
-                yield {"question": asked["question"], "context": text[start:end].strip(), "answer": answer["text"]}
+                yield {"question": question["question"], "context": text[start:end].strip(), "answer": answer["text"]}
                 break
 
 
-def _use(page: Page, address: str, path: Path) -> float:
+def _upload_and_use(page: Page, address: str, path: Path) -> float:
     """Upload a file and use it; returns when the button was pressed."""
     page.goto(address)
     page.locator("input[type=file]").set_input_files(path)
     use = "[data-test-script-state=notRunning] button:has-text('Use this dataset'):enabled"
-    seen(page, use)
+    wait_until_visible(page, use)
     used = time.perf_counter()
     page.locator(use).first.click()
-    seen(page, ":text('Every page now uses')")
+    wait_until_visible(page, ":text('Every page now uses')")
     return used
 
 
-def _told(page: Page, workspace: Path, began: float, selector: str) -> Iterator[_Told]:
+def _watch_time_left(page: Page, workspace: Path, began: float, selector: str) -> Iterator[_TimeLeft]:
     """Yield what is told until something is seen."""
     while not page.query_selector(selector):
         for path in workspace.glob("comparisons/*/status.json"):
             status = read_json(path)
             if status.get("state") == "running":
-                yield _Told(time.perf_counter() - began, status.get("seconds_left"))
+                yield _TimeLeft(time.perf_counter() - began, status.get("seconds_left"))
         time.sleep(0.25)
 
 
-def _report(first: float, whole: float, told: list[_Told]) -> list[str]:
-    judged = [one for one in told if one.second > _FIRST_SECONDS and whole - one.second > _LAST_SECONDS]
-    known = [(one.second, one.left, whole - one.second) for one in judged if one.left is not None]
-    errors = [abs(left - real) / real for _, left, real in known]
+def _report(first: float, whole: float, estimates: list[_TimeLeft]) -> list[str]:
+    evaluated = [
+        estimate
+        for estimate in estimates
+        if estimate.second > _FIRST_SECONDS and whole - estimate.second > _LAST_SECONDS
+    ]
+    known = [
+        (estimate.second, estimate.left, whole - estimate.second) for estimate in evaluated if estimate.left is not None
+    ]
+    errors = [abs(left - actual) / actual for _, left, actual in known]
     rises = [after - before for (_, before, _), (_, after, _) in pairwise(known)]
-    shown = [min(known, key=lambda one: abs(one[0] - second)) for second in range(5, int(whole), 5)] if known else []
+    displayed = (
+        [min(known, key=lambda estimate: abs(estimate[0] - second)) for second in range(5, int(whole), 5)]
+        if known
+        else []
+    )
     return [
         f"BM25's figures {first:.1f} s after the set is used (wanted: 6), everything after {whole:.1f} s.",
         "",
         "| second | time left, told | what it took from there |",
         "|---:|---:|---:|",
-        *(f"| {second:.0f} | {left:.0f} | {real:.0f} |" for second, left, real in dict.fromkeys(shown)),
+        *(f"| {second:.0f} | {left:.0f} | {actual:.0f} |" for second, left, actual in dict.fromkeys(displayed)),
         "",
-        f"From second {_FIRST_SECONDS:.0f} on a time was told {len(known)} times of {len(judged)}; it was off by "
+        f"From second {_FIRST_SECONDS:.0f} on a time was told {len(known)} times of {len(evaluated)}; it was off by "
         f"{max(errors, default=0):.0%} at most (wanted: 33%), and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
     ]

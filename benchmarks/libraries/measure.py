@@ -115,10 +115,8 @@ def code_lines(path: Path) -> int:
 def agreement(outputs: Mapping[str, Output]) -> str:
     """Return a sentence on how far the metrics of the same runs lie apart, in percentage points."""
     values = [(*output.a, *output.b) for output in outputs.values()]
-    apart = max(max(column) - min(column) for column in zip(*values, strict=True)) * 100
-    return (
-        f"Of the same two runs, the metrics of {len(values)} libraries differ by at most {apart:.4f} percentage points."
-    )
+    max_difference = max(max(column) - min(column) for column in zip(*values, strict=True)) * 100
+    return f"Of the same two runs, the metrics of {len(values)} libraries differ by at most {max_difference:.4f} percentage points."
 
 
 def script(task: str, library: Library) -> Path:

@@ -18,17 +18,17 @@ if __name__ == "__main__":
     queries = queries[queries["_id"].isin(judged["query-id"])]
     stemmer = Stemmer.Stemmer("english")
     passages = bm25s.tokenize(list(corpus["text"]), stopwords=None, stemmer=stemmer, show_progress=False)
-    asked = bm25s.tokenize(list(queries["text"]), stopwords=None, stemmer=stemmer, show_progress=False)
+    query_tokens = bm25s.tokenize(list(queries["text"]), stopwords=None, stemmer=stemmer, show_progress=False)
     runs = []
     for name, k1, b in (("a", 1.2, 0.75), ("b", 0.9, 0.4)):
         index = bm25s.BM25(k1=k1, b=b)
         index.index(passages, show_progress=False)
-        rows, scores = index.retrieve(asked, corpus=list(corpus["_id"]), k=100, show_progress=False)
-        found = {
+        rows, scores = index.retrieve(query_tokens, corpus=list(corpus["_id"]), k=100, show_progress=False)
+        results = {
             query: dict(zip(ids.tolist(), values.tolist(), strict=True))
             for query, ids, values in zip(queries["_id"], rows, scores, strict=True)
         }
-        runs.append(Run(found, name=name))
+        runs.append(Run(results, name=name))
     report = compare(qrels, runs, ["ndcg@10", "recall@10", "mrr@10"], stat_test="fisher", n_permutations=10_000)
     table = report.to_dict()
     metrics = {name: list(table[name]["scores"].values()) for name in ("a", "b")}

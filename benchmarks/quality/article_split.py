@@ -30,7 +30,7 @@ MORE_VALIDATION = SplitOptions(validation=0.2, test=40 / 140)
 MEASURE = "ndcg@10"
 
 
-def compared(
+def compare_part(
     question_set: QuestionSet,
     part: Part,
     *retrievers: Spec,
@@ -57,9 +57,9 @@ def scores(comparison: Comparison) -> dict[str, Scores]:
     return comparison.scores
 
 
-def figures(comparison: Comparison) -> dict[str, float]:
+def mean_ndcg(comparison: Comparison) -> dict[str, float]:
     """Mean nDCG@10 by retriever."""
-    return {name: one.means()[MEASURE] for name, one in scores(comparison).items()}
+    return {name: retriever_scores.means()[MEASURE] for name, retriever_scores in scores(comparison).items()}
 
 
 def table(tested: Comparison) -> list[str]:
@@ -69,8 +69,8 @@ def table(tested: Comparison) -> list[str]:
         f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95% |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, one in scores(tested).items():
-        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+    for name, retriever_scores in scores(tested).items():
+        means, (low, high) = retriever_scores.means(), intervals_of(retriever_scores, groups)[MEASURE]
         cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         lines.append(f"| {name} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
     return lines
@@ -78,9 +78,15 @@ def table(tested: Comparison) -> list[str]:
 
 def differences(tested: Comparison, *pairs: tuple[str, str]) -> list[str]:
     """A sentence a pair: how far the second is above the first, and how sure that is."""
-    of = scores(tested)
+    by_retriever = scores(tested)
     family = [
-        Pair(second, first, MEASURE, of[second].per_question[MEASURE], of[first].per_question[MEASURE])
+        Pair(
+            second,
+            first,
+            MEASURE,
+            by_retriever[second].per_question[MEASURE],
+            by_retriever[first].per_question[MEASURE],
+        )
         for first, second in pairs
     ]
     together = f" with all {len(pairs)} tested together" if len(pairs) > 1 else ""
@@ -104,27 +110,37 @@ def workspace() -> Iterator[None]:
         yield
 
 
-def trained(kind: str, name: str, question_set: QuestionSet, options: TrainingOptions, shares: SplitOptions) -> Run:
+def train_or_resume(
+    kind: str, name: str, question_set: QuestionSet, options: TrainingOptions, split: SplitOptions
+) -> Run:
     """Return the run of these options over this set, where there is one as far as it has come, and finish it."""
-    known = (one for one in all_runs() if one.plan().options == options and one.plan().split == shares)
-    run = next((one for one in known if one.plan().fingerprint == question_set.fingerprint), None)
+    candidates = (
+        candidate for candidate in all_runs() if candidate.plan().options == options and candidate.plan().split == split
+    )
+    run = next(
+        (candidate for candidate in candidates if candidate.plan().fingerprint == question_set.fingerprint), None
+    )
     if run is None:
         data = (str(korquad()), question_set.name, question_set.fingerprint)
-        run = create_run(new_plan(kind, name, data, shares, options))
-    return finished(run)
+        run = create_run(new_plan(kind, name, data, split, options))
+    return finish_run(run)
 
 
-def finished(run: Run) -> Run:
+def finish_run(run: Run) -> Run:
     """Train as far as it goes; one that was interrupted goes on from its checkpoint. Raises `RuntimeError`."""
     status = run.status()
     if status.state in RESUMABLE:
-        run.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.spent))
+        run.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.total_seconds))
     if status.state is not State.DONE and (ended := train(run)).state is not State.DONE:
         raise RuntimeError(f"{run.id} is {ended.state}: {ended.message}")
     return run
 
 
-def best(question_set: QuestionSet, specs: list[Spec], tried: dict[float, Spec], shares: SplitOptions) -> float:
+def best_value(
+    question_set: QuestionSet, specs: list[Spec], spec_of_value: dict[float, Spec], split: SplitOptions
+) -> float:
     """Return the value whose retriever is best on validation questions; `specs` are what the tried ones need."""
-    reached = figures(compared(question_set, Part.VALIDATION, *specs, *tried.values(), split=shares))
-    return max(tried, key=lambda value: reached[tried[value].name])
+    ndcg_of_retriever = mean_ndcg(
+        compare_part(question_set, Part.VALIDATION, *specs, *spec_of_value.values(), split=split)
+    )
+    return max(spec_of_value, key=lambda value: ndcg_of_retriever[spec_of_value[value].name])

@@ -17,15 +17,15 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.material import korquad
-from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
-from benchmarks.quality.mixes import alike
-from mrc_workbench.data.pairs.store import PairOptions, read_pairs
+from benchmarks.quality.article_split import MEASURE, SPLIT, compare_part, scores, workspace
+from benchmarks.quality.mixes import paraphrase_set
+from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analysis import tokens_of
-from mrc_workbench.data.text.analyzers import Analyzer, choose
+from mrc_workbench.data.text.analyzers import Analyzer, resolve_analyzer
 from mrc_workbench.retrieval.analysis.labs import cross_fit
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.lexical import counts_by_term
@@ -44,7 +44,7 @@ _FILES = {
 _PAIRS = {"KorSTS test": "korsts_test.tsv", "KLUE-STS dev": "klue_sts_dev.json", "KorNLI dev": "kornli_xnli_dev.tsv"}
 
 
-class Measured(NamedTuple):
+class SetResult(NamedTuple):
     """A set's nDCG@10 with every one of the `PAIRS`, and its statistics."""
 
     question_set: QuestionSet
@@ -69,43 +69,43 @@ class Measured(NamedTuple):
 def bm25_values() -> list[str]:
     """Search every set with every pair; returns a Markdown table, and what one pair for all would change."""
     with workspace():
-        measured = {name: _measure(question_set) for name, question_set in sets()}
+        measured = {name: _measure(question_set) for name, question_set in selection_sets()}
         pair = harmless_pair([*measured.values()])
-        confirmed = {name: _gain(question_set, part, pair) for name, question_set, part in untouched()}
+        confirmed = {name: _gain(question_set, part, pair) for name, question_set, part in held_out_sets()}
     k1, b = PAIRS[pair]
     return [
         *report(measured),
-        f"On sets that had no part in selecting k1 {k1:g} and b {b:g}: {_listed(confirmed)}.",
+        f"On sets that had no part in selecting k1 {k1:g} and b {b:g}: {_format_gains(confirmed)}.",
     ]
 
 
-def report(measured: Mapping[str, Measured]) -> list[str]:
+def report(measured: Mapping[str, SetResult]) -> list[str]:
     """Return a row for each set, and what one pair for all sets would have gained on each."""
     lines = [
         "| | passages | questions | k1 0.9, b 0.4 | best in hindsight | cross-validated | pair of the other sets "
         "| by a statistic |",
         "|---|---:|---:|---:|---|---|---|---|",
     ]
-    for name, of in measured.items():
-        others = [one for other, one in measured.items() if other != name]
+    for name, result in measured.items():
+        others = [other_result for other, other_result in measured.items() if other != name]
         rule = threshold_rule(others)
         cells = [
             name,
-            f"{len(of.question_set.passages):,}",
-            f"{len(of.question_set.questions):,}",
-            f"{of.values[PAIRS.index(DEFAULT)].mean() * 100:.2f}",
-            _pair(of, int(of.gains.argmax())),
-            _points(of.cross_validated),
-            _pair(of, harmless_pair(others)),
-            f"{_pair(of, rule.pair(of.statistics))}, {rule.statistic}",
+            f"{len(result.question_set.passages):,}",
+            f"{len(result.question_set.questions):,}",
+            f"{result.values[PAIRS.index(DEFAULT)].mean() * 100:.2f}",
+            _format_pair(result, int(result.gains.argmax())),
+            _format_gain(result.cross_validated),
+            _format_pair(result, harmless_pair(others)),
+            f"{_format_pair(result, rule.pair(result.statistics))}, {rule.statistic}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", *_in_hindsight(measured)]
+    return [*lines, "", *_describe_common_pair(measured)]
 
 
-def harmless_pair(sets: list[Measured]) -> int:
+def harmless_pair(sets: list[SetResult]) -> int:
     """Return the pair of the highest mean gain among those that lose on none of the sets."""
-    gains = np.stack([of.gains for of in sets])
+    gains = np.stack([result.gains for result in sets])
     means = np.where(gains.min(axis=0) >= 0, gains.mean(axis=0), -np.inf)
     return int(means.argmax())
 
@@ -123,22 +123,22 @@ class Rule:
         return self.above if statistics[self.statistic] > self.threshold else self.below
 
 
-def threshold_rule(sets: list[Measured]) -> Rule:
+def threshold_rule(sets: list[SetResult]) -> Rule:
     """Return the rule of the highest mean gain on the sets; thresholds are halfway between two sets' values."""
     best, rules = -np.inf, list[Rule]()
     for statistic in sets[0].statistics:
-        values = sorted(of.statistics[statistic] for of in sets)
+        values = sorted(result.statistics[statistic] for result in sets)
         for low, high in pairwise(values):
             threshold = (low + high) / 2
-            above = np.sum([of.gains for of in sets if of.statistics[statistic] > threshold], axis=0)
-            below = np.sum([of.gains for of in sets if of.statistics[statistic] <= threshold], axis=0)
+            above = np.sum([result.gains for result in sets if result.statistics[statistic] > threshold], axis=0)
+            below = np.sum([result.gains for result in sets if result.statistics[statistic] <= threshold], axis=0)
             if above.max() + below.max() > best:
                 best = above.max() + below.max()
                 rules.append(Rule(statistic, threshold, int(above.argmax()), int(below.argmax())))
     return rules[-1]
 
 
-def sets() -> Iterator[tuple[str, QuestionSet]]:
+def selection_sets() -> Iterator[tuple[str, QuestionSet]]:
     """Yield the sets for which no figure of another table is reported, or whose default values stay as they are."""
     folder = Path(os.environ.get("MRC_DATA", ""))
     for name, file in _FILES.items():
@@ -148,47 +148,47 @@ def sets() -> Iterator[tuple[str, QuestionSet]]:
     rows = np.sort(np.concatenate([parts.rows[part] for part in (Part.TRAIN, Part.VALIDATION)]))
     yield "KorQuAD, the other 100 articles", whole.with_questions(rows)
     yield "Korean sample", read_entry(CATALOG["sample"]).question_set
-    yield "KorSTS train", _of_pairs("korsts_train.tsv", "KorSTS train")
+    yield "KorSTS train", _read_pair_questions("korsts_train.tsv", "KorSTS train")
 
 
-def untouched() -> Iterator[tuple[str, QuestionSet, Part]]:
+def held_out_sets() -> Iterator[tuple[str, QuestionSet, Part]]:
     """Yield sets of other questions, on which the pair that loses on none of the `sets` is measured once."""
     yield "KorQuAD, test articles", read_file(korquad()).question_set, Part.TEST
     for name, file in _PAIRS.items():
-        yield name, _of_pairs(file, name), Part.ALL
+        yield name, _read_pair_questions(file, name), Part.ALL
 
 
-def _of_pairs(file: str, name: str) -> QuestionSet:
+def _read_pair_questions(file: str, name: str) -> QuestionSet:
     content = (Path(os.environ.get("MRC_DATA", "")) / file).read_bytes()
-    return alike(read_pairs([(content, file)], PairOptions()).pairs, name)
+    return paraphrase_set(read_pairs([(content, file)], PairReadOptions()).pairs, name)
 
 
 def _gain(question_set: QuestionSet, part: Part, pair: int) -> tuple[float, float, float]:
     """Return the mean difference of a pair to the default, and its 95% interval."""
-    specs = [BM25Spec(name=_name(k1, b), k1=k1, b=b) for k1, b in (DEFAULT, PAIRS[pair])]
-    comparison = compared(question_set, part, *specs)
-    present, other = (scores(comparison)[spec.name].per_question[MEASURE] for spec in specs)
-    differences = other - present
+    specs = [BM25Spec(name=_retriever_name(k1, b), k1=k1, b=b) for k1, b in (DEFAULT, PAIRS[pair])]
+    comparison = compare_part(question_set, part, *specs)
+    default_scores, pair_scores = (scores(comparison)[spec.name].per_question[MEASURE] for spec in specs)
+    differences = pair_scores - default_scores
     return float(differences.mean()), *mean_interval(differences, question_groups(comparison.question_set))
 
 
-def _measure(question_set: QuestionSet) -> Measured:
-    specs = [BM25Spec(name=_name(k1, b), k1=k1, b=b) for k1, b in PAIRS]
-    comparison = compared(question_set, Part.ALL, *specs)
+def _measure(question_set: QuestionSet) -> SetResult:
+    specs = [BM25Spec(name=_retriever_name(k1, b), k1=k1, b=b) for k1, b in PAIRS]
+    comparison = compare_part(question_set, Part.ALL, *specs)
     values = np.stack([scores(comparison)[spec.name].per_question[MEASURE] for spec in specs])
     groups = question_groups(comparison.question_set)
-    figures = pd.DataFrame({"name": [spec.name for spec in specs], "tried": True})
-    fit = cross_fit(comparison, figures, _name(*DEFAULT), MEASURE, groups)
+    candidates = pd.DataFrame({"name": [spec.name for spec in specs], "tried": True})
+    fit = cross_fit(comparison, candidates, _retriever_name(*DEFAULT), MEASURE, groups)
     if fit is None:
         raise ValueError(f"{question_set.name} has too few groups of questions")
     gain = (fit.test.difference, fit.test.low, fit.test.high)
-    return Measured(comparison.question_set, values, groups, statistics(comparison.question_set), gain)
+    return SetResult(comparison.question_set, values, groups, statistics(comparison.question_set), gain)
 
 
 def statistics(question_set: QuestionSet) -> dict[str, float]:
     """Return what a rule may look at: lengths, repetition and rarity of the terms; lengths are in terms."""
     texts = question_set.passages.indexed_texts(title=True)
-    analyzer = choose(Analyzer.AUTO, texts)
+    analyzer = resolve_analyzer(Analyzer.AUTO, texts)
     passages = tokens_of(analyzer, texts)
     questions = tokens_of(analyzer, [question.text for question in question_set.questions])
     lengths = np.diff(passages.offsets)
@@ -205,27 +205,27 @@ def statistics(question_set: QuestionSet) -> dict[str, float]:
     }
 
 
-def _in_hindsight(measured: Mapping[str, Measured]) -> list[str]:
+def _describe_common_pair(measured: Mapping[str, SetResult]) -> list[str]:
     """Say which one pair for all would have gained, chosen on the very sets it is told for."""
     pair = harmless_pair([*measured.values()])
     k1, b = PAIRS[pair]
-    gains = _listed({name: of.gain(pair) for name, of in measured.items()})
+    gains = _format_gains({name: result.gain(pair) for name, result in measured.items()})
     return [f"One pair for all, in hindsight: k1 {k1:g} and b {b:g} lose on none. Points of nDCG@10: {gains}."]
 
 
-def _listed(gains: Mapping[str, tuple[float, float, float]]) -> str:
-    return ", ".join(f"{name} {_points(gain)}" for name, gain in gains.items())
+def _format_gains(gains: Mapping[str, tuple[float, float, float]]) -> str:
+    return ", ".join(f"{name} {_format_gain(gain)}" for name, gain in gains.items())
 
 
-def _name(k1: float, b: float) -> str:
+def _retriever_name(k1: float, b: float) -> str:
     return f"k1 {k1:g} b {b:g}"
 
 
-def _pair(of: Measured, pair: int) -> str:
+def _format_pair(result: SetResult, pair: int) -> str:
     k1, b = PAIRS[pair]
-    return f"{k1:g}, {b:g}: {_points(of.gain(pair))}"
+    return f"{k1:g}, {b:g}: {_format_gain(result.gain(pair))}"
 
 
-def _points(gain: tuple[float, float, float]) -> str:
+def _format_gain(gain: tuple[float, float, float]) -> str:
     mean, low, high = (f"{100 * value:+.2f}" for value in gain)
     return f"{mean} ({low} to {high})"

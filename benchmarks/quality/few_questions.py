@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.material import development_sets
-from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
+from benchmarks.quality.article_split import MEASURE, SPLIT, compare_part, scores, workspace
 from benchmarks.quality.mixes import labelled_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, split
-from mrc_workbench.data.split.partition import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
-from mrc_workbench.retrieval.comparison.spec import Materials, Spec
-from mrc_workbench.retrieval.measures import CUT, evaluate
-from mrc_workbench.retrieval.mix import learn, mixed
+from mrc_workbench.retrieval.comparison.spec import RetrieverContext, Spec
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, evaluate
+from mrc_workbench.retrieval.mix import learn, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings
 
 _RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
@@ -86,10 +86,10 @@ class _Results:
 
     @classmethod
     def of(cls, question_set: QuestionSet) -> "_Results":
-        signals = _MIX.signals(Materials(question_set, specs={spec.name: spec for spec in _SPECS}))
-        comparison = compared(question_set, Part.ALL, *_SPECS, *signals, ks=(1, CUT, _MIX.depth))
-        of_retrievers = scores(comparison)
-        ndcg = {spec.name: of_retrievers[spec.name].per_question[MEASURE] for spec in _SPECS}
+        signals = _MIX.signals(RetrieverContext(question_set, specs={spec.name: spec for spec in _SPECS}))
+        comparison = compare_part(question_set, Part.ALL, *_SPECS, *signals, ks=(1, DEFAULT_CUTOFF, _MIX.depth))
+        by_retriever = scores(comparison)
+        ndcg = {spec.name: by_retriever[spec.name].per_question[MEASURE] for spec in _SPECS}
         return cls(question_set, [*comparison.rankings.values()], ndcg)
 
     def means(self, rows: np.ndarray, training: np.ndarray) -> tuple[int, dict[str, float]]:
@@ -97,26 +97,28 @@ class _Results:
 
         If these are the same rows, the mix is cross-fitted.
         """
-        lessons = Lessons.of(self.question_set, training)
-        folds = lessons.folds if np.array_equal(rows, training) else np.full(len(rows), FOLDS)
+        training_queries = TrainingQueries.from_question_set(self.question_set, training)
+        folds = training_queries.folds if np.array_equal(rows, training) else np.full(len(rows), FOLDS)
         n_passages = len(self.question_set.passages)
         parts = [*_RETRIEVERS, *[None] * (len(self.rankings) - len(_SPECS))]
-        learned = learn(_of_rows(self.rankings, training), lessons, parts, n_passages)
-        mix = mixed(_of_rows(self.rankings, rows), learned, folds, n_passages, CUT)
-        means = {name: float(of_query[rows].mean()) for name, of_query in self.ndcg.items()}
-        means[_MIX.name] = evaluate(mix, self.question_set.with_questions(rows), (CUT,)).means()[MEASURE]
+        learned = learn(_select_rows(self.rankings, training), training_queries, parts, n_passages)
+        mix = rank_by_mix(_select_rows(self.rankings, rows), learned, folds, n_passages, DEFAULT_CUTOFF)
+        means = {name: float(query_ndcg[rows].mean()) for name, query_ndcg in self.ndcg.items()}
+        means[_MIX.name] = evaluate(mix, self.question_set.with_questions(rows), (DEFAULT_CUTOFF,)).means()[MEASURE]
         return len(rows), means
 
 
-def _of_rows(rankings: list[Rankings], rows: np.ndarray) -> list[Rankings]:
-    return [Rankings(of_signal.indices[rows], of_signal.scores[rows]) for of_signal in rankings]
+def _select_rows(rankings: list[Rankings], rows: np.ndarray) -> list[Rankings]:
+    return [Rankings(ranking.indices[rows], ranking.scores[rows]) for ranking in rankings]
 
 
 def _row(name: str, samples: list[tuple[int, dict[str, float]]]) -> str:
-    means = {retriever: np.array([of_sample[retriever] for _, of_sample in samples]) for retriever in samples[0][1]}
+    means = {
+        retriever: np.array([sample_means[retriever] for _, sample_means in samples]) for retriever in samples[0][1]
+    }
     mix = means.pop(_MIX.name)
     best = max(means, key=lambda retriever: means[retriever].mean())
     differences = 100 * (mix - means[best])
     worst = f"{differences.min():+.2f}" if len(samples) > 1 else ""
-    figures = f"{100 * means[best].mean():.2f} | {100 * mix.mean():.2f} | {differences.mean():+.2f} | {worst}"
-    return f"| {name} | {samples[0][0]:,} | {best} | {figures} |"
+    cells = f"{100 * means[best].mean():.2f} | {100 * mix.mean():.2f} | {differences.mean():+.2f} | {worst}"
+    return f"| {name} | {samples[0][0]:,} | {best} | {cells} |"

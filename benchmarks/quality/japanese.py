@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
+from benchmarks.quality.article_split import MEASURE, compare_part, scores, workspace
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet
 from mrc_workbench.data.split import Part, passage_groups
@@ -45,7 +45,7 @@ def japanese() -> list[str]:
     """Index JaQuAD's dev passages in each way; returns a Markdown table."""
     with workspace():
         question_set = read_file(Path(os.environ.get("MRC_DATA", "")) / _FILE).question_set
-        rows = {name: _measure(question_set, parts) for name, parts in _ways()}
+        rows = {name: _measure(question_set, parts) for name, parts in _segmentations()}
     relevance = question_set.relevance
     articles = passage_groups(question_set)[relevance.indices[relevance.indptr[:-1]]]
     groups = np.unique(articles, return_inverse=True)[1]
@@ -68,13 +68,13 @@ def table(rows: dict[str, _Row], groups: np.ndarray) -> list[str]:
     return lines
 
 
-def _ways() -> Iterator[tuple[str, list[Segment]]]:
+def _segmentations() -> Iterator[tuple[str, list[Segment]]]:
     yield _BASE, [_bigrams]
     yield "bigrams and characters", [_bigrams, _characters]
     yield "bigrams and kanji", [_bigrams, _kanji]
     yield "bigrams and runs of one script", [_bigrams, _runs]
     yield "bigrams, kanji and runs of one script (the default)", [_by_default]
-    for name, segment in (*_of_fugashi(), *_of_sudachi()):
+    for name, segment in (*_fugashi_segmenters(), *_sudachi_segmenters()):
         yield name, [segment]
         yield f"bigrams and {name}", [_bigrams, segment]
 
@@ -82,30 +82,30 @@ def _ways() -> Iterator[tuple[str, list[Segment]]]:
 def _measure(question_set: QuestionSet, parts: list[Segment]) -> _Row:
     texts = [*question_set.passages.indexed_texts(title=True)]
     began = time.perf_counter()
-    passages = _words(texts, parts)
+    passages = _tokenize(texts, parts)
     seconds = time.perf_counter() - began
-    questions = _words([question.text for question in question_set.questions], parts)
+    questions = _tokenize([question.text for question in question_set.questions], parts)
     indexed = QuestionSet(
         question_set.name,
-        Passages.of(
-            [Passage(one.id, " ".join(words)) for one, words in zip(question_set.passages, passages, strict=True)]
+        Passages.from_passages(
+            [Passage(record.id, " ".join(words)) for record, words in zip(question_set.passages, passages, strict=True)]
         ),
         tuple(
-            Question(one.id, " ".join(words), relevant=one.relevant)
-            for one, words in zip(question_set.questions, questions, strict=True)
+            Question(record.id, " ".join(words), relevant=record.relevant)
+            for record, words in zip(question_set.questions, questions, strict=True)
         ),
     )
-    comparison = compared(indexed, Part.ALL, BM25Spec(name="BM25", analyzer=Analyzer.WHITESPACE, title=False))
+    comparison = compare_part(indexed, Part.ALL, BM25Spec(name="BM25", analyzer=Analyzer.WHITESPACE, title=False))
     values = scores(comparison)["BM25"].per_question[MEASURE]
     return _Row(values, sum(map(len, passages)), sum(map(len, texts)) / seconds)
 
 
-def _words(texts: Sequence[str], parts: list[Segment]) -> list[list[str]]:
+def _tokenize(texts: Sequence[str], parts: list[Segment]) -> list[list[str]]:
     """Return the tokens of all parts of each text; the same string of two parts is two tokens."""
-    found = [part(texts) for part in parts]
+    tokens_by_part = [part(texts) for part in parts]
     return [
         [f"{number}:{token}" for number, tokens in enumerate(of_text) for token in tokens]
-        for of_text in zip(*found, strict=True)
+        for of_text in zip(*tokens_by_part, strict=True)
     ]
 
 
@@ -118,22 +118,22 @@ def _by_default(texts: Sequence[str]) -> list[list[str]]:
 
 
 def _characters(texts: Sequence[str]) -> list[list[str]]:
-    return [_CHARACTERS.findall(_normal(text)) for text in texts]
+    return [_CHARACTERS.findall(_normalize(text)) for text in texts]
 
 
 def _kanji(texts: Sequence[str]) -> list[list[str]]:
-    return [_HAN.findall(_normal(text)) for text in texts]
+    return [_HAN.findall(_normalize(text)) for text in texts]
 
 
 def _runs(texts: Sequence[str]) -> list[list[str]]:
-    return [_RUNS.findall(_normal(text)) for text in texts]
+    return [_RUNS.findall(_normalize(text)) for text in texts]
 
 
-def _normal(text: str) -> str:
+def _normalize(text: str) -> str:
     return unicodedata.normalize("NFKC", text).lower()
 
 
-def _of_fugashi() -> Iterator[tuple[str, Segment]]:
+def _fugashi_segmenters() -> Iterator[tuple[str, Segment]]:
     """Yield unidic-lite's words by their base forms: all, and those of content alone."""
     try:
         tagger = import_module("fugashi").Tagger(f"-d {import_module('unidic_lite').DICDIR}")
@@ -141,14 +141,14 @@ def _of_fugashi() -> Iterator[tuple[str, Segment]]:
         return
 
     def read(text: str, *, content: bool) -> list[str]:
-        words = (word for word in tagger(_normal(text)) if _CHARACTERS.search(word.surface))
+        words = (word for word in tagger(_normalize(text)) if _CHARACTERS.search(word.surface))
         return [word.feature.orthBase or word.surface for word in words if not content or word.feature.pos1 in _CONTENT]
 
     yield "fugashi", lambda texts: [read(text, content=False) for text in texts]
     yield "fugashi, content words", lambda texts: [read(text, content=True) for text in texts]
 
 
-def _of_sudachi() -> Iterator[tuple[str, Segment]]:
+def _sudachi_segmenters() -> Iterator[tuple[str, Segment]]:
     """Yield sudachi's normalised words in each of its modes, and of the shortest those of content alone."""
     try:
         sudachi = import_module("sudachipy")
@@ -159,10 +159,12 @@ def _of_sudachi() -> Iterator[tuple[str, Segment]]:
 
     def segment(mode: str, *, content: bool) -> Segment:
         def read(text: str) -> list[str]:
-            words = tokenizer.tokenize(_normal(text), getattr(sudachi.SplitMode, mode))
-            kept = (word for word in words if _CHARACTERS.search(word.surface()))
+            words = tokenizer.tokenize(_normalize(text), getattr(sudachi.SplitMode, mode))
+            visible_words = (word for word in words if _CHARACTERS.search(word.surface()))
             return [
-                word.normalized_form().lower() for word in kept if not content or word.part_of_speech()[0] in _CONTENT
+                word.normalized_form().lower()
+                for word in visible_words
+                if not content or word.part_of_speech()[0] in _CONTENT
             ]
 
         return lambda texts: [read(text) for text in texts]

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.material import korquad
-from benchmarks.quality.article_split import finished, workspace
+from benchmarks.quality.article_split import finish_run, workspace
 from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
 from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
-from mrc_workbench.data.pairs.store import find, keep
+from mrc_workbench.data.pairs.store import find, save_pairs
 from mrc_workbench.data.pairs.store import find as find_pairs
-from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import find_corpus
-from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.labs.embeddings.encoder import DistinctSentences
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
 from mrc_workbench.labs.embeddings.judgement import correlate, cosines
 from mrc_workbench.models.encoders import BiEncoder
@@ -25,9 +25,9 @@ from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.cli import called, planned_ablation
-from mrc_workbench.training.jobs import Ablation, Table, Variant, all_jobs
-from mrc_workbench.training.recipes.language import LANGUAGES
+from mrc_workbench.training.cli import plan_ablation, variant_name
+from mrc_workbench.training.jobs import Ablation, AblationTable, Variant, all_jobs
+from mrc_workbench.training.recipes.language import LANGUAGE_FAMILY
 from mrc_workbench.training.recipes.language_material import UNIGRAM
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.text_options import (
@@ -41,7 +41,7 @@ from mrc_workbench.training.text_options import (
 
 _SHARES = SplitOptions(validation=0.1, test=0.1)
 # small batches: of so few passages a larger one would make too few steps to leave the frequencies behind
-_NEW = replace(LanguageOptions.suited_to(), batch_size=16, epochs=16.0, evaluation_steps=200)
+_NEW = replace(LanguageOptions.defaults_for(), batch_size=16, epochs=16.0, evaluation_steps=200)
 _PAIRS = LanguageObjective.MLM_NSP
 
 
@@ -49,58 +49,58 @@ def masked_pretraining() -> list[str]:
     """Train new models with and without pairs; returns a Markdown table."""
     with workspace():
         new = {
-            f"new, {_NEW.size} size": _pretrained(_NEW),
-            "new, and pairs": _pretrained(replace(_NEW, objective=_PAIRS)),
+            f"new, {_NEW.size} size": _pretrain_or_resume(_NEW),
+            "new, and pairs": _pretrain_or_resume(replace(_NEW, objective=_PAIRS)),
         }
         for run in new.values():
             if run.scores()["after"][PERPLEXITY] >= run.scores()[UNIGRAM][PERPLEXITY]:
                 raise RuntimeError(f"{run.id} learned nothing that frequencies do not tell")
-        made = next(iter(new.values())).provenance()["data"]
+        data_metadata = next(iter(new.values())).provenance()["data"]
         lines = [
-            f"| {made['documents']:,} passages | perplexity, held out | 95% | hidden tokens guessed "
+            f"| {data_metadata['documents']:,} passages | perplexity, held out | 95% | hidden tokens guessed "
             "| next segments told | 95% | minutes |",
             "|---|---:|---:|---:|---:|---:|---:|",
         ]
         for name, run in new.items():
-            rows = LANGUAGES.rows(run.plan().options, run.scores())
-            lines += [_row(run, of, f"{called.strip('*')}: {name}") for of, called in rows.items()]
+            rows = LANGUAGE_FAMILY.card_rows(run.plan().options, run.scores())
+            lines += [_row(run, stage, f"{label.strip('*')}: {name}") for stage, label in rows.items()]
     return [
         *lines,
         "",
-        f"On {os.cpu_count()} CPU cores, with loading and measuring; {made['vocabulary']:,} pieces. Rows of pairs hide "
+        f"On {os.cpu_count()} CPU cores, with loading and measuring; {data_metadata['vocabulary']:,} pieces. Rows of pairs hide "
         "other tokens. Whether a segment is the next one is right by chance in half of the cases.",
     ]
 
 
-def _pretrained(options: LanguageOptions) -> Run:
+def _pretrain_or_resume(options: LanguageOptions) -> Run:
     """Return the run of these options, where there is one as far as it has come, and finish it."""
     corpus = find_corpus(str(korquad()))
-    known = (one for one in all_runs() if one.plan().options == options)
-    run = next((one for one in known if one.plan().fingerprint == corpus.fingerprint), None)
+    candidates = (candidate for candidate in all_runs() if candidate.plan().options == options)
+    run = next((candidate for candidate in candidates if candidate.plan().fingerprint == corpus.fingerprint), None)
     if run is None:
         data = (str(korquad()), corpus.name, corpus.fingerprint)
         run = create_run(new_plan(LANGUAGE_MODEL, LANGUAGE_MODEL, data, _SHARES, options))
-    return finished(run)
+    return finish_run(run)
 
 
-def _row(run: Run, of: str, name: str) -> str:
-    told, ends = run.scores()[of], run.scores()["intervals"][of]
-    minutes = f"{run.status().spent / 60:.0f}" if of == "after" else ""
-    cells = [f"{told[PERPLEXITY]:,.0f}", _between(ends[PERPLEXITY]), f"{told[GUESSED] * 100:.1f}"]
-    if FOLLOWED in told:
-        cells += [f"{told[FOLLOWED] * 100:.1f}", _between([100 * end for end in ends[FOLLOWED]], 1)]
+def _row(run: Run, stage: str, name: str) -> str:
+    metrics, intervals = run.scores()[stage], run.scores()["intervals"][stage]
+    minutes = f"{run.status().total_seconds / 60:.0f}" if stage == "after" else ""
+    cells = [f"{metrics[PERPLEXITY]:,.0f}", _format_interval(intervals[PERPLEXITY]), f"{metrics[GUESSED] * 100:.1f}"]
+    if FOLLOWED in metrics:
+        cells += [f"{metrics[FOLLOWED] * 100:.1f}", _format_interval([100 * end for end in intervals[FOLLOWED]], 1)]
     else:
         cells += ["", ""]
     return f"| {name} | {' | '.join([*cells, minutes])} |"
 
 
-def _between(ends: list[float], digits: int = 0) -> str:
+def _format_interval(ends: list[float], digits: int = 0) -> str:
     return f"{ends[0]:,.{digits}f} to {ends[1]:,.{digits}f}"
 
 
 _NAME = "pretraining"
-_SHOWN = {"perplexity": "perplexity", "next_accuracy": "next segments told", "spearman": "Spearman, KorSTS"}
-_SHOWN["ndcg@10"] = "nDCG@10"
+_METRIC_LABELS = {"perplexity": "perplexity", "next_accuracy": "next segments told", "spearman": "Spearman, KorSTS"}
+_METRIC_LABELS["ndcg@10"] = "nDCG@10"
 
 
 def pretraining_ablation() -> list[str]:
@@ -124,10 +124,13 @@ def pretraining_ablation() -> list[str]:
                 "epochs": (24.0,),
             },
         )
-        table = _carried(experiment)
-    lines = [f"| {table.questions:,} test questions, {table.pairs:,} pairs | {' | '.join(_SHOWN.values())} |"]
-    lines.append("|---|" + "---:|" * len(_SHOWN))
-    lines += [f"| {called(one)} | {' | '.join(_cell(one, measure) for measure in _SHOWN)} |" for one in table.variants]
+        table = _run_ablation(experiment)
+    lines = [f"| {table.questions:,} test questions, {table.pairs:,} pairs | {' | '.join(_METRIC_LABELS.values())} |"]
+    lines.append("|---|" + "---:|" * len(_METRIC_LABELS))
+    lines += [
+        f"| {variant_name(variant)} | {' | '.join(_cell(variant, measure) for measure in _METRIC_LABELS)} |"
+        for variant in table.variants
+    ]
     return [
         *lines,
         "",
@@ -137,32 +140,32 @@ def pretraining_ablation() -> list[str]:
     ]
 
 
-def _carried(experiment: AblationExperiment) -> Table:
-    from mrc_workbench.training.ablation import ablate
+def _run_ablation(experiment: AblationExperiment) -> AblationTable:
+    from mrc_workbench.training.ablation import run_ablation
 
     known = (job for job in all_jobs() if isinstance(job, Ablation) and job.plan().name == _NAME)
-    ablation = next(known, None) or planned_ablation(experiment, _NAME, attended=True)
+    ablation = next(known, None) or plan_ablation(experiment, _NAME, attended=True)
     status = ablation.status()
     if status.state in RESUMABLE:
         (ablation.folder / "stop").unlink(missing_ok=True)
-        ablation.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.spent))
-    if not ablation.done and (ended := ablate(ablation)).state is not State.DONE:
+        ablation.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.total_seconds))
+    if not ablation.done and (ended := run_ablation(ablation)).state is not State.DONE:
         raise RuntimeError(f"{ablation.id} is {ended.state}: {ended.message}")
-    if (table := ablation.table) is None or any(one.code for one in table.variants):
+    if (table := ablation.table) is None or any(variant.code for variant in table.variants):
         raise RuntimeError(f"{ablation.id} has no whole table")
     return table
 
 
 def _cell(variant: Variant, measure: str) -> str:
-    figure = (variant.figures or {}).get(measure)
-    if figure is None:
+    interval = (variant.figures or {}).get(measure)
+    if interval is None:
         return ""
-    apart = (variant.differences or {}).get(measure)
-    star = "*" if apart and apart.p < 0.05 else ""
+    difference = (variant.differences or {}).get(measure)
+    star = "*" if difference and difference.p < 0.05 else ""
     if measure == "perplexity":
         other = "" if variant.alike else " (o)"
-        return f"{figure.value:,.0f} [{figure.low:,.0f}, {figure.high:,.0f}]{other}"
-    return f"{100 * figure.value:.1f}{star} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+        return f"{interval.value:,.0f} [{interval.low:,.0f}, {interval.high:,.0f}]{other}"
+    return f"{100 * interval.value:.1f}{star} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
 SPLIT = SplitOptions(test=0.0)  # only what was published for a test is kept from training
@@ -171,7 +174,7 @@ _UNTRAINED, _BY_SCORES = "untrained", "STS (CoSENT)"
 
 
 @dataclass(frozen=True)
-class _Lesson:
+class _TrainingStage:
     """What a base learns from, and by which objective; `after` is the lesson before it."""
 
     name: str
@@ -185,62 +188,67 @@ def sentence_training() -> list[str]:
     with workspace():
         sts = find(_STS)
         runs: dict[str, Run] = {}
-        for lesson in _lessons(sts):
-            base = runs[lesson.after].id if lesson.after else DEFAULT.reference
-            runs[lesson.name] = trained(lesson.name, lesson.data, lesson.objective, base)
+        for stage in _training_stages(sts):
+            base = runs[stage.after].id if stage.after else DEFAULT.reference
+            runs[stage.name] = train_sentence_model(stage.name, stage.data, stage.objective, base)
         test = sts.at(split_pairs(sts)[Part.TEST])
         return _table(test, runs)
 
 
-def trained(name: str, data: PairSet, objective: SentenceObjective, base: str) -> Run:
+def train_sentence_model(name: str, data: PairSet, objective: SentenceObjective, base: str) -> Run:
     """Return the run of this lesson, where there is one as far as it has come, and finish it."""
-    options = replace(SentenceOptions.suited_to(DEFAULT.reference), **SentenceOptions.settings_for(objective))
+    options = replace(
+        SentenceOptions.defaults_for(DEFAULT.reference), **SentenceOptions.defaults_for_objective(objective)
+    )
     judged_on = "" if data.kind is PairKind.SCORED else _STS
     options = replace(options, base=base, objective=objective, judged_on=judged_on)
-    stored = keep(data)
-    known = (one for one in all_runs() if one.plan().options == options)
-    run = next((one for one in known if one.plan().fingerprint == data.fingerprint), None)
+    stored = save_pairs(data)
+    candidates = (candidate for candidate in all_runs() if candidate.plan().options == options)
+    run = next((candidate for candidate in candidates if candidate.plan().fingerprint == data.fingerprint), None)
     if run is None:
-        told = (stored.key, data.name, data.fingerprint)
-        run = create_run(new_plan(SENTENCES, name, told, SPLIT, options))
-    return finished(run)
+        data_source = (stored.key, data.name, data.fingerprint)
+        run = create_run(new_plan(SENTENCES, name, data_source, SPLIT, options))
+    return finish_run(run)
 
 
-def _lessons(sts: PairSet) -> Iterator[_Lesson]:
-    nli = _to_learn_from(find(_NLI))
-    yield _Lesson(_BY_SCORES, sts, SentenceObjective.COSENT)
-    yield _Lesson("SimCSE, supervised (XNLI)", nli, SentenceObjective.SIMCSE_SUPERVISED)
-    yield _Lesson("SimCSE, unsupervised (the sentences of STS)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
-    yield _Lesson("NLI (softmax)", nli, SentenceObjective.NLI_SOFTMAX)
-    yield _Lesson("NLI, then STS", sts, SentenceObjective.COSENT, after="NLI (softmax)")
+def _training_stages(sts: PairSet) -> Iterator[_TrainingStage]:
+    nli = _move_test_to_training(find(_NLI))
+    yield _TrainingStage(_BY_SCORES, sts, SentenceObjective.COSENT)
+    yield _TrainingStage("SimCSE, supervised (XNLI)", nli, SentenceObjective.SIMCSE_SUPERVISED)
+    yield _TrainingStage("SimCSE, unsupervised (the sentences of STS)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
+    yield _TrainingStage("NLI (softmax)", nli, SentenceObjective.NLI_SOFTMAX)
+    yield _TrainingStage("NLI, then STS", sts, SentenceObjective.COSENT, after="NLI (softmax)")
 
 
-def _to_learn_from(nli: PairSet) -> PairSet:
+def _move_test_to_training(nli: PairSet) -> PairSet:
     """Learn from XNLI's test pairs: it comes without training pairs, and nothing is told of it here."""
     return replace(nli, published=np.where(nli.published == 2, 0, nli.published).astype(np.int8))
 
 
 def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
-    distinct = Distinct.of(test)
-    places = {_UNTRAINED: DEFAULT.reference} | {name: run.id for name, run in runs.items()}
-    encoders = {name: BiEncoder(find_model(place), []) for name, place in places.items()}
+    distinct = DistinctSentences.from_pairs(test)
+    model_references = {_UNTRAINED: DEFAULT.reference} | {name: run.id for name, run in runs.items()}
+    encoders = {name: BiEncoder(find_model(reference), []) for name, reference in model_references.items()}
     vectors = {name: encoder.encode_sentences(distinct.sentences) for name, encoder in encoders.items()}
-    said = {name: cosines(*(one[distinct.places[:, side]] for side in range(2))) for name, one in vectors.items()}
-    found, alike = correlate(said, test.gold, distinct.groups), positive_rows(test)
+    similarities = {
+        name: cosines(*(sentence_vectors[distinct.sentence_rows[:, side]] for side in range(2)))
+        for name, sentence_vectors in vectors.items()
+    }
+    correlations, alike = correlate(similarities, test.gold, distinct.groups), positive_rows(test)
     lines = [
         f"| {len(test):,} test pairs of KorSTS | Spearman | 95% | Pearson | Alignment | Uniformity | Minutes |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, one in vectors.items():
-        value, low, high = (100 * figure for figure in found.spearman[name])
-        near = alignment(*(one[distinct.places[alike, side]] for side in range(2)))
-        minutes = f"{runs[name].status().spent / 60:.0f}" if name in runs else ""
+    for name, sentence_vectors in vectors.items():
+        value, low, high = (100 * bound for bound in correlations.spearman[name])
+        alignment_loss = alignment(*(sentence_vectors[distinct.sentence_rows[alike, side]] for side in range(2)))
+        minutes = f"{runs[name].status().total_seconds / 60:.0f}" if name in runs else ""
         lines.append(
-            f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {100 * found.pearson[name].value:.2f} | {near:.4f} | "
-            f"{uniformity(one):.2f} | {minutes} |"
+            f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {100 * correlations.pearson[name].value:.2f} | {alignment_loss:.4f} | "
+            f"{uniformity(sentence_vectors):.2f} | {minutes} |"
         )
     cores = os.cpu_count()
-    about = f"The packaged base, trained with the settings that suit each objective on {cores} CPU cores, loading and "
-    about += "measuring among the minutes. Checkpoints were chosen on KorSTS's validation pairs. XNLI comes without "
-    about += "training pairs, so its test pairs are learned from."
-    return [*lines, "", about]
+    note = f"The packaged base, trained with the settings that suit each objective on {cores} CPU cores, loading and "
+    note += "measuring among the minutes. Checkpoints were chosen on KorSTS's validation pairs. XNLI comes without "
+    note += "training pairs, so its test pairs are learned from."
+    return [*lines, "", note]

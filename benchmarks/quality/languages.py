@@ -11,7 +11,7 @@ from benchmarks.quality.article_split import MEASURE, scores
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
@@ -29,15 +29,19 @@ def languages() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         for name, path in development_sets().items():
-            lines += _rows(name, _compared(read_file(path).question_set))
+            lines += _rows(name, _compare_analyzers(read_file(path).question_set))
     return lines
 
 
-def _compared(question_set: QuestionSet) -> Comparison:
-    chosen = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
+def _compare_analyzers(question_set: QuestionSet) -> Comparison:
+    auto_analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
     retrievers = [BM25Spec(name=_DEFAULT)]
-    retrievers += [BM25Spec(name=one, analyzer=one) for one in (Analyzer.WORD, Analyzer.BIGRAM) if one is not chosen]
-    if chosen in LANGUAGE_OF:
+    retrievers += [
+        BM25Spec(name=analyzer, analyzer=analyzer)
+        for analyzer in (Analyzer.WORD, Analyzer.BIGRAM)
+        if analyzer is not auto_analyzer
+    ]
+    if auto_analyzer in LANGUAGE_OF:
         retrievers.append(BM25Spec(name="stems, without stop words", stop_words=True))
     experiment = Experiment(data="", split=Part.ALL, ks=(1, 10), retriever=tuple(retrievers))
     comparison = compare(experiment, question_set)
@@ -47,23 +51,26 @@ def _compared(question_set: QuestionSet) -> Comparison:
 
 
 def _rows(name: str, comparison: Comparison) -> Iterator[str]:
-    asked, found = comparison.question_set, scores(comparison)
-    groups = question_groups(asked)
-    default = found[_DEFAULT].per_question[MEASURE]
-    others = [one for one in found if one != _DEFAULT]
+    question_set, scores_by_retriever = comparison.question_set, scores(comparison)
+    groups = question_groups(question_set)
+    default = scores_by_retriever[_DEFAULT].per_question[MEASURE]
+    others = [entry for entry in scores_by_retriever if entry != _DEFAULT]
     tests = paired_tests(
-        [Pair(one, _DEFAULT, MEASURE, found[one].per_question[MEASURE], default) for one in others], groups
+        [Pair(entry, _DEFAULT, MEASURE, scores_by_retriever[entry].per_question[MEASURE], default) for entry in others],
+        groups,
     )
-    chosen = choose(Analyzer.AUTO, asked.passages.indexed_texts(title=True))
+    auto_analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
     differences = {test.a: test for test in tests}
-    for retriever, one in found.items():
-        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+    for retriever, entry in scores_by_retriever.items():
+        means, (low, high) = entry.means(), intervals_of(entry, groups)[MEASURE]
         is_default = retriever == _DEFAULT
-        first = f"{name} | {len(asked.questions):,}" if is_default else " | "
-        called = f"`auto`: {chosen}" if is_default else retriever
-        figures = f"{means['recall@1'] * 100:.2f} | {means[MEASURE] * 100:.2f} | {low * 100:.2f} to {high * 100:.2f}"
-        compared = " | "
+        first = f"{name} | {len(question_set.questions):,}" if is_default else " | "
+        label = f"`auto`: {auto_analyzer}" if is_default else retriever
+        metric_cells = (
+            f"{means['recall@1'] * 100:.2f} | {means[MEASURE] * 100:.2f} | {low * 100:.2f} to {high * 100:.2f}"
+        )
+        difference_cells = " | "
         if not is_default:
             test = differences[retriever]
-            compared = f"{test.difference * 100:+.2f} | {test.low * 100:+.2f} to {test.high * 100:+.2f}"
-        yield f"| {first} | {called} | {figures} | {compared} |"
+            difference_cells = f"{test.difference * 100:+.2f} | {test.low * 100:+.2f} to {test.high * 100:+.2f}"
+        yield f"| {first} | {label} | {metric_cells} | {difference_cells} |"

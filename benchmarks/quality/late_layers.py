@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.material import development_sets, korquad
-from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
-from benchmarks.quality.mixes import alike, pair_set
+from benchmarks.quality.article_split import MEASURE, compare_part, scores, workspace
+from benchmarks.quality.mixes import paraphrase_set, read_pair_set
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
@@ -27,7 +27,7 @@ _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all but one of the 
 _POOLED, _BASELINE = "pooled", TokenLayers.UPPER
 _SPECS = (
     DenseSpec(name=_POOLED, model=DEFAULT.reference, windows=True),
-    *(LateSpec(name=one, model=DEFAULT.reference, windows=True, layers=one) for one in TokenLayers),
+    *(LateSpec(name=layer, model=DEFAULT.reference, windows=True, layers=layer) for layer in TokenLayers),
 )
 _PAIRS = {"KorSTS dev": "korsts_dev.tsv", "KLUE-STS dev": "klue_sts_dev.json", "KorNLI dev": "kornli_xnli_dev.tsv"}
 
@@ -39,14 +39,14 @@ def late_layers() -> list[str]:
     gains, means = [], []
     with workspace():
         for question_set, part in _sets():
-            comparison = compared(question_set, part, *_SPECS, split=_SPLIT)
-            figures = [100 * scores(comparison)[name].means()[MEASURE] for name in names]
-            cells = " | ".join(f"{figure:.2f}" for figure in figures)
+            comparison = compare_part(question_set, part, *_SPECS, split=_SPLIT)
+            ndcg_values = [100 * scores(comparison)[name].means()[MEASURE] for name in names]
+            cells = " | ".join(f"{ndcg:.2f}" for ndcg in ndcg_values)
             lines.append(f"| {question_set.name} | {len(comparison.question_set.questions):,} | {cells} |")
             gains.append(f"| {question_set.name} | {' | '.join(_gains(comparison))} |")
-            means.append(figures)
-    average = " | ".join(f"{figure:.2f}" for figure in np.mean(means, axis=0))
-    others = [one for one in TokenLayers if one is not _BASELINE]
+            means.append(ndcg_values)
+    average = " | ".join(f"{ndcg:.2f}" for ndcg in np.mean(means, axis=0))
+    others = [layer for layer in TokenLayers if layer is not _BASELINE]
     head = [f"| difference to {_BASELINE} | {' | '.join(others)} |", f"|---|{'---|' * len(others)}"]
     return [*lines, f"| mean of the sets | | {average} |", "", *head, *gains]
 
@@ -62,7 +62,7 @@ def _all_sets() -> Iterator[tuple[QuestionSet, Part]]:
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     yield read_file(korquad()).question_set, Part.VALIDATION
     for name, file in _PAIRS.items():
-        yield alike(pair_set(file), name), Part.ALL
+        yield paraphrase_set(read_pair_set(file), name), Part.ALL
     for name, path in development_sets().items():
         if "KorQ" not in name:
             yield read_file(path).question_set, Part.ALL
@@ -70,12 +70,12 @@ def _all_sets() -> Iterator[tuple[QuestionSet, Part]]:
 
 def _gains(comparison: Comparison) -> list[str]:
     """Return the difference of each to the baseline, with its 95% interval, all of a set tested together."""
-    of = scores(comparison)
-    baseline = of[_BASELINE].per_question[MEASURE]
+    by_retriever = scores(comparison)
+    baseline = by_retriever[_BASELINE].per_question[MEASURE]
     pairs = [
-        Pair(one, _BASELINE, MEASURE, of[one].per_question[MEASURE], baseline)
-        for one in TokenLayers
-        if one is not _BASELINE
+        Pair(layer, _BASELINE, MEASURE, by_retriever[layer].per_question[MEASURE], baseline)
+        for layer in TokenLayers
+        if layer is not _BASELINE
     ]
     tests = paired_tests(pairs, question_groups(comparison.question_set))
     return [f"{100 * test.difference:+.2f} ({100 * test.low:+.2f} to {100 * test.high:+.2f})" for test in tests]

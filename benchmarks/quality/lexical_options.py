@@ -24,55 +24,57 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analyzers import Compounds
-from mrc_workbench.data.text.dictionary import Dictionary, Word, name_of, written
+from mrc_workbench.data.text.dictionary import Dictionary, Word, format_dictionary, normalize_word
 from mrc_workbench.retrieval.analysis.labs import (
     FEEDBACK_PASSAGES,
     FEEDBACK_SHARES,
     TITLE_WEIGHTS,
     UNCHANGED,
-    Change,
-    changes,
-    lab_figures,
+    OptionChange,
+    lab_results,
     lexical_lab,
+    option_changes,
 )
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.lexical.terms import Evidence, cut_words
+from mrc_workbench.retrieval.lexical.terms import CutEvidence, cut_words
 from mrc_workbench.retrieval.significance import question_groups
 
 _BRACKETS = regex.compile(r"([\p{L}\p{M}][\p{L}\p{M}\p{N}]+)\(([^()]{2,80})\)")
-_BETWEEN = regex.compile(r"[,;/·]|\bor\b|또는")
+_SEPARATORS = regex.compile(r"[,;/·]|\bor\b|또는")
 _LANGUAGE = regex.compile(r"^\s*\p{L}+(?:어|말|자)\s*:")  # "영어: United Nations"
 _NAME = regex.compile(r"\p{L}[\p{L}\p{M}\p{N}.&'’-]+(?: [\p{L}\p{M}\p{N}.&'’-]+){0,2}")
 
 
-def told_synonyms(texts: Iterable[str], least: int) -> Dictionary:
+def extract_synonyms(texts: Iterable[str], min_texts: int) -> Dictionary:
     """Return the groups that at least so many texts tell: a word with the names that stand in brackets behind it.
 
     No name is in two groups: what more texts tell goes first.
     """
-    told = Counter(pair for text in texts for pair in dict.fromkeys(_pairs(text)))
-    surest_first = sorted((pair for pair, count in told.items() if count >= least), key=lambda pair: -told[pair])
-    return Dictionary(synonyms=tuple(tuple(group) for group in _groups(surest_first)))
+    pair_counts = Counter(pair for text in texts for pair in dict.fromkeys(_pairs(text)))
+    most_frequent_first = sorted(
+        (pair for pair, count in pair_counts.items() if count >= min_texts), key=lambda pair: -pair_counts[pair]
+    )
+    return Dictionary(synonyms=tuple(tuple(group) for group in _groups(most_frequent_first)))
 
 
 def _pairs(text: str) -> Iterable[tuple[str, str]]:
     for word, inside in _BRACKETS.findall(text):
-        for name in (_LANGUAGE.sub("", one).strip() for one in _BETWEEN.split(inside)):
-            if _NAME.fullmatch(name) and name_of(name) != name_of(word):
+        for name in (_LANGUAGE.sub("", part).strip() for part in _SEPARATORS.split(inside)):
+            if _NAME.fullmatch(name) and normalize_word(name) != normalize_word(word):
                 yield word, name
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}  # by the name of each member
     for word, name in pairs:
-        if name_of(name) not in groups:
-            group = groups.setdefault(name_of(word), [word])
+        if normalize_word(name) not in groups:
+            group = groups.setdefault(normalize_word(word), [word])
             group.append(name)
-            groups[name_of(name)] = group
-    return [group for name, group in groups.items() if name == name_of(group[0])]
+            groups[normalize_word(name)] = group
+    return [group for name, group in groups.items() if name == normalize_word(group[0])]
 
 
 _BASELINE = "BM25"
@@ -81,16 +83,16 @@ _SPLITS = {
     "KorQuAD": SplitOptions(validation=99 / 140, test=40 / 140),
     "Sample": SplitOptions(validation=0.49, test=0.5),
 }
-_EVIDENCE = {"surest": (Evidence.DIFFERS,), "all": tuple(Evidence)}
-_TOLD_BY = (1, 2)  # passages
+_EVIDENCE = {"surest": (CutEvidence.DIFFERS,), "all": tuple(CutEvidence)}
+_MIN_PASSAGES = (1, 2)  # passages
 
 
-class _Chosen(NamedTuple):
+class _SelectedChange(NamedTuple):
     """The best change of a kind, its value as a person reads it, and what it gained where it was chosen."""
 
     kind: str
-    change: Change
-    told: str
+    change: OptionChange
+    label: str
     gain: float
 
 
@@ -101,67 +103,81 @@ def lexical_options() -> list[str]:
         os.environ["MRC_WORKSPACE"] = folder
         sets = {"KorQuAD": read_file(korquad()).question_set, "Sample": read_entry(CATALOG["sample"]).question_set}
         for name, question_set in sets.items():
-            lines += [*([""] if lines else []), f"{name}:", "", *_measured(question_set, _SPLITS[name], Path(folder))]
+            lines += [
+                *([""] if lines else []),
+                f"{name}:",
+                "",
+                *_measure_set(question_set, _SPLITS[name], Path(folder)),
+            ]
     return lines
 
 
-def _measured(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
+def _measure_set(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
     base = _experiment(parts, Part.TEST, BM25Spec(name=_BASELINE))
     kinds = {
-        "title weighed": changes(title_weight=TITLE_WEIGHTS),
-        "feedback": changes(feedback_passages=FEEDBACK_PASSAGES, feedback_share=FEEDBACK_SHARES),
-        "compounds": changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
-        "dictionary": changes(dictionary=_dictionaries(question_set, parts, folder)),
-        "synonyms": changes(dictionary=_synonyms(question_set, folder)),
+        "title weighed": option_changes(title_weight=TITLE_WEIGHTS),
+        "feedback": option_changes(feedback_passages=FEEDBACK_PASSAGES, feedback_share=FEEDBACK_SHARES),
+        "compounds": option_changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
+        "dictionary": option_changes(dictionary=_write_dictionaries(question_set, parts, folder)),
+        "synonyms": option_changes(dictionary=_write_synonyms(question_set, folder)),
     }
-    chosen = [_best(base, kind, of, question_set) for kind, of in kinds.items()]
-    tested = compare(base.model_copy(update={"retriever": (*base.retriever, *_tested(chosen, folder))}), question_set)
+    selected = [_select_change(base, kind, candidates, question_set) for kind, candidates in kinds.items()]
+    tested = compare(
+        base.model_copy(update={"retriever": (*base.retriever, *_test_specs(selected, folder))}), question_set
+    )
     pairs = [(_BASELINE, spec.name) for spec in tested.experiment.retriever[1:]]
-    told = "; ".join(f"{one.kind} {one.told} ({one.gain * 100:+.2f} points there)" for one in chosen)
-    return [*table(tested), "", f"Chosen on the other articles: {told}.", "", *differences(tested, *pairs)]
+    summary = "; ".join(
+        f"{selection.kind} {selection.label} ({selection.gain * 100:+.2f} points there)" for selection in selected
+    )
+    return [*table(tested), "", f"Chosen on the other articles: {summary}.", "", *differences(tested, *pairs)]
 
 
-def _dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
+def _write_dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
     """Write the dictionaries that the questions which are not the test's propose; returns their paths."""
     rows = split(question_set, parts).rows
     others = question_set.with_questions(np.sort(np.concatenate([rows[Part.TRAIN], rows[Part.VALIDATION]])))
     proposed, paths = cut_words(others), []
     for name, evidence in _EVIDENCE.items():
-        words = tuple(Word(one.word) for one in proposed if one.evidence in evidence)
-        paths.append(_kept(Dictionary(words), folder / f"{len(words)} words, {name}.txt"))
+        words = tuple(Word(candidate.word) for candidate in proposed if candidate.evidence in evidence)
+        paths.append(_write_dictionary(Dictionary(words), folder / f"{len(words)} words, {name}.txt"))
     return paths
 
 
-def _synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
+def _write_synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
     """Write the synonyms that the passages tell; returns their paths."""
-    found = {least: told_synonyms((passage.text for passage in question_set.passages), least) for least in _TOLD_BY}
+    dictionaries = {
+        min_texts: extract_synonyms((passage.text for passage in question_set.passages), min_texts)
+        for min_texts in _MIN_PASSAGES
+    }
     return [
-        _kept(one, folder / f"{len(one.synonyms)} told by {least} or more.txt")
-        for least, one in found.items()
-        if one.synonyms
+        _write_dictionary(dictionary, folder / f"{len(dictionary.synonyms)} told by {min_texts} or more.txt")
+        for min_texts, dictionary in dictionaries.items()
+        if dictionary.synonyms
     ]
 
 
-def _kept(dictionary: Dictionary, path: Path) -> str:
-    path.write_text(written(dictionary), encoding="utf-8")
+def _write_dictionary(dictionary: Dictionary, path: Path) -> str:
+    path.write_text(format_dictionary(dictionary), encoding="utf-8")
     return str(path)
 
 
-def _best(base: Experiment, kind: str, of: list[Change], question_set: QuestionSet) -> _Chosen:
+def _select_change(
+    base: Experiment, kind: str, candidates: list[OptionChange], question_set: QuestionSet
+) -> _SelectedChange:
     """Return the change of a kind that is best on the validation questions."""
-    lab = compare(lexical_lab(base, _BASELINE, [of]), question_set)
-    _require_all(lab)
-    figures = lab_figures(lab, MEASURE, question_groups(lab.question_set))
-    figures = figures[figures["name"] != UNCHANGED].reset_index(drop=True)
-    place = int(figures["value"].to_numpy().argmax())
-    told = ", ".join(str(value).split("/")[-1].removesuffix(".txt") for value in of[place].values())
-    return _Chosen(kind, of[place], told, float(figures["difference"][place]))
+    lab = compare(lexical_lab(base, _BASELINE, [candidates]), question_set)
+    _raise_failures(lab)
+    metrics = lab_results(lab, MEASURE, question_groups(lab.question_set))
+    metrics = metrics[metrics["name"] != UNCHANGED].reset_index(drop=True)
+    best_row = int(metrics["value"].to_numpy().argmax())
+    label = ", ".join(str(value).split("/")[-1].removesuffix(".txt") for value in candidates[best_row].values())
+    return _SelectedChange(kind, candidates[best_row], label, float(metrics["difference"][best_row]))
 
 
-def _tested(chosen: list[_Chosen], folder: Path) -> list[Spec]:
+def _test_specs(selected: list[_SelectedChange], folder: Path) -> list[Spec]:
     """Return BM25 with every chosen change alone, and with those together that gained."""
-    specs: list[Spec] = [_changed(f"{_BASELINE}, {one.kind}", one.change) for one in chosen]
-    gaining = [one.change for one in chosen if one.gain > 0]
+    specs: list[Spec] = [_changed_spec(f"{_BASELINE}, {selection.kind}", selection.change) for selection in selected]
+    gaining = [selection.change for selection in selected if selection.gain > 0]
     if len(gaining) < 2:
         return specs
     together = {option: value for change in gaining for option, value in change.items()}
@@ -170,10 +186,10 @@ def _tested(chosen: list[_Chosen], folder: Path) -> list[Spec]:
         both = folder / "together.txt"
         both.write_text("".join(path.read_text(encoding="utf-8") for path in paths), encoding="utf-8")
         together["dictionary"] = str(both)
-    return [*specs, _changed(f"{_BASELINE}, all that gained", together)]
+    return [*specs, _changed_spec(f"{_BASELINE}, all that gained", together)]
 
 
-def _changed(name: str, change: Change) -> Spec:
+def _changed_spec(name: str, change: OptionChange) -> Spec:
     return BM25Spec(name=name, chosen_on=Part.VALIDATION, **change)
 
 
@@ -183,6 +199,6 @@ def _experiment(parts: SplitOptions, part: Part, *retrievers: Spec) -> Experimen
     )
 
 
-def _require_all(comparison: Comparison) -> None:
+def _raise_failures(comparison: Comparison) -> None:
     if failed := [result for result in comparison.results if result.error]:
         raise RuntimeError(f"{failed[0].name}: {failed[0].error}")

@@ -13,16 +13,16 @@ from benchmarks.material import korquad
 from benchmarks.quality.article_split import (
     MEASURE,
     MORE_VALIDATION,
-    compared,
+    compare_part,
     differences,
     scores,
     table,
-    trained,
+    train_or_resume,
     workspace,
 )
 from benchmarks.quality.trained import RERANKER
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
-from mrc_workbench.data.pairs.store import PairOptions, read_pairs
+from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet
 from mrc_workbench.data.split import Part
@@ -46,7 +46,7 @@ from mrc_workbench.training.runs import Run
 
 _BM25, _DENSE, _RRF, _HYBRID, _MIX = "BM25", "Dense", "Hybrid by ranks", "Hybrid", "Best mix"
 _NARROW = 128
-_ALIKE = 0.8  # of the scale: 4 of 5
+_MIN_PARAPHRASE_SCORE = 0.8  # of the scale: 4 of 5
 _RETRIEVERS: tuple[Spec, ...] = (
     BM25Spec(name=_BM25),
     DenseSpec(name=_DENSE, model=DEFAULT.reference, windows=True),
@@ -65,13 +65,13 @@ def mixes() -> list[str]:
     """Ask the questions of each set once; returns a Markdown table, and what the mixes change."""
     with workspace():
         tested = {
-            question_set.name: compared(question_set, part, *_RETRIEVERS) for question_set, part in labelled_sets()
+            question_set.name: compare_part(question_set, part, *_RETRIEVERS) for question_set, part in labelled_sets()
         }
     lines = ["| | passages | questions | | R@1 | R@10 | nDCG@10 | 95% |", "|---|---:|---:|---|---:|---:|---:|---:|"]
     for name, comparison in tested.items():
         lines += _rows(name, comparison)
-    said = [f"- {name}: {' '.join(_verdicts(comparison))}" for name, comparison in tested.items()]
-    return [*lines, "", *said]
+    verdicts = [f"- {name}: {' '.join(_verdicts(comparison))}" for name, comparison in tested.items()]
+    return [*lines, "", *verdicts]
 
 
 def trained_mixes() -> list[str]:
@@ -81,25 +81,27 @@ def trained_mixes() -> list[str]:
     """
     with workspace():
         question_set = read_file(korquad()).question_set
-        dense = BiEncoderOptions.suited_to(DEFAULT.reference)
-        late = LateOptions.suited_to(DEFAULT.reference)
+        dense = BiEncoderOptions.defaults_for(DEFAULT.reference)
+        late = LateOptions.defaults_for(DEFAULT.reference)
         runs = {
-            "Dense, trained": trained(BI_ENCODER, "dense", question_set, dense, MORE_VALIDATION),
-            "Late, trained": trained(LATE_INTERACTION, "late", question_set, late, MORE_VALIDATION),
-            _RERANKED: trained(CROSS_ENCODER, "reranker", question_set, RERANKER, MORE_VALIDATION),
+            "Dense, trained": train_or_resume(BI_ENCODER, "dense", question_set, dense, MORE_VALIDATION),
+            "Late, trained": train_or_resume(LATE_INTERACTION, "late", question_set, late, MORE_VALIDATION),
+            _RERANKED: train_or_resume(CROSS_ENCODER, "reranker", question_set, RERANKER, MORE_VALIDATION),
         }
-        tested = compared(question_set, Part.TEST, *_RETRIEVERS[:3], *_taught(runs), split=MORE_VALIDATION)
+        tested = compare_part(
+            question_set, Part.TEST, *_RETRIEVERS[:3], *_trained_retrievers(runs), split=MORE_VALIDATION
+        )
     pairs = [("Late", "Late, trained"), (_BM25, "Late, trained"), (_UNTRAINED, _MIX), (_BM25, _MIX)]
     sizes = (dense.batch_size, late.batch_size, RERANKER.batch_size)
-    told = ", ".join(
-        f"{name}: {run.status().total_steps} of {size}, {run.status().spent / 60:.0f}"
+    training_costs = ", ".join(
+        f"{name}: {run.status().total_steps} of {size}, {run.status().total_seconds / 60:.0f}"
         for (name, run), size in zip(runs.items(), sizes, strict=True)
     )
     return [
         *table(tested),
         "",
         "Steps of so many questions (for Dense: passages with their questions), and minutes with loading and "
-        f"measuring: {told}. Reranked are the first {_DEPTH} of {_UNTRAINED}.",
+        f"measuring: {training_costs}. Reranked are the first {_DEPTH} of {_UNTRAINED}.",
         "",
         *differences(tested, *pairs),
     ]
@@ -108,7 +110,7 @@ def trained_mixes() -> list[str]:
 _UNTRAINED, _RERANKED, _DEPTH = "Best mix, nothing trained", "Reranked, trained", 5
 
 
-def _taught(runs: dict[str, Run]) -> Iterator[Spec]:
+def _trained_retrievers(runs: dict[str, Run]) -> Iterator[Spec]:
     dense, late, reranker = (str(run.model_folder) for run in runs.values())
     yield DenseSpec(name="Dense, trained", model=dense, windows=True)
     yield LateSpec(name="Late, trained", model=late, windows=True)
@@ -125,24 +127,24 @@ def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:
     yield read_file(korquad()).question_set, Part.TEST
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     for file, name in (("korsts_test.tsv", "KorSTS test"), ("klue_sts_dev.json", "KLUE-STS dev")):
-        yield alike(pair_set(file), name), Part.ALL
-    yield alike(pair_set("kornli_xnli_dev.tsv"), "KorNLI dev"), Part.ALL
+        yield paraphrase_set(read_pair_set(file), name), Part.ALL
+    yield paraphrase_set(read_pair_set("kornli_xnli_dev.tsv"), "KorNLI dev"), Part.ALL
 
 
-def pair_set(file: str) -> PairSet:
+def read_pair_set(file: str) -> PairSet:
     """Read a file of the folder of `MRC_DATA`."""
     path = Path(os.environ.get("MRC_DATA", "")) / file
-    return read_pairs([(path.read_bytes(), path.name)], PairOptions()).pairs
+    return read_pairs([(path.read_bytes(), path.name)], PairReadOptions()).pairs
 
 
-def alike(pairs: PairSet, name: str) -> QuestionSet:
+def paraphrase_set(pairs: PairSet, name: str) -> QuestionSet:
     """Return the first sentences of pairs that say the same as questions, over the second sentences of all pairs.
 
     A score of 4 or more of 5 says so, or that the first entails the second.
     """
     firsts, seconds = (list(column) for column in pairs.texts)
     scored = pairs.kind is PairKind.SCORED
-    same = pairs.gold >= _ALIKE if scored else pairs.values == Label.ENTAILMENT
+    same = pairs.gold >= _MIN_PARAPHRASE_SCORE if scored else pairs.values == Label.ENTAILMENT
     row_of = {text: row for row, text in enumerate(dict.fromkeys(seconds))}
     relevant: dict[str, list[str]] = {}
     for first, second, is_same in zip(firsts, seconds, same.tolist(), strict=True):
@@ -152,17 +154,19 @@ def alike(pairs: PairSet, name: str) -> QuestionSet:
         Question(f"q{row}", text, relevant=tuple(dict.fromkeys(ids)))
         for row, (text, ids) in enumerate(relevant.items())
     )
-    return QuestionSet(name, Passages.of([Passage(f"p{row}", text) for text, row in row_of.items()]), questions)
+    return QuestionSet(
+        name, Passages.from_passages([Passage(f"p{row}", text) for text, row in row_of.items()]), questions
+    )
 
 
 def _rows(name: str, comparison: Comparison) -> list[str]:
     groups, lines = question_groups(comparison.question_set), []
-    for retriever, one in scores(comparison).items():
-        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+    for retriever, retriever_scores in scores(comparison).items():
+        means, (low, high) = retriever_scores.means(), intervals_of(retriever_scores, groups)[MEASURE]
         cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         sizes = f"{name} | {len(comparison.question_set.passages):,} | {len(comparison.question_set.questions):,}"
-        head = sizes if retriever == _BM25 else " | | "
-        lines.append(f"| {head} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
+        first_cells = sizes if retriever == _BM25 else " | | "
+        lines.append(f"| {first_cells} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
     return lines
 
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from benchmarks.quality.article_split import compared, workspace
+from benchmarks.quality.article_split import compare_part, workspace
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.measures import evaluate, hits_of
+from mrc_workbench.retrieval.measures import evaluate, relevant_hits
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import mean_interval, question_groups
 
@@ -36,7 +36,7 @@ _LABELS = {
 }
 
 
-class Source(BaseModel):
+class CitedSource(BaseModel):
     """Who published, where, and when it was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +46,7 @@ class Source(BaseModel):
     read: date
 
 
-class Figure(BaseModel):
+class PublishedMetric(BaseModel):
     """A published figure, in percent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,18 +63,18 @@ class PublishedSet(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     file: str = ""
-    figure: tuple[Figure, ...] = Field(min_length=1)
+    figure: tuple[PublishedMetric, ...] = Field(min_length=1)
 
 
-class Published(BaseModel):
+class CitedResults(BaseModel):
     """All that `published.toml` holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    source: tuple[Source, ...]
+    source: tuple[CitedSource, ...]
     set: tuple[PublishedSet, ...]
 
 
-class Own(NamedTuple):
+class OwnMetric(NamedTuple):
     """A figure of this project's BM25 with its 95% interval, in percent."""
 
     value: float
@@ -82,38 +82,42 @@ class Own(NamedTuple):
     high: float
 
 
-def read_published(path: Path = FILE) -> Published:
+def read_published(path: Path = FILE) -> CitedResults:
     """Return what others published. Raises `ValueError` if the file does not have its form."""
-    return Published.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    return CitedResults.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 def published() -> list[str]:
     """Measure BM25 on every set that is at hand; returns a Markdown table and the list of sources."""
     known, folder = read_published(), Path(os.environ.get("MRC_DATA", ""))
-    own: dict[tuple[str, str], Own] = {}
+    own: dict[tuple[str, str], OwnMetric] = {}
     with workspace():
-        for of in known.set:
-            if of.file:
-                question_set = read_file(folder / of.file).question_set
-                own |= {(of.name, name): value for name, value in _measure(question_set, of).items()}
+        for published_set in known.set:
+            if published_set.file:
+                question_set = read_file(folder / published_set.file).question_set
+                own |= {
+                    (published_set.name, name): value for name, value in _measure(question_set, published_set).items()
+                }
     return table(known, own)
 
 
-def table(known: Published, own: Mapping[tuple[str, str], Own]) -> list[str]:
+def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list[str]:
     """Return a row for each published figure, and the sources by their numbers; `own` are by set and measure."""
     numbers = {source.id: number for number, source in enumerate(known.source, start=1)}
     lines = ["| | measure | published | source | BM25 here | what differs |", "|---|---|---:|:---:|---|---|"]
-    for of in known.set:
-        lines.append(f"| **{of.name}** | | | | | |")
-        for figure in of.figure:
-            here = own.get((of.name, figure.measure))
+    for published_set in known.set:
+        lines.append(f"| **{published_set.name}** | | | | | |")
+        for metric in published_set.figure:
+            own_metric = own.get((published_set.name, metric.measure))
             cells = [
-                figure.system,
-                _LABELS[figure.measure],
-                f"{figure.value:g}",
-                f"[{numbers[figure.source]}]",
-                f"{here.value:.2f} ({here.low:.2f} to {here.high:.2f})" if here else "set not at hand",
-                figure.differs,
+                metric.system,
+                _LABELS[metric.measure],
+                f"{metric.value:g}",
+                f"[{numbers[metric.source]}]",
+                f"{own_metric.value:.2f} ({own_metric.low:.2f} to {own_metric.high:.2f})"
+                if own_metric
+                else "set not at hand",
+                metric.differs,
             ]
             lines.append(f"| {' | '.join(cells)} |")
     sources = [
@@ -123,17 +127,17 @@ def table(known: Published, own: Mapping[tuple[str, str], Own]) -> list[str]:
     return [*lines, "", *sources]
 
 
-def _measure(question_set: QuestionSet, of: PublishedSet) -> dict[str, Own]:
-    comparison = compared(question_set, Part.ALL, BM25Spec(name="BM25"), ks=(1, 5, 10, DEPTH))
-    asked, (result,) = comparison.question_set, comparison.results
+def _measure(question_set: QuestionSet, published_set: PublishedSet) -> dict[str, OwnMetric]:
+    comparison = compare_part(question_set, Part.ALL, BM25Spec(name="BM25"), ks=(1, 5, 10, DEPTH))
+    evaluated_set, (result,) = comparison.question_set, comparison.results
     if result.rankings is None:
-        raise ValueError(f"BM25 failed on {of.name}: {result.error}")
-    groups = question_groups(asked)
+        raise ValueError(f"BM25 failed on {published_set.name}: {result.error}")
+    groups = question_groups(evaluated_set)
     own = {}
-    for measure in dict.fromkeys(figure.measure for figure in of.figure):
-        values = per_question(result.rankings, asked, measure)
+    for measure in dict.fromkeys(metric.measure for metric in published_set.figure):
+        values = per_question(result.rankings, evaluated_set, measure)
         low, high = mean_interval(values, groups)
-        own[measure] = Own(*(100 * number for number in (float(values.mean()), low, high)))
+        own[measure] = OwnMetric(*(100 * number for number in (float(values.mean()), low, high)))
     return own
 
 
@@ -149,7 +153,7 @@ def per_question(rankings: Rankings, question_set: QuestionSet, measure: str) ->
 
 def average_precision(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
     """Return each question's mean precision at the ranks of its relevant passages, 0 for those not found."""
-    hits = hits_of(rankings, question_set)
+    hits = relevant_hits(rankings, question_set)
     precision = hits.cumsum(axis=1) / np.arange(1, hits.shape[1] + 1)
     relevant: np.ndarray = np.diff(question_set.relevance.indptr)
     values: np.ndarray = (precision * hits).sum(axis=1) / relevant

@@ -13,11 +13,11 @@ from benchmarks.material import korquad
 from benchmarks.quality.article_split import (
     MORE_VALIDATION,
     SPLIT,
-    best,
-    compared,
+    best_value,
+    compare_part,
     differences,
     table,
-    trained,
+    train_or_resume,
     workspace,
 )
 from mrc_workbench.data.jobs.folder import State
@@ -25,7 +25,7 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.reading import study
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReaderSpec, ReadingExperiment, ReadingResult, evaluate
-from mrc_workbench.labs.reading.extractive import Fate
+from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -95,7 +95,7 @@ def _training_seconds(run: Run) -> float:
 
 def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float]:
     data = (str(korquad()), name, fingerprint)
-    run = create_run(new_plan(kind, kind, data, SPLIT, RECIPES[kind].options.suited_to()))
+    run = create_run(new_plan(kind, kind, data, SPLIT, RECIPES[kind].options.defaults_for()))
     start = time.perf_counter()
     ended = train(run)
     if ended.state is not State.DONE:
@@ -103,7 +103,7 @@ def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float
     return Run(Path(run.folder)), time.perf_counter() - start
 
 
-_SHARES = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
+_BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
 _BM25, _DENSE = "BM25", "Dense, as it comes"
 _AFTER = "Dense, trained"
 _MIXED = {_DENSE: "BM25 and dense, as it comes", _AFTER: "BM25 and dense, trained"}
@@ -111,37 +111,37 @@ _MIXED = {_DENSE: "BM25 and dense, as it comes", _AFTER: "BM25 and dense, traine
 
 def pretrained_training() -> list[str]:
     """Train, choose how to mix on validation questions, ask the test questions once; returns a Markdown table."""
-    options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), epochs=2.0)
+    options = replace(BiEncoderOptions.defaults_for(DEFAULT.reference), epochs=2.0)
     with workspace():
         question_set = read_file(korquad()).question_set
-        run = trained(BI_ENCODER, "pretrained", question_set, options, MORE_VALIDATION)
+        run = train_or_resume(BI_ENCODER, "pretrained", question_set, options, MORE_VALIDATION)
         dense = [DenseSpec(name=_DENSE, model=DEFAULT.reference), DenseSpec(name=_AFTER, model=str(run.model_folder))]
         specs: list[Spec] = [BM25Spec(name=_BM25), *dense]
-        shares = {
-            one.name: best(
+        bm25_weights = {
+            spec.name: best_value(
                 question_set,
                 specs,
-                {share: _mixture(f"{share}", one.name, share) for share in _SHARES},
+                {bm25_weight: _hybrid_spec(f"{bm25_weight}", spec.name, bm25_weight) for bm25_weight in _BM25_WEIGHTS},
                 MORE_VALIDATION,
             )
-            for one in dense
+            for spec in dense
         }
-        mixed = [_mixture(_MIXED[name], name, share) for name, share in shares.items()]
-        tested = compared(question_set, Part.TEST, *specs, *mixed, split=MORE_VALIDATION)
+        mixed = [_hybrid_spec(_MIXED[name], name, bm25_weight) for name, bm25_weight in bm25_weights.items()]
+        tested = compare_part(question_set, Part.TEST, *specs, *mixed, split=MORE_VALIDATION)
     pairs = [(_DENSE, _AFTER), (_BM25, _MIXED[_AFTER]), (_MIXED[_DENSE], _MIXED[_AFTER])]
     return [
         *table(tested),
         "",
         f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
-        f"{run.status().spent / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. Chosen on "
-        f"the other articles: BM25's share of the mixes, {shares[_DENSE]:g} and {shares[_AFTER]:g}, by z-score.",
+        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. Chosen on "
+        f"the other articles: BM25's share of the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_AFTER]:g}, by z-score.",
         "",
         *differences(tested, *pairs),
     ]
 
 
-def _mixture(name: str, dense: str, share: float) -> HybridSpec:
-    weights = (share, 1 - share)
+def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
+    weights = (bm25_weight, 1 - bm25_weight)
     return HybridSpec(name=name, of=(_BM25, dense), fusion=Fusion.Z_SCORE, weights=weights, chosen_on=Part.VALIDATION)
 
 
@@ -173,30 +173,40 @@ def pretrained_reranking() -> list[str]:
     """Train, choose shares and weights on validation questions, ask the test questions once; a Markdown table."""
     with workspace():
         question_set = read_file(korquad()).question_set
-        run = trained(CROSS_ENCODER, "reranker", question_set, RERANKER, SPLIT)
+        run = train_or_resume(CROSS_ENCODER, "reranker", question_set, RERANKER, SPLIT)
         first: list[Spec] = [BM25Spec(name=_BM25), DenseSpec(name=_DENSE, model=DEFAULT.reference)]
-        share = best(question_set, first, {share: _mixture(f"{share}", _DENSE, share) for share in _SHARES}, SPLIT)
-        first.append(_mixture(_MIX, _DENSE, share))
+        bm25_weight = best_value(
+            question_set,
+            first,
+            {bm25_weight: _hybrid_spec(f"{bm25_weight}", _DENSE, bm25_weight) for bm25_weight in _BM25_WEIGHTS},
+            SPLIT,
+        )
+        first.append(_hybrid_spec(_MIX, _DENSE, bm25_weight))
         model = str(run.model_folder)
-        weight = best(question_set, first, {one: _reranked(f"{one}", model, one) for one in _WEIGHTS}, SPLIT)
-        last = (_reranked(_ALONE, model, 1.0), _reranked(_RERANKED, model, weight))
-        tested = compared(question_set, Part.TEST, *first, *last)
+        weight = best_value(
+            question_set,
+            first,
+            {candidate: _rerank_spec(f"{candidate}", model, candidate) for candidate in _WEIGHTS},
+            SPLIT,
+        )
+        last = (_rerank_spec(_ALONE, model, 1.0), _rerank_spec(_RERANKED, model, weight))
+        tested = compare_part(question_set, Part.TEST, *first, *last)
     pairs = [(_BM25, _RERANKED), (_MIX, _RERANKED), (_BM25, _ALONE)]
     return [
         *table(tested),
         "",
         f"Trained by {RERANKER.objective} in {run.status().total_steps} steps of {RERANKER.batch_size} questions, each "
-        f"with a hard negative: {run.status().spent / 60:.0f} minutes on {os.cpu_count()} CPU "
+        f"with a hard negative: {run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU "
         f"cores, with loading and measuring. Reranked are the first {_DEPTH}. Chosen on the other articles: BM25's "
-        f"share of the mix, {share:g}, and the reranker's, {weight:g}.",
+        f"share of the mix, {bm25_weight:g}, and the reranker's, {weight:g}.",
         "",
         *differences(tested, *pairs),
     ]
 
 
-def _reranked(name: str, model: str, weight: float) -> RerankSpec:
-    chosen_on = Part.VALIDATION if weight < 1 else None
-    return RerankSpec(name=name, first=_MIX, model=model, depth=_DEPTH, weight=weight, chosen_on=chosen_on)
+def _rerank_spec(name: str, model: str, weight: float) -> RerankSpec:
+    selected_on = Part.VALIDATION if weight < 1 else None
+    return RerankSpec(name=name, first=_MIX, model=model, depth=_DEPTH, weight=weight, chosen_on=selected_on)
 
 
 _KS = (1, 2, 3, 5)
@@ -204,10 +214,10 @@ _KS = (1, 2, 3, 5)
 
 def reader_training() -> list[str]:
     """Train, choose weights on validation questions, read for the test questions once; returns Markdown tables."""
-    options = replace(ReaderOptions.suited_to(DEFAULT.reference), batch_size=8, epochs=2.0, evaluation_steps=400)
+    options = replace(ReaderOptions.defaults_for(DEFAULT.reference), batch_size=8, epochs=2.0, evaluation_steps=400)
     with workspace():
         question_set = read_file(korquad()).question_set
-        run = trained(READER, "reader", question_set, options, SPLIT)
+        run = train_or_resume(READER, "reader", question_set, options, SPLIT)
         experiment = ReadingExperiment(
             data=str(korquad()),
             split=Part.TEST,
@@ -229,37 +239,37 @@ def reader_training() -> list[str]:
     return [
         *_reading_table(result, reader),
         "",
-        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: {run.status().spent / 60:.0f} "
+        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: {run.status().total_seconds / 60:.0f} "
         f"minutes on {os.cpu_count()} CPU cores, with loading and measuring.",
         "",
-        *_fates(result, reader),
+        *_outcome_lines(result, reader),
     ]
 
 
 def _reading_table(result: ReadingResult, reader: ReaderResult) -> list[str]:
-    told = study.as_dict(result)
+    summary = study.as_dict(result)
     lines = [
-        f"| {told['questions']:,} test questions, EM / F1 | {' | '.join(f'first {k}' for k in _KS)} |",
+        f"| {summary['questions']:,} test questions, EM / F1 | {' | '.join(f'first {k}' for k in _KS)} |",
         f"|---|{'---:|' * len(_KS)}",
     ]
-    oracle = told["oracles"][reader.name]
+    oracle = summary["oracles"][reader.name]
     lines.append(f"| The right passage given | {' | '.join([_cell(oracle)] * len(_KS))} |")
-    for name, by_k in told["readers"][reader.name].items():
+    for name, by_k in summary["readers"][reader.name].items():
         lines.append(f"| {name} | {' | '.join(_cell(by_k[str(k)]) for k in _KS)} |")
         ceilings = (f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in _KS)
         lines.append(f"| {name}: the answer is there | {' | '.join(ceilings)} |")
     return lines
 
 
-def _fates(result: ReadingResult, reader: ReaderResult) -> list[str]:
-    place = study.tested_depth(_KS)
-    lines = [f"Of the first {_KS[place]}:", ""]
-    for name, answered in reader.by_retriever.items():
-        shares = [(answered.depth.fate[:, place] == fate).mean() for fate in Fate]
+def _outcome_lines(result: ReadingResult, reader: ReaderResult) -> list[str]:
+    depth_index = study.tested_depth_index(_KS)
+    lines = [f"Of the first {_KS[depth_index]}:", ""]
+    for name, retriever_answers in reader.by_retriever.items():
+        fractions = [(retriever_answers.depth.fate[:, depth_index] == fate).mean() for fate in AnswerOutcome]
         words = ("right", "right in a passage that another outranked", "read wrong", "not found")
-        parts = ", ".join(f"{word} {100 * share:.1f}" for word, share in zip(words, shares, strict=True))
-        lines.append(f"- {name} (weight of its score {answered.weight:g}): {parts} percent.")
-    for test in study.differences(result, reader):
+        parts = ", ".join(f"{word} {100 * fraction:.1f}" for word, fraction in zip(words, fractions, strict=True))
+        lines.append(f"- {name} (weight of its score {retriever_answers.weight:g}): {parts} percent.")
+    for test in study.compare_retrievers(result, reader):
         if test.measure != "em":
             interval = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
             lines.append(
@@ -269,5 +279,5 @@ def _fates(result: ReadingResult, reader: ReaderResult) -> list[str]:
     return lines
 
 
-def _cell(shares: dict[str, float]) -> str:
-    return f"{100 * shares['em']:.2f} / {100 * shares['f1']:.2f}"
+def _cell(metrics: dict[str, float]) -> str:
+    return f"{100 * metrics['em']:.2f} / {100 * metrics['f1']:.2f}"

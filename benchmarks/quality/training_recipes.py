@@ -22,7 +22,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
-from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes import get_recipe
 
 _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", SplitOptions())}
 
@@ -37,7 +37,7 @@ class _TrainingRecipe:
 
     @property
     def options(self) -> TrainingOptions:
-        return replace(recipe_of(self.kind).options.suited_to(DEFAULT.reference), **self.changes)
+        return replace(get_recipe(self.kind).options.defaults_for(DEFAULT.reference), **self.changes)
 
 
 _ALL_LAYERS = {"shared_passages": False, "frozen_layers": 0, "learning_rate": 3e-5, "epochs": 1.0}
@@ -58,7 +58,7 @@ RECIPES = {
         LATE_INTERACTION,
     ),
 }
-_BY_DEFAULT = ("default", "mix", "one-epoch", "frozen-10", "late")  # the others take longer
+_DEFAULT_RECIPES = ("default", "mix", "one-epoch", "frozen-10", "late")  # the others take longer
 _HEADER = (
     *("", "", "steps", "seconds", "processor seconds", "peak memory, GiB"),
     *("nDCG@10 before", "after", "gain", "95%"),
@@ -67,14 +67,14 @@ _HEADER = (
 
 def training_recipes() -> list[str]:
     """Train by each recipe on each set; returns a Markdown table of test questions."""
-    recipes = _chosen("RECIPES", RECIPES, _BY_DEFAULT)
+    recipes = _selected_names("RECIPES", RECIPES, _DEFAULT_RECIPES)
     lines = [f"| {' | '.join(_HEADER)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
-    for name in _chosen("RECIPE_SETS", _SETS, tuple(_SETS)):
-        lines.extend(_row(name, recipe, _in_fresh_process(name, recipe)) for recipe in recipes)
+    for name in _selected_names("RECIPE_SETS", _SETS, tuple(_SETS)):
+        lines.extend(_row(name, recipe, _train_in_subprocess(name, recipe)) for recipe in recipes)
     return [*lines, *_notes()]
 
 
-def _chosen(variable: str, known: dict[str, Any], default: tuple[str, ...]) -> list[str]:
+def _selected_names(variable: str, known: dict[str, Any], default: tuple[str, ...]) -> list[str]:
     names = [name.strip() for name in os.environ.get(variable, ",".join(default)).split(",") if name.strip()]
     if unknown := set(names) - known.keys():
         sys.exit(f"{variable}: unknown {', '.join(sorted(unknown))}; there are {', '.join(known)}")
@@ -115,7 +115,7 @@ def _notes() -> Iterator[str]:
     )
 
 
-def _in_fresh_process(name: str, recipe: str) -> dict[str, Any]:
+def _train_in_subprocess(name: str, recipe: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"MRC_WORKSPACE": folder}
         began = time.perf_counter()
@@ -138,8 +138,8 @@ def _train(name: str, recipe: str) -> dict[str, Any]:
     reference = str(korquad()) if name == "korquad" else name
     question_set = find(reference)
     data = (reference, question_set.name, question_set.fingerprint)
-    chosen = RECIPES[recipe]
-    run = create_run(new_plan(chosen.kind, recipe, data, _SETS[name][1], chosen.options))
+    selected_recipe = RECIPES[recipe]
+    run = create_run(new_plan(selected_recipe.kind, recipe, data, _SETS[name][1], selected_recipe.options))
     ended = train(run)
     if ended.state is not State.DONE:
         raise RuntimeError(f"{recipe}: {ended.message}")

@@ -16,7 +16,7 @@ from itertools import groupby, product
 import numpy as np
 
 from benchmarks.material import korquad
-from benchmarks.quality.article_split import MEASURE, compared, differences, figures, scores, table
+from benchmarks.quality.article_split import MEASURE, compare_part, differences, mean_ndcg, scores, table
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
@@ -40,39 +40,42 @@ def best_without_download() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
-        k1, b = _chosen_terms(question_set)
-        weight = _chosen_weight(question_set, k1, b)
+        k1, b = _select_bm25_values(question_set)
+        weight = _select_rerank_weight(question_set, k1, b)
         specs = [BM25Spec(name=_BASELINE), *_retrievers(k1, b, {_BEST_NAME: weight})]
-        tested = compared(question_set, Part.TEST, *specs, split=_SPLIT)
+        tested = compare_part(question_set, Part.TEST, *specs, split=_SPLIT)
     (verdict,) = differences(tested, (_BASELINE, _BEST_NAME))
-    chosen = f"k1 {k1:g}, b {b:g} and the reranker's share {weight:g}"
-    return [*table(tested), "", f"Chosen on the other articles: {chosen}. {verdict}"]
+    summary = f"k1 {k1:g}, b {b:g} and the reranker's share {weight:g}"
+    return [*table(tested), "", f"Chosen on the other articles: {summary}. {verdict}"]
 
 
-def _chosen_terms(question_set: QuestionSet) -> tuple[float, float]:
+def _select_bm25_values(question_set: QuestionSet) -> tuple[float, float]:
     """Return the k1 and b, the same for passages and sentences, with which their hybrid is best."""
     tried = {f"k1 {k1} b {b}": (k1, b) for k1, b in product(_K1S, _BS)}
     specs = [spec for name, values in tried.items() for spec in _retrievers(*values, {}, f", {name}")]
-    reached = figures(compared(question_set, Part.VALIDATION, *specs, split=_SPLIT))
-    return tried[max(tried, key=lambda name: reached[f"Hybrid, {name}"])]
+    ndcg_of_retriever = mean_ndcg(compare_part(question_set, Part.VALIDATION, *specs, split=_SPLIT))
+    return tried[max(tried, key=lambda name: ndcg_of_retriever[f"Hybrid, {name}"])]
 
 
-def _chosen_weight(question_set: QuestionSet, k1: float, b: float) -> float:
+def _select_rerank_weight(question_set: QuestionSet, k1: float, b: float) -> float:
     """Return the reranker's share that is best over the hybrid of this k1 and b."""
     tried = {f"{weight}": weight for weight in _WEIGHTS}
-    reached = figures(compared(question_set, Part.VALIDATION, *_retrievers(k1, b, tried), split=_SPLIT))
-    return tried[max(tried, key=lambda name: reached[name])]
+    ndcg_of_retriever = mean_ndcg(compare_part(question_set, Part.VALIDATION, *_retrievers(k1, b, tried), split=_SPLIT))
+    return tried[max(tried, key=lambda name: ndcg_of_retriever[name])]
 
 
 def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = "") -> list[Spec]:
     """BM25 of passages and of sentences, their hybrid, and the hybrid reranked with each weight under its name."""
-    chosen = Part.VALIDATION
+    selected_on = Part.VALIDATION
     whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, chosen", "BM25 of sentences", "Hybrid"))
     return [
-        BM25Spec(name=whole, k1=k1, b=b, chosen_on=chosen),
-        WindowedBM25Spec(name=sentences, k1=k1, b=b, chosen_on=chosen),
-        HybridSpec(name=hybrid, of=(whole, sentences), fusion=Fusion.MIN_MAX, chosen_on=chosen),
-        *(RerankSpec(name=name, first=hybrid, weight=weight, chosen_on=chosen) for name, weight in weights.items()),
+        BM25Spec(name=whole, k1=k1, b=b, chosen_on=selected_on),
+        WindowedBM25Spec(name=sentences, k1=k1, b=b, chosen_on=selected_on),
+        HybridSpec(name=hybrid, of=(whole, sentences), fusion=Fusion.MIN_MAX, chosen_on=selected_on),
+        *(
+            RerankSpec(name=name, first=hybrid, weight=weight, chosen_on=selected_on)
+            for name, weight in weights.items()
+        ),
     ]
 
 
@@ -93,47 +96,47 @@ def long_passages() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
-        tested = {name: _compared_all(joined(question_set, count)) for name, count in _SIZES.items()}
+        tested = {name: _compare_all(join_paragraphs(question_set, count)) for name, count in _SIZES.items()}
     lines = [
         f"| {len(question_set.questions):,} questions | passages | of characters | | R@1 | R@10 | nDCG@10 | 95% |",
         "|---|---:|---:|---|---:|---:|---:|---:|",
     ]
     for name, comparison in tested.items():
         lines += _rows(name, comparison)
-    said = [f"{name[0].upper()}{name[1:]}: {_verdict(comparison)}" for name, comparison in tested.items()]
-    return [*lines, "", *said]
+    verdicts = [f"{name[0].upper()}{name[1:]}: {_verdict(comparison)}" for name, comparison in tested.items()]
+    return [*lines, "", *verdicts]
 
 
-def joined(question_set: QuestionSet, count: int) -> QuestionSet:
+def join_paragraphs(question_set: QuestionSet, count: int) -> QuestionSet:
     """Join so many paragraphs of an article, in their order, to one passage; its questions are those of all of them."""
     passages: list[Passage] = []
-    place: dict[str, str] = {}
+    passage_of_paragraph: dict[str, str] = {}
     for title, article in groupby(question_set.passages, key=lambda passage: passage.title):
         paragraphs = list(article)
         for start in range(0, len(paragraphs), count):
             part = paragraphs[start : start + count]
-            place |= {paragraph.id: f"c{len(passages)}" for paragraph in part}
-            passages.append(Passage(f"c{len(passages)}", "\n".join(one.text for one in part), title))
+            passage_of_paragraph |= {paragraph.id: f"c{len(passages)}" for paragraph in part}
+            passages.append(Passage(f"c{len(passages)}", "\n".join(member.text for member in part), title))
     questions = tuple(
-        replace(question, relevant=tuple(dict.fromkeys(place[id_] for id_ in question.relevant)))
+        replace(question, relevant=tuple(dict.fromkeys(passage_of_paragraph[id_] for id_ in question.relevant)))
         for question in question_set.questions
     )
-    return QuestionSet(f"{question_set.name}, {count}", Passages.of(passages), questions)
+    return QuestionSet(f"{question_set.name}, {count}", Passages.from_passages(passages), questions)
 
 
-def _compared_all(question_set: QuestionSet) -> Comparison:
+def _compare_all(question_set: QuestionSet) -> Comparison:
     experiment = Experiment(data=str(korquad()), split=Part.ALL, ks=(1, 10), retriever=_LONG_RETRIEVERS)
     return compare(experiment, question_set)
 
 
 def _rows(name: str, comparison: Comparison) -> list[str]:
-    of, groups = comparison.question_set, question_groups(comparison.question_set)
-    length = f"{float(np.median(of.passages.texts.lengths())):,.0f}"
+    question_set, groups = comparison.question_set, question_groups(comparison.question_set)
+    length = f"{float(np.median(question_set.passages.texts.lengths())):,.0f}"
     lines = []
-    for retriever, one in scores(comparison).items():
-        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+    for retriever, retriever_scores in scores(comparison).items():
+        means, (low, high) = retriever_scores.means(), intervals_of(retriever_scores, groups)[MEASURE]
         cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
-        corpus = f"{name} | {len(of.passages):,} | {length}" if retriever == _BM25 else " | | "
+        corpus = f"{name} | {len(question_set.passages):,} | {length}" if retriever == _BM25 else " | | "
         lines.append(f"| {corpus} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
     return lines
 

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.peers import Measured, of_rounds, shown
-from benchmarks.speed.bm25_search import PLAIN, Case, apart, engines_of
+from benchmarks.peers import PeerResult, format_value, summarize_rounds
+from benchmarks.speed.bm25_search import PLAIN, Case, engines_of, run_step
 from mrc_workbench.data.workspace import PROJECT
 
 NAME = "BM25 "  # so begin the names of all lines
 OURS = "ours"
 
 
-def of_building(built: Sequence[dict[str, Any]], opened: Sequence[Sequence[float]], n_passages: int) -> list[Measured]:
+def compare_builds(
+    built: Sequence[dict[str, Any]], opened: Sequence[Sequence[float]], n_passages: int
+) -> list[PeerResult]:
     """Hold our building, memory, size and opening, which come first, against those of each other engine."""
     ours, (first, again) = built[0], opened[0]
     size, lines = f"{n_passages:,} passages", []
@@ -32,40 +34,44 @@ def of_building(built: Sequence[dict[str, Any]], opened: Sequence[Sequence[float
             ("BM25 opened and asked once, new process", (first, their_first), "seconds"),
             ("BM25 opened and asked once, again", (again, their_again), "seconds"),
         )
-        lines += [of_rounds(name, other["engine"], size, [pair], unit=unit) for name, pair, unit in pairs]
+        lines += [summarize_rounds(name, other["engine"], size, [pair], unit=unit) for name, pair, unit in pairs]
     return lines
 
 
-def table(lines: Sequence[Measured]) -> list[str]:
+def table(lines: Sequence[PeerResult]) -> list[str]:
     """Return a row for what was done and a column for who did it; in brackets, how many times better ours is,
     and the lowest and highest over the rounds where there were several."""
-    peers = list(dict.fromkeys(one.peer for one in lines))
-    rows: dict[tuple[str, str], dict[str, Measured]] = {}
-    for one in lines:
-        rows.setdefault((one.name, one.size), {})[one.peer] = one
-    told = [f"| | of | {OURS} | {' | '.join(peers)} |", f"|---|---|{'---:|' * (len(peers) + 1)}"]
-    for (name, size), of_peer in sorted(rows.items(), key=lambda row: (_order(lines, row[0]), passages_of(row[0][1]))):
+    peers = list(dict.fromkeys(result.peer for result in lines))
+    rows: dict[tuple[str, str], dict[str, PeerResult]] = {}
+    for result in lines:
+        rows.setdefault((result.name, result.size), {})[result.peer] = result
+    table_lines = [f"| | of | {OURS} | {' | '.join(peers)} |", f"|---|---|{'---:|' * (len(peers) + 1)}"]
+    for (name, size), of_peer in sorted(
+        rows.items(), key=lambda row: (_row_position(lines, row[0]), passages_of(row[0][1]))
+    ):
         ours = next(iter(of_peer.values()))
         cells = (_cell(of_peer.get(peer)) for peer in peers)
-        told.append(f"| {name.removeprefix(NAME)} | {size} | {shown(ours.ours, ours.unit)} | {' | '.join(cells)} |")
-    return told
+        table_lines.append(
+            f"| {name.removeprefix(NAME)} | {size} | {format_value(ours.ours, ours.unit)} | {' | '.join(cells)} |"
+        )
+    return table_lines
 
 
-def _cell(one: Measured | None) -> str:
-    if one is None or one.theirs is None or one.ratio is None:
+def _cell(result: PeerResult | None) -> str:
+    if result is None or result.theirs is None or result.ratio is None:
         return "–"
-    low, high = one.spread or (one.ratio, one.ratio)
+    low, high = result.spread or (result.ratio, result.ratio)
     spread = f", {low:.3g} to {high:.3g}" if low < high else ""
-    return f"{shown(one.theirs, one.unit)} ({one.ratio:.3g}{spread})"
+    return f"{format_value(result.theirs, result.unit)} ({result.ratio:.3g}{spread})"
 
 
-def _order(lines: Sequence[Measured], row: tuple[str, str]) -> int:
+def _row_position(lines: Sequence[PeerResult], row: tuple[str, str]) -> int:
     """What was done first comes first, whatever its size."""
-    kinds = list(dict.fromkeys((one.name, _what(one.size)) for one in lines))
-    return kinds.index((row[0], _what(row[1])))
+    kinds = list(dict.fromkeys((result.name, _size_without_passages(result.size)) for result in lines))
+    return kinds.index((row[0], _size_without_passages(row[1])))
 
 
-def _what(size: str) -> str:
+def _size_without_passages(size: str) -> str:
     return size.rpartition(", ")[0]
 
 
@@ -78,7 +84,7 @@ PICTURE = PROJECT / "docs" / "bm25.svg"
 _DECADES = [10.0**power for power in range(-4, 5)]  # milliseconds that are named
 
 
-def draw(lines: Sequence[Measured], path: Path) -> None:
+def draw(lines: Sequence[PeerResult], path: Path) -> None:
     """Draw milliseconds a question over passages, both axes logarithmic."""
     import altair as alt
     import vl_convert
@@ -91,8 +97,8 @@ def draw(lines: Sequence[Measured], path: Path) -> None:
     x = alt.X("passages:Q", title="passages", scale=alt.Scale(type="log", nice=False), axis=sizes)
     milliseconds = alt.Axis(format="~g", values=_DECADES)
     y = alt.Y("milliseconds:Q", title="milliseconds a question", scale=alt.Scale(type="log"), axis=milliseconds)
-    colours = alt.Scale(domain=engines, range=[PALETTE[place % len(PALETTE)] for place in range(len(engines))])
-    marks = alt.Scale(domain=engines, range=[SHAPES[place % len(SHAPES)] for place in range(len(engines))])
+    colours = alt.Scale(domain=engines, range=[PALETTE[index % len(PALETTE)] for index in range(len(engines))])
+    marks = alt.Scale(domain=engines, range=[SHAPES[index % len(SHAPES)] for index in range(len(engines))])
     base = alt.Chart(points).encode(
         x=x,
         y=y,
@@ -105,17 +111,17 @@ def draw(lines: Sequence[Measured], path: Path) -> None:
     path.write_text(vl_convert.vegalite_to_svg(whole.to_dict()), encoding="utf-8")
 
 
-def _points(lines: Sequence[Measured]) -> Any:
+def _points(lines: Sequence[PeerResult]) -> Any:
     """Return a table of the milliseconds of every engine; ours is the one of the first line of its size."""
     import pandas as pd
 
     rows = []
     for case in PLAIN:
-        for one in lines:
-            passages = passages_of(one.size)
-            if (one.name, one.size) == (case.name, case.size(passages)) and one.theirs is not None:
-                for who, seconds in ((OURS, one.ours), (one.peer, one.theirs)):
-                    rows.append((_panel(case), who, passages, 1000 * seconds / case.n_questions))
+        for result in lines:
+            passages = passages_of(result.size)
+            if (result.name, result.size) == (case.name, case.size(passages)) and result.theirs is not None:
+                for engine, seconds in ((OURS, result.ours), (result.peer, result.theirs)):
+                    rows.append((_panel(case), engine, passages, 1000 * seconds / case.n_questions))
     points = pd.DataFrame(rows, columns=["panel", "engine", "passages", "milliseconds"])
     return points.drop_duplicates(["panel", "engine", "passages"])
 
@@ -129,23 +135,23 @@ _SIZES = "1000 10000 100000 1000000"
 
 def bm25() -> list[str]:
     """Measure every size; returns lines of a report."""
-    said: list[str] = []
+    sentences: list[str] = []
     for size in os.environ.get("BENCH_PASSAGES", _SIZES).split():
         with tempfile.TemporaryDirectory() as folder:
-            lines, sentence = _one_size(int(size), Path(folder))
-        said.append(sentence)
-        peers.keep(lines)  # a later size may not fit into memory
-    kept = [one for one in peers.kept() if one.name.startswith(NAME)]
-    draw(kept, PICTURE)
-    return [*table(kept), "", *(f"- {sentence}" for sentence in said)]
+            lines, sentence = _measure_size(int(size), Path(folder))
+        sentences.append(sentence)
+        peers.save_results(lines)  # a later size may not fit into memory
+    stored = [result for result in peers.load_results() if result.name.startswith(NAME)]
+    draw(stored, PICTURE)
+    return [*table(stored), "", *(f"- {sentence}" for sentence in sentences)]
 
 
-def _one_size(n_passages: int, folder: Path) -> tuple[list[Measured], str]:
-    corpus = apart("corpus", folder, str(n_passages))
+def _measure_size(n_passages: int, folder: Path) -> tuple[list[PeerResult], str]:
+    corpus = run_step("corpus", folder, str(n_passages))
     names = engines_of(n_passages)
-    built = [apart("build", folder, name) for name in names]
-    opened = [apart("open", folder, name, *corpus["question"]) for name in names]
-    found = apart("search", folder)
-    searched = [Measured(**one) for one in found["lines"]]
-    sentence = f"{n_passages:,} passages, made in {corpus['seconds']:.1f} s: {found['said']}"
-    return [*of_building(built, opened, n_passages), *searched], sentence
+    built = [run_step("build", folder, name) for name in names]
+    opened = [run_step("open", folder, name, *corpus["question"]) for name in names]
+    search_output = run_step("search", folder)
+    searched = [PeerResult(**line) for line in search_output["lines"]]
+    sentence = f"{n_passages:,} passages, made in {corpus['seconds']:.1f} s: {search_output['said']}"
+    return [*compare_builds(built, opened, n_passages), *searched], sentence

@@ -38,7 +38,7 @@ class Engine(Protocol):
     """
 
     name: str
-    wanted: float | None
+    target_speedup: float | None
 
     @classmethod
     def build(cls, clones: Clones, folder: Path) -> float:
@@ -50,15 +50,15 @@ class Engine(Protocol):
         """Open what `build` saved."""
         ...
 
-    def asked(self, questions: Sequence[Words]) -> Any:
+    def prepare_queries(self, questions: Sequence[Words]) -> Any:
         """Make of questions what `search` takes; not counted as its time."""
         ...
 
-    def search(self, asked: Any, k: int, threads: int) -> Any:
+    def search(self, queries: Any, k: int, threads: int) -> Any:
         """Find the best k passages of every question with so many threads."""
         ...
 
-    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+    def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and scores of the best, `(n_questions, k)` each, higher is better; -1 where nothing is found."""
         ...
 
@@ -70,7 +70,7 @@ class Ours:
     """The postings of `retrieval.lexical`, mapped from the disk."""
 
     name = "ours"
-    wanted: float | None = None
+    target_speedup: float | None = None
 
     def __init__(self, postings: "Postings") -> None:
         self._postings = postings
@@ -79,44 +79,44 @@ class Ours:
     def build(cls, clones: Clones, folder: Path) -> float:
         """See `Engine`."""
         few = next(clones.parts(10))
-        list(_segments(Clones(few, few, np.arange(len(few)))))  # compiles
+        list(_build_segments(Clones(few, few, np.arange(len(few)))))  # compiles
         start = perf_counter()
-        _mapped(folder, len(clones.tokens), clones)
+        _open_postings(folder, len(clones.tokens), clones)
         (folder / _COUNT).write_text(str(len(clones.tokens)), encoding="utf-8")
         return perf_counter() - start
 
     @classmethod
     def open(cls, folder: Path) -> "Ours":
         """See `Engine`."""
-        return cls(_mapped(folder, int((folder / _COUNT).read_text(encoding="utf-8"))))
+        return cls(_open_postings(folder, int((folder / _COUNT).read_text(encoding="utf-8"))))
 
-    def asked(self, questions: Sequence[Words]) -> Tokens:
+    def prepare_queries(self, questions: Sequence[Words]) -> Tokens:
         """See `Engine`."""
         number: dict[str, int] = {}
         ids = np.array([number.setdefault(word, len(number)) for word in chain(*questions)], dtype=np.int32)
         return Tokens(list(number), ids, np.array([0, *accumulate(map(len, questions))]))
 
-    def search(self, asked: Tokens, k: int, threads: int) -> "Rankings":
+    def search(self, queries: Tokens, k: int, threads: int) -> "Rankings":
         """See `Engine`."""
-        from mrc_workbench.retrieval.lexical import hashes_of
+        from mrc_workbench.retrieval.lexical import hash_terms
 
-        return self._postings.search(hashes_of(asked.vocabulary)[asked.ids], asked.offsets, k, cores=threads)
+        return self._postings.search(hash_terms(queries.vocabulary)[queries.ids], queries.offsets, k, cores=threads)
 
-    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+    def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Engine`."""
-        rankings = self.search(self.asked(questions), k, 1)
+        rankings = self.search(self.prepare_queries(questions), k, 1)
         return rankings.indices, rankings.scores
 
 
-def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
+def _open_postings(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
     """Open the index of a folder; it is made of the clones where they are given."""
     from mrc_workbench.retrieval.lexical.index import mapped_postings
 
     os.environ["MRC_WORKSPACE"] = str(folder)  # where indexes are kept
-    return mapped_postings(_KEY, n_passages, lambda: _segments(clones))
+    return mapped_postings(_KEY, n_passages, lambda: _build_segments(clones))
 
 
-def _segments(clones: Clones | None) -> "Iterator[Segment]":
+def _build_segments(clones: Clones | None) -> "Iterator[Segment]":
     """Count and weigh the passages, a part at a time."""
     from mrc_workbench.retrieval.lexical import TermStatistics, bm25_segments, counts_of
 
@@ -128,14 +128,14 @@ def _segments(clones: Clones | None) -> "Iterator[Segment]":
     return bm25_segments(clones.parts(), statistics, K1, B)
 
 
-_MOST_IN_LISTS = 100_000  # passages whose tokens fit into memory as Python's numbers, which it is quickest with
+_MAX_LIST_PASSAGES = 100_000  # passages whose tokens fit into memory as Python's numbers, which it is quickest with
 
 
 class BM25S:
     """An index of bm25s, mapped from the disk."""
 
     name = f"bm25s {version('bm25s')} (numba)"
-    wanted: float | None = 2.0
+    target_speedup: float | None = 2.0
 
     def __init__(self, index: Any) -> None:
         self._index = index
@@ -147,7 +147,7 @@ class BM25S:
 
         tokens = clones.tokens
         documents: list[Any] = [tokens.ids[begin:end] for begin, end in pairwise(tokens.offsets.tolist())]
-        if len(documents) <= _MOST_IN_LISTS:
+        if len(documents) <= _MAX_LIST_PASSAGES:
             documents = [part.tolist() for part in documents]
         vocabulary = {token: number for number, token in enumerate(tokens.vocabulary)}
         start = perf_counter()
@@ -163,17 +163,17 @@ class BM25S:
 
         return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False))
 
-    def asked(self, questions: Sequence[Words]) -> list[list[str]]:
+    def prepare_queries(self, questions: Sequence[Words]) -> list[list[str]]:
         """See `Engine`."""
         return [list(words) for words in questions]
 
-    def search(self, asked: list[list[str]], k: int, threads: int) -> Any:
+    def search(self, queries: list[list[str]], k: int, threads: int) -> Any:
         """See `Engine`."""
-        return self._index.retrieve(asked, k=k, n_threads=threads, show_progress=False, sorted=True)
+        return self._index.retrieve(queries, k=k, n_threads=threads, show_progress=False, sorted=True)
 
-    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+    def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Engine`."""
-        result = self.search(self.asked(questions), k, 1)
+        result = self.search(self.prepare_queries(questions), k, 1)
         return np.where(result.scores > 0, result.documents, -1), result.scores
 
 
@@ -181,7 +181,7 @@ class RankBM25:
     """An index of rank-bm25. It cannot be saved: what is kept is the corpus, and opening it is building it."""
 
     name = f"rank-bm25 {version('rank-bm25')}"
-    wanted: float | None = None
+    target_speedup: float | None = None
 
     def __init__(self, index: Any) -> None:
         self._index = index
@@ -204,16 +204,16 @@ class RankBM25:
 
         return cls(BM25Okapi(Clones.load(folder).tokens.texts(), k1=K1, b=B))
 
-    def asked(self, questions: Sequence[Words]) -> Sequence[Words]:
+    def prepare_queries(self, questions: Sequence[Words]) -> Sequence[Words]:
         """See `Engine`."""
         return questions
 
-    def search(self, asked: Sequence[Words], k: int, threads: int) -> list[np.ndarray]:
+    def search(self, queries: Sequence[Words], k: int, threads: int) -> list[np.ndarray]:
         """See `Engine`. It knows one thread."""
         del threads
-        return [np.argsort(-self._index.get_scores(words))[:k] for words in asked]
+        return [np.argsort(-self._index.get_scores(words))[:k] for words in queries]
 
-    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+    def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Engine`."""
         scores = np.stack([self._index.get_scores(words) for words in questions])
         rows = np.argsort(-scores, axis=1)[:, :k]
@@ -227,7 +227,7 @@ class Tantivy:
     """An index as Tantivy makes it unless told otherwise: by as many threads as there are cores, in segments."""
 
     name = f"Tantivy {version('tantivy')}"
-    wanted: float | None = None
+    target_speedup: float | None = None
     _writer: tuple[int, int] = (128_000_000, 0)  # bytes held before a segment is written; threads, 0: as it likes
 
     def __init__(self, index: Any) -> None:
@@ -269,7 +269,7 @@ class Tantivy:
         """In how many parts the index is."""
         return int(self._searcher.num_segments)
 
-    def asked(self, questions: Sequence[Words]) -> list[Any]:
+    def prepare_queries(self, questions: Sequence[Words]) -> list[Any]:
         """See `Engine`."""
         from tantivy import Occur, Query
 
@@ -278,23 +278,23 @@ class Tantivy:
 
         return [Query.boolean_query([term(word) for word in words]) for words in questions]
 
-    def search(self, asked: list[Any], k: int, threads: int) -> list[Any]:
+    def search(self, queries: list[Any], k: int, threads: int) -> list[Any]:
         """See `Engine`."""
 
         def hits(query: Any) -> Any:
             return self._searcher.search(query, limit=k, count=False).hits
 
-        if threads == 1 or len(asked) == 1:
-            return [hits(query) for query in asked]
+        if threads == 1 or len(queries) == 1:
+            return [hits(query) for query in queries]
         with ThreadPoolExecutor(threads) as cores:  # it searches without the interpreter's lock
-            return list(cores.map(hits, asked))
+            return list(cores.map(hits, queries))
 
-    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+    def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Engine`."""
         rows, scores = np.full((len(questions), k), -1), np.full((len(questions), k), -np.inf)
-        for question, hits in enumerate(self.search(self.asked(questions), k, 1)):
-            found = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
-            rows[question, : len(hits)], scores[question, : len(hits)] = found, [score for score, _ in hits]
+        for question, hits in enumerate(self.search(self.prepare_queries(questions), k, 1)):
+            passage_rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
+            rows[question, : len(hits)], scores[question, : len(hits)] = passage_rows, [score for score, _ in hits]
         return rows, scores
 
 
@@ -302,7 +302,7 @@ class TantivyInOne(Tantivy):
     """An index in one segment, which one thread writes: what is quickest to search."""
 
     name = f"Tantivy {version('tantivy')}, one segment"
-    wanted: float | None = 1.0
+    target_speedup: float | None = 1.0
     _writer = (4_000_000_000, 1)
 
 

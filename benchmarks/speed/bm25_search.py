@@ -22,75 +22,77 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.clones import Clones, cloned, korquad_articles
-from benchmarks.peers import Measured
+from benchmarks.clones import Clones, clone_articles, load_korquad_articles
+from benchmarks.peers import PeerResult
 from benchmarks.speed.bm25_engines import BM25S, POSTING_BYTES, Engine, Ours, RankBM25, Tantivy, TantivyInOne, Words
 from mrc_workbench.data.text.analysis import PART
 
-_MOST = 1_000
+_MAX_QUESTIONS = 1_000
 
 
-class Asked(NamedTuple):
+class QuestionSample(NamedTuple):
     """Questions as words, the passage that each is about `(n_questions,)`, and how many passages hold each word."""
 
     questions: list[Words]
     relevant: np.ndarray
-    held: dict[str, int]
+    document_frequency: dict[str, int]
 
 
-def asked_of(clones: Clones) -> Asked:
+def sample_questions(clones: Clones) -> QuestionSample:
     """Take a thousand questions from all articles; count the passages that hold their words."""
-    every = max(1, len(clones.questions) // _MOST)
+    every = max(1, len(clones.questions) // _MAX_QUESTIONS)
     texts = clones.questions.texts()
-    rows = [row for row in range(0, len(texts), every) if texts[row]][:_MOST]
+    rows = [row for row in range(0, len(texts), every) if texts[row]][:_MAX_QUESTIONS]
     questions: list[Words] = [texts[row] for row in rows]
-    return Asked(questions, clones.relevant[rows], _held(clones, sorted(set(chain(*questions)))))
+    return QuestionSample(
+        questions, clones.relevant[rows], _document_frequencies(clones, sorted(set(chain(*questions))))
+    )
 
 
-def _held(clones: Clones, words: list[str]) -> dict[str, int]:
-    number = {word: place for place, word in enumerate(words)}
-    place_of = np.array([number.get(word, -1) for word in clones.tokens.vocabulary])
+def _document_frequencies(clones: Clones, words: list[str]) -> dict[str, int]:
+    index_of_word = {word: index for index, word in enumerate(words)}
+    index_of_token = np.array([index_of_word.get(word, -1) for word in clones.tokens.vocabulary])
     counts = np.zeros(len(words), dtype=np.int64)
     for start in range(0, len(clones.tokens), PART):
         offsets = clones.tokens.offsets[start : start + PART + 1]
-        places = place_of[clones.tokens.ids[offsets[0] : offsets[-1]]]
+        indices = index_of_token[clones.tokens.ids[offsets[0] : offsets[-1]]]
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        pairs = np.sort((places * PART + rows)[places >= 0])  # numpy's `unique` takes many times as long
+        pairs = np.sort((indices * PART + rows)[indices >= 0])  # numpy's `unique` takes many times as long
         first = np.diff(pairs, prepend=-1) > 0
         counts += np.bincount(pairs[first] // PART, minlength=len(words))
     return dict(zip(words, counts.tolist(), strict=True))
 
 
-_K, _MOST_APART = 10, 1e-4  # of a score
+_K, _MAX_DIFFERENCE = 10, 1e-4  # of a score
 
 
-def difference(one: Engine, other: Engine, questions: Sequence[Words]) -> float:
+def difference(first: Engine, second: Engine, questions: Sequence[Words]) -> float:
     """Return by how much of itself any score of the best ten differs; raises `ValueError` where that is too much."""
-    (_, scores), (_, others) = (engine.found(questions, _K) for engine in (one, other))
-    worst = float(np.max(np.abs(scores - others) / np.maximum(others, _MOST_APART)))
-    if not worst <= _MOST_APART:
-        raise ValueError(f"{one.name} and {other.name} should score alike, and differ by {worst:.2g} of a score")
+    (_, scores), (_, others) = (engine.top_k(questions, _K) for engine in (first, second))
+    worst = float(np.max(np.abs(scores - others) / np.maximum(others, _MAX_DIFFERENCE)))
+    if not worst <= _MAX_DIFFERENCE:
+        raise ValueError(f"{first.name} and {second.name} should score alike, and differ by {worst:.2g} of a score")
     return worst
 
 
-def overlap(one: Engine, other: Engine, questions: Sequence[Words]) -> float:
+def overlap(first: Engine, second: Engine, questions: Sequence[Words]) -> float:
     """Return the share of the best ten of one engine that are among those of the other."""
-    (rows, _), (others, _) = (engine.found(questions, _K) for engine in (one, other))
+    (rows, _), (others, _) = (engine.top_k(questions, _K) for engine in (first, second))
     both = (rows[:, :, None] == others[:, None, :]) & (rows >= 0)[:, :, None]
     return float(both.any(axis=2).sum() / (rows >= 0).sum())
 
 
-def own_passage_found(engine: Engine, asked: Asked) -> float:
+def own_passage_recall(engine: Engine, sample: QuestionSample) -> float:
     """Return the share of questions whose own passage is among the best ten."""
-    return float((engine.found(asked.questions, _K)[0] == asked.relevant[:, None]).any(axis=1).mean())
+    return float((engine.top_k(sample.questions, _K)[0] == sample.relevant[:, None]).any(axis=1).mean())
 
 
-_EVERY = 0.02  # seconds between two looks
-_READ, _TIMES = 1 << 29, 5  # bytes, more than any cache holds
+_POLL_SECONDS = 0.02  # seconds between two looks
+_READ_BYTES, _TIMES = 1 << 29, 5  # bytes, more than any cache holds
 
 
 @contextmanager
-def peak() -> Iterator[list[int]]:
+def track_peak_memory() -> Iterator[list[int]]:
     """Yield a list that holds, at the end, the most bytes that the process held of its own more than before.
 
     Mapped files do not count: the machine lends them what memory is free, and takes it back.
@@ -101,7 +103,7 @@ def peak() -> Iterator[list[int]]:
         most[0] = max(most[0], _own_bytes() - before)
 
     def watch() -> None:
-        while not done.wait(_EVERY):
+        while not done.wait(_POLL_SECONDS):
             look()
 
     watcher = Thread(target=watch)
@@ -116,7 +118,7 @@ def peak() -> Iterator[list[int]]:
 
 def bandwidth(threads: int) -> float:
     """Return the bytes a second at which so many threads read memory, one after another, the best of five times."""
-    parts = np.array_split(np.ones(_READ // 8), threads)
+    parts = np.array_split(np.ones(_READ_BYTES // 8), threads)
 
     def seconds(cores: ThreadPoolExecutor) -> float:
         start = perf_counter()
@@ -124,7 +126,7 @@ def bandwidth(threads: int) -> float:
         return perf_counter() - start
 
     with ThreadPoolExecutor(threads) as cores:
-        return _READ / min(seconds(cores) for _ in range(_TIMES))
+        return _READ_BYTES / min(seconds(cores) for _ in range(_TIMES))
 
 
 def _own_bytes() -> int:
@@ -134,7 +136,7 @@ def _own_bytes() -> int:
 
 MEMORY = "all postings read once"  # a peer: those of the questions' terms, at the speed of the machine's memory
 _CORES = os.cpu_count() or 1
-_BATCH, _ALONE = 1_000, 200  # questions
+_BATCH, _SEQUENTIAL = 1_000, 200  # questions
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Case:
     threads: int = 1
     terms: int = 0
     n_questions: int = _BATCH
-    alone: bool = False
+    is_sequential: bool = False
 
     @property
     def name(self) -> str:
@@ -155,10 +157,10 @@ class Case:
     def size(self, n_passages: int) -> str:
         """Of what."""
         of_terms = f" of {self.terms} terms" if self.terms else ""
-        alone = " one at a time" if self.alone else ""
-        return f"{self.n_questions:,} questions{of_terms}{alone}, top {self.k}, {n_passages:,} passages"
+        sequential_text = " one at a time" if self.is_sequential else ""
+        return f"{self.n_questions:,} questions{of_terms}{sequential_text}, top {self.k}, {n_passages:,} passages"
 
-    def of(self, questions: Sequence[Words]) -> list[Words]:
+    def select_questions(self, questions: Sequence[Words]) -> list[Words]:
         """Return what is asked."""
         return [words[: self.terms or None] for words in questions[: self.n_questions]]
 
@@ -166,8 +168,8 @@ class Case:
 PLAIN = (Case(), Case(threads=_CORES))  # the others differ from these in one thing each
 CASES = (
     *PLAIN,
-    Case(n_questions=_ALONE, alone=True),
-    Case(k=100, n_questions=_ALONE, alone=True),
+    Case(n_questions=_SEQUENTIAL, is_sequential=True),
+    Case(k=100, n_questions=_SEQUENTIAL, is_sequential=True),
     Case(k=100),
     Case(k=100, threads=_CORES),
     Case(terms=3),
@@ -175,72 +177,85 @@ CASES = (
 )
 
 
-def case_of_rank_bm25(n_passages: int) -> Case:
+def rank_bm25_case(n_passages: int) -> Case:
     """Return how many questions rank-bm25 answers in a few seconds."""
     return Case(n_questions=max(3, 100_000 // n_passages))
 
 
-def against_engines(
+def compare_with_engines(
     case: Case, engines: Sequence[Engine], questions: Sequence[Words], n_passages: int, notes: dict[str, str]
-) -> list[Measured]:
+) -> list[PeerResult]:
     """Time a case with the first engine and each other one; `notes` say something of some, by name."""
-    rounds = peers.all_in_turns([_work(case, engine, case.of(questions)) for engine in engines])
+    rounds = peers.time_in_turns([_work(case, engine, case.select_questions(questions)) for engine in engines])
     lines = []
-    for engine, *seconds in zip(engines[1:], *([(one[0], other) for other in one[1:]] for one in rounds), strict=True):
+    for engine, *seconds in zip(
+        engines[1:],
+        *([(round_seconds[0], other) for other in round_seconds[1:]] for round_seconds in rounds),
+        strict=True,
+    ):
         note = notes.get(engine.name, "")
-        size, wanted = case.size(n_passages), _wanted(case, engine, n_passages)
-        lines.append(peers.of_rounds(case.name, engine.name, size, seconds, wanted=wanted, note=note))
+        size, target = case.size(n_passages), _target_speedup(case, engine, n_passages)
+        lines.append(peers.summarize_rounds(case.name, engine.name, size, seconds, target=target, note=note))
     return lines
 
 
-def _wanted(case: Case, engine: Engine, n_passages: int) -> float | None:
+def _target_speedup(case: Case, engine: Engine, n_passages: int) -> float | None:
     """How many times as fast ours should be: no slower in the plain cases, and what was set out for a million."""
-    if engine.wanted and case in PLAIN:
+    if engine.target_speedup and case in PLAIN:
         return 1.0
-    return engine.wanted if (case.k, case.threads, n_passages) == (100, 1, 1_000_000) else None
+    return engine.target_speedup if (case.k, case.threads, n_passages) == (100, 1, 1_000_000) else None
 
 
-def against_memory(case: Case, ours: float, asked: Asked, n_passages: int, speed: float) -> Measured:
+def compare_with_memory(case: Case, ours: float, sample: QuestionSample, n_passages: int, speed: float) -> PeerResult:
     """Hold our seconds against reading all postings of the questions' terms at `speed` bytes a second."""
-    touched = sum(asked.held[word] for words in case.of(asked.questions) for word in words) * POSTING_BYTES
-    note = f"{touched / 10**9:.3g} GB at {speed / 10**9:.3g} GB a second; an engine that skips postings reads less"
-    return peers.of_rounds(case.name, MEMORY, case.size(n_passages), [(ours, touched / speed)], note=note)
+    read_bytes = (
+        sum(sample.document_frequency[word] for words in case.select_questions(sample.questions) for word in words)
+        * POSTING_BYTES
+    )
+    note = f"{read_bytes / 10**9:.3g} GB at {speed / 10**9:.3g} GB a second; an engine that skips postings reads less"
+    return peers.summarize_rounds(case.name, MEMORY, case.size(n_passages), [(ours, read_bytes / speed)], note=note)
 
 
-def speeds() -> dict[int, float]:
+def memory_bandwidths() -> dict[int, float]:
     """Return the bytes a second at which this machine reads its memory, by number of threads."""
     return {threads: bandwidth(threads) for threads in sorted({case.threads for case in CASES})}
 
 
 def _work(case: Case, engine: Engine, questions: Sequence[Words]) -> Callable[[], object]:
-    given = [engine.asked([words]) for words in questions] if case.alone else [engine.asked(questions)]
-    return lambda: [engine.search(one, case.k, case.threads) for one in given]
+    batches = (
+        [engine.prepare_queries([words]) for words in questions]
+        if case.is_sequential
+        else [engine.prepare_queries(questions)]
+    )
+    return lambda: [engine.search(batch, case.k, case.threads) for batch in batches]
 
 
-ENGINES: dict[str, type[Engine]] = {one.__name__: one for one in (Ours, BM25S, TantivyInOne, Tantivy, RankBM25)}
-MOST_OF_RANK_BM25 = 10_000  # passages: it holds a dictionary each, and looks at all of them for every question
+ENGINES: dict[str, type[Engine]] = {
+    engine_class.__name__: engine_class for engine_class in (Ours, BM25S, TantivyInOne, Tantivy, RankBM25)
+}
+MAX_RANK_BM25_PASSAGES = 10_000  # passages: it holds a dictionary each, and looks at all of them for every question
 _COMPARED = 200  # questions whose rankings are held against each other
 
 
-def apart(step: str, folder: Path, *words: str) -> Any:
+def run_step(step: str, folder: Path, *words: str) -> Any:
     """Take a step in a process of its own; returns what it says."""
     command = [sys.executable, "-m", "benchmarks.speed.bm25_search", step, str(folder), *words]
     # threads of numpy's libraries would help whoever calls them where one thread is meant
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    printed = subprocess.run(command, check=True, env=os.environ | one_thread, stdout=subprocess.PIPE).stdout
+    single_threaded = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    printed = subprocess.run(command, check=True, env=os.environ | single_threaded, stdout=subprocess.PIPE).stdout
     return json.loads(printed.splitlines()[-1])
 
 
 def engines_of(n_passages: int) -> list[str]:
     """Name the engines that are measured at a size, ours first."""
-    return [name for name in ENGINES if name != RankBM25.__name__ or n_passages <= MOST_OF_RANK_BM25]
+    return [name for name in ENGINES if name != RankBM25.__name__ or n_passages <= MAX_RANK_BM25_PASSAGES]
 
 
 def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
     """Make the corpus; returns the seconds, without KorQuAD's own analysis, and the words of a question."""
-    articles = korquad_articles()
+    articles = load_korquad_articles()
     start = perf_counter()
-    clones = cloned(articles, int(n_passages))
+    clones = clone_articles(articles, int(n_passages))
     (folder / "corpus").mkdir()
     clones.save(folder / "corpus")
     return {"seconds": perf_counter() - start, "question": clones.questions.texts()[0]}
@@ -248,11 +263,11 @@ def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
 
 def build(folder: Path, name: str) -> dict[str, Any]:
     """Build an index; returns the seconds, the most bytes held of its own, and the bytes on disk."""
-    clones, place = Clones.load(folder / "corpus"), folder / name
-    place.mkdir()
-    with peak() as most:
-        seconds = ENGINES[name].build(clones, place)
-    disk = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    clones, index_folder = Clones.load(folder / "corpus"), folder / name
+    index_folder.mkdir()
+    with track_peak_memory() as most:
+        seconds = ENGINES[name].build(clones, index_folder)
+    disk = sum(file.stat().st_size for file in index_folder.rglob("*") if file.is_file())
     return {"engine": ENGINES[name].name, "seconds": seconds, "memory": most[0], "disk": disk}
 
 
@@ -261,7 +276,7 @@ def open_twice(folder: Path, name: str, *words: str) -> list[float]:
 
     def once() -> float:
         start = perf_counter()
-        ENGINES[name].open(folder / name).found([words], 10)
+        ENGINES[name].open(folder / name).top_k([words], 10)
         return perf_counter() - start
 
     return [once(), once()]
@@ -270,26 +285,26 @@ def open_twice(folder: Path, name: str, *words: str) -> list[float]:
 def search(folder: Path) -> dict[str, Any]:
     """Time all cases; returns the lines, and a sentence of what was found."""
     clones = Clones.load(folder / "corpus")
-    n_passages, asked = len(clones.tokens), asked_of(clones)
+    n_passages, sample = len(clones.tokens), sample_questions(clones)
     opened = {name: ENGINES[name].open(folder / name) for name in engines_of(n_passages)}
     rank_bm25 = opened.pop(RankBM25.__name__, None)
-    engines, some = list(opened.values()), asked.questions[:_COMPARED]
-    ours, bm25s, in_one, in_some = engines
-    said = (
-        f"scores of the best ten differ from bm25s's by {difference(ours, bm25s, some):.1g} of a score at most; "
-        f"{overlap(ours, in_one, some):.1%} of the ten are Tantivy's, too; "
-        f"the passage asked about is one of them for {own_passage_found(ours, asked):.1%} of the questions."
+    engines, compared_questions = list(opened.values()), sample.questions[:_COMPARED]
+    ours, bm25s, single_segment, multi_segment = engines
+    summary = (
+        f"scores of the best ten differ from bm25s's by {difference(ours, bm25s, compared_questions):.1g} of a score at most; "
+        f"{overlap(ours, single_segment, compared_questions):.1%} of the ten are Tantivy's, too; "
+        f"the passage asked about is one of them for {own_passage_recall(ours, sample):.1%} of the questions."
     )
-    notes = {engine.name: _segments(engine) for engine in (in_one, in_some)}
-    lines, bytes_a_second = list[Measured](), speeds()
+    notes = {engine.name: _segments(engine) for engine in (single_segment, multi_segment)}
+    lines, bytes_a_second = list[PeerResult](), memory_bandwidths()
     for case in CASES:
-        lines += against_engines(case, engines, asked.questions, n_passages, notes)
+        lines += compare_with_engines(case, engines, sample.questions, n_passages, notes)
         speed = bytes_a_second[case.threads]
-        lines.append(against_memory(case, lines[-1].ours, asked, n_passages, speed))
+        lines.append(compare_with_memory(case, lines[-1].ours, sample, n_passages, speed))
     if rank_bm25 is not None:
-        case = case_of_rank_bm25(n_passages)
-        lines += against_engines(case, [ours, rank_bm25], asked.questions, n_passages, {})
-    return {"lines": [asdict(line) for line in lines], "said": said}
+        case = rank_bm25_case(n_passages)
+        lines += compare_with_engines(case, [ours, rank_bm25], sample.questions, n_passages, {})
+    return {"lines": [asdict(line) for line in lines], "said": summary}
 
 
 def _segments(engine: Any) -> str:

@@ -21,7 +21,7 @@ from benchmarks import peers
 from benchmarks.material import most_memory
 from mrc_workbench.retrieval.dense import IndexKind, VectorIndex
 
-_DIMENSIONS, _A_TOPIC, _SPREAD = 384, 100, 2.0
+_DIMENSIONS, _VECTORS_PER_TOPIC, _SPREAD = 384, 100, 2.0
 _QUESTIONS, _SINGLE, _DEPTH = 1000, 50, 100
 _FLAT = "faiss-flat"
 
@@ -36,17 +36,17 @@ def dense_search() -> list[str]:
     for size in (int(word) for word in os.environ.get("DENSE_SIZES", "10000,100000").split(",")):
         with tempfile.TemporaryDirectory() as folder:
             _write(Path(folder), size)
-            told = {kind: _told(Path(folder), kind) for kind in (*IndexKind, _FLAT)}
-        lines += [_line(size, kind, one) for kind, one in told.items()]
-        measured += _measured(size, told)
-    peers.keep(measured)
+            results = {kind: _measure_in_subprocess(Path(folder), kind) for kind in (*IndexKind, _FLAT)}
+        lines += [_line(size, kind, result) for kind, result in results.items()]
+        measured += _compare_with_exact(size, results)
+    peers.save_results(measured)
     return lines
 
 
 def _write(folder: Path, size: int) -> None:
     """Unit vectors around one topic for every hundred, and questions near some of them; seeded."""
     rng = np.random.default_rng(0)
-    topics = rng.standard_normal((max(1, size // _A_TOPIC), _DIMENSIONS), dtype=np.float32)
+    topics = rng.standard_normal((max(1, size // _VECTORS_PER_TOPIC), _DIMENSIONS), dtype=np.float32)
     shape = (size, _DIMENSIONS)
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=shape)
     for start in range(0, size, 10_000):
@@ -63,14 +63,14 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return unit
 
 
-def _told(folder: Path, kind: str) -> dict[str, Any]:
+def _measure_in_subprocess(folder: Path, kind: str) -> dict[str, Any]:
     """Have an index measured in a process of its own. The exact one comes first and leaves what it found."""
     subprocess.run([sys.executable, "-m", "benchmarks.speed.dense_search", kind, str(folder)], check=True)
-    told: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text(encoding="utf-8"))
-    return told
+    result: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text(encoding="utf-8"))
+    return result
 
 
-def _measure_one(kind: str, folder: Path) -> None:
+def _measure_index(kind: str, folder: Path) -> None:
     vectors = np.load(folder / "vectors.npy", mmap_mode="r")
     questions = np.load(folder / "questions.npy")
     began = perf_counter()
@@ -79,15 +79,15 @@ def _measure_one(kind: str, folder: Path) -> None:
     index.search(questions[:1], _DEPTH)
     alone = [_seconds(lambda row=row: index.search(questions[row : row + 1], _DEPTH)) for row in range(_SINGLE)]
     batch = [_seconds(lambda: index.search(questions, _DEPTH)) for _ in range(3)]
-    found = index.search(questions, _DEPTH)[1]
+    rows = index.search(questions, _DEPTH)[1]
     if kind == IndexKind.EXACT:
-        np.save(folder / "exact.npy", found)
+        np.save(folder / "exact.npy", rows)
     exact = np.load(folder / "exact.npy")
     recall = {
-        k: float(np.mean([len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(found, exact, strict=True)]))
+        k: float(np.mean([len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(rows, exact, strict=True)]))
         for k in (10, 100)
     }
-    told = {
+    result = {
         "build": built - began,
         "alone": median(alone),
         "batch": median(batch) / len(questions),
@@ -95,7 +95,7 @@ def _measure_one(kind: str, folder: Path) -> None:
         "recall": recall,
         "peak": most_memory(),
     }
-    (folder / f"{kind}.json").write_text(json.dumps(told), encoding="utf-8")
+    (folder / f"{kind}.json").write_text(json.dumps(result), encoding="utf-8")
 
 
 def _flat(vectors: np.ndarray) -> Any:
@@ -112,26 +112,30 @@ def _seconds(work: Any) -> float:
     return perf_counter() - began
 
 
-def _line(size: int, kind: str, told: dict[str, Any]) -> str:
-    times = f"{told['build']:.2f} | {1000 * told['alone']:.3f} | {1000 * told['batch']:.3f}"
-    memory = f"{told['bytes'] / 1e6:,.0f} | {told['peak'] / 1e6:,.0f}"
-    return f"| {size:,} | {kind} | {times} | {memory} | {told['recall']['10']:.4f} | {told['recall']['100']:.4f} |"
+def _line(size: int, kind: str, result: dict[str, Any]) -> str:
+    times = f"{result['build']:.2f} | {1000 * result['alone']:.3f} | {1000 * result['batch']:.3f}"
+    memory = f"{result['bytes'] / 1e6:,.0f} | {result['peak'] / 1e6:,.0f}"
+    return f"| {size:,} | {kind} | {times} | {memory} | {result['recall']['10']:.4f} | {result['recall']['100']:.4f} |"
 
 
-def _measured(size: int, told: dict[str, dict[str, Any]]) -> list[peers.Measured]:
+def _compare_with_exact(size: int, results: dict[str, dict[str, Any]]) -> list[peers.PeerResult]:
     """Searches against the exact one, which is FAISS's own without its copy of the vectors."""
-    of, exact, flat = f"{size:,} vectors of {_DIMENSIONS}", told[IndexKind.EXACT], told[_FLAT]
+    size_label, exact, flat = f"{size:,} vectors of {_DIMENSIONS}", results[IndexKind.EXACT], results[_FLAT]
     measured = [
-        peers.of_rounds("Exact search, batch", "IndexFlatIP", of, [(exact["batch"], flat["batch"])]),
-        peers.of_rounds("Exact search, peak memory", "IndexFlatIP", of, [(exact["peak"], flat["peak"])], unit="bytes"),
+        peers.summarize_rounds("Exact search, batch", "IndexFlatIP", size_label, [(exact["batch"], flat["batch"])]),
+        peers.summarize_rounds(
+            "Exact search, peak memory", "IndexFlatIP", size_label, [(exact["peak"], flat["peak"])], unit="bytes"
+        ),
     ]
     for kind in (IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8):
-        one = told[kind]
-        lost = f"recall@10 {one['recall']['10']:.3f}, @100 {one['recall']['100']:.3f}; built in {one['build']:.1f} s"
+        result = results[kind]
+        note = f"recall@10 {result['recall']['10']:.3f}, @100 {result['recall']['100']:.3f}; built in {result['build']:.1f} s"
         name = f"{kind} search, one question"
-        measured.append(peers.of_rounds(name, "exact", of, [(one["alone"], exact["alone"])], note=lost))
+        measured.append(
+            peers.summarize_rounds(name, "exact", size_label, [(result["alone"], exact["alone"])], note=note)
+        )
     return measured
 
 
 if __name__ == "__main__":
-    _measure_one(sys.argv[1], Path(sys.argv[2]))
+    _measure_index(sys.argv[1], Path(sys.argv[2]))

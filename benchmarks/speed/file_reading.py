@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.material import korquad, texts
+from benchmarks.material import generate_texts, korquad
 from mrc_workbench.data.workspace import PROJECT
 
 _ROWS = "50000,1000000"
@@ -69,12 +69,12 @@ def _write_rows(path: Path, rows: int) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "title", "context", "question", "answer"])
-        passages = texts(-(-rows // _QUESTIONS_A_PASSAGE))
+        passages = generate_texts(-(-rows // _QUESTIONS_A_PASSAGE))
         for number, passage in enumerate(passage[:_PASSAGE_LENGTH].strip() for passage in passages):
             words = passage.split()
             for _ in range(_QUESTIONS_A_PASSAGE):
-                asked = " ".join(rng.choices(words, k=6))
-                writer.writerow([f"q{rng.getrandbits(64)}", f"글 {number // 7}", passage, asked, rng.choice(words)])
+                question = " ".join(rng.choices(words, k=6))
+                writer.writerow([f"q{rng.getrandbits(64)}", f"글 {number // 7}", passage, question, rng.choice(words)])
 
 
 def _read(path: Path, checkout: Path) -> tuple[float, int]:

@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.centroids import Block, TokenIndex, mapped_index
 from mrc_workbench.retrieval.dense import max_sim
 
 _NARROW, _DEPTH = 128, 100
-_ASKED, _ALONE = 300, 100  # questions of KorQuAD; those asked of many passages
+_SAMPLED_QUESTIONS, _SINGLE_QUESTIONS = 300, 100  # questions of KorQuAD; those asked of many passages
 _NAMES = {0: "half precision", 2: "2 bits", 1: "1 bit"}
 _RUN, _EXCHANGED, _NOISE = 16, 0.5, 0.2  # noise: the length of what is added to a token's vector of length 1
 _BLOCK = 1024
@@ -35,16 +35,16 @@ def late_interaction() -> list[str]:
     with workspace():
         question_set = read_file(korquad()).question_set
         for dimensions in (0, _NARROW):
-            passages, questions, relevant = _encoded(question_set, dimensions)
-            lines += _few(passages, questions, relevant)
+            passages, questions, relevant = _encode_set(question_set, dimensions)
+            lines += _measure_korquad(passages, questions, relevant)
     return lines
 
 
 def late_large() -> list[str]:
     """Return the row of so many passages that all are compared with nobody waiting."""
     with workspace():
-        passages, questions, _ = _encoded(read_file(korquad()).question_set, _NARROW)
-        return [*_HEAD, *_many(passages, questions.between(0, _ALONE))]
+        passages, questions, _ = _encode_set(read_file(korquad()).question_set, _NARROW)
+        return [*_HEAD, *_measure_large(passages, questions.between(0, _SINGLE_QUESTIONS))]
 
 
 _HEAD = (
@@ -54,31 +54,33 @@ _HEAD = (
 )
 
 
-def _few(passages: TokenVectors, questions: TokenVectors, relevant: np.ndarray) -> list[str]:
-    exact, times = _exact(passages, questions)
+def _measure_korquad(passages: TokenVectors, questions: TokenVectors, relevant: np.ndarray) -> list[str]:
+    exact, times = _exact_rankings(passages, questions)
     size = f"{len(passages):,} | {passages.vectors.shape[1]}"
     bytes_ = f"{passages.vectors.nbytes / len(passages):,.0f}"
     quality = f"{_ndcg(exact, relevant):.2f} | 1.0000 | 1.0000"
     lines = [f"| {size} | half precision, all compared | {bytes_} | – | {times} | {quality} |"]
     for bits, name in _NAMES.items():
         began = perf_counter()
-        index = TokenIndex.of([(np.arange(len(passages)), passages)], len(passages), bits)
-        built, found = perf_counter() - began, _found(index, questions)
-        told = f"{_line(index, built, questions)} | {_ndcg(found, relevant):.2f} | {_recall(found, exact)}"
-        lines.append(f"| {size} | {name} | {told} |")
+        index = TokenIndex.from_blocks([(np.arange(len(passages)), passages)], len(passages), bits)
+        built, rankings = perf_counter() - began, _search_each(index, questions)
+        cells = f"{_line(index, built, questions)} | {_ndcg(rankings, relevant):.2f} | {_recall(rankings, exact)}"
+        lines.append(f"| {size} | {name} | {cells} |")
     return lines
 
 
-def _many(passages: TokenVectors, questions: TokenVectors) -> list[str]:
-    count, exact = int(os.environ.get("LATE_PASSAGES", "100000")), _Best(questions)
+def _measure_large(passages: TokenVectors, questions: TokenVectors) -> list[str]:
+    count, exact = int(os.environ.get("LATE_PASSAGES", "100000")), _ExactRankings(questions)
     began = perf_counter()
-    index = mapped_index(f"clones {perf_counter()}", lambda: map(exact.seen, _clones(passages, count)), count)
+    index = mapped_index(
+        f"clones {perf_counter()}", lambda: map(exact.add_block, _synthetic_blocks(passages, count)), count
+    )
     built = perf_counter() - began - exact.seconds
-    told = f"{_line(index, built, questions)} | – | {_recall(_found(index, questions), exact.rows)}"
-    return [f"| {count:,} | {passages.vectors.shape[1]} | {_NAMES[0]} | {told} |"]
+    cells = f"{_line(index, built, questions)} | – | {_recall(_search_each(index, questions), exact.rows)}"
+    return [f"| {count:,} | {passages.vectors.shape[1]} | {_NAMES[0]} | {cells} |"]
 
 
-class _Best:
+class _ExactRankings:
     """The first passages of each question, compared with all that pass by."""
 
     def __init__(self, questions: TokenVectors) -> None:
@@ -86,59 +88,59 @@ class _Best:
         self._scores = np.zeros((len(questions), 0), dtype=np.float32)
         self.rows = np.zeros((len(questions), 0), dtype=np.int64)
 
-    def seen(self, block: Block) -> Block:
+    def add_block(self, block: Block) -> Block:
         began = perf_counter()
         scores = np.hstack([self._scores, max_sim(self._questions, block[1])])
         rows = np.hstack([self.rows, np.tile(block[0], (len(scores), 1))])
         order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH]
-        self._scores, self.rows = (np.take_along_axis(of, order, axis=1) for of in (scores, rows))
+        self._scores, self.rows = (np.take_along_axis(values, order, axis=1) for values in (scores, rows))
         self.seconds += perf_counter() - began
         return block
 
 
-def _clones(passages: TokenVectors, count: int) -> Iterator[Block]:
+def _synthetic_blocks(passages: TokenVectors, count: int) -> Iterator[Block]:
     """Yield so many passages made of these, which differ from block to block and are the same every time."""
     n_tokens, vectors = len(passages.vectors), passages.vectors.astype(np.float32)
     n_blocks = -(-count // _BLOCK)
     for number in range(n_blocks):
         rng, rows = np.random.default_rng((7, number)), np.arange(number, count, n_blocks)
-        of = rows % len(passages)
-        lengths = np.diff(passages.starts)[of]
+        source_rows = rows % len(passages)
+        lengths = np.diff(passages.starts)[source_rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(starts[-1]) + np.repeat(passages.starts[of] - starts[:-1], lengths)
+        token_rows = np.arange(starts[-1]) + np.repeat(passages.starts[source_rows] - starts[:-1], lengths)
         runs = np.arange(starts[-1]) // _RUN
         other = rng.integers(0, n_tokens - _RUN, runs[-1] + 1)[runs] + np.arange(starts[-1]) % _RUN
-        chosen = vectors[np.where(rng.random(runs[-1] + 1)[runs] < _EXCHANGED, other, places)]
-        chosen += _NOISE / np.sqrt(chosen.shape[1]) * rng.standard_normal(chosen.shape, dtype=np.float32)
-        chosen /= np.linalg.norm(chosen, axis=1, keepdims=True)
-        yield rows, TokenVectors(chosen.astype(np.float16), starts)
+        sampled = vectors[np.where(rng.random(runs[-1] + 1)[runs] < _EXCHANGED, other, token_rows)]
+        sampled += _NOISE / np.sqrt(sampled.shape[1]) * rng.standard_normal(sampled.shape, dtype=np.float32)
+        sampled /= np.linalg.norm(sampled, axis=1, keepdims=True)
+        yield rows, TokenVectors(sampled.astype(np.float16), starts)
 
 
-def _encoded(question_set: QuestionSet, dimensions: int) -> tuple[TokenVectors, TokenVectors, np.ndarray]:
+def _encode_set(question_set: QuestionSet, dimensions: int) -> tuple[TokenVectors, TokenVectors, np.ndarray]:
     """Return the tokens of all passages, those of some questions, and the row of the passage that answers each."""
     texts, questions = question_set.passages.indexed_texts(title=True), question_set.questions
     DEFAULT.write()
     encoder = TokenEncoder(find_model(DEFAULT.reference), texts, dimensions=dimensions, windows=WindowOptions())
-    passages = encoder.encode_passages(texts, question_set.passages.heads(title=True))
-    asked = np.sort(np.random.default_rng(0).choice(len(questions), _ASKED, replace=False))
-    relevant = np.array([question_set.row_of_passage[questions[row].relevant[0]] for row in asked.tolist()])
-    return passages, encoder.encode_questions([question.text for question in questions]).at(asked), relevant
+    passages = encoder.encode_passages(texts, question_set.passages.title_lengths(title=True))
+    sampled_rows = np.sort(np.random.default_rng(0).choice(len(questions), _SAMPLED_QUESTIONS, replace=False))
+    relevant = np.array([question_set.row_of_passage[questions[row].relevant[0]] for row in sampled_rows.tolist()])
+    return passages, encoder.encode_questions([question.text for question in questions]).select(sampled_rows), relevant
 
 
-def _exact(passages: TokenVectors, questions: TokenVectors) -> tuple[np.ndarray, str]:
+def _exact_rankings(passages: TokenVectors, questions: TokenVectors) -> tuple[np.ndarray, str]:
     """Return the first passages of each question, and what one takes alone."""
-    found, seconds = [], []
+    rankings, seconds = [], []
     for row in range(len(questions)):
         began = perf_counter()
         scores = max_sim(questions.between(row, row + 1), passages)[0]
         seconds.append(perf_counter() - began)
-        found.append(np.argsort(-scores, kind="stable")[:_DEPTH])
-    return np.array(found), _milliseconds(seconds)
+        rankings.append(np.argsort(-scores, kind="stable")[:_DEPTH])
+    return np.array(rankings), _milliseconds(seconds)
 
 
-def _found(index: TokenIndex, questions: TokenVectors) -> np.ndarray:
-    asked = (questions.between(row, row + 1).vectors for row in range(len(questions)))
-    return np.concatenate([index.search(vectors, _DEPTH).indices for vectors in asked])
+def _search_each(index: TokenIndex, questions: TokenVectors) -> np.ndarray:
+    query_vectors = (questions.between(row, row + 1).vectors for row in range(len(questions)))
+    return np.concatenate([index.search(vectors, _DEPTH).indices for vectors in query_vectors])
 
 
 def _line(index: TokenIndex, built: float, questions: TokenVectors) -> str:
@@ -146,7 +148,7 @@ def _line(index: TokenIndex, built: float, questions: TokenVectors) -> str:
     rounds = []
     for _ in range(3):
         seconds = []
-        for row in range(min(_ALONE, len(questions))):
+        for row in range(min(_SINGLE_QUESTIONS, len(questions))):
             began = perf_counter()
             index.search(questions.between(row, row + 1).vectors, _DEPTH)
             seconds.append(perf_counter() - began)
@@ -155,17 +157,18 @@ def _line(index: TokenIndex, built: float, questions: TokenVectors) -> str:
 
 
 def _milliseconds(seconds: list[float]) -> str:
-    return " | ".join(f"{1000 * one:.1f}" for one in np.percentile(seconds, (50, 95)))
+    return " | ".join(f"{1000 * percentile:.1f}" for percentile in np.percentile(seconds, (50, 95)))
 
 
-def _recall(found: np.ndarray, exact: np.ndarray) -> str:
-    shares = [
-        np.mean([len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(found, exact, strict=True)]) for k in (10, 100)
+def _recall(rankings: np.ndarray, exact: np.ndarray) -> str:
+    recalls = [
+        np.mean([len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(rankings, exact, strict=True)])
+        for k in (10, 100)
     ]
-    return " | ".join(f"{share:.4f}" for share in shares)
+    return " | ".join(f"{recall:.4f}" for recall in recalls)
 
 
-def _ndcg(found: np.ndarray, relevant: np.ndarray) -> float:
+def _ndcg(rankings: np.ndarray, relevant: np.ndarray) -> float:
     """Return the mean nDCG@10 of questions with one relevant passage each, in points."""
-    hits = found[:, :10] == relevant[:, None]
+    hits = rankings[:, :10] == relevant[:, None]
     return float(100 * (hits / np.log2(np.arange(2, 12))).sum(axis=1).mean())

@@ -30,48 +30,48 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 
-_WANTED_OF_ENCODING = 2.5
+_ENCODING_TARGET = 2.5
 _ENCODER_PEER = f"sentence-transformers {version('sentence-transformers')} encode, float32"
 
 
 def encoding() -> list[str]:
     """Return seconds of both, at both lengths, and the lowest cosine between their vectors."""
     texts = [passage.text for passage in read_file(korquad()).question_set.passages]
-    drawn = np.random.default_rng(0).permutation(len(texts))[: int(os.environ.get("ENCODING_TEXTS", "64"))]
-    asked = [texts[row] for row in drawn]
+    sampled_rows = np.random.default_rng(0).permutation(len(texts))[: int(os.environ.get("ENCODING_TEXTS", "64"))]
+    sample = [texts[row] for row in sampled_rows]
     columns = ("tokens read", "passages a second, plain", "ours", "times faster", "lowest cosine")
     lines = [f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|"]
     measured = []
-    for max_length, some in ((128, asked), (512, asked[: max(8, len(asked) // 4)])):
+    for max_length, batch in ((128, sample), (512, sample[: max(8, len(sample) // 4)])):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["MRC_WORKSPACE"] = folder
             model = bi_encoder(Path(folder, "base"), texts, max_length)
-            measured.append(_encoding_in_turns(model, some, max_length))
-            cosine = _lowest_cosine(model, some)
-        lines.append(f"| {max_length} | {rates(measured[-1], len(some))} | {cosine:.6f} |")
-    peers.keep(measured)
+            measured.append(_encoding_in_turns(model, batch, max_length))
+            cosine = _lowest_cosine(model, batch)
+        lines.append(f"| {max_length} | {rate_cells(measured[-1], len(batch))} | {cosine:.6f} |")
+    peers.save_results(measured)
     return lines
 
 
-def rates(one: peers.Measured, count: int) -> str:
+def rate_cells(result: peers.PeerResult, count: int) -> str:
     """Return how many of `count` things both do a second, and how many times faster ours is, as cells of a table."""
-    low, high = one.spread or (0.0, 0.0)
-    plain, ours = count / (one.theirs or 1.0), count / one.ours
-    return f"{plain:.2f} | {ours:.2f} | {one.ratio or 0.0:.2f} ({low:.2f} to {high:.2f})"
+    low, high = result.spread or (0.0, 0.0)
+    plain, ours = count / (result.theirs or 1.0), count / result.ours
+    return f"{plain:.2f} | {ours:.2f} | {result.ratio or 0.0:.2f} ({low:.2f} to {high:.2f})"
 
 
-def _encoding_in_turns(model: Path, texts: list[str], max_length: int) -> peers.Measured:
+def _encoding_in_turns(model: Path, texts: list[str], max_length: int) -> peers.PeerResult:
     from sentence_transformers import SentenceTransformer
 
     plain = SentenceTransformer(str(model), device="cpu", model_kwargs={"dtype": "float32"})
     ours = BiEncoder(find_model(str(model)), [], precision=Precision.AUTO)
-    return peers.in_turns(
+    return peers.compare_in_turns(
         "Encoding, base size",
         _ENCODER_PEER,
         f"{len(texts)} passages, {max_length} tokens",
         lambda: ours.encode("passage", texts),
         lambda: plain.encode(texts, normalize_embeddings=True),
-        wanted=_WANTED_OF_ENCODING,
+        target=_ENCODING_TARGET,
     )
 
 
@@ -84,7 +84,7 @@ def _lowest_cosine(model: Path, texts: list[str]) -> float:
     return float((exact * ours).sum(axis=1).min())
 
 
-_DEPTH, _MAX_LENGTH, _RERANKING_ROUNDS, _WANTED_OF_RERANKING = 50, 512, 2, 2.5
+_DEPTH, _MAX_LENGTH, _RERANKING_ROUNDS, _RERANKING_TARGET = 50, 512, 2, 2.5
 _RERANKER_PEER = f"sentence-transformers {version('sentence-transformers')} predict, float32"
 _MODELS = {"2 layers of 128": (TINY, 1000), "6 layers of 384": (SMALL, 40), "base size": (BASE, 8)}  # and questions
 Pairs = list[tuple[str, str]]
@@ -94,25 +94,25 @@ def reranking() -> list[str]:
     """Return the pairs a second of both for each model, and how alike both order each question's passages."""
     question_set = read_file(korquad()).question_set
     texts = question_set.passages.indexed_texts(title=True)
-    most = max(questions for _, questions in _MODELS.values())
-    drawn = np.random.default_rng(0).permutation(len(question_set.questions))[:most]
+    max_questions = max(questions for _, questions in _MODELS.values())
+    sampled_rows = np.random.default_rng(0).permutation(len(question_set.questions))[:max_questions]
     lines = ["| model | pairs a second, plain | ours | times faster | Spearman's rho |", "|---|---:|---:|---:|---:|"]
     measured = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
-        asked = [question_set.questions[row].text for row in drawn]
-        found = BM25("BM25", question_set.passages).search(asked, _DEPTH).indices
+        queries = [question_set.questions[row].text for row in sampled_rows]
+        candidates = BM25("BM25", question_set.passages).search(queries, _DEPTH).indices
         for name, (size, questions) in _MODELS.items():
-            pairs = [(asked[row], texts[passage]) for row in range(questions) for passage in found[row].tolist()]
+            pairs = [(queries[row], texts[passage]) for row in range(questions) for passage in candidates[row].tolist()]
             model = cross_encoder(Path(folder, name.replace(" ", "-")), texts, _MAX_LENGTH, size)
-            one, rho = _reranking_in_turns(name, model, pairs)
-            measured.append(one)
-            lines.append(f"| {name} | {rates(one, len(pairs))} | {rho:.4f} |")
-    peers.keep(measured)
+            result, rho = _reranking_in_turns(name, model, pairs)
+            measured.append(result)
+            lines.append(f"| {name} | {rate_cells(result, len(pairs))} | {rho:.4f} |")
+    peers.save_results(measured)
     return lines
 
 
-def _reranking_in_turns(name: str, model: Path, pairs: Pairs) -> tuple[peers.Measured, float]:
+def _reranking_in_turns(name: str, model: Path, pairs: Pairs) -> tuple[peers.PeerResult, float]:
     import torch
     from sentence_transformers import CrossEncoder
 
@@ -126,10 +126,12 @@ def _reranking_in_turns(name: str, model: Path, pairs: Pairs) -> tuple[peers.Mea
         our_seconds, reduced = _timed(partial(ours.score, pairs))
         their_seconds, exact = _timed(partial(plain.predict, pairs, activation_fn=identity))
         rounds.append((our_seconds, their_seconds))
-    each = zip(exact.reshape(-1, _DEPTH), reduced.reshape(-1, _DEPTH), strict=True)
-    rho = float(np.mean([spearmanr(one, other).statistic for one, other in each]))
+    by_question = zip(exact.reshape(-1, _DEPTH), reduced.reshape(-1, _DEPTH), strict=True)
+    rho = float(
+        np.mean([spearmanr(exact_scores, reduced_scores).statistic for exact_scores, reduced_scores in by_question])
+    )
     size = f"{len(pairs) // _DEPTH:,} questions, {_DEPTH} passages each"
-    return peers.of_rounds(f"Reranking, {name}", _RERANKER_PEER, size, rounds, wanted=_WANTED_OF_RERANKING), rho
+    return peers.summarize_rounds(f"Reranking, {name}", _RERANKER_PEER, size, rounds, target=_RERANKING_TARGET), rho
 
 
 def _timed(work: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
@@ -139,25 +141,25 @@ def _timed(work: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
 
 
 _READING_ROUNDS = 5  # of reading; Kiwi is slow, and two will do
-_WANTED_RATE = 100  # MB a second
+_TARGET_RATE = 100  # MB a second
 _TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
 
 
 def analyzers() -> list[str]:
     """Return both comparisons as lines of a report."""
     texts = list(read_file(korquad()).question_set.passages.indexed_texts(title=True))
-    many = list(islice(material.texts(_size()), _size()))
-    kiwi = _against_a_loop(texts)
+    many = list(islice(material.generate_texts(_size()), _size()))
+    kiwi = _compare_with_loop(texts)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
-        read = [_read_again(Analyzer.KIWI_BIGRAM, texts), _read_again(Analyzer.BIGRAM, many)]
+        read = [_measure_rereading(Analyzer.KIWI_BIGRAM, texts), _measure_rereading(Analyzer.BIGRAM, many)]
     rates = [rate for rates in read for rate in rates]
-    peers.keep([kiwi, *rates])
+    peers.save_results([kiwi, *rates])
     low, high = kiwi.spread or (0.0, 0.0)
     speed = f"{kiwi.ratio:.2f} times faster ({low:.2f} to {high:.2f})"
     return [
         f"{kiwi.name}, {kiwi.size}: {kiwi.ours:.2f} s, {kiwi.peer} {kiwi.theirs:.2f} s, {speed}",
-        *(f"{one.name}, {one.size}: {one.ours:,.0f} {one.unit}; {one.note}" for one in rates),
+        *(f"{result.name}, {result.size}: {result.ours:,.0f} {result.unit}; {result.note}" for result in rates),
     ]
 
 
@@ -165,45 +167,45 @@ def _size() -> int:
     return int(os.environ.get("ANALYZED_PASSAGES", "50000"))
 
 
-def _against_a_loop(texts: Sequence[str]) -> peers.Measured:
+def _compare_with_loop(texts: Sequence[str]) -> peers.PeerResult:
     from kiwipiepy import Kiwi
 
     kiwi, rounds = Kiwi(num_workers=1), {"ours": count(), "theirs": count()}
 
-    def asked(who: str) -> list[str]:
-        number = next(rounds[who])  # ours remembers the texts that it has seen
+    def numbered_texts(side: str) -> list[str]:
+        number = next(rounds[side])  # ours remembers the texts that it has seen
         return [f"{text}\n{number}" for text in texts]
 
     def loop() -> list[list[str]]:
-        found = [kiwi.tokenize(text) for text in asked("theirs")]
-        return [[token.form.lower() for token in tokens if token.tag.startswith(_TAGS)] for tokens in found]
+        analyzed = [kiwi.tokenize(text) for text in numbered_texts("theirs")]
+        return [[token.form.lower() for token in tokens if token.tag.startswith(_TAGS)] for tokens in analyzed]
 
-    return peers.in_turns(
+    return peers.compare_in_turns(
         "Kiwi's morphemes",
         f"kiwipiepy {version('kiwipiepy')}, a text at a time, 1 worker",
         f"{len(texts):,} passages",
-        lambda: analyze(Analyzer.KIWI, asked("ours")),
+        lambda: analyze(Analyzer.KIWI, numbered_texts("ours")),
         loop,
         rounds=2,
     )
 
 
-def _read_again(analyzer: Analyzer, texts: Sequence[str]) -> list[peers.Measured]:
+def _measure_rereading(analyzer: Analyzer, texts: Sequence[str]) -> list[peers.PeerResult]:
     """How fast tokens come that were kept: of all that this takes, the texts' digest, which is their key, is told."""
     tokens = tokens_of(analyzer, texts)
     seconds, digest = _seconds(lambda: tokens_of(analyzer, texts)), _seconds(lambda: fingerprint_of(texts))
-    of = f"{analyzer.value}, {len(texts):,} passages"
+    size_label = f"{analyzer.value}, {len(texts):,} passages"
     note = (
-        f"wanted {_WANTED_RATE} or more; of {seconds * 1000:.1f} ms the digest of the texts takes {digest * 1000:.1f}"
+        f"wanted {_TARGET_RATE} or more; of {seconds * 1000:.1f} ms the digest of the texts takes {digest * 1000:.1f}"
     )
-    sizes = {"of tokens": bytes_of(tokens), "of text": sum(len(text.encode()) for text in texts)}
+    sizes = {"of tokens": token_bytes(tokens), "of text": sum(len(text.encode()) for text in texts)}
     return [
-        peers.Measured(f"Kept tokens read, MB {what}", "", of, size / 10**6 / seconds, unit="MB/s", note=note)
+        peers.PeerResult(f"Kept tokens read, MB {what}", "", size_label, size / 10**6 / seconds, unit="MB/s", note=note)
         for what, size in sizes.items()
     ]
 
 
-def bytes_of(tokens: Tokens) -> int:
+def token_bytes(tokens: Tokens) -> int:
     """Size of a text's tokens as arrays, and of their vocabulary in UTF-8, a byte between two of them."""
     return int(tokens.ids.nbytes + tokens.offsets.nbytes + sum(len(token.encode()) + 1 for token in tokens.vocabulary))
 

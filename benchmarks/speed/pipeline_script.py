@@ -23,9 +23,9 @@ def main(model: str, pairs_file: str, answers_file: str) -> None:
     print("ready", flush=True)
     for _ in sys.stdin:
         began = time.perf_counter()
-        told = [read(question=question, context=passage, **settings) for question, passage in pairs]
+        answers = [read(question=question, context=passage, **settings) for question, passage in pairs]
         seconds = time.perf_counter() - began
-        spans = [[one["start"], one["end"]] for one in told]
+        spans = [[answer["start"], answer["end"]] for answer in answers]
         Path(answers_file).write_text(json.dumps(spans), encoding="utf-8")
         print(seconds, flush=True)
 

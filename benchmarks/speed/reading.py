@@ -25,7 +25,7 @@ from mrc_workbench.models.sources import find_model
 
 _PIPELINE = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1")
 _SCRIPT = Path(__file__).with_name("pipeline_script.py")
-_PAIRS, _ROUNDS, _WANTED = 200, 3, 2.5
+_PAIRS, _ROUNDS, _TARGET_SPEEDUP = 200, 3, 2.5
 Pairs = list[tuple[str, str]]
 
 
@@ -44,19 +44,19 @@ def reading() -> list[str]:
                 spans = reader.read(pairs)
                 ours = perf_counter() - began
                 rounds.append((ours, pipeline.seconds()))
-                same = _same(pairs, spans, pipeline.spans())
-    one = peers.of_rounds(
+                same = _fraction_equal(pairs, spans, pipeline.spans())
+    result = peers.summarize_rounds(
         "Reading for answers", f"{_PIPELINE[0].replace('==', ' ')} question-answering pipeline", f"{_PAIRS:,} pairs",
-        rounds, wanted=_WANTED, note=f"{same:.1%} of the spans the same",
+        rounds, target=_TARGET_SPEEDUP, note=f"{same:.1%} of the spans the same",
     )  # fmt: skip
-    peers.keep([one])
+    peers.save_results([result])
     return [
         "| | pairs a second |",
         "|---|---:|",
-        f"| the pipeline | {_PAIRS / (one.theirs or 0):.2f} |",
-        f"| ours | {_PAIRS / one.ours:.2f} |",
+        f"| the pipeline | {_PAIRS / (result.theirs or 0):.2f} |",
+        f"| ours | {_PAIRS / result.ours:.2f} |",
         "",
-        f"{one.ratio:.2f} times as many; {same:.1%} of the spans are the same.",
+        f"{result.ratio:.2f} times as many; {same:.1%} of the spans are the same.",
     ]
 
 
@@ -64,8 +64,8 @@ def _pairs() -> Pairs:
     question_set = read_file(korquad()).question_set
     row_of = question_set.row_of_passage
     rows = np.random.default_rng(0).permutation(len(question_set.questions))[:_PAIRS]
-    asked = [question_set.questions[row] for row in rows.tolist()]
-    return [(one.text, question_set.passages.texts[row_of[one.relevant[0]]]) for one in asked]
+    questions = [question_set.questions[row] for row in rows.tolist()]
+    return [(question.text, question_set.passages.texts[row_of[question.relevant[0]]]) for question in questions]
 
 
 def _model(folder: Path) -> Path:
@@ -75,10 +75,10 @@ def _model(folder: Path) -> Path:
     return folder / "model"
 
 
-def _same(pairs: Pairs, spans: Spans, theirs: list[list[int]]) -> float:
+def _fraction_equal(pairs: Pairs, spans: Spans, theirs: list[list[int]]) -> float:
     ours = zip(spans.starts[:, 0].tolist(), spans.ends[:, 0].tolist(), strict=True)
-    told = zip(pairs, ours, theirs, strict=True)
-    return float(np.mean([passage[a:b] == passage[c:d].strip() for (_, passage), (a, b), (c, d) in told]))
+    aligned = zip(pairs, ours, theirs, strict=True)
+    return float(np.mean([passage[a:b] == passage[c:d].strip() for (_, passage), (a, b), (c, d) in aligned]))
 
 
 class _Pipeline:
@@ -113,8 +113,8 @@ class _Pipeline:
 
     def spans(self) -> list[list[int]]:
         """The letters of its answers."""
-        told: list[list[int]] = json.loads((self._folder / "answers.json").read_text(encoding="utf-8"))
-        return told
+        answer_spans: list[list[int]] = json.loads((self._folder / "answers.json").read_text(encoding="utf-8"))
+        return answer_spans
 
     def _line(self) -> str:
         if not (line := str(self._process.stdout.readline())):

@@ -13,7 +13,7 @@ from benchmarks.material import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analysis import tokens_of
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 
 _ROUNDS, _DEPTH = 5, 100
@@ -33,7 +33,7 @@ def stem_speed() -> list[str]:
     ]
     for name, path in development_sets().items():
         question_set = read_file(path).question_set
-        stems = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
+        stems = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
         if stems in LANGUAGE_OF:
             lines += _rows(name, question_set, stems)
     return lines
@@ -43,7 +43,9 @@ def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
     n_tokens = len(tokens_of(Analyzer.WORD, question_set.passages.indexed_texts(title=True)).ids)
     amounts = {"tokens a second": n_tokens, "passages indexed a second": len(question_set.passages)}
     amounts["questions a second"] = len(question_set.questions)
-    rounds = [[_measured(question_set, one) for one in (Analyzer.WORD, stems)] for _ in range(_ROUNDS + 1)]
+    rounds = [
+        [_measure_analyzer(question_set, analyzer) for analyzer in (Analyzer.WORD, stems)] for _ in range(_ROUNDS + 1)
+    ]
     words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # what is loaded and compiled counts to the first round
     lines: list[str] = []
     for (what, amount), of_words, of_stems in zip(amounts.items(), words, stemmed, strict=True):
@@ -53,8 +55,11 @@ def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
     return lines
 
 
-def _measured(question_set: QuestionSet, analyzer: Analyzer) -> _Seconds:
-    texts, questions = question_set.passages.indexed_texts(title=True), [one.text for one in question_set.questions]
+def _measure_analyzer(question_set: QuestionSet, analyzer: Analyzer) -> _Seconds:
+    texts, questions = (
+        question_set.passages.indexed_texts(title=True),
+        [question.text for question in question_set.questions],
+    )
     options = BM25Options(analyzer)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder

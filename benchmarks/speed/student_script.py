@@ -28,7 +28,9 @@ def main(file: str, bi_encoder: str, cross_encoder: str, depth: int, weight: flo
     stages["Dense"] = perf_counter() - start
 
     start = perf_counter()
-    hybrid = [fuse(one, other, weight) for one, other in zip(bm25, dense, strict=True)]
+    hybrid = [
+        fuse(bm25_ranking, dense_ranking, weight) for bm25_ranking, dense_ranking in zip(bm25, dense, strict=True)
+    ]
     stages["Hybrid"] = perf_counter() - start
 
     start = perf_counter()
@@ -52,16 +54,16 @@ def read(file: str) -> tuple[list[str], list[str], list[int]]:
     passages: list[str] = []
     questions: list[str] = []
     relevant: list[int] = []
-    places: dict[str, int] = {}
+    row_of_passage: dict[str, int] = {}
     for article in data:
         for paragraph in article["paragraphs"]:
             text = article["title"] + "\n" + paragraph["context"]
-            if text not in places:
-                places[text] = len(passages)
+            if text not in row_of_passage:
+                row_of_passage[text] = len(passages)
                 passages.append(text)
-            for asked in paragraph["qas"]:
-                questions.append(asked["question"])
-                relevant.append(places[text])
+            for question in paragraph["qas"]:
+                questions.append(question["question"])
+                relevant.append(row_of_passage[text])
     return passages, questions, relevant
 
 
@@ -89,16 +91,16 @@ def search_dense(passages: list[str], questions: list[str], model_name: str) -> 
     vectors = model.encode(passages, normalize_embeddings=True)
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
-    _, found = index.search(model.encode(questions, normalize_embeddings=True), K)
-    return found.tolist()  # type: ignore[no-any-return]
+    _, indices = index.search(model.encode(questions, normalize_embeddings=True), K)
+    return indices.tolist()  # type: ignore[no-any-return]
 
 
-def fuse(one: list[int], other: list[int], weight: float) -> list[int]:
+def fuse(first: list[int], second: list[int], weight: float) -> list[int]:
     """Fuse two rankings of a question by their reciprocal ranks; the other one counts `weight` times."""
     scores: dict[int, float] = {}
-    for ranking, share in ((one, 1.0), (other, weight)):
+    for ranking, ranking_weight in ((first, 1.0), (second, weight)):
         for rank, passage in enumerate(ranking, start=1):
-            scores[passage] = scores.get(passage, 0.0) + share / (60 + rank)
+            scores[passage] = scores.get(passage, 0.0) + ranking_weight / (60 + rank)
     return sorted(scores, key=scores.__getitem__, reverse=True)[:K]
 
 
@@ -124,11 +126,11 @@ def rerank(
 
 def recall(rankings: list[list[int]], relevant: list[int], k: int) -> float:
     """Share of the questions whose passage is among the first k."""
-    found = 0
+    hits = 0
     for ranking, passage in zip(rankings, relevant, strict=True):
         if passage in ranking[:k]:
-            found += 1
-    return found / len(relevant)
+            hits += 1
+    return hits / len(relevant)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Columns
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, QuestionOptions
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.recipes.material import Material
-from mrc_workbench.training.train import problem_of
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.train import describe_error
 
 PLAIN, OURS = "plain", "ours"
 SHARE_OF_MEMORY = 0.95  # of the memory that is free
@@ -56,7 +56,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Took:
+class TurnResult:
     """Examples a second, the same of the processor's seconds, the most bytes the process had, each step's loss."""
 
     seconds: list[float]  # of the steps after the first
@@ -72,9 +72,9 @@ def options_of(turn: Turn) -> QuestionOptions:
     A bi-encoder trains all its layers on pairs, as the library's trainer does: both compute the same work.
     """
     if turn.kind == CROSS_ENCODER:
-        options: QuestionOptions = CrossEncoderOptions.suited_to(turn.base)
+        options: QuestionOptions = CrossEncoderOptions.defaults_for(turn.base)
     else:
-        options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), base=turn.base)
+        options = replace(BiEncoderOptions.defaults_for(DEFAULT.reference), base=turn.base)
         options = replace(options, frozen_layers=0, shared_passages=False)
     precision = Precision(turn.precision)
     options = replace(options, batch_size=turn.batch_size, max_length=turn.max_length, precision=precision)
@@ -89,23 +89,23 @@ def options_of(turn: Turn) -> QuestionOptions:
     return replace(options, temperature=_TEMPERATURE) if isinstance(options, BiEncoderOptions) else options
 
 
-def take(turn: Turn) -> Took:
+def run_turn(turn: Turn) -> TurnResult:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
     from mrc_workbench.data.jobs.processes import hold_freed_memory
-    from mrc_workbench.training.engine.speed import short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import cached_tokenization, passes_by_length
 
     with tempfile.TemporaryDirectory() as folder:
         if turn.side == PLAIN:
-            return timed(plain(turn, Path(folder)), turn)
+            return train_timed(plain_trainer(turn, Path(folder)), turn)
         hold_freed_memory()
         options = options_of(turn)
-        material = Material.of(read_file(korquad()).question_set, SPLIT, options)
-        trainer = ours(turn, options, material, Path(folder))
-        with tokenized_once(trainer.model), short_passes(trainer.model, twice=options.recompute):
-            return timed(trainer, turn)
+        training_data = TrainingData.from_question_set(read_file(korquad()).question_set, SPLIT, options)
+        trainer = project_trainer(turn, options, training_data, Path(folder))
+        with cached_tokenization(trainer.model), passes_by_length(trainer.model, twice=options.recompute):
+            return train_timed(trainer, turn)
 
 
-def plain(turn: Turn, out: Path) -> Any:
+def plain_trainer(turn: Turn, out: Path) -> Any:
     """The trainer of the library, told as little as it takes."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -133,7 +133,7 @@ def plain(turn: Turn, out: Path) -> Any:
     if turn.max_length:
         model.max_seq_length = turn.max_length
     model[0].auto_model.get_input_embeddings().requires_grad_(not (turn.batches and turn.frozen_table))
-    told = arguments(
+    training_arguments = arguments(
         output_dir=str(out),
         per_device_train_batch_size=turn.batch_size,
         max_steps=turn.steps,
@@ -143,17 +143,17 @@ def plain(turn: Turn, out: Path) -> Any:
         disable_tqdm=True,
         use_cpu=True,
     )
-    return trainer(model=model, args=told, train_dataset=Dataset.from_dict(columns), loss=loss)
+    return trainer(model=model, args=training_arguments, train_dataset=Dataset.from_dict(columns), loss=loss)
 
 
-def ours(turn: Turn, options: QuestionOptions, material: Material, out: Path) -> Any:
+def project_trainer(turn: Turn, options: QuestionOptions, training_data: TrainingData, out: Path) -> Any:
     """Our trainer, without what it measures and saves; where losses are compared without prompts."""
     from transformers import set_seed
 
     from mrc_workbench.training.trainers import make_trainer
 
     set_seed(0)
-    task = recipe_of(turn.kind)(options, material).task(find_model(turn.base))
+    task = get_recipe(turn.kind)(options, training_data).build_task(find_model(turn.base))
     trainer = make_trainer(replace(task, prompts={}) if turn.batches else task, options, out, [])
     trainer.args.max_steps = turn.steps
     trainer.args.load_best_model_at_end = False
@@ -162,13 +162,13 @@ def ours(turn: Turn, options: QuestionOptions, material: Material, out: Path) ->
     return trainer
 
 
-def timed(trainer: Any, turn: Turn) -> Took:
+def train_timed(trainer: Any, turn: Turn) -> TurnResult:
     """Train; a rate counts the examples of the steps that are timed, for the last batch of an epoch may be short."""
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from torch.nn import Dropout
     from transformers import TrainerCallback
 
-    class Given(DefaultBatchSampler):
+    class FixedBatchSampler(DefaultBatchSampler):
         def __iter__(self) -> Iterator[list[int]]:
             return iter(turn.batches or [])
 
@@ -176,7 +176,7 @@ def timed(trainer: Any, turn: Turn) -> Took:
             return len(turn.batches or [])
 
     if turn.batches:
-        trainer.args.batch_sampler = Given
+        trainer.args.batch_sampler = FixedBatchSampler
         for module in trainer.model.modules():
             if isinstance(module, Dropout):
                 module.p = 0.0
@@ -190,10 +190,10 @@ def timed(trainer: Any, turn: Turn) -> Took:
     trainer.add_callback(Clock())
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    timed = turn.batch_size * (len(ends) - 1)
-    rate, processor_rate = (timed / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
+    n_timed_examples = turn.batch_size * (len(ends) - 1)
+    rate, processor_rate = (n_timed_examples / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
     seconds = [last[0] - first[0] for first, last in pairwise(ends)]
-    return Took(seconds, rate, processor_rate, most_memory(), losses)
+    return TurnResult(seconds, rate, processor_rate, most_memory(), losses)
 
 
 def main(words: str) -> str:
@@ -202,9 +202,9 @@ def main(words: str) -> str:
     least = min(limit for limit in limits if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (least, least))
     try:
-        return json.dumps(asdict(take(Turn(**json.loads(words)))))
+        return json.dumps(asdict(run_turn(Turn(**json.loads(words)))))
     except (RuntimeError, MemoryError) as error:
-        if problem_of(error)[0] != "memory":
+        if describe_error(error)[0] != "memory":
             raise
         return "null"
 

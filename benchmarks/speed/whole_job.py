@@ -68,7 +68,7 @@ def _seconds(experiment: Path, folder: Path, *options: str) -> float:
     return time.perf_counter() - start
 
 
-_WANTED = 10
+_TARGET_SPEEDUP = 10
 _MAX_LENGTH = 512
 _WEIGHTS = (1.0, 2.0)  # of the dense retriever in the hybrid: the first run's, the second's
 _RETRIEVERS = ("BM25", "Dense", "Hybrid", "Reranked")
@@ -96,7 +96,7 @@ depth = {depth}
 
 
 @dataclass(frozen=True)
-class Told:
+class ProcessResult:
     """What one process did: its seconds, those of each retriever's own work, and the figures by retriever."""
 
     seconds: float
@@ -118,26 +118,26 @@ def whole_job() -> list[str]:
     size = f"5,774 questions, 961 passages, {depth} reranked"
     names = ("File to table", "Again, a weight changed")
     notes = (
-        f"both compute everything; {_limit(*runs[0])}",
+        f"both compute everything; {_describe_arithmetic(*runs[0])}",
         "ours finds in its workspace what it kept; the script keeps nothing",
     )
     peer = "a script of rank-bm25, sentence-transformers and FAISS"
     measured = [
-        peers.of_rounds(name, peer, size, [(ours.seconds, theirs.seconds)], wanted=_WANTED, note=note)
+        peers.summarize_rounds(name, peer, size, [(ours.seconds, theirs.seconds)], target=_TARGET_SPEEDUP, note=note)
         for name, note, (ours, theirs) in zip(names, notes, runs, strict=True)
     ]
-    peers.keep(measured)
-    return [*stage_table(*runs[0]), "", *(_said(one) for one in measured), "", *figure_table(*runs[0])]
+    peers.save_results(measured)
+    return [*stage_table(*runs[0]), "", *(_describe_result(result) for result in measured), "", *metric_table(*runs[0])]
 
 
-def _limit(ours: Told, theirs: Told) -> str:
+def _describe_arithmetic(ours: ProcessResult, theirs: ProcessResult) -> str:
     """Say how much of the work is arithmetic that both do."""
-    mine, plain = (of.stages["Dense"] + of.stages["Reranked"] for of in (ours, theirs))
-    share, times = 100 * mine / ours.seconds, plain / mine
-    return f"{share:.0f} % of ours is the models' own arithmetic, {times:.1f} times as fast in bfloat16"
+    mine, plain = (result.stages["Dense"] + result.stages["Reranked"] for result in (ours, theirs))
+    percent, times = 100 * mine / ours.seconds, plain / mine
+    return f"{percent:.0f} % of ours is the models' own arithmetic, {times:.1f} times as fast in bfloat16"
 
 
-def stage_table(ours: Told, theirs: Told) -> list[str]:
+def stage_table(ours: ProcessResult, theirs: ProcessResult) -> list[str]:
     """Return where the time of both goes, a row a stage."""
     names = {
         "BM25": "BM25: morphemes, index, search",
@@ -151,11 +151,11 @@ def stage_table(ours: Told, theirs: Told) -> list[str]:
     return lines + [f"| {text} | {a:.2f} | {b:.2f} | {b / a:.1f} |" for text, a, b in rows]
 
 
-def figure_table(ours: Told, theirs: Told) -> list[str]:
+def metric_table(ours: ProcessResult, theirs: ProcessResult) -> list[str]:
     """Return the figures of both, as a check that they did the same."""
     lines = ["| | R@1, ours | the script | R@10, ours | the script |", "|---|---:|---:|---:|---:|"]
     for name in _RETRIEVERS:
-        cells = (f"{100 * of.table[name][f'recall@{k}']:.2f}" for k in (1, 10) for of in (ours, theirs))
+        cells = (f"{100 * result.table[name][f'recall@{k}']:.2f}" for k in (1, 10) for result in (ours, theirs))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
@@ -165,13 +165,13 @@ def own_seconds(retrievers: dict[str, Any]) -> dict[str, float]:
 
     A hybrid is of the BM25 and the dense one, the reranked of the BM25 one.
     """
-    told = {name: of["build_seconds"] + of["query_seconds"] for name, of in retrievers.items()}
-    wrapped = {"Hybrid": told["BM25"] + told["Dense"], "Reranked": told["BM25"]}
-    return {name: max(0.0, told[name] - wrapped.get(name, 0.0)) for name in _RETRIEVERS}
+    total_seconds = {name: timings["build_seconds"] + timings["query_seconds"] for name, timings in retrievers.items()}
+    wrapped = {"Hybrid": total_seconds["BM25"] + total_seconds["Dense"], "Reranked": total_seconds["BM25"]}
+    return {name: max(0.0, total_seconds[name] - wrapped.get(name, 0.0)) for name in _RETRIEVERS}
 
 
-def _said(one: peers.Measured) -> str:
-    return f"{one.name}: {one.ours:.1f} s, the script {one.theirs:.1f} s, {one.ratio:.1f} times as long; {one.note}"
+def _describe_result(result: peers.PeerResult) -> str:
+    return f"{result.name}: {result.ours:.1f} s, the script {result.theirs:.1f} s, {result.ratio:.1f} times as long; {result.note}"
 
 
 def _models(folder: Path) -> dict[str, Path]:
@@ -182,22 +182,22 @@ def _models(folder: Path) -> dict[str, Path]:
     }
 
 
-def _ours(folder: Path, models: dict[str, Path], depth: int, weight: float) -> Told:
+def _ours(folder: Path, models: dict[str, Path], depth: int, weight: float) -> ProcessResult:
     experiment, out = folder / "experiment.toml", folder / "out"
     experiment.write_text(_EXPERIMENT.format(data=korquad(), depth=depth, weight=weight, **models), encoding="utf-8")
     command = [sys.executable, "-m", "mrc_workbench", "compare", str(experiment), "--out", str(out)]
     seconds, _ = _run(command, {"MRC_WORKSPACE": str(folder / "workspace")})
     retrievers = json.loads((out / "scores.json").read_text(encoding="utf-8"))["retrievers"]
-    return Told(seconds, own_seconds(retrievers), retrievers)
+    return ProcessResult(seconds, own_seconds(retrievers), retrievers)
 
 
-def _theirs(models: dict[str, Path], depth: int, weight: float) -> Told:
+def _theirs(models: dict[str, Path], depth: int, weight: float) -> ProcessResult:
     script = Path(__file__).parent / "student_script.py"
     seconds, printed = _run(
         [sys.executable, str(script), str(korquad()), *map(str, models.values()), str(depth), str(weight)], {}
     )
-    told = json.loads(printed.splitlines()[-1])
-    return Told(seconds, {name: told["seconds"][name] for name in _RETRIEVERS}, told["table"])
+    output = json.loads(printed.splitlines()[-1])
+    return ProcessResult(seconds, {name: output["seconds"][name] for name in _RETRIEVERS}, output["table"])
 
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[float, str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, column_names
+from mrc_workbench.data.formats.tables import RawRow, RawTable, column_names, wrap_errors
 from mrc_workbench.data.formats.text import Content, check_size
 from mrc_workbench.data.problems import ProblemCode
 
@@ -25,27 +25,27 @@ _MEDIA = ("Image", "Audio", "Video", "Pdf", "Nifti")  # features of `datasets` t
 _NO_CLASS = -1
 
 
-def parquet_table(content: Content) -> Table:
+def parquet_table(content: Content) -> RawTable:
     """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
-    with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
+    with wrap_errors(ProblemCode.BROKEN_PARQUET, first_line=True):
         file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # of writers that note some
         metadata = file.metadata
-        groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         check_size(metadata.num_rows, "rows", MAX_ROWS)
         check_size(sum(group.total_byte_size for group in groups), "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
         # Arrow 26 aborts the whole process when a broken file is asked for its columns: a scan refuses it first.
         file.scan_contents()
-        values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+        values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
         check_size(values, "values", MAX_VALUES)
         # texts are measured before unpacking: by its dictionary a small file can hold a long text a million times
-        paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+        paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
         size = 0
         for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=_BATCH_ROWS):
             size += sum(map(unpacked_bytes, batch.columns))
             check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
         names = column_names(file.schema_arrow.names)
     opened = (file.schema_arrow, file.iter_batches(batch_size=_BATCH_ROWS))
-    return Table(names, _rows(ProblemCode.BROKEN_PARQUET, lambda: opened, names))
+    return RawTable(names, _rows(ProblemCode.BROKEN_PARQUET, lambda: opened, names))
 
 
 def unpacked_bytes(array: Any) -> int:
@@ -61,16 +61,16 @@ def unpacked_bytes(array: Any) -> int:
 
 
 def _rows(
-    broken: ProblemCode, opened: Callable[[], tuple[Any, Iterator[Any]]], names: tuple[str, ...]
+    broken: ProblemCode, open_batches: Callable[[], tuple[Any, Iterator[Any]]], names: tuple[str, ...]
 ) -> Iterator[RawRow]:
     """Yield the rows of a schema and its batches, with the names of classes, and without images and sound."""
-    with broken_told(broken, first_line=True):
-        schema, batches = opened()
+    with wrap_errors(broken, first_line=True):
+        schema, batches = open_batches()
         features = _features(schema)
-        noted = [features.get(name) for name in schema.names]
+        column_features = [features.get(name) for name in schema.names]
         number = count(1)
         for batch in batches:
-            columns = _BatchColumns(zip(names, zip(batch.columns, noted, strict=True), strict=True))
+            columns = _BatchColumns(zip(names, zip(batch.columns, column_features, strict=True), strict=True))
             for position in range(batch.num_rows):
                 yield RawRow(next(number), _BatchRow(columns, position))
 
@@ -127,9 +127,9 @@ class _BatchRow(Mapping[str, object]):
 
     __slots__ = ("_columns", "_place")
 
-    def __init__(self, columns: _BatchColumns, place: int) -> None:
+    def __init__(self, columns: _BatchColumns, position: int) -> None:
         self._columns = columns
-        self._place = place
+        self._place = position
 
     def __getitem__(self, name: str) -> object:
         if name not in self._columns.arrays:
@@ -176,23 +176,23 @@ def is_arrow(start: bytes) -> bool:
     return start.startswith(_FILE_MARK) or (start.startswith(_STREAM_MARK) and start[4:8] not in (b"", _STREAM_MARK))
 
 
-def arrow_table(content: Content) -> Table:
+def arrow_table(content: Content) -> RawTable:
     """Read an Arrow file, its rows as they are asked for. Raises `DataError` if it is broken or claims too much."""
-    with broken_told(ProblemCode.BROKEN_ARROW, first_line=True):
-        schema, _ = _opened(content)
+    with wrap_errors(ProblemCode.BROKEN_ARROW, first_line=True):
+        schema, _ = _open_batches(content)
         _require_names(schema)
         names = column_names(schema.names)
-    return Table(names, _rows(ProblemCode.BROKEN_ARROW, partial(_opened, content), names))
+    return RawTable(names, _rows(ProblemCode.BROKEN_ARROW, partial(_open_batches, content), names))
 
 
 def _require_names(fields: Iterable[Any]) -> None:
     """Raise the library's error if the name of a nested field is no text."""
     for field in fields:
         _ = field.name
-        _require_names(field.type.field(place) for place in range(field.type.num_fields))
+        _require_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
-def _checked(batches: Iterator[Any]) -> Iterator[Any]:
+def _validate_batches(batches: Iterator[Any]) -> Iterator[Any]:
     rows = 0
     size = 0
     for whole in batches:
@@ -205,12 +205,12 @@ def _checked(batches: Iterator[Any]) -> Iterator[Any]:
             yield whole.slice(first, _BATCH_ROWS)
 
 
-def _opened(content: Content) -> tuple[Any, Iterator[Any]]:
+def _open_batches(content: Content) -> tuple[Any, Iterator[Any]]:
     """Return the schema and the batches, which are mapped from the disk if the file is there."""
     source = content.in_memory_or_path
     reader = pa.memory_map(str(source)) if isinstance(source, Path) else pa.BufferReader(source)
     if content.start.startswith(_FILE_MARK):
         file = pa.ipc.open_file(reader)
-        return file.schema, _checked(file.get_batch(number) for number in range(file.num_record_batches))
+        return file.schema, _validate_batches(file.get_batch(number) for number in range(file.num_record_batches))
     stream = pa.ipc.open_stream(reader)
-    return stream.schema, _checked(iter(stream))
+    return stream.schema, _validate_batches(iter(stream))

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mrc_workbench.data.formats.tables import RawRow, as_text, is_blank, is_collection, shown
+from mrc_workbench.data.formats.tables import RawRow, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 
 @dataclass(frozen=True)
-class Columns:
+class QuestionColumns:
     """The name of the column for each role, None where there is none."""
 
     question: str | None = None
@@ -53,12 +53,12 @@ _NOT_A_TEXT = {
 }  # fmt: skip
 _PASSAGE_WORDS = ("doc", "passage", "paragraph", "context", "article", "file", "문서", "지문", "본문", "문단", "파일")
 
-Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
+FindColumn = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
 
 
-def guess_columns(names: Sequence[str]) -> Columns:
+def guess_columns(names: Sequence[str]) -> QuestionColumns:
     """Guess roles from names alone, to tell a header from other rows; `data.layouts.roles` assigns roles."""
-    return Columns(**roles_by_name(NAMES, ((known_name, names), (has_word, names)), {}))
+    return QuestionColumns(**roles_by_name(NAMES, ((known_name, names), (name_with_known_word, names)), {}))
 
 
 def is_known(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> bool:
@@ -74,18 +74,20 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
 
 
-def wanted_names(known: Sequence[str]) -> str:
+def example_names(known: Sequence[str]) -> str:
     """Return a few of the names that are known for a role, between commas, Korean ones first."""
     korean = [name for name in known if not name.isascii()]
     return ", ".join([*korean[:3], *known[:3]])
 
 
-def require_columns(chosen: Mapping[str, str | None], names: Sequence[str]) -> None:
+def require_columns(selected: Mapping[str, str | None], names: Sequence[str]) -> None:
     """Raise `DataError` where a column that is chosen for a role is none of the file's."""
-    for role, name in chosen.items():
+    for role, name in selected.items():
         if name is not None and name not in names:
-            found = shown(", ".join(names), 300)
-            raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
+            available = display_text(", ".join(names), 300)
+            raise DataError.from_code(
+                ProblemCode.UNKNOWN_COLUMN, role=role, name=display_text(name, 80), found=available
+            )
 
 
 def known_name(role: str, known: Sequence[str], names: Sequence[str]) -> str | None:
@@ -98,39 +100,39 @@ def known_name(role: str, known: Sequence[str], names: Sequence[str]) -> str | N
 
 def roles_by_name(
     known: Mapping[str, tuple[str, ...]],
-    steps: Iterable[tuple[Find, Sequence[str]]],
-    given: Mapping[str, str],
-    fits: Callable[[str, str, Find], bool] = lambda _role, _name, _find: True,
+    steps: Iterable[tuple[FindColumn, Sequence[str]]],
+    named_columns: Mapping[str, str],
+    fits: Callable[[str, str, FindColumn], bool] = lambda _role, _name, _find: True,
 ) -> dict[str, str]:
     """Return columns by role: each step finds columns among those that have no role yet.
 
     `known` are the names of each role, `given` the columns that the user named, and `fits` tells whether the values of
     a column can be those of a role.
     """
-    roles = dict(given)
+    roles = dict(named_columns)
     for find, candidates in steps:
         for role, role_names in known.items():
             if role not in roles:
-                left = [name for name in candidates if name not in roles.values() and fits(role, name, find)]
-                if (name := find(role, role_names, left)) is not None:
+                unassigned = [name for name in candidates if name not in roles.values() and fits(role, name, find)]
+                if (name := find(role, role_names, unassigned)) is not None:
                     roles[role] = name
     return roles
 
 
-def last_name(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
+def name_after_dot(role: str, role_names: Sequence[str], names: Sequence[str]) -> str | None:
     """Return a known name, whole or behind its last dot."""
     by_last: dict[str, str] = {}
     for name in names:
         by_last.setdefault(name.rpartition(".")[2], name)
-    last = known_name(role, wanted, list(by_last))
-    return known_name(role, wanted, names) or (by_last[last] if last is not None else None)
+    matched_name = known_name(role, role_names, list(by_last))
+    return known_name(role, role_names, names) or (by_last[matched_name] if matched_name is not None else None)
 
 
-def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
+def name_with_known_word(role: str, role_names: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the only name with a known word in it, for the roles whose words are rarely those of another column."""
     if role not in ("title", "answers", "question", "context"):
         return None
-    known = {word for word in wanted if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
+    known = {word for word in role_names if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
     korean = tuple(word for word in known if "가" <= word <= "힣")
     matches = []
     for name in names:
@@ -158,21 +160,21 @@ class PairColumns:
     def sentences(self) -> tuple[str, ...]:
         """The columns of sentences, up to the first that is missing."""
         columns = (self.sentence1, self.sentence2, self.sentence3)
-        return tuple(name for place, name in enumerate(columns) if name is not None and None not in columns[:place])
+        return tuple(name for index, name in enumerate(columns) if name is not None and None not in columns[:index])
 
 
 SENTENCES = ("sentence1", "sentence2", "sentence3")
 
 
 Record = tuple[int, Sequence[object]]  # number of the row, and its cells
-_MOST_TITLES = 20  # rows above a header
-_MOST_NOTES = 20  # rows below a table
-_LONGEST_NAME = 40  # of a column
+_MAX_TITLE_ROWS = 20  # rows above a header
+_MAX_NOTE_ROWS = 20  # rows below a table
+_MAX_NAME_CHARACTERS = 40  # of a column
 _NUMBER = re.compile(r"[-+]?[\d.,:/%\s-]+")
 _NOTE = re.compile(r"\s*([※*†]|주\s?[):.]|(비고|참고|출처|자료|source|notes?)\s?:)", re.IGNORECASE)
 
 
-def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool]) -> int:
+def find_header(records: Sequence[Sequence[object]], is_known_name: Callable[[str], bool]) -> int:
     """Return the position of the record that names the columns; `knows` tells whether a name is a known one.
 
     It is the first record, unless that has fewer cells than the table below and a better one follows: with two known
@@ -180,11 +182,11 @@ def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool
     """
     if not records:
         return 0
-    by_position = [_filled(record) for record in records]
+    by_position = [_filled_cells(record) for record in records]
     widths = Counter(max(cells, default=0) for cells in by_position)
     width = max(widths, key=lambda count: (widths[count], count))
     filled = [list(cells.values()) for cells in by_position]
-    known = [sum(map(knows, cells)) for cells in filled[: _MOST_TITLES + 1]]
+    known = [sum(map(is_known_name, cells)) for cells in filled[: _MAX_TITLE_ROWS + 1]]
     for position in range(1, len(known)):
         is_wider = all(len(cells) < len(filled[position]) for cells in filled[:position])
         if is_wider and known[position] > max(1, *known[:position]):
@@ -198,7 +200,7 @@ def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool
     return 0
 
 
-def _filled(record: Sequence[object]) -> dict[int, str]:
+def _filled_cells(record: Sequence[object]) -> dict[int, str]:
     """Return the texts of filled cells by position, from 1."""
     return {position: as_text(cell) for position, cell in enumerate(record, start=1) if not is_blank(cell)}
 
@@ -207,8 +209,8 @@ def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
     """Return the notice of the lines above a header, none if there are none."""
     if not titles:
         return ()
-    words = "; ".join(" ".join(_filled(title).values()) for title in titles)
-    return (Problem.of(ProblemCode.TITLE_LINES, count=len(titles), words=shown(words, 100)),)
+    words = "; ".join(" ".join(_filled_cells(title).values()) for title in titles)
+    return (Problem.from_code(ProblemCode.TITLE_LINES, count=len(titles), words=display_text(words, 100)),)
 
 
 def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
@@ -221,9 +223,9 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
     before = None
     may_be_notes = len(names) > 1
     last = names[-1] if names else ""
-    for row in _checked(rows, names):
+    for row in _mark_repeated_headers(rows, names):
         is_alone = may_be_notes and not row.cells.get(last) and _is_first_cell_alone(row)
-        if is_alone and before is not None and len(notes) < _MOST_NOTES and (notes or _begins_note(row, before)):
+        if is_alone and before is not None and len(notes) < _MAX_NOTE_ROWS and (notes or _starts_note(row, before)):
             notes.append(row)
         else:
             may_be_notes = may_be_notes and not is_alone  # else rows of one cell are usual here
@@ -232,17 +234,17 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
             yield row
         before = row
     for row in notes:
-        yield row._replace(problem=Problem.of(ProblemCode.NOTE_ROW, row.number))
+        yield row._replace(problem=Problem.from_code(ProblemCode.NOTE_ROW, row.number))
 
 
-def _checked(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
+def _mark_repeated_headers(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
     """Yield rows; those that repeat the header get a problem, and a first row of other known names of columns."""
     for number, row in enumerate(rows):
         is_header = len(names) > 1 and all(as_text(row.cells.get(name)) == name for name in names)
         if number == 0 and len(names) > 1:
-            cells = [as_text(cell)[:_LONGEST_NAME] for cell in row.cells.values() if not is_collection(cell)]
+            cells = [as_text(cell)[:_MAX_NAME_CHARACTERS] for cell in row.cells.values() if not is_collection(cell)]
             is_header = is_header or (len(cells) > 1 and all(map(is_known, cells)))
-        yield row._replace(problem=Problem.of(ProblemCode.REPEATED_HEADER, row.number)) if is_header else row
+        yield row._replace(problem=Problem.from_code(ProblemCode.REPEATED_HEADER, row.number)) if is_header else row
 
 
 def _is_first_cell_alone(row: RawRow) -> bool:
@@ -250,6 +252,6 @@ def _is_first_cell_alone(row: RawRow) -> bool:
     return not is_blank(next(cells, None)) and all(map(is_blank, cells))
 
 
-def _begins_note(row: RawRow, before: RawRow) -> bool:
+def _starts_note(row: RawRow, before: RawRow) -> bool:
     breaks = sum(cell.count("\n") for cell in before.cells.values() if isinstance(cell, str))
     return row.number - before.number > 1 + breaks or _NOTE.match(as_text(next(iter(row.cells.values())))) is not None

@@ -15,18 +15,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.opening import Format
-from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, shown
+from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text, wrap_errors
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 WHOLE_CHARACTERS = 2_000  # a document up to this length is one passage
-_LONGEST_SECTION = 4_000  # a longer section is split between paragraphs
+_MAX_SECTION_CHARACTERS = 4_000  # a longer section is split between paragraphs
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
 _NO_ANCHOR = re.compile(r"[^\w\- ]+")
-_LONGEST_ANCHOR = 80
+_MAX_ANCHOR_CHARACTERS = 80
 
 
-class Block(NamedTuple):
+class DocumentBlock(NamedTuple):
     """A heading (`level` 1 to 6) or a paragraph (0), on a page (from 1) if the document has pages."""
 
     text: str
@@ -54,7 +54,7 @@ class _Chunk:
         return sum(map(len, self.headings)) + sum(map(len, self.paragraphs))
 
 
-def split_document(blocks: Iterable[Block]) -> tuple[str, list[Section]]:
+def split_document(blocks: Iterable[DocumentBlock]) -> tuple[str, list[Section]]:
     """Return the title (the heading that a document begins with, else "") and the passages of a document."""
     filled = [block._replace(text=text) for block in blocks if (text := block.text.strip())]
     title = ""
@@ -63,10 +63,10 @@ def split_document(blocks: Iterable[Block]) -> tuple[str, list[Section]]:
         filled = filled[1:]
     if sum(len(block.text) for block in filled) <= WHOLE_CHARACTERS:
         return title, [Section("", "\n".join(block.text for block in filled))] if filled else []
-    return title, list(_named(_chunks(filled)))
+    return title, list(_name_sections(_chunks(filled)))
 
 
-def _chunks(blocks: Sequence[Block]) -> list[_Chunk]:
+def _chunks(blocks: Sequence[DocumentBlock]) -> list[_Chunk]:
     """Split at headings, or between pages if there are none; a heading without text leads the next section."""
     chunks = [_Chunk()]
     has_headings = any(block.level for block in blocks)
@@ -85,26 +85,26 @@ def _chunks(blocks: Sequence[Block]) -> list[_Chunk]:
     return chunks
 
 
-def _named(chunks: Sequence[_Chunk]) -> Iterator[Section]:
-    taken: set[str] = set()
+def _name_sections(chunks: Sequence[_Chunk]) -> Iterator[Section]:
+    used_names: set[str] = set()
     for chunk in chunks:
         anchor = _anchor(chunk.headings[-1]) if chunk.headings else f"page-{chunk.page}" if chunk.page else ""
         numbered = (f"{anchor}-{number}" if anchor else str(number) for number in count(2))
         names = chain([anchor or "1"], numbered)
         for text in _pieces(chunk):
-            name = next(name for name in names if name not in taken)
-            taken.add(name)
+            name = next(name for name in names if name not in used_names)
+            used_names.add(name)
             yield Section(name, text)
 
 
 def _pieces(chunk: _Chunk) -> Iterator[str]:
     """Yield the text of a chunk; a long one in groups of paragraphs, each under the headings."""
-    if chunk.size <= _LONGEST_SECTION:
+    if chunk.size <= _MAX_SECTION_CHARACTERS:
         yield "\n".join([*chunk.headings, *chunk.paragraphs])
         return
     group = list(chunk.headings)
     size = 0
-    for paragraph in chain.from_iterable(map(_short, chunk.paragraphs)):
+    for paragraph in chain.from_iterable(map(_split_paragraph, chunk.paragraphs)):
         if size and size + len(paragraph) > WHOLE_CHARACTERS:
             yield "\n".join(group)
             group = list(chunk.headings)
@@ -114,7 +114,7 @@ def _pieces(chunk: _Chunk) -> Iterator[str]:
     yield "\n".join(group)
 
 
-def _short(paragraph: str) -> Iterator[str]:
+def _split_paragraph(paragraph: str) -> Iterator[str]:
     """Yield a paragraph; a long one line by line, sentence by sentence, or cut if it has neither."""
     if len(paragraph) <= WHOLE_CHARACTERS:
         yield paragraph
@@ -125,13 +125,13 @@ def _short(paragraph: str) -> Iterator[str]:
         yield from (paragraph[at : at + WHOLE_CHARACTERS] for at in range(0, len(paragraph), WHOLE_CHARACTERS))
         return
     for part in parts:
-        yield from _short(part)
+        yield from _split_paragraph(part)
 
 
 def _anchor(heading: str) -> str:
     """Return a heading as GitHub writes it in an address: lower case, hyphens instead of spaces."""
     plain = _NO_ANCHOR.sub("", unicodedata.normalize("NFC", heading).lower())
-    return "-".join(plain.split())[:_LONGEST_ANCHOR].strip("-")
+    return "-".join(plain.split())[:_MAX_ANCHOR_CHARACTERS].strip("-")
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -140,7 +140,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _WHITE_SPACE = re.compile(r"\s+")
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_MOST_NESTED = 100  # quotations and lists in each other; what is nested deeper is left out
+_MAX_NESTING = 100  # quotations and lists in each other; what is nested deeper is left out
 _WITHOUT_TEXT = "script, style, noscript, template, svg, nav, aside, footer, button, iframe"
 # elements that end a line; a cell of a table ends with a tab
 _BLOCKS = {
@@ -149,17 +149,17 @@ _BLOCKS = {
 }  # fmt: skip
 
 
-def text_blocks(text: str) -> Iterator[Block]:
+def text_blocks(text: str) -> Iterator[DocumentBlock]:
     """Yield the paragraphs between blank lines."""
-    return map(Block, _BLANK_LINES.split(_with_line_feeds(text)))
+    return map(DocumentBlock, _BLANK_LINES.split(_with_line_feeds(text)))
 
 
-def markdown_blocks(text: str) -> Iterator[Block]:
+def markdown_blocks(text: str) -> Iterator[DocumentBlock]:
     """Yield headings and paragraphs of Markdown, without marks of emphasis, addresses of links and comments."""
     text = _with_line_feeds(text)
     if front := _FRONT_MATTER.match(text):
         if title := _TITLE_LINE.search(front[1]):
-            yield Block(title[1].strip("\"' "), level=1)
+            yield DocumentBlock(title[1].strip("\"' "), level=1)
         text = text[front.end() :]
     level = 0
     cells: list[str] | None = None  # of the row of a table that is being read
@@ -172,14 +172,14 @@ def markdown_blocks(text: str) -> Iterator[Block]:
             case "tr_open":
                 cells = []
             case "tr_close":
-                yield Block("\t".join(cells or []))
+                yield DocumentBlock("\t".join(cells or []))
                 cells = None
             case "inline" if cells is not None:
                 cells.append(_plain(token))
             case "inline":
-                yield Block(_plain(token), level)
+                yield DocumentBlock(_plain(token), level)
             case "fence" | "code_block":
-                yield Block(token.content)
+                yield DocumentBlock(token.content)
             case "html_block":
                 yield from html_blocks(_COMMENT.sub("", token.content))
 
@@ -188,7 +188,7 @@ def markdown_blocks(text: str) -> Iterator[Block]:
 def _markdown_parser() -> Any:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"maxNesting": _MOST_NESTED}).enable("table")
+    return MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING}).enable("table")
 
 
 def _plain(inline: Any) -> str:
@@ -205,7 +205,7 @@ def html_title(text: str) -> str:
     return " ".join(title.text().split()) if title is not None else ""
 
 
-def html_blocks(text: str) -> Iterator[Block]:
+def html_blocks(text: str) -> Iterator[DocumentBlock]:
     """Yield headings and paragraphs of a web page; scripts, menus, side bars and footers are left out."""
     from selectolax.lexbor import LexborHTMLParser
 
@@ -225,11 +225,11 @@ def html_blocks(text: str) -> Iterator[Block]:
         elif node.tag in ("td", "th") and not is_start:
             parts.append("\t")
         elif node.tag in _BLOCKS or node.tag in _HEADINGS:
-            yield Block(_tidy(parts), level)
+            yield DocumentBlock(_tidy(parts), level)
             parts = []
             if node.tag in _HEADINGS:
                 level = _HEADINGS[node.tag] if is_start else 0
-    yield Block(_tidy(parts), level)
+    yield DocumentBlock(_tidy(parts), level)
 
 
 def _walk(root: Any) -> Iterator[tuple[bool, Any]]:
@@ -259,16 +259,16 @@ def _with_line_feeds(text: str) -> str:
 _ERROR = "ERR:"
 _PASSWORD_WORDS = ("암호", "password", "encrypt")
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_LEFT_OUT = ("header", "footer")  # the same on each page
-_ABOUT = "docProps/"  # author and title of the file, which are no text of it
+_SKIPPED_ELEMENTS = ("header", "footer")  # the same on each page
+_PROPERTIES_FOLDER = "docProps/"  # author and title of the file, which are no text of it
 
 
-def office_blocks(content: Content) -> Iterator[Block]:
+def office_blocks(content: Content) -> Iterator[DocumentBlock]:
     """Yield headings, paragraphs and rows of tables. Raises `DataError` for a password or a broken document."""
     from dochan import Dochan
 
     if _ENCRYPTED in content.start:
-        raise DataError.of(ProblemCode.ENCRYPTED_DOCUMENT)
+        raise DataError.from_code(ProblemCode.ENCRYPTED_DOCUMENT)
     with _path_of(content) as path:
         document = Dochan(str(path)).to_dict()
     elements = [element for section in document["sections"] for element in section["elements"]]
@@ -276,19 +276,21 @@ def office_blocks(content: Content) -> Iterator[Block]:
     errors = [error for error in document["metadata"].get("errors", []) if error.startswith(_ERROR)]
     if errors and not any(block.text.strip() for block in blocks):
         if any(word in errors[0].lower() for word in _PASSWORD_WORDS):
-            raise DataError.of(ProblemCode.ENCRYPTED_DOCUMENT)
-        reason = shown(errors[0].removeprefix(_ERROR), 200)
-        raise DataError.of(ProblemCode.BROKEN_DOCUMENT, reason=reason)
+            raise DataError.from_code(ProblemCode.ENCRYPTED_DOCUMENT)
+        reason = display_text(errors[0].removeprefix(_ERROR), 200)
+        raise DataError.from_code(ProblemCode.BROKEN_DOCUMENT, reason=reason)
     yield from blocks
 
 
-def _blocks_of(element: Mapping[str, Any]) -> Iterator[Block]:
+def _blocks_of(element: Mapping[str, Any]) -> Iterator[DocumentBlock]:
     if element["type"] == "table":
-        yield Block(element.get("caption", {}).get("text", ""))
+        yield DocumentBlock(element.get("caption", {}).get("text", ""))
         for row in element["rows"]:
-            yield Block("\t".join(" ".join(cell["text"].split()) for cell in row))
-    elif element["type"] not in _LEFT_OUT and not element.get("provenance", {}).get("path", "").startswith(_ABOUT):
-        yield Block(element.get("text", ""), element.get("heading_level", 0))
+            yield DocumentBlock("\t".join(" ".join(cell["text"].split()) for cell in row))
+    elif element["type"] not in _SKIPPED_ELEMENTS and not element.get("provenance", {}).get("path", "").startswith(
+        _PROPERTIES_FOLDER
+    ):
+        yield DocumentBlock(element.get("text", ""), element.get("heading_level", 0))
 
 
 @contextmanager
@@ -303,12 +305,12 @@ def _path_of(content: Content) -> Iterator[Path]:
         yield path
 
 
-MOST_PAGES = 10_000
+MAX_PAGES = 10_000
 _LOCKED = "Incorrect password"
 _HYPHEN = re.compile("(?:\ufffe|\u00ad)(?:\r?\n)?")  # of a word that goes on in the next line
 
 
-def pdf_blocks(content: Content) -> Iterator[Block]:
+def pdf_blocks(content: Content) -> Iterator[DocumentBlock]:
     """Yield one block for each page, also for a page without text. Raises `DataError` if the file cannot be read."""
     from pypdfium2 import PdfDocument, PdfiumError
 
@@ -316,15 +318,15 @@ def pdf_blocks(content: Content) -> Iterator[Block]:
         document = PdfDocument(content.in_memory_or_path)
     except PdfiumError as error:
         if _LOCKED in str(error):
-            raise DataError.of(ProblemCode.ENCRYPTED_DOCUMENT) from error
-        raise DataError.of(ProblemCode.BROKEN_DOCUMENT, reason=str(error)) from error
-    with broken_told(ProblemCode.BROKEN_DOCUMENT):
-        check_size(len(document), "pages", MOST_PAGES)
+            raise DataError.from_code(ProblemCode.ENCRYPTED_DOCUMENT) from error
+        raise DataError.from_code(ProblemCode.BROKEN_DOCUMENT, reason=str(error)) from error
+    with wrap_errors(ProblemCode.BROKEN_DOCUMENT):
+        check_size(len(document), "pages", MAX_PAGES)
         try:
             for number in range(len(document)):
                 page = document[number]
                 text = page.get_textpage()
-                yield Block(_with_line_feeds(_HYPHEN.sub("", text.get_text_bounded())), page=number + 1)
+                yield DocumentBlock(_with_line_feeds(_HYPHEN.sub("", text.get_text_bounded())), page=number + 1)
                 text.close()
                 page.close()
         finally:
@@ -332,17 +334,17 @@ def pdf_blocks(content: Content) -> Iterator[Block]:
 
 
 DOCUMENT_COLUMNS = ("id", "title", "text")
-MOST_CHARACTERS_OF_A_DOCUMENT = 50_000_000
+MAX_DOCUMENT_CHARACTERS = 50_000_000
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w\-]+)""", re.IGNORECASE)
 
 
-def document_table(content: Content, format_: Format, file_id: str) -> Table:
+def document_table(content: Content, format_: Format, file_id: str) -> RawTable:
     """Return the passages of a document, read as they are iterated.
 
     The id of a passage is `file_id`, with `#` and the name of the section if there are several. Reading the rows raises
     `DataError` if the document is broken, has a password, or contains no text.
     """
-    return Table(DOCUMENT_COLUMNS, _rows(content, format_, unicodedata.normalize("NFC", file_id)))
+    return RawTable(DOCUMENT_COLUMNS, _rows(content, format_, unicodedata.normalize("NFC", file_id)))
 
 
 def _rows(content: Content, format_: Format, file_id: str) -> Iterator[RawRow]:
@@ -350,35 +352,35 @@ def _rows(content: Content, format_: Format, file_id: str) -> Iterator[RawRow]:
     size = 0
     for block in _READERS[format_](content):
         size += len(block.text)
-        check_size(size, "characters", MOST_CHARACTERS_OF_A_DOCUMENT)
+        check_size(size, "characters", MAX_DOCUMENT_CHARACTERS)
         blocks.append(block)
     title, sections = split_document(blocks)
     empty_pages = sum(1 for block in blocks if block.page and not block.text.strip())
     if not sections:
-        raise DataError.of(ProblemCode.SCANNED_DOCUMENT if empty_pages else ProblemCode.DOCUMENT_WITHOUT_TEXT)
+        raise DataError.from_code(ProblemCode.SCANNED_DOCUMENT if empty_pages else ProblemCode.DOCUMENT_WITHOUT_TEXT)
     if empty_pages:
-        yield RawRow(0, {}, Problem.of(ProblemCode.PAGES_WITHOUT_TEXT, pages=empty_pages))
+        yield RawRow(0, {}, Problem.from_code(ProblemCode.PAGES_WITHOUT_TEXT, pages=empty_pages))
     title = title or unicodedata.normalize("NFC", PurePosixPath(file_id).stem)
     for number, section in enumerate(sections, start=1):
         id_ = f"{file_id}#{section.anchor}" if section.anchor else file_id
         yield RawRow(number, {"id": id_, "title": title, "text": section.text})
 
 
-def _html_document(content: Content) -> Iterator[Block]:
+def _html_document(content: Content) -> Iterator[DocumentBlock]:
     text = ""
     try:
         text = EncodedText(content, content.encoding).whole
     except DataError:
-        if named := _CHARSET.search(content.mark):  # a page may name its encoding
+        if named := _CHARSET.search(content.signature):  # a page may name its encoding
             with suppress(LookupError, UnicodeDecodeError):
                 text = content.whole.decode(named[1].decode("ascii"))
         if not text:
             raise
-    yield Block(html_title(text), level=1)
+    yield DocumentBlock(html_title(text), level=1)
     yield from html_blocks(text)
 
 
-_READERS: dict[Format, Callable[[Content], Iterator[Block]]] = {
+_READERS: dict[Format, Callable[[Content], Iterator[DocumentBlock]]] = {
     Format.TEXT: lambda content: text_blocks(EncodedText(content, content.encoding).whole),
     Format.MARKDOWN: lambda content: markdown_blocks(EncodedText(content, content.encoding).whole),
     Format.HTML: _html_document,

@@ -18,7 +18,7 @@ from charset_normalizer.constant import FREQUENCIES, IANA_SUPPORTED
 from charset_normalizer.utils import iana_name
 
 from mrc_workbench.data.formats.columns import NAMES, PAIR_NAMES
-from mrc_workbench.data.formats.tables import REPLACEMENT, shown
+from mrc_workbench.data.formats.tables import REPLACEMENT, display_text
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ ENCODING_PROBLEMS = (
 )
 _FLAG = "--encoding NAME"  # of the command line
 _SAMPLE_BYTES = 8_192
-_MOST_DOUBTFUL = 0.35  # a rating above this is no text of the encoding's languages
+_MAX_DOUBT = 0.35  # a rating above this is no text of the encoding's languages
 _MARGIN = 0.1  # ratings that lie closer together decide nothing
 _WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
-_LONGEST_SHOWN, _MOST_EXAMPLES = 40, 4
-_LONGEST_SAMPLE = 200  # characters of a line to choose an encoding by
+_MAX_EXAMPLE_CHARACTERS, _MAX_EXAMPLES = 40, 4
+_MAX_SAMPLE_CHARACTERS = 200  # characters of a line to choose an encoding by
 _WIDE_FAMILIAR = re.compile("[\t\n\r -~\u00a0-\u06ff\u0900-\u0e7f\u3000-\u30ff一-鿿가-힣！-～]")
-_LEAST_FAMILIAR = 0.85  # of the characters: half of all pairs of bytes are familiar ones
+_MIN_FAMILIAR = 0.85  # of the characters: half of all pairs of bytes are familiar ones
 _EAST_ASIAN = ("cp949", "cp932", "euc_jp", "gb18030", "cp950", "johab")
 _ESCAPES = (b"\x1b$@", b"\x1b$B", b"\x1b$(")  # how ISO-2022-JP begins Japanese
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
@@ -67,7 +67,7 @@ _FREQUENT_JAPANESE = frozenset(FREQUENCIES["Japanese"])
 _FREQUENT_CHINESE = frozenset(FREQUENCIES["Chinese"]) | frozenset("這個們來為國時說會對過發後裡當沒動還開實問題內點長")
 _KNOWN_AS = {"big5": "cp950"}  # what the detector calls a codec whose extension is used
 # all East Asian encodings have ASCII, punctuation, wide ASCII and these units
-_TELLING = regex.compile(r"[^\x00-\x7f\p{P}\p{Z}！-～℃℉㎡㎞㎏№℡]")
+_DISTINCTIVE = regex.compile(r"[^\x00-\x7f\p{P}\p{Z}！-～℃℉㎡㎞㎏№℡]")
 
 
 class Encoding(NamedTuple):
@@ -97,8 +97,8 @@ class Rating(NamedTuple):
 def detect_encoding(content: "Content", named: str = "") -> Encoding:
     """Return the named encoding or the detected one. Raises `DataError` if it is invalid or none or several fit."""
     if named:
-        return _named(content, named)
-    if (wide := _wide(content)) is not None:
+        return _encoding_by_name(content, named)
+    if (wide := _detect_wide(content)) is not None:
         return wide
     if any(escape in content.start for escape in _ESCAPES) and _first_invalid(content, "iso2022_jp_ext") is None:
         return Encoding("iso2022_jp_ext", "ISO-2022-JP")
@@ -106,10 +106,10 @@ def detect_encoding(content: "Content", named: str = "") -> Encoding:
         return Encoding("utf-8-sig", "UTF-8")
     if _is_mostly(content.start, "utf-8"):
         return _decodable(content, Encoding("utf-8-sig", "UTF-8"))
-    return _rated(content)
+    return _detect_by_rating(content)
 
 
-def _named(content: "Content", named: str) -> Encoding:
+def _encoding_by_name(content: "Content", named: str) -> Encoding:
     plain = {_plain(name): name for name in ENCODINGS}
     name = plain.get(_plain(named), named)
     codec = _CODECS.get(name)
@@ -117,7 +117,9 @@ def _named(content: "Content", named: str) -> Encoding:
         codec = iana_name(named, strict=False)
         if codec not in IANA_SUPPORTED:  # some of Python's codecs make no text, such as base64
             names = ", ".join(ENCODINGS)
-            raise DataError.of(ProblemCode.UNKNOWN_ENCODING_NAME, name=shown(named, 80), names=names, flags=_FLAG)
+            raise DataError.from_code(
+                ProblemCode.UNKNOWN_ENCODING_NAME, name=display_text(named, 80), names=names, flags=_FLAG
+            )
     if codec == "utf-16" and not content.start.startswith(_UTF16_MARKS):
         codec = _wide_without_mark(content.whole) or "utf-16-le"
     return _decodable(content, Encoding(codec, name))
@@ -131,11 +133,11 @@ def _decodable(content: "Content", encoding: Encoding) -> Encoding:
     """Return the encoding, or one that mends a few broken bytes. Raises `DataError` if they are many."""
     if (position := _first_invalid(content, encoding.codec)) is None:
         return encoding
-    byte, line = _place(content.whole, position)
+    byte, line = _byte_and_line(content.whole, position)
     if not _is_mostly(content.start, encoding.codec):
-        raise DataError.of(ProblemCode.WRONG_ENCODING, name=encoding.name, byte=byte, line=line, flags=_FLAG)
+        raise DataError.from_code(ProblemCode.WRONG_ENCODING, name=encoding.name, byte=byte, line=line, flags=_FLAG)
     count = content.whole.decode(encoding.codec, "replace").count(REPLACEMENT)
-    problem = Problem.of(ProblemCode.MENDED_BYTES, encoding=encoding.name, count=count, line=line)
+    problem = Problem.from_code(ProblemCode.MENDED_BYTES, encoding=encoding.name, count=count, line=line)
     return encoding._replace(errors="replace", problems=(problem,))
 
 
@@ -164,12 +166,12 @@ def _first_invalid(content: "Content", codec: str) -> int | None:
     return None
 
 
-def _place(content: bytes, position: int) -> tuple[str, int]:
+def _byte_and_line(content: bytes, position: int) -> tuple[str, int]:
     position = min(position, len(content) - 1)
     return f"0x{content[position]:02X}", content.count(b"\n", 0, position) + 1
 
 
-def _wide(content: "Content") -> Encoding | None:
+def _detect_wide(content: "Content") -> Encoding | None:
     """Return UTF-16 or UTF-32 if a byte order mark, or NUL bytes in their places, say so."""
     if content.start.startswith(_UTF32_MARKS):
         return _decodable(content, Encoding("utf-32", "UTF-32"))
@@ -182,7 +184,7 @@ def _wide(content: "Content") -> Encoding | None:
 
 def _wide_without_mark(content: bytes) -> str | None:
     """Return the codec of UTF-16 or UTF-32 whose byte order makes the most familiar characters and leaves no NUL."""
-    best, best_fraction = None, _LEAST_FAMILIAR
+    best, best_fraction = None, _MIN_FAMILIAR
     for codec in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
         try:
             start = content.decode(codec)[:10_000]
@@ -196,27 +198,27 @@ def _wide_without_mark(content: bytes) -> str | None:
     return best
 
 
-def _rated(content: "Content") -> Encoding:
+def _detect_by_rating(content: "Content") -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
     if (codec := _codec_of_header(content)) is not None:
         return Encoding(codec, _NAMES[codec])
     ratings = _ratings(content)
     best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
-    if best is None or best.doubt > _MOST_DOUBTFUL:
-        byte, line = _place(content.whole, _first_invalid(content, "utf-8") or 0)
-        raise DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=byte, line=line, flags="--encoding Shift-JIS")
-    margin, most = (_MARGIN, best.doubt + _MARGIN) if best.doubt < _WEAK else (3 * _MARGIN, float("inf"))
-    different = [one for one in ratings if one.text != best.text and one.doubt < most]
-    others = [one for one in different if _first_invalid(content, one.codec) is None]
+    if best is None or best.doubt > _MAX_DOUBT:
+        byte, line = _byte_and_line(content.whole, _first_invalid(content, "utf-8") or 0)
+        raise DataError.from_code(ProblemCode.UNKNOWN_ENCODING, byte=byte, line=line, flags="--encoding Shift-JIS")
+    margin, max_doubt = (_MARGIN, best.doubt + _MARGIN) if best.doubt < _WEAK else (3 * _MARGIN, float("inf"))
+    different = [candidate for candidate in ratings if candidate.text != best.text and candidate.doubt < max_doubt]
+    others = [candidate for candidate in different if _first_invalid(content, candidate.codec) is None]
     likely = [best, *(rating for rating in others if rating.doubt - best.doubt < margin)]
     if len(likely) == 1 and (best.doubt < _WEAK or not others):
         return Encoding(best.codec, _NAMES[best.codec])
     if len(likely) == 1:
-        return _guessed(best, [best, *others])
-    chosen = next((rating for codec in _PREFERRED for rating in likely if rating.codec == codec), None)
-    if chosen is None:
-        raise DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates=_examples(likely, likely), flags=_FLAG)
-    return _guessed(chosen, likely)
+        return _guessed_encoding(best, [best, *others])
+    preferred = next((rating for codec in _PREFERRED for rating in likely if rating.codec == codec), None)
+    if preferred is None:
+        raise DataError.from_code(ProblemCode.DOUBTFUL_ENCODING, candidates=_examples(likely, likely), flags=_FLAG)
+    return _guessed_encoding(preferred, likely)
 
 
 def _ratings(content: "Content") -> list[Rating]:
@@ -234,11 +236,11 @@ def _codec_of_header(content: "Content") -> str | None:
     return codecs_[0] if len(codecs_) == 1 and _first_invalid(content, codecs_[0]) is None else None
 
 
-def _guessed(chosen: Rating, likely: Sequence[Rating]) -> Encoding:
+def _guessed_encoding(selected: Rating, likely: Sequence[Rating]) -> Encoding:
     """Return an encoding that is reported as a guess, with what other likely ones make of a line."""
-    others = _examples([rating for rating in likely if rating is not chosen], likely)
-    problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=others, flags=_FLAG)
-    return Encoding(chosen.codec, _NAMES[chosen.codec], problems=(problem,))
+    others = _examples([rating for rating in likely if rating is not selected], likely)
+    problem = Problem.from_code(ProblemCode.GUESSED_ENCODING, name=_NAMES[selected.codec], others=others, flags=_FLAG)
+    return Encoding(selected.codec, _NAMES[selected.codec], problems=(problem,))
 
 
 def _sample(start: bytes) -> bytes:
@@ -257,15 +259,15 @@ def _sample(start: bytes) -> bytes:
 
 def _examples(ratings: Sequence[Rating], compared: Sequence[Rating]) -> str:
     """Return each encoding with what it makes of a line of the sample that those compared decode differently."""
-    position = _telling_line([rating.text for rating in compared])
-    lines = ((_NAMES[rating.codec], rating.text.split("\n")[position].strip()) for rating in ratings[:_MOST_EXAMPLES])
-    return "; ".join(f"{name}: {shown(line, _LONGEST_SHOWN)}" for name, line in lines)
+    position = _first_differing_line([rating.text for rating in compared])
+    lines = ((_NAMES[rating.codec], rating.text.split("\n")[position].strip()) for rating in ratings[:_MAX_EXAMPLES])
+    return "; ".join(f"{name}: {display_text(line, _MAX_EXAMPLE_CHARACTERS)}" for name, line in lines)
 
 
-def _telling_line(texts: Sequence[str]) -> int:
+def _first_differing_line(texts: Sequence[str]) -> int:
     """Return the position of the first line in which texts differ, 0 if they are equal."""
     lines = zip(*(text.split("\n") for text in texts), strict=False)
-    return next((place for place, line in enumerate(lines) if len(set(line)) > 1), 0)
+    return next((index for index, line in enumerate(lines) if len(set(line)) > 1), 0)
 
 
 def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
@@ -278,14 +280,16 @@ def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
         sample = _sample(content.start)
         mended = {codec: sample.decode(codec, "replace") for codec in _NAMES if not codec.startswith("utf")}
         texts = dict(sorted(mended.items(), key=lambda item: item[1].count(REPLACEMENT)))  # the least broken first
-    position = _telling_line([*texts.values()])
+    position = _first_differing_line([*texts.values()])
     lines = {codec: text.split("\n")[position].strip() for codec, text in texts.items()}
-    return tuple(EncodingCandidate(_NAMES[codec], shown(line, _LONGEST_SAMPLE)) for codec, line in lines.items())
+    return tuple(
+        EncodingCandidate(_NAMES[codec], display_text(line, _MAX_SAMPLE_CHARACTERS)) for codec, line in lines.items()
+    )
 
 
 def codec_of_names(names: bytes) -> str | None:
     """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
-    likely = [rating for rating in rate_encodings(names, b"") if rating.doubt <= _MOST_DOUBTFUL]
+    likely = [rating for rating in rate_encodings(names, b"") if rating.doubt <= _MAX_DOUBT]
     near = [rating.codec for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
     for codec in ("utf-8", *sorted(near, key=lambda codec: codec != _PREFERRED[0])):
         with suppress(UnicodeDecodeError):
@@ -343,7 +347,7 @@ def _chinese(codec: str, first: int, last: int) -> Callable[[str], float]:
 
 def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[str] | set[str]) -> float:
     """Return the fraction of characters in a script, less if few of them are frequent ones."""
-    characters = _TELLING.findall(text)
+    characters = _DISTINCTIVE.findall(text)
     if not characters:
         return 1.0
     in_script = sum(map(script, characters)) / len(characters)
@@ -351,11 +355,11 @@ def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[s
     return in_script * (0.7 + 0.3 * min(1.0, 5 * fraction))
 
 
-def _alphabetic(letters: frozenset[str]) -> Callable[[str], float]:
+def _alphabetic_rater(alphabet: frozenset[str]) -> Callable[[str], float]:
     """Return what rates text by its letters beyond ASCII: capitals begin words, quotation marks stand at their ends."""
 
     def likely(before: str, character: str, after: str) -> bool:
-        if character.lower() in letters:
+        if character.lower() in alphabet:
             is_first, is_last = not before.isalpha(), not after.isalpha()
             if (is_first and character in _NEVER_FIRST) or (is_last and character in _NEVER_LAST):
                 return False
@@ -365,23 +369,23 @@ def _alphabetic(letters: frozenset[str]) -> Callable[[str], float]:
         return character in _TYPOGRAPHIC and not (before.isalpha() and after.isalpha())
 
     def rate(text: str) -> float:
-        places = [place for place, character in enumerate(text) if not character.isascii()]
+        positions = [position for position, character in enumerate(text) if not character.isascii()]
         padded = f" {text} "
-        return sum(likely(*padded[place : place + 3]) for place in places) / max(1, len(places))
+        return sum(likely(*padded[position : position + 3]) for position in positions) / max(1, len(positions))
 
     return rate
 
 
 _LANGUAGES: Mapping[str, Callable[[str], float]] = {
     "cp949": _korean,
-    "cp1252": _alphabetic(_WESTERN),
+    "cp1252": _alphabetic_rater(_WESTERN),
     "cp932": _japanese,
     "euc_jp": _japanese,
     "gb18030": _chinese("gb18030", 0xB0, 0xD7),
     "cp950": _chinese("cp950", 0xA4, 0xC6),
     "johab": _korean,
-    "cp1250": _alphabetic(_CENTRAL),
-    "mac_roman": _alphabetic(_WESTERN),
-    "cp1251": _alphabetic(_CYRILLIC),
-    "koi8_r": _alphabetic(_CYRILLIC),
+    "cp1250": _alphabetic_rater(_CENTRAL),
+    "mac_roman": _alphabetic_rater(_WESTERN),
+    "cp1251": _alphabetic_rater(_CYRILLIC),
+    "koi8_r": _alphabetic_rater(_CYRILLIC),
 }

@@ -22,7 +22,7 @@ from zipfile import BadZipFile, ZipFile
 from mrc_workbench.data.formats.columnar import arrow_table, is_arrow, parquet_table
 from mrc_workbench.data.formats.columns import is_known
 from mrc_workbench.data.formats.encodings import EncodingCandidate
-from mrc_workbench.data.formats.tables import RawRow, Table, as_text, mend, shown
+from mrc_workbench.data.formats.tables import RawRow, RawTable, as_text, display_text, mend_text
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size, plain_text_table
 from mrc_workbench.data.formats.text_tables import (
     delimited_tables,
@@ -74,12 +74,12 @@ DOCUMENTS = frozenset(_BY_SUFFIX.values())
 def refuse_document(content: Content, name: str = "") -> None:
     """Raise `DataError` where a file is a document: by content, and by `name` where its content tells nothing."""
     if (code := document_kind(content, name)) is not None:
-        raise DataError.of(code)
+        raise DataError.from_code(code)
 
 
 def document_kind(content: Content, name: str = "") -> ProblemCode | None:
     """Return which document a file is; None where it may hold data."""
-    start = content.mark
+    start = content.signature
     named = _BY_SUFFIX.get(PurePath(name).suffix.lower())
     if start.startswith(OLE):
         code = next((code for stream, code in _BY_STREAM.items() if _holds_stream(content.start, stream)), None)
@@ -115,7 +115,7 @@ def _kind_of_zip(content: Content) -> ProblemCode | None:
     except (BadZipFile, ValueError, NotImplementedError, struct.error):
         return None  # whoever unpacks it says what is wrong
     codes = [code for name, code in _BY_ENTRY.items() if name in names]
-    codes += [code for type_, code in _BY_MIME_TYPE.items() if content.mark[30:].startswith(b"mimetype" + type_)]
+    codes += [code for type_, code in _BY_MIME_TYPE.items() if content.signature[30:].startswith(b"mimetype" + type_)]
     return next(iter(codes), None)
 
 
@@ -124,8 +124,8 @@ _LFS_SIZE = re.compile(r"^size (\d+)\s*$", re.MULTILINE)
 _ANNEX = re.compile(r"(?:\.\./)*(?:\.git)?/annex/objects/\S+\s*")
 _WEB_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
 _TITLE = re.compile(r"<title[^>]*>\s*([^<]{1,200}?)\s*</title>", re.IGNORECASE)
-_MOST_LINES = 200
-_LEAST_LINES = 3
+_MAX_LINES = 200
+_MIN_LINES = 3
 _REPEATED = 0.9  # fraction of the lines in which a delimiter stands equally often
 # between fields, and seldom in prose
 _SEPARATORS = re.compile("[#$%&@^~|]{2,}|[|^~]|::+|;;|[=-]>|[\t;¦¬§│‖\x01\x02\x1c-\x1f]")
@@ -148,29 +148,29 @@ def _refuse_placeholder(head: str) -> None:
     start = head[:1000].lstrip()
     if _LFS.match(start):
         size = _LFS_SIZE.search(start)
-        raise DataError.of(ProblemCode.LFS_POINTER, size=f"{int(size[1]):,}" if size else "?")
+        raise DataError.from_code(ProblemCode.LFS_POINTER, size=f"{int(size[1]):,}" if size else "?")
     if _ANNEX.match(start) and len(start.split("\n")) <= 2:
-        raise DataError.of(ProblemCode.ANNEX_POINTER)
+        raise DataError.from_code(ProblemCode.ANNEX_POINTER)
     if _WEB_PAGE.match(head[:5000]):
         title = _TITLE.search(head)
-        raise DataError.of(ProblemCode.WEB_PAGE, title=f": {title[1]}" if title else "")
+        raise DataError.from_code(ProblemCode.WEB_PAGE, title=f": {title[1]}" if title else "")
 
 
 def _lines(head: str) -> list[str]:
     """Return the first lines that are neither blank nor comments."""
     lines = (line for line in head[:200_000].split("\n") if line.strip() and not line.startswith("#"))
-    return list(islice(lines, _MOST_LINES))
+    return list(islice(lines, _MAX_LINES))
 
 
-def _refuse(lines: Sequence[str], structures: Iterable[tuple[re.Pattern[str], str]]) -> None:
-    for pattern, found in structures:
+def _refuse_structures(lines: Sequence[str], structures: Iterable[tuple[re.Pattern[str], str]]) -> None:
+    for pattern, description in structures:
         if sum(pattern.match(line) is not None for line in lines) > 0.5 * max(1, len(lines)):
-            raise DataError.of(ProblemCode.UNKNOWN_STRUCTURE, found=found)
+            raise DataError.from_code(ProblemCode.UNKNOWN_STRUCTURE, found=description)
 
 
-def _repeated(lines: Sequence[str]) -> str | None:
+def _repeated_separator(lines: Sequence[str]) -> str | None:
     """Return a separator that stands equally often inside nearly every line."""
-    if len(lines) < _LEAST_LINES:
+    if len(lines) < _MIN_LINES:
         return None
     counts: dict[str, Counter[int]] = {}
     for line in lines:
@@ -191,7 +191,7 @@ _SUFFIXES = (
     *(".docx", ".doc", ".pptx", ".ppt", ".hwpx", ".hwp"),
 )
 _SAMPLE_ROWS = 200
-_LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
+_PREVIEW_ROWS, _PREVIEW_CELL_CHARACTERS = 3, 150  # rows that tell what is in the columns, and letters of a cell
 
 C = TypeVar("C")
 
@@ -241,15 +241,17 @@ class Proposal(NamedTuple, Generic[C]):
     encodings: tuple[EncodingCandidate, ...] = ()  # those to choose from if the encoding is unknown
 
 
-def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known, name: str = "") -> RecognisedFile:
+def recognise(
+    content: bytes | Content, is_known_name: Callable[[str], bool] = is_known, name: str = ""
+) -> RecognisedFile:
     """Return the format of a file's bytes. Raises `DataError` if no reader knows it.
 
     `knows` tells whether a name is a known one of a column. The `name` of the file matters only for documents without
     rows, whose error says how to save them.
     """
-    content = Content.of(content)
+    content = Content.from_bytes(content)
     if all(part.isspace() for part in content.parts()):
-        raise DataError.of(ProblemCode.EMPTY_FILE)
+        raise DataError.from_code(ProblemCode.EMPTY_FILE)
     check_size(content.size, "bytes", MAX_BYTES)
     if content.start.startswith(b"PAR1"):
         return RecognisedFile(Format.PARQUET)
@@ -257,51 +259,51 @@ def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known,
         return RecognisedFile(Format.ARROW)
     refuse_document(content, name)
     if not content.start.startswith((ZIP, OLE)):
-        return _text(content, knows)
+        return _recognise_text(content, is_known_name)
     check_size(content.size, "bytes", MAX_WHOLE_BYTES)
     whole = content.whole
     if whole.startswith(ZIP) and not is_workbook(whole, name):
-        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    workbook = open_workbook(whole, knows)
+        raise DataError.from_code(ProblemCode.NOT_A_WORKBOOK)
+    workbook = open_workbook(whole, is_known_name)
     return RecognisedFile(Format.EXCEL, value=workbook, problems=workbook.problems)
 
 
-def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
+def _recognise_text(content: Content, is_known_name: Callable[[str], bool]) -> RecognisedFile:
     try:
         encoding = content.encoding
     except DataError:
-        _refuse_binary(content.start[:4096].decode("latin-1"), most=0.03)
+        _refuse_binary(content.start[:4096].decode("latin-1"), max_fraction=0.03)
         raise
     text = EncodedText(content, encoding)
-    _refuse_binary(text.head[:4096], most=0.1)
+    _refuse_binary(text.head[:4096], max_fraction=0.1)
     start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
-        raise DataError.of(ProblemCode.EMPTY_FILE)
+        raise DataError.from_code(ProblemCode.EMPTY_FILE)
     _refuse_placeholder(text.head)
     if start == "<":
-        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
-    found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
+        raise DataError.from_code(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
+    recognised = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
     if start in "{[" or (start == '"' and holds_json_text(text.head)):
-        format_, value = _json(text)
-        return replace(found, format=format_, value=value)
+        format_, value = _recognise_json(text)
+        return replace(recognised, format=format_, value=value)
     lines = _lines(text.head)
-    _refuse(lines, _FIRST_STRUCTURES)
-    if table := find_table(text.head, knows):
+    _refuse_structures(lines, _FIRST_STRUCTURES)
+    if table := find_table(text.head, is_known_name):
         format_ = Format.TSV if table.delimiter == "\t" else Format.CSV
         problems = (*encoding.problems, *table.problems)
-        return replace(found, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
-    if knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
+        return replace(recognised, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
+    if is_known_name(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
-        return replace(found, format=Format.CSV, delimiter="\t")
+        return replace(recognised, format=Format.CSV, delimiter="\t")
     if len(text.head.strip().splitlines()) < 2:  # one line is nothing to search
-        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
-    _refuse(lines, _OTHER_STRUCTURES)
-    if (delimiter := _repeated(lines)) is not None:  # no line of such a file is a passage
-        raise DataError.of(ProblemCode.UNKNOWN_DELIMITER, delimiter=delimiter)
-    return found
+        raise DataError.from_code(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
+    _refuse_structures(lines, _OTHER_STRUCTURES)
+    if (delimiter := _repeated_separator(lines)) is not None:  # no line of such a file is a passage
+        raise DataError.from_code(ProblemCode.UNKNOWN_DELIMITER, delimiter=delimiter)
+    return recognised
 
 
-def _json(text: EncodedText) -> tuple[Format, Any]:
+def _recognise_json(text: EncodedText) -> tuple[Format, Any]:
     first = leading_object(text.head)
     if first is not None:
         return (Format.JSONL if squad_articles(first) is None else Format.SQUAD), None
@@ -316,27 +318,27 @@ def _json(text: EncodedText) -> tuple[Format, Any]:
     return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value
 
 
-def _refuse_binary(start: str, most: float) -> None:
-    if len(_CONTROL.findall(start)) > most * len(start):
-        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="binary data")
+def _refuse_binary(start: str, max_fraction: float) -> None:
+    if len(_CONTROL.findall(start)) > max_fraction * len(start):
+        raise DataError.from_code(ProblemCode.UNKNOWN_FORMAT, found="binary data")
 
 
 def file_content(path: Path) -> Content:
     """Return the content of a file. Raises `DataError` where it cannot be opened, or could be read for ever."""
     try:
-        told = path.stat()  # before it is opened: a pipe would wait for its writer
-        if not S_ISREG(told.st_mode):
-            raise DataError.of(ProblemCode.NO_REGULAR_FILE, path=shown(str(path)))
-        if not told.st_size:  # also what the system makes up while it is read, such as another process's memory
-            raise DataError.of(ProblemCode.EMPTY_FILE)
+        status = path.stat()  # before it is opened: a pipe would wait for its writer
+        if not S_ISREG(status.st_mode):
+            raise DataError.from_code(ProblemCode.NO_REGULAR_FILE, path=display_text(str(path)))
+        if not status.st_size:  # also what the system makes up while it is read, such as another process's memory
+            raise DataError.from_code(ProblemCode.EMPTY_FILE)
         with path.open("rb"):
             return Content(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
+        raise DataError.from_code(ProblemCode.UNREADABLE_FILE, path=display_text(str(path)), reason=reason) from error
 
 
-def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:  # noqa: PLR0911 - a format each
+def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], RawTable]:  # noqa: PLR0911 - a format each
     """Return what opens the table of a file anew at each call. Both raise `DataError` if the file is broken."""
     text = recognised.text or ""
     match recognised.format:
@@ -356,31 +358,34 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
             return delimited_tables(text, recognised.delimiter, recognised.titles)
 
 
-def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
+def preview_table(table: RawTable) -> tuple[RawTable, list[Mapping[str, object]]]:
     """Return the table with its first rows to look at, and the cells of its first 200 rows that could be read."""
     rows = iter(table.rows)
     first = list(islice(rows, _SAMPLE_ROWS))
     sample = [row.cells for row in first if row.problem is None]
     whole = chain[RawRow](first, rows)
-    to_look_at = ({name: shown(as_text(cells.get(name)), _CELL) for name in table.names} for cells in sample)
-    return replace(table, rows=whole, first=tuple(islice(to_look_at, _LOOKED_AT))), sample
+    previews = (
+        {name: display_text(as_text(cells.get(name)), _PREVIEW_CELL_CHARACTERS) for name in table.names}
+        for cells in sample
+    )
+    return replace(table, rows=whole, first=tuple(islice(previews, _PREVIEW_ROWS))), sample
 
 
-def set_name(name: str, otherwise: str) -> str:
+def derive_name(name: str, default: str) -> str:
     """Return what a set is called by the name of its file."""
-    plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
+    plain = "".join(c for c in mend_text(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
     plain = plain.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
-    return plain[: len(plain) - len(suffix)] or otherwise
+    return plain[: len(plain) - len(suffix)] or default
 
 
 @contextmanager
-def told_of(name: str, files: Sequence[object]) -> Iterator[None]:
+def name_file_in_errors(name: str, files: Sequence[object]) -> Iterator[None]:
     """Let an error say which of several files it is of."""
     try:
         yield
     except DataError as error:
         if len(files) == 1:
             raise
-        problem = replace(error.problem, details={**error.problem.details, "file": shown(name, 80)})
+        problem = replace(error.problem, details={**error.problem.details, "file": display_text(name, 80)})
         raise DataError(problem, error.others) from error

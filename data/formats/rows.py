@@ -14,13 +14,21 @@ from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
 from mrc_workbench.data.formats import tables
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import MOST_CHARACTERS, NOWHERE, REPLACEMENT, CellError, RawRow, kind_of, shown
+from mrc_workbench.data.formats.tables import (
+    MAX_CHARACTERS,
+    REPLACEMENT,
+    UNKNOWN_START,
+    CellError,
+    RawRow,
+    describe_kind,
+    display_text,
+)
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode, Problems
 
-MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
-_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
-_SHOWN_CHARACTERS = 10_000  # of a cell
-_MOST_SHOWN = 32_000_000  # characters of all rows left out
+MAX_BAD_ROWS = 100_000  # without a single good one: no set begins like that
+_MAX_DISPLAYED_COLUMNS = 100  # rows of JSON can each name columns of their own
+_MAX_CELL_CHARACTERS = 10_000  # of a cell
+_MAX_DISPLAYED_CHARACTERS = 32_000_000  # characters of all rows left out
 
 
 @dataclass(slots=True)
@@ -47,23 +55,23 @@ class RowReader:
         if type(value) is str:
             text = value.strip()
             if not text.isprintable():
-                text = self.fit(text)
+                text = self.mend_text(text)
         elif value is None and empty is None:
             return ""
         elif tables.is_collection(value) or isinstance(value, CellError):
             return self._no_text(role, value, empty)
         else:
-            text = self.fit(self._decoded(value))
+            text = self.mend_text(self._decoded(value))
         if empty is None and self._is_mark(role, text):
             text = ""
         if not text and empty is not None:
             self.refuse(empty, role)
-        if len(text) <= MOST_CHARACTERS:
+        if len(text) <= MAX_CHARACTERS:
             return text
         if empty is None:
             self._drop(role, "too long a text")
         else:
-            self.refuse(ProblemCode.TOO_LONG, role, size=len(text), limit=MOST_CHARACTERS)
+            self.refuse(ProblemCode.TOO_LONG, role, size=len(text), limit=MAX_CHARACTERS)
         return ""
 
     def _no_text(self, role: str, value: object, empty: ProblemCode | None) -> str:
@@ -72,7 +80,7 @@ class RowReader:
         elif isinstance(value, CellError):
             self.refuse(ProblemCode.FORMULA_ERROR, role, error=str(value))
         else:
-            self.refuse(ProblemCode.NOT_TEXT, role, found=kind_of(value))
+            self.refuse(ProblemCode.NOT_TEXT, role, found=describe_kind(value))
         return ""
 
     def answers(self) -> dict[str, int]:
@@ -84,22 +92,22 @@ class RowReader:
             return {}
         if isinstance(value, CellError):
             self._drop("answers", value)
-        elif isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        elif isinstance(value, str) and len(value) > MAX_CHARACTERS:
             self._drop("answers", "too long a text")
         elif (
-            len(found := tables.answers_in(self._decoded(value) if isinstance(value, bytes) else value))
-            > tables.MOST_ANSWERS
+            len(answer_starts := tables.answers_in(self._decoded(value) if isinstance(value, bytes) else value))
+            > tables.MAX_ANSWERS
         ):
             self._drop("answers", "too many answers")
         else:
             context = self.cell("context")  # which is kept without white space at its ends
             cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0
-            return {self.fit(text): max(start - cut, NOWHERE) for text, start in found.items()}
+            return {self.mend_text(text): max(start - cut, UNKNOWN_START) for text, start in answer_starts.items()}
         return {}
 
     def _is_mark(self, role: str, text: str) -> bool:
         """Whether a text of an optional role marks an empty cell, which is noted."""
-        if not self.has_marks or not tables.says_empty(text):
+        if not self.has_marks or not tables.is_empty_mark(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
         return True
@@ -109,16 +117,16 @@ class RowReader:
 
     def refuse(self, code: ProblemCode, role: str, **details: str | int) -> None:
         """Note why the row cannot be used, by the cell of a role; what was noted before counts no more."""
-        self.problem = Problem.of(code, self.row.number, column=self.column(role), **details)
+        self.problem = Problem.from_code(code, self.row.number, column=self.column(role), **details)
 
     def column(self, role: str) -> str:
-        return shown(getattr(self.columns, role), 80)
+        return display_text(getattr(self.columns, role), 80)
 
-    def fit(self, text: str) -> str:
-        if tables.is_fit(text):
+    def mend_text(self, text: str) -> str:
+        if tables.is_valid_xml(text):
             return text
         self.mended = True
-        return tables.mend(text).strip()
+        return tables.mend_text(text).strip()
 
     def _decoded(self, value: object) -> str:
         text = tables.as_text(value)
@@ -127,11 +135,11 @@ class RowReader:
         return text
 
     def _drop(self, role: str, value: object) -> None:
-        found = value if isinstance(value, str) else kind_of(value)
+        description = value if isinstance(value, str) else describe_kind(value)
         if isinstance(value, CellError):
-            found = f"the formula error {value}"
-        details = {"column": self.column(role), "found": found}
-        self.dropped = self.dropped or Problem.of(ProblemCode.DROPPED_CELL, self.row.number or None, **details)
+            description = f"the formula error {value}"
+        details = {"column": self.column(role), "found": description}
+        self.dropped = self.dropped or Problem.from_code(ProblemCode.DROPPED_CELL, self.row.number or None, **details)
 
 
 @dataclass
@@ -141,7 +149,7 @@ class Rejection:
     problems: Problems = field(default_factory=Problems)
     file: str | None = None  # the one of several that is being read: its problems name it
     rows: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)
-    _shown_left: int = _MOST_SHOWN
+    _characters_left: int = _MAX_DISPLAYED_CHARACTERS
     _blanks: dict[tuple[str | None, str], Counter[str]] = field(default_factory=dict)  # by file and column
 
     def begin(self, recognised: RecognisedFile, file: str | None = None) -> None:
@@ -150,17 +158,17 @@ class Rejection:
         for problem in recognised.problems:
             self.problems.add(self._named(problem))
 
-    def add(self, row: RawRow, problem: Problem, *, any_good: bool) -> None:
+    def add(self, row: RawRow, problem: Problem, *, has_good_rows: bool) -> None:
         """Count a problem of a row. Raises `DataError` where none of very many rows was good."""
         problem = self._named(problem)
-        is_kept = self.problems.add(problem)
-        if problem.leaves_out_row and is_kept:
-            given = islice(row.cells.items(), _SHOWN_COLUMNS if self._shown_left > 0 else 0)
-            cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in given}
-            self._shown_left -= sum(map(len, cells.values()))
+        is_recorded = self.problems.add(problem)
+        if problem.leaves_out_row and is_recorded:
+            items = islice(row.cells.items(), _MAX_DISPLAYED_COLUMNS if self._characters_left > 0 else 0)
+            cells = {name: display_text(cell, _MAX_CELL_CHARACTERS) for name, cell in items}
+            self._characters_left -= sum(map(len, cells.values()))
             self.rows.append((problem, cells))
-        if self.problems.total == MOST_BAD_ROWS and not any_good:
-            raise self.no_good(ProblemCode.NO_GOOD_START, self.problems.total)
+        if self.problems.total == MAX_BAD_ROWS and not has_good_rows:
+            raise self.no_good_rows_error(ProblemCode.NO_GOOD_START, self.problems.total)
 
     def note(self, reader: RowReader) -> None:
         """Count what was dropped or mended in a row that is kept."""
@@ -169,7 +177,7 @@ class Rejection:
         for column, mark in reader.blanks:
             self._blanks.setdefault((self.file, column), Counter())[mark] += 1
         if reader.mended:
-            self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
+            self.problems.add(self._named(Problem.from_code(ProblemCode.MENDED_TEXT, reader.row.number or None)))
 
     def report(self, notices: Iterable[Problem]) -> None:
         for notice in notices:
@@ -180,26 +188,28 @@ class Rejection:
         for (file, column), marks in self._blanks.items():
             details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
             details |= {} if file is None else {"file": file}
-            self.problems.add(Problem.of(ProblemCode.BLANK_MARKS, **details))
+            self.problems.add(Problem.from_code(ProblemCode.BLANK_MARKS, **details))
         self._blanks.clear()
 
     def _named(self, problem: Problem) -> Problem:
         return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})
 
-    def no_good(self, code: ProblemCode, rows: int) -> DataError:
+    def no_good_rows_error(self, code: ProblemCode, rows: int) -> DataError:
         """Return the error for so many rows of which none can be used."""
-        first = next((one for one in self.problems.kept if one.leaves_out_row), self.problems.kept[0]).message
-        return DataError(Problem.of(code, rows=rows, first=first), self.problems.kept)
+        first = next(
+            (problem for problem in self.problems.recorded if problem.leaves_out_row), self.problems.recorded[0]
+        ).message
+        return DataError(Problem.from_code(code, rows=rows, first=first), self.problems.recorded)
 
-    def nothing_left(self, rows: int) -> DataError:
+    def no_rows_left_error(self, rows: int) -> DataError:
         """Return the error for so many rows, all of them left out, or for a file that holds nothing."""
         if self.rows:
-            return self.no_good(ProblemCode.NO_GOOD_ROW, rows)
-        return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems.kept)
+            return self.no_good_rows_error(ProblemCode.NO_GOOD_ROW, rows)
+        return DataError(Problem.from_code(ProblemCode.NO_QUESTION), self.problems.recorded)
 
     def table(self) -> pd.DataFrame:
         """Return the rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
-        names = list(dict.fromkeys(chain.from_iterable(cells for _, cells in self.rows)))[:_SHOWN_COLUMNS]
+        names = list(dict.fromkeys(chain.from_iterable(cells for _, cells in self.rows)))[:_MAX_DISPLAYED_COLUMNS]
         rows = (
             [problem.row, problem.message, *(cells.get(name, "") for name in names)] for problem, cells in self.rows
         )
@@ -223,13 +233,13 @@ class DatasetBuilder(ABC):
     def read_rows(self, rows: Iterable[RawRow], columns: object, add_row: AddRow, *, has_marks: bool = True) -> None:
         """Read rows; `add_row` returns why a row is left out, or None. Raises `DataError` if none of many is good."""
         for row in rows:
-            self.row_count += row.asks
+            self.row_count += row.is_question
             reader = RowReader(row, columns, has_marks)
             problem = row.problem or add_row(reader)
             if problem is None:
                 self.rejection.note(reader)
             else:
-                self.rejection.add(row, problem, any_good=self.has_good_rows())
+                self.rejection.add(row, problem, has_good_rows=self.has_good_rows())
 
 
 FirstRows = tuple[dict[str, str], ...]
@@ -258,7 +268,7 @@ class FileReading:
     unused_columns: tuple[str, ...] = ()
 
 
-def understood(
+def reading_fields(
     recognised: RecognisedFile, rejection: Rejection, names: tuple[str, ...], first_rows: FirstRows, row_count: int
 ) -> dict[str, Any]:
     """Return what a `FileReading` says of a file, by the names of its fields."""
@@ -268,7 +278,7 @@ def understood(
         "encoding": recognised.encoding,
         "available_columns": names,
         "first_rows": first_rows,
-        "problems": tuple(rejection.problems.kept),
+        "problems": tuple(rejection.problems.recorded),
         "problem_count": rejection.problems.total,
         "left_out": rejection.problems.left_out,
         "row_count": row_count,
@@ -276,20 +286,20 @@ def understood(
     }
 
 
-_SHOWN_PROBLEMS = 10
+_MAX_DISPLAYED_PROBLEMS = 10
 
 
-def problem_lines(reading: FileReading, of: str = "") -> list[str]:
+def problem_lines(reading: FileReading, location: str = "") -> list[str]:
     """Return the number of problems and the first of them; `of` names the file, as in " in dev.tsv"."""
     if not reading.problems:
-        return [f"Problems{of}: none"]
-    lines = [f"Problems{of}: {reading.problem_count:,}; rows left out: {reading.left_out:,}"]
-    lines += [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
-    more = reading.problem_count - min(len(reading.problems), _SHOWN_PROBLEMS)
+        return [f"Problems{location}: none"]
+    lines = [f"Problems{location}: {reading.problem_count:,}; rows left out: {reading.left_out:,}"]
+    lines += [f"  {problem.message}" for problem in reading.problems[:_MAX_DISPLAYED_PROBLEMS]]
+    more = reading.problem_count - min(len(reading.problems), _MAX_DISPLAYED_PROBLEMS)
     return [*lines, f"  and {more:,} more"] if more else lines
 
 
-def column_lines(reading: FileReading, roles: Any, of: str = "") -> list[str]:
+def column_lines(reading: FileReading, roles: Any, location: str = "") -> list[str]:
     """Return the columns by use, without the used ones among `roles`; `of` names the file, as for `problem_lines`."""
     listed = set(asdict(roles).values()) if roles is not None else set()
     lists = {
@@ -297,20 +307,20 @@ def column_lines(reading: FileReading, roles: Any, of: str = "") -> list[str]:
         "Metadata columns": reading.metadata_columns,
         "Unused columns": reading.unused_columns,
     }
-    return [f"{title}{of}: {', '.join(names)}" for title, names in lists.items() if names]
+    return [f"{title}{location}: {', '.join(names)}" for title, names in lists.items() if names]
 
 
-def column_words(columns: Any) -> str:
+def format_columns(columns: Any) -> str:
     """Return the columns of a dataclass of names by role, such as "question <- 질문, context <- 지문"."""
     return ", ".join(f"{role} <- {name}" for role, name in asdict(columns).items() if name is not None)
 
 
-def spread(lengths: np.ndarray) -> str:
+def format_range(lengths: np.ndarray) -> str:
     """Return the median and the range of lengths."""
     return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}" if len(lengths) else "none"
 
 
-def count_words(counts: Mapping[Any, int]) -> str:
+def format_counts(counts: Mapping[Any, int]) -> str:
     """Return counts by name, such as "train 8, test 2"."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
@@ -325,7 +335,9 @@ def reading_as_json(reading: FileReading, columns: Any) -> dict[str, Any]:
         "row_count": reading.row_count,
         "rows_left_out": reading.left_out,
         "problem_count": reading.problem_count,
-        "problems": [{"code": one.code, "row": one.row, "message": one.message} for one in reading.problems],
+        "problems": [
+            {"code": problem.code, "row": problem.row, "message": problem.message} for problem in reading.problems
+        ],
     }
 
 

@@ -17,13 +17,16 @@ import numpy as np
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 MAX_COLUMNS = 2**14  # Excel's own limit
-MOST_CHARACTERS = 1_000_000  # of one text: a thick book
+MAX_CHARACTERS = 1_000_000  # of one text: a thick book
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # what XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets): no spreadsheet, page or picture may hold it, and the
 # libraries that make them end the whole process where they meet it
-_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_UNFIT_BYTES = bytes({*range(32)} - set(b"\t\n\r"))
-_INSTEAD = {"\x0b": "\n", "\x0c": "\n"}  # the line breaks of slides, which come along when text is copied
+_INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_INVALID_XML_BYTES = bytes({*range(32)} - set(b"\t\n\r"))
+_LINE_BREAK_REPLACEMENTS = {
+    "\x0b": "\n",
+    "\x0c": "\n",
+}  # the line breaks of slides, which come along when text is copied
 
 
 class RawRow(NamedTuple):
@@ -32,12 +35,12 @@ class RawRow(NamedTuple):
     number: int  # as users count
     cells: Mapping[str, object]
     problem: Problem | None = None  # why the row could not be read
-    asks: bool = True
+    is_question: bool = True
     is_paragraph: bool = True
 
 
 @dataclass(frozen=True)
-class Table:
+class RawTable:
     """The rows of a file and the names of their columns."""
 
     names: tuple[str, ...]
@@ -59,15 +62,15 @@ def column_names(header: Iterable[object]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     copies: Counter[str] = Counter()
     for number, cell in enumerate(header, start=1):
-        name = wanted = shown(cell) or f"column {number}"
+        name = base_name = display_text(cell) or f"column {number}"
         while name in names:
-            copies[wanted] += 1
-            name = f"{wanted} ({copies[wanted] + 1})"
+            copies[base_name] += 1
+            name = f"{base_name} ({copies[base_name] + 1})"
         names[name] = None
     return tuple(names)
 
 
-def is_fit(text: str) -> bool:
+def is_valid_xml(text: str) -> bool:
     """Whether `text` holds only characters of XML 1.0: no control character, no lone surrogate."""
     if text.isprintable():  # neither control characters nor surrogates are, and it is several times as fast
         return True
@@ -77,12 +80,16 @@ def is_fit(text: str) -> bool:
         encoded = text.encode()
     except UnicodeEncodeError:
         return False
-    return len(encoded.translate(None, _UNFIT_BYTES)) == len(encoded)  # faster than looking for the expression
+    return len(encoded.translate(None, _INVALID_XML_BYTES)) == len(encoded)  # faster than looking for the expression
 
 
-def mend(text: str) -> str:
+def mend_text(text: str) -> str:
     """Return `text` with what XML 1.0 forbids replaced by U+FFFD, and vertical tabs and form feeds by line breaks."""
-    return text if is_fit(text) else _UNFIT.sub(lambda found: _INSTEAD.get(found[0], REPLACEMENT), text)
+    return (
+        text
+        if is_valid_xml(text)
+        else _INVALID_XML.sub(lambda match: _LINE_BREAK_REPLACEMENTS.get(match[0], REPLACEMENT), text)
+    )
 
 
 def is_blank(value: object) -> bool:
@@ -112,21 +119,21 @@ def as_text(value: object) -> str:
     return value.isoformat() if isinstance(value, (date, time)) else str(value).strip()
 
 
-def shown(value: object, limit: int | None = None) -> str:
+def display_text(value: object, limit: int | None = None) -> str:
     """Return any value as text that can be printed and saved, cut to `limit` characters with an ellipsis."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=_plain) if is_collection(value) else as_text(value)
+        text = json.dumps(value, ensure_ascii=False, default=_json_default) if is_collection(value) else as_text(value)
     except (RecursionError, ValueError, TypeError):
-        text = kind_of(value)
-    text = mend(text)
+        text = describe_kind(value)
+    text = mend_text(text)
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _plain(value: Any) -> object:
+def _json_default(value: Any) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else str(value)
 
 
-def kind_of(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Name what a value is, in plain words."""
     if value is None:
         return "nothing (null)"
@@ -140,7 +147,7 @@ def kind_of(value: object) -> str:
 
 
 @contextmanager
-def broken_told(code: ProblemCode, *, first_line: bool = False, **details: str) -> Iterator[None]:
+def wrap_errors(code: ProblemCode, *, first_line: bool = False, **details: str) -> Iterator[None]:
     """Let whatever a broken file causes be a `DataError` of its reason, or of the reason's first line."""
     try:
         yield
@@ -150,34 +157,36 @@ def broken_told(code: ProblemCode, *, first_line: bool = False, **details: str) 
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of calamine
             raise
         reason = str(error).partition("\n")[0] if first_line else str(error)
-        raise DataError.of(code, **details, reason=shown(reason or type(error).__name__, 200)) from error
+        raise DataError.from_code(code, **details, reason=display_text(reason or type(error).__name__, 200)) from error
 
 
 _MISSING = ("nan", "n/a", "<na>", "null", "-", "–", "—")  # what programs write for a missing value, in any case
 _EMPTY = frozenset(  # as they are written where a cell may be empty: in passages and questions some may be the text
     {"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None", "-", "없음", "해당 없음", "해당없음"}
 )
-_LONGEST_MISSING, _LONGEST_EMPTY = 12, max(map(len, _EMPTY))  # the first with white space around it
+_MAX_MISSING_CHARACTERS, _MAX_EMPTY_CHARACTERS = 12, max(map(len, _EMPTY))  # the first with white space around it
 
 
 def is_missing(value: object) -> bool:
     """Whether a cell is blank or holds the mark of a missing value, such as NaN or N/A."""
-    return is_blank(value) or (isinstance(value, str) and len(value) < _LONGEST_MISSING and is_mark(value.strip()))
+    return is_blank(value) or (
+        isinstance(value, str) and len(value) < _MAX_MISSING_CHARACTERS and is_missing_mark(value.strip())
+    )
 
 
-def is_mark(text: str) -> bool:
+def is_missing_mark(text: str) -> bool:
     """Whether a stripped text is the mark of a missing value, whatever it stands for."""
-    return len(text) < _LONGEST_MISSING and text.lower() in _MISSING
+    return len(text) < _MAX_MISSING_CHARACTERS and text.lower() in _MISSING
 
 
-def says_empty(text: str) -> bool:
+def is_empty_mark(text: str) -> bool:
     """Whether a stripped text of a cell that may be empty says that it is."""
-    return len(text) <= _LONGEST_EMPTY and text in _EMPTY
+    return len(text) <= _MAX_EMPTY_CHARACTERS and text in _EMPTY
 
 
-MOST_ANSWERS = 1_000
-NOWHERE = -1  # where nobody said where an answer stands
-_LONGEST_PYTHON = 100_000  # characters; reading Python takes a hundred times their size in memory
+MAX_ANSWERS = 1_000
+UNKNOWN_START = -1  # where nobody said where an answer stands
+_MAX_PYTHON_CHARACTERS = 100_000  # characters; reading Python takes a hundred times their size in memory
 OTHER_IDS = "other_ids"  # in the metadata of an exported passage: its aliases
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
@@ -191,13 +200,13 @@ def answers_in(cell: object) -> dict[str, int]:
     if isinstance(cell, str):
         text = cell.strip()
         if text[:1] not in ("[", "{"):
-            return {text: NOWHERE} if text and not isinstance(cell, CellError) else {}
+            return {text: UNKNOWN_START} if text and not isinstance(cell, CellError) else {}
         cell = parsed(text)
-    found: dict[str, int] = {}
-    for text, start in _flat(cell, depth=4):
-        if text and found.setdefault(text, start) == NOWHERE:
-            found[text] = start
-    return found if len(found) <= MOST_ANSWERS else dict(islice(found.items(), MOST_ANSWERS + 1))
+    starts: dict[str, int] = {}
+    for text, start in _flatten_answers(cell, depth=4):
+        if text and starts.setdefault(text, start) == UNKNOWN_START:
+            starts[text] = start
+    return starts if len(starts) <= MAX_ANSWERS else dict(islice(starts.items(), MAX_ANSWERS + 1))
 
 
 def parsed(text: str) -> object:
@@ -205,7 +214,7 @@ def parsed(text: str) -> object:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
-        if len(text) > _LONGEST_PYTHON:
+        if len(text) > _MAX_PYTHON_CHARACTERS:
             return text
     # pandas writes arrays as array(['a'], dtype=object) or ['a' 'b'], which Python would read as one text.
     python = re.sub(r"array\((\[[^\[\]]*\])(?:, dtype=\w+)?\)", r"\1", text)
@@ -228,21 +237,25 @@ def other_ids_in(cell: object) -> list[str]:
     """Return the aliases that the metadata of an exported passage list."""
     others = (metadata_in(cell) or {}).get(OTHER_IDS)
     listed = others if isinstance(others, list) else []
-    return [id_ for id_ in listed if isinstance(id_, str) and id_ and len(id_) <= MOST_CHARACTERS and is_fit(id_)]
+    return [id_ for id_ in listed if isinstance(id_, str) and id_ and len(id_) <= MAX_CHARACTERS and is_valid_xml(id_)]
 
 
-def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
+def _flatten_answers(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
     if isinstance(value, dict):
-        start = _listed(value.get("answer_start"))
+        start = _as_list(value.get("answer_start"))
         value = next((value[key] for key in ("text", "texts", "answer", "value") if key in value), None)
     if type(value) is str:
-        return [(value.strip(), _place(start))]
-    value = _listed(value)
+        return [(value.strip(), _parse_start(start))]
+    value = _as_list(value)
     if isinstance(value, (list, tuple, set)):
         starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
         parts = zip(value, starts, strict=True)
-        return [found for item, place in parts for found in _flat(item, depth - 1, place)] if depth else []
-    return [] if isinstance(value, (dict, CellError)) else [(as_text(value), _place(start))]
+        return (
+            [answer for item, item_start in parts for answer in _flatten_answers(item, depth - 1, item_start)]
+            if depth
+            else []
+        )
+    return [] if isinstance(value, (dict, CellError)) else [(as_text(value), _parse_start(start))]
 
 
 def with_starts(answers: Any, starts: Any) -> Any:
@@ -250,19 +263,19 @@ def with_starts(answers: Any, starts: Any) -> Any:
     values: list[Any] = []
     for value in (answers, starts):
         is_list_text = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
-        values.append(parsed(value) if is_list_text else _listed(value))
+        values.append(parsed(value) if is_list_text else _as_list(value))
     if isinstance(values[0], dict) or any(map(is_blank, values)):
         return values[0]
-    texts, places = (list(value) if is_collection(value) else [value] for value in values)
-    return {"text": texts, "answer_start": places}
+    texts, answer_starts = (list(value) if is_collection(value) else [value] for value in values)
+    return {"text": texts, "answer_start": answer_starts}
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _place(start: Any) -> int:
+def _parse_start(start: Any) -> int:
     if start is None:
-        return NOWHERE
+        return UNKNOWN_START
     text = as_text(start) if isinstance(start, (int, float, str)) and not isinstance(start, bool) else ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NOWHERE
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else UNKNOWN_START

@@ -22,13 +22,13 @@ from mrc_workbench.data.formats.encodings import (
     detect_encoding,
     encoding_candidates,
 )
-from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, shown
+from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text, wrap_errors
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 _PART = 1 << 20  # bytes
-_START = 4 << 20
-_MARK = 4096
-_HEAD = 1_000_000  # characters
+_START_BYTES = 4 << 20
+_SIGNATURE_BYTES = 4096
+_HEAD_CHARACTERS = 1_000_000  # characters
 _NAME = "text"  # of the only column; one of those that are guessed to hold passages
 
 
@@ -40,9 +40,9 @@ class Content:
     named_encoding: str = ""  # by the user; if empty, the encoding is detected
 
     @classmethod
-    def of(cls, given: "bytes | Content") -> "Content":
+    def from_bytes(cls, source: "bytes | Content") -> "Content":
         """Return content for bytes; content is returned as it is."""
-        return given if isinstance(given, Content) else cls(given)
+        return source if isinstance(source, Content) else cls(source)
 
     def open(self) -> BinaryIO:
         return self.source.open("rb") if isinstance(self.source, Path) else BytesIO(self.whole)
@@ -54,26 +54,26 @@ class Content:
         return self.source.stat().st_size if isinstance(self.source, Path) else self.source.size
 
     @cached_property
-    def mark(self) -> bytes:
+    def signature(self) -> bytes:
         """The first 4 KiB, which tell most formats."""
-        return self._first(_MARK)
+        return self._read_first(_SIGNATURE_BYTES)
 
     @property
     def start(self) -> bytes:
         """The first 4 MiB."""
-        return self._file_start if isinstance(self.source, Path) else self._first(_START)
+        return self._file_start if isinstance(self.source, Path) else self._read_first(_START_BYTES)
 
     @cached_property
     def _file_start(self) -> bytes:
-        return self._first(_START)
+        return self._read_first(_START_BYTES)
 
-    def _first(self, most: int) -> bytes:
+    def _read_first(self, max_bytes: int) -> bytes:
         if isinstance(self.source, bytes):
-            return self.source[:most]
+            return self.source[:max_bytes]
         if not isinstance(self.source, Path):
-            return self.source.read(most)
+            return self.source.read(max_bytes)
         with self.source.open("rb") as file:
-            return file.read(most)
+            return file.read(max_bytes)
 
     @property
     def whole(self) -> bytes:
@@ -101,7 +101,7 @@ class Content:
 def check_size(size: int, unit: str, limit: int) -> None:
     """Raise `DataError` where a file holds or claims more than is read."""
     if size > limit:
-        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
+        raise DataError.from_code(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
 
 
 def encodings_to_choose(contents: Iterable[Content]) -> tuple[EncodingCandidate, ...]:
@@ -127,7 +127,7 @@ class EncodedText:
     def head(self) -> str:
         """The first million characters."""
         decoder = codecs.getincrementaldecoder(self.encoding.codec)(self.encoding.errors)
-        return decoder.decode(self.content.start)[:_HEAD]
+        return decoder.decode(self.content.start)[:_HEAD_CHARACTERS]
 
     @property
     def whole(self) -> str:
@@ -150,16 +150,16 @@ def has_inner_blank_line(lines: Iterable[str]) -> bool:
     return sum(islice(blocks, 2)) > 1
 
 
-def plain_text_table(text: str | EncodedText) -> Table:
+def plain_text_table(text: str | EncodedText) -> RawTable:
     """Read the passages of a text, numbered by the line they begin in."""
     head = text if isinstance(text, str) else text.head
     passages = _blocks(text) if has_inner_blank_line(lines_of(head, "")) else _filled_lines(text)
-    return Table((_NAME,), (RawRow(number, {_NAME: passage}) for number, passage in passages))
+    return RawTable((_NAME,), (RawRow(number, {_NAME: passage}) for number, passage in passages))
 
 
-def line_table(text: str | EncodedText) -> Table:
+def line_table(text: str | EncodedText) -> RawTable:
     """Read the lines of a text that are not blank, numbered as they stand in it."""
-    return Table((_NAME,), (RawRow(number, {_NAME: line}) for number, line in _filled_lines(text)))
+    return RawTable((_NAME,), (RawRow(number, {_NAME: line}) for number, line in _filled_lines(text)))
 
 
 def _filled_lines(text: str | EncodedText) -> Iterator[tuple[int, str]]:
@@ -182,9 +182,9 @@ _ALWAYS_UNPACKED = 2**25
 _READERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
-def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
+def unpacked_limit(size: int, max_bytes: int = MAX_UNPACKED_BYTES) -> int:
     """Return to how many bytes an archive of this size may unpack, where so many are `left`."""
-    return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
+    return min(max_bytes, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,12 @@ class ZipMember:
     def size(self) -> int:
         return self.entry.file_size
 
-    def read(self, most: int = -1) -> bytes:
+    def read(self, max_bytes: int = -1) -> bytes:
         """Return the bytes, or the first of them; no more than the archive claims. The checksum of all is verified."""
-        with broken_archive(self.entry.filename):
-            if 0 <= most < self.size:
+        with wrap_archive_errors(self.entry.filename):
+            if 0 <= max_bytes < self.size:
                 with self.archive.open(self.entry) as file:
-                    return file.read(most)
+                    return file.read(max_bytes)
             return _unzipped(self.archive, self.entry)
 
 
@@ -219,7 +219,7 @@ class Unreadable:
     error: DataError
     size: int = 0
 
-    def read(self, most: int = -1) -> bytes:  # noqa: ARG002 - as `ZipMember` has it
+    def read(self, max_bytes: int = -1) -> bytes:  # noqa: ARG002 - as `ZipMember` has it
         raise self.error
 
 
@@ -230,34 +230,34 @@ def is_compressed(start: bytes) -> bool:
 
 def decompressed(content: Content, name: str, left: int) -> Content:
     """Return the content of a compressed file, `left` bytes at most. Raises `DataError`."""
-    most = unpacked_limit(content.size, left)
+    max_bytes = unpacked_limit(content.size, left)
     reader = next(reader for mark, reader in _READERS.items() if content.start.startswith(mark))
-    with broken_archive(name), content.open() as packed, reader(packed) as archive:
-        return Content(_read(archive, most))
+    with wrap_archive_errors(name), content.open() as packed, reader(packed) as archive:
+        return Content(_read(archive, max_bytes))
 
 
 def is_tar(content: Content) -> bool:
     """Whether a file is an archive of files that is not compressed."""
-    return content.mark[257:262] == b"ustar"
+    return content.signature[257:262] == b"ustar"
 
 
 def tar_files(content: Content, name: str) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the regular files of a tar archive. Raises `DataError`."""
-    with broken_archive(name), content.open() as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
+    with wrap_archive_errors(name), content.open() as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
         for entry in archive:
             file = archive.extractfile(entry) if entry.isfile() else None
             if file is not None:
                 yield entry.name, _read(file, content.size)
 
 
-def _read(file: IO[bytes], most: int) -> bytes:
+def _read(file: IO[bytes], max_bytes: int) -> bytes:
     out = BytesIO()
     while part := file.read(_PART):
         out.write(part)
-        check_size(out.tell(), "unpacked bytes", most)
+        check_size(out.tell(), "unpacked bytes", max_bytes)
     return out.getvalue()
 
 
-def broken_archive(name: str) -> AbstractContextManager[None]:
+def wrap_archive_errors(name: str) -> AbstractContextManager[None]:
     """Let whatever a broken archive causes be a `DataError` that names it."""
-    return broken_told(ProblemCode.BROKEN_ARCHIVE, name=shown(name, 80))
+    return wrap_errors(ProblemCode.BROKEN_ARCHIVE, name=display_text(name, 80))

@@ -14,14 +14,14 @@ import pandas as pd
 
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
 from mrc_workbench.data.formats.tables import (
+    MAX_CHARACTERS,
     MAX_COLUMNS,
-    MOST_CHARACTERS,
     RawRow,
-    Table,
+    RawTable,
     column_names,
-    is_fit,
-    kind_of,
-    shown,
+    describe_kind,
+    display_text,
+    is_valid_xml,
 )
 from mrc_workbench.data.formats.text import EncodedText, check_size, lines_of
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
@@ -29,14 +29,14 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 # the usual ones first: they win where several make an equally good table
 DELIMITERS = ("\t", ",", ";", "||", "|", "^", "~", "::", "\x01", "\x1f")
 RULED = "ruled"  # in place of a delimiter: | between cells, and lines of dashes, as in Markdown and consoles
-_USUAL = ("\t", ",", ";")
+_COMMON_DELIMITERS = ("\t", ",", ";")
 _RULE = re.compile(r"[|+]?\s*:?[-=]{2}[-=:|+\s]*")
 _PIPE = re.compile(r"(?<!\\)\|")
 _STAND_IN = "\x1f"  # for a delimiter of several characters while records are parsed
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
-_ALIKE = 0.9  # fraction of the records that have as many fields as the header, if no name of a column is known
-_LONGEST_RECORD = 4 * MOST_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
+_MIN_SAME_WIDTH = 0.9  # fraction of the records that have as many fields as the header, if no name of a column is known
+_LONGEST_RECORD = 4 * MAX_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
 
 csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
@@ -54,7 +54,7 @@ class Delimited(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def find_table(text: str, knows: Callable[[str], bool] = is_known) -> Delimited | None:
+def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> Delimited | None:
     """Return the delimiter and the header that make the text most like a table of questions, None if none does.
 
     `knows` tells whether a name is one of a column. Commas of prose precede a space, and most lines have another number
@@ -71,28 +71,28 @@ def find_table(text: str, knows: Callable[[str], bool] = is_known) -> Delimited 
             break  # its bars would make a wider table, of blank outer columns
         read = islice(_records(head, delimiter), _SAMPLE_RECORDS)
         records = [fields for _, fields in read if not isinstance(fields, str) and any(map(str.strip, fields))]
-        titles = find_header(records, knows)
+        titles = find_header(records, is_known_name)
         header, below = (records[titles], records[titles:]) if records else ([], [])
         width = len(header)
         columns = guess_columns(column_names(header[:MAX_COLUMNS]))
-        alike = sum(len(fields) == width for fields in below) / max(len(below), 1)
-        score = (bool(columns.question and columns.context), alike, width)
-        if width > 1 and score > best_score and _is_table(header, below, alike, delimiter, knows):
+        same_width = sum(len(fields) == width for fields in below) / max(len(below), 1)
+        score = (bool(columns.question and columns.context), same_width, width)
+        if width > 1 and score > best_score and _is_table(header, below, same_width, delimiter, is_known_name):
             best, best_score = Delimited(delimiter, titles, title_problems(records[:titles])), score
     return best
 
 
 def _is_table(
-    header: list[str], records: list[list[str]], alike: float, delimiter: str, knows: Callable[[str], bool]
+    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: Callable[[str], bool]
 ) -> bool:
-    if any(map(knows, header)):
+    if any(map(is_known_name, header)):
         return True
-    if delimiter in _USUAL:
-        return alike >= 0.5 and not all(field.startswith(" ") for field in header[1:])
-    return alike >= _ALIKE and len(records) > 2
+    if delimiter in _COMMON_DELIMITERS:
+        return same_width >= 0.5 and not all(field.startswith(" ") for field in header[1:])
+    return same_width >= _MIN_SAME_WIDTH and len(records) > 2
 
 
-def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], Table]:
+def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], RawTable]:
     """Return what reads delimited text anew at each call. Both raise `DataError` if the header is broken.
 
     The header follows so many `titles`. A row with another number of fields or open quotation marks has a problem.
@@ -157,8 +157,8 @@ def _records(text: Text, delimiter: str) -> Iterator[Record]:
                 yield number, [field.replace(_STAND_IN, delimiter) for field in fields]
 
 
-def _parsed(text: Text, given: Iterator[str], delimiter: str) -> Iterator[Record]:
-    lines, rereads_left = _Rereadable(given), -1
+def _parsed(text: Text, raw_lines: Iterator[str], delimiter: str) -> Iterator[Record]:
+    lines, rereads_left = _Rereadable(raw_lines), -1
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         lines.begin_record()
@@ -201,21 +201,21 @@ class _Rereadable(Iterator[str]):
         self.record = self.record[:1]
 
 
-def _table(records: Iterator[Record], titles: int) -> Table:
+def _table(records: Iterator[Record], titles: int) -> RawTable:
     filled = ((number, fields) for number, fields in records if isinstance(fields, str) or any(map(str.strip, fields)))
     number, header = next(islice(filled, titles, None), (0, []))
     if header == []:
-        raise DataError.of(ProblemCode.EMPTY_FILE)
+        raise DataError.from_code(ProblemCode.EMPTY_FILE)
     if isinstance(header, str):
-        raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
+        raise DataError.from_code(ProblemCode.BROKEN_QUOTES, number)
     check_size(len(header), "columns", MAX_COLUMNS)
     names = column_names(header)
-    return Table(names, without_notes((_row(number, fields, names) for number, fields in filled), names))
+    return RawTable(names, without_notes((_row(number, fields, names) for number, fields in filled), names))
 
 
 def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow:
     if isinstance(fields, str):
-        return RawRow(number, {"line": fields}, Problem.of(ProblemCode.BROKEN_QUOTES, number))
+        return RawRow(number, {"line": fields}, Problem.from_code(ProblemCode.BROKEN_QUOTES, number))
     if len(fields) > len(names) and not any(fields[len(names) :]):
         fields = fields[: len(names)]
     cells = dict(zip(names, fields, strict=False))
@@ -223,24 +223,26 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
         return RawRow(number, cells)
     further = enumerate(fields[len(names) : MAX_COLUMNS], start=len(names) + 1)
     cells |= {f"column {position}": field for position, field in further}
-    return RawRow(number, cells, Problem.of(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names)))
+    return RawRow(
+        number, cells, Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
+    )
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
     """Return a table as CSV in UTF-8 with a byte order mark; an apostrophe leads what a spreadsheet would run."""
-    safe = table.rename(columns=_harmless)
-    for place, kind in enumerate(safe.dtypes):
+    safe = table.rename(columns=_escape_formula)
+    for index, kind in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            safe.isetitem(place, [_harmless(value) for value in safe.iloc[:, place]])
+            safe.isetitem(index, [_escape_formula(value) for value in safe.iloc[:, index]])
     return bytes(safe.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig"))
 
 
-def _harmless(value: object) -> object:
+def _escape_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
 
 
 _WORDS = ("true", "false", "null")  # of JSON, which may be cut themselves
-_MOST_PARTS = 2_000_000
+_MAX_PARTS = 2_000_000
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
 
@@ -250,16 +252,18 @@ def parse_json(text: str) -> Any:
 
     More lists and objects than any text needs are refused: empty ones take twenty times their size in memory.
     """
-    check_size(text.count("{") + text.count("["), "lists and objects", max(_MOST_PARTS, len(text) // 16))
+    check_size(text.count("{") + text.count("["), "lists and objects", max(_MAX_PARTS, len(text) // 16))
     try:
         return _decoded(text)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 10].strip()
         if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
-            raise DataError.of(ProblemCode.CUT_JSON, line=text.count("\n") + 1) from error
-        raise DataError.of(ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg) from error
+            raise DataError.from_code(ProblemCode.CUT_JSON, line=text.count("\n") + 1) from error
+        raise DataError.from_code(
+            ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg
+        ) from error
     except RecursionError as error:
-        raise DataError.of(ProblemCode.NESTED_TOO_DEEP) from error
+        raise DataError.from_code(ProblemCode.NESTED_TOO_DEEP) from error
 
 
 def _decoded(text: str) -> Any:
@@ -294,34 +298,34 @@ def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
     return ((number, _parse_line(number, line), line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
-def json_table(value: Any) -> Table:
+def json_table(value: Any) -> RawTable:
     """Read a list of objects, an object that holds one, or an object that is a row; others raise `DataError`."""
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
-        _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
+        _refuse("an empty list" if not items else f"a list whose first item is {describe_kind(items[0])}")
     table = item_opener(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))()
     if isinstance(value, dict) and items[0] is not value:
-        return replace(table, skipped=tuple(shown(name) for name in value if value[name] is not items))
+        return replace(table, skipped=tuple(display_text(name) for name in value if value[name] is not items))
     return table
 
 
 def _only_list(value: Any) -> list[Any]:
     if not isinstance(value, dict):
-        _refuse(kind_of(value))
+        _refuse(describe_kind(value))
     columns = guess_columns(tuple(value))
     if columns.question and columns.context and isinstance(value[columns.context], str):
         return [value]
     candidates = {key: items for key, items in value.items() if isinstance(items, list)}
     lists = {key: items for key, items in candidates.items() if any(isinstance(item, dict) for item in items)}
     if not lists:
-        _refuse(f"an object without a list of objects (keys: {shown(', '.join(value), 100)})")
+        _refuse(f"an object without a list of objects (keys: {display_text(', '.join(value), 100)})")
     if len(lists) > 1:
-        _refuse(f"an object with several lists of objects ({shown(', '.join(lists), 100)})")
+        _refuse(f"an object with several lists of objects ({display_text(', '.join(lists), 100)})")
     return next(iter(lists.values()))
 
 
-def _refuse(found: str) -> NoReturn:
-    raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
+def _refuse(description: str) -> NoReturn:
+    raise DataError.from_code(ProblemCode.WRONG_SHAPE, found=description)
 
 
 def _parse_line(number: int, line: str) -> Any:
@@ -329,22 +333,22 @@ def _parse_line(number: int, line: str) -> Any:
     try:
         return _decoded(line)
     except json.JSONDecodeError as error:
-        return Problem.of(ProblemCode.BROKEN_LINE, number, column=error.colno, reason=error.msg)
+        return Problem.from_code(ProblemCode.BROKEN_LINE, number, column=error.colno, reason=error.msg)
     except RecursionError:
-        return Problem.of(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
+        return Problem.from_code(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
 
 
-def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Callable[[], Table]:
+def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Callable[[], RawTable]:
     """Return what opens a table of items: number, an object or the `Problem` with it, and what was given."""
     names = cache(lambda: _names(item for _, item, _ in items()))
 
-    def table() -> Table:
-        given_names = names()
+    def table() -> RawTable:
+        original_names = names()
         rows = (_item_row(*item) for item in items())
-        if all(map(is_fit, given_names)):
-            return Table(given_names, rows)
-        mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
-        return Table(tuple(dict.fromkeys(map(shown, given_names))), mended)
+        if all(map(is_valid_xml, original_names)):
+            return RawTable(original_names, rows)
+        mended = (row._replace(cells={display_text(name): cell for name, cell in row.cells.items()}) for row in rows)
+        return RawTable(tuple(dict.fromkeys(map(display_text, original_names))), mended)
 
     return table
 
@@ -358,12 +362,12 @@ def _names(items: Iterable[Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _item_row(number: int, item: Any, given: object) -> RawRow:
+def _item_row(number: int, item: Any, line: object) -> RawRow:
     if isinstance(item, dict):
         return RawRow(number, item)
     if not isinstance(item, Problem):
-        item = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item))
-    return RawRow(number, {"line": given}, item)
+        item = Problem.from_code(ProblemCode.NOT_AN_OBJECT, number, found=describe_kind(item))
+    return RawRow(number, {"line": line}, item)
 
 
 def squad_articles(value: Any) -> list[Any] | None:

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
-from mrc_workbench.data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank, shown
+from mrc_workbench.data.formats.tables import (
+    CellError,
+    RawRow,
+    RawTable,
+    column_names,
+    display_text,
+    is_blank,
+    wrap_errors,
+)
 from mrc_workbench.data.formats.text import check_size, unpacked_limit
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -55,7 +63,7 @@ class Workbook:
 
     sheet: _Sheet = field(repr=False)
     names: tuple[str, ...]
-    known: int  # names
+    known_count: int  # names
     row_count: int  # below the header, in the sample
     top: int  # number of the header's last row
     merges: tuple[Merge, ...]  # below the header
@@ -71,16 +79,16 @@ class Workbook:
     def score(self) -> tuple[bool, int, bool, bool]:
         columns = guess_columns(self.names)
         is_table = len(self.names) > 1 and self.row_count > 0
-        return bool(columns.question and columns.context), min(self.known, 2), is_table, self.sheet.is_visible
+        return bool(columns.question and columns.context), min(self.known_count, 2), is_table, self.sheet.is_visible
 
-    def table(self) -> Table:
+    def table(self) -> RawTable:
         rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
-        return Table(self.names, without_notes(rows, self.names))
+        return RawTable(self.names, without_notes(rows, self.names))
 
     def _rows(self) -> Iterator[tuple[int, list[Any]]]:
-        with broken_told(ProblemCode.BROKEN_WORKBOOK):
+        with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
             rows = (row for row in self.sheet.rows(len(self.names)) if row[0] > self.top)
-            yield from _filled(_with_merged(rows, self.merges))
+            yield from _filled_rows(_with_merged(rows, self.merges))
 
 
 def is_workbook(content: bytes, name: str = "") -> bool:
@@ -89,7 +97,7 @@ def is_workbook(content: bytes, name: str = "") -> bool:
     is_named = content[30:].startswith(_ODS) or any(part.encode() in content for part in parts)
     if not is_named and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
         return False  # what cannot be opened is a broken workbook, unless it is called .zip
-    with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
+    with wrap_errors(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
         entries = archive.infolist()
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
         if not content[30:].startswith(_ODS) and not any(entry.filename in parts for entry in entries):
@@ -99,70 +107,72 @@ def is_workbook(content: bytes, name: str = "") -> bool:
         return True
 
 
-def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Workbook:
+def open_workbook(content: bytes, is_known_name: Callable[[str], bool] = is_known) -> Workbook:
     """Return the sheet that holds a table of questions, else known columns, else anything.
 
     Hidden sheets count only if no visible one has a known column. Raises `DataError` if the workbook is broken, empty
     or too large.
     """
-    with broken_told(ProblemCode.BROKEN_WORKBOOK):
+    with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content
         sheets = list(islice(_xlsx_sheets(content) if is_xlsx else _other_sheets(content), _MAX_SHEETS))
-        opened = [one for sheet in sheets if (one := _opened(sheet, knows)) is not None]
+        opened = [candidate for sheet in sheets if (candidate := _read_sheet(sheet, is_known_name)) is not None]
         if not opened:
-            raise DataError.of(ProblemCode.EMPTY_FILE)
-        visible = [one for one in opened if one.sheet.is_visible and one.known]
-        best = max(visible or opened, key=lambda one: one.score)
+            raise DataError.from_code(ProblemCode.EMPTY_FILE)
+        visible = [candidate for candidate in opened if candidate.sheet.is_visible and candidate.known_count]
+        best = max(visible or opened, key=lambda candidate: candidate.score)
 
         def is_data(sheet: Workbook) -> bool:
-            completes_best = sheet.score[0] if best.score[0] else sheet.known > 1
+            completes_best = sheet.score[0] if best.score[0] else sheet.known_count > 1
             return completes_best or set(sheet.names) == set(best.names)
 
-        data = list(filter(is_data, visible)) if best in visible else [best]
-        workbook = _reporting_others(best, opened, [best])
-        if len(data) == 1:
+        data_sheets = list(filter(is_data, visible)) if best in visible else [best]
+        workbook = _report_other_sheets(best, opened, [best])
+        if len(data_sheets) == 1:
             return workbook
-        others = {one.sheet.name: one for one in data}
-        return replace(workbook, sheets=others | {best.sheet.name: _reporting_others(best, opened, data)})
+        others = {candidate.sheet.name: candidate for candidate in data_sheets}
+        return replace(workbook, sheets=others | {best.sheet.name: _report_other_sheets(best, opened, data_sheets)})
 
 
-def _reporting_others(best: Workbook, opened: Sequence[Workbook], data: Sequence[Workbook]) -> Workbook:
+def _report_other_sheets(best: Workbook, opened: Sequence[Workbook], data: Sequence[Workbook]) -> Workbook:
     """Add a problem that names the opened sheets that hold no data, if there are any."""
-    others = [one.sheet for one in opened if one not in data]
+    others = [candidate.sheet for candidate in opened if candidate not in data]
     if not others:
         return best
     names = (other.name + ("" if other.is_visible else " (hidden)") for other in others)
-    used = ", ".join(one.sheet.name for one in data)
-    details = {"name": shown(used, 100), "others": shown(", ".join(names), 200)}
-    return replace(best, problems=(*best.problems, Problem.of(ProblemCode.OTHER_SHEETS, **details)))
+    used = ", ".join(candidate.sheet.name for candidate in data)
+    details = {"name": display_text(used, 100), "others": display_text(", ".join(names), 200)}
+    return replace(best, problems=(*best.problems, Problem.from_code(ProblemCode.OTHER_SHEETS, **details)))
 
 
-def _opened(sheet: _Sheet, knows: Callable[[str], bool]) -> Workbook | None:
+def _read_sheet(sheet: _Sheet, is_known_name: Callable[[str], bool]) -> Workbook | None:
     beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may claim a million blank rows
-    sample = list(islice(_filled(beginning), _SAMPLE_ROWS))
+    sample = list(islice(_filled_rows(beginning), _SAMPLE_ROWS))
     if not sample:
         return None
-    position = find_header([cells for _, cells in sample], knows)
+    position = find_header([cells for _, cells in sample], is_known_name)
     titles = [cells for _, cells in sample[:position]]
     number, header = sample[position]
     merges = sheet.merges()
-    top = max((one.last_row for one in merges if one.first_row == number < one.last_row), default=number)
-    top = top if top < number + 3 else number  # a cell merged further down is no header
-    below = [cells for row, cells in sample if number < row <= top]
-    names = column_names(_header(header, below, [one for one in merges if one.first_row == number]))
+    header_end = max((merge.last_row for merge in merges if merge.first_row == number < merge.last_row), default=number)
+    header_end = header_end if header_end < number + 3 else number  # a cell merged further down is no header
+    below = [cells for row, cells in sample if number < row <= header_end]
+    names = column_names(_header(header, below, [merge for merge in merges if merge.first_row == number]))
     id_ = guess_columns(names).id  # ids of several rows are no copies of one
     merges = [
-        one
-        for one in merges
-        if top < one.first_row < one.last_row and one.first_column <= len(names) and names[one.first_column - 1] != id_
+        merge
+        for merge in merges
+        if header_end < merge.first_row < merge.last_row
+        and merge.first_column <= len(names)
+        and names[merge.first_column - 1] != id_
     ]
     problems = title_problems(titles)
     if merges:
-        columns = dict.fromkeys(names[one.first_column - 1] for one in merges)
-        told = shown(", ".join(columns), 200)
-        problems += (Problem.of(ProblemCode.MERGED_CELLS, columns=told, count=len(merges)),)
-    known = sum(map(knows, names))
-    return Workbook(sheet, names, known, len(sample) - position - 1 - len(below), top, tuple(merges), problems)
+        columns = dict.fromkeys(names[merge.first_column - 1] for merge in merges)
+        column_list = display_text(", ".join(columns), 200)
+        problems += (Problem.from_code(ProblemCode.MERGED_CELLS, columns=column_list, count=len(merges)),)
+    known = sum(map(is_known_name, names))
+    return Workbook(sheet, names, known, len(sample) - position - 1 - len(below), header_end, tuple(merges), problems)
 
 
 def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Sequence[Merge]) -> list[Any]:
@@ -174,7 +184,7 @@ def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Seque
         for column in range(merge.first_column, min(merge.last_column, len(upper))):
             upper[column] = upper[merge.first_column - 1]
     columns = zip_longest(upper, *below)
-    return [" ".join(shown(part) for part in column if not is_blank(part)) for column in columns]
+    return [" ".join(display_text(part) for part in column if not is_blank(part)) for column in columns]
 
 
 def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge]) -> Iterator[tuple[int, list[Any]]]:
@@ -197,11 +207,11 @@ def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge])
         yield number, cells
 
 
-def _filled(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, list[Any]]]:
+def _filled_rows(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, list[Any]]]:
     """Yield sheet row numbers and cells, without blank rows and without blank cells at the end."""
     for number, cells in rows:
         check_size(number, "rows", _MAX_SHEET_ROWS)
-        filled = [place for place, held in enumerate(cells, start=1) if not is_blank(held)]
+        filled = [position for position, cell in enumerate(cells, start=1) if not is_blank(cell)]
         if filled:
             yield number, cells[: filled[-1]]
 
@@ -226,17 +236,17 @@ def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
             yield number, [value(cell) for cell in cells]
 
     def merges(sheet: Any) -> list[Merge]:
-        found = list[Merge]()
+        ranges = list[Merge]()
         with ZipFile(BytesIO(content)) as archive, archive.open(sheet._worksheet_path.lstrip("/")) as part:
             tail = b""
             while chunk := part.read(_PART):
                 for match in _MERGE.finditer(tail + chunk):
                     first, top, last, bottom = match.groups()
-                    columns = [column_index_from_string(one.decode()) for one in (first, last)]
-                    found.append(Merge(int(top), columns[0], int(bottom), columns[1]))
+                    columns = [column_index_from_string(column.decode()) for column in (first, last)]
+                    ranges.append(Merge(int(top), columns[0], int(bottom), columns[1]))
                 tail = (tail + chunk)[-100:]
-        check_size(len(found), "merged ranges", _MAX_MERGES)
-        return sorted(set(found))
+        check_size(len(ranges), "merged ranges", _MAX_MERGES)
+        return sorted(set(ranges))
 
     for sheet in workbook.worksheets:
         visible = sheet.sheet_state == "visible"
@@ -258,9 +268,9 @@ def _other_sheets(content: bytes) -> Iterator[_Sheet]:
         check_size(len(ranges), "merged ranges", _MAX_MERGES)
         return sorted({Merge(first[0] + 1, first[1] + 1, last[0] + 1, last[1] + 1) for first, last in ranges})
 
-    for place, metadata in enumerate(workbook.sheets_metadata):
+    for index, metadata in enumerate(workbook.sheets_metadata):
         if metadata.typ != calamine.SheetTypeEnum.WorkSheet:
             continue
-        sheet = workbook.get_sheet_by_index(place)
+        sheet = workbook.get_sheet_by_index(index)
         visible = metadata.visible == calamine.SheetVisibleEnum.Visible
         yield _Sheet(metadata.name, visible, partial(rows, sheet), partial(merges, sheet))

@@ -26,22 +26,29 @@ from cyclopts import Parameter
 from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.commands import stop_message, takes
+from mrc_workbench.data.commands import add_options, stop_message
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.records import Maker, Passages, Question, QuestionSet, made_by, without
+from mrc_workbench.data.records import (
+    Passages,
+    Question,
+    QuestionGenerator,
+    QuestionSet,
+    generator_label,
+    remove_sentences,
+)
 from mrc_workbench.data.store import find, keep
-from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
+from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.text.marking import sentence_spans
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, KeptAnswers, ask_each, without_thoughts
+from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, StoredAnswers, remove_thoughts, run_requests
 
 _LETTER = regex.compile(r"\p{L}")
-_LEAST_LETTERS = 0.6  # of its characters: what has fewer is a date, a table or a formula
-_LONGEST, _SHORTEST = 300, 4  # characters of a question
-_LONGEST_PASSAGE = 8000  # characters that are sent
-_NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
-_SHOWN = 200  # characters of an answer that nothing could be made of
-_LISTED = 5  # passages of a preview, questions, and passages without one
+_MIN_LETTER_FRACTION = 0.6  # of its characters: what has fewer is a date, a table or a formula
+_MAX_QUESTION_LENGTH, _MIN_QUESTION_LENGTH = 300, 4  # characters of a question
+_MAX_PASSAGE_LENGTH = 8000  # characters that are sent
+_LIST_MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
+_MAX_EXCERPT_LENGTH = 200  # characters of an answer that nothing could be made of
+_MAX_LISTED = 5  # passages of a preview, questions, and passages without one
 _QUESTIONS = TypeAdapter(list[str])
 K = TypeVar("K")
 Progress = Callable[[int, int], None]  # passages done, passages in all
@@ -64,10 +71,12 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakerOptions:
+class GenerationOptions:
     """How questions are made; every question names its `model`. Raises `QuestionsError` for an option out of range."""
 
-    by: Maker = option(Maker.SENTENCE, "what asks: the article's title, a sentence of the passage, or a language model")
+    by: QuestionGenerator = option(
+        QuestionGenerator.SENTENCE, "what asks: the article's title, a sentence of the passage, or a language model"
+    )
     most: int = option(0, "passages (by title: articles) that are asked about, drawn by the seed; 0: all", 0)
     per_passage: int = option(1, "questions a passage at most (sentence, model)", 1, 20)
     taken_out: float = option(0.9, "share of the sentences that are taken out of their passage in training", 0, 1)
@@ -81,21 +90,21 @@ class MakerOptions:
     seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by", Maker(self.by))  # read from a command, they are plain words
+        object.__setattr__(self, "by", QuestionGenerator(self.by))  # read from a command, they are plain words
         object.__setattr__(self, "language", PromptLanguage(self.language))
         for known in fields(self):
             value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
             if (low is not None and not value >= low) or (high is not None and not value <= high):
-                wanted = f"between {low} and {high}" if high is not None else f"{low} or more"
-                raise QuestionsError("range", f"{known.name} must be {wanted}, not {value}", wanted=wanted)
+                expected = f"between {low} and {high}" if high is not None else f"{low} or more"
+                raise QuestionsError("range", f"{known.name} must be {expected}, not {value}", wanted=expected)
         if self.longest < self.shortest:
             raise QuestionsError("range", "longest must not be below shortest", wanted=str(self.shortest))
-        if self.by is Maker.MODEL and not self.model.strip():
+        if self.by is QuestionGenerator.MODEL and not self.model.strip():
             raise QuestionsError("no_model", "name the language model that is to write the questions")
 
     @property
-    def made(self) -> str:
-        return made_by(self.by, self.model.strip())
+    def generator_label(self) -> str:
+        return generator_label(self.by, self.model.strip())
 
 
 class _Draft(NamedTuple):
@@ -107,56 +116,60 @@ class _Draft(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Unanswered:
+class FailedPassage:
     """A passage of which no question came: why, a code of `made.` or `chat.` with its details, and what was said."""
 
     row: int
     code: str
-    said: str
+    answer_excerpt: str
     details: dict[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class MadeQuestions:
+class GeneratedQuestions:
     """The set, the number of its passages with questions, those without usable ones, and of those not asked about."""
 
     question_set: QuestionSet
-    passages_asked: int
-    unanswered: tuple[Unanswered, ...] = ()
-    left: int = 0
+    passage_count: int
+    failed_passages: tuple[FailedPassage, ...] = ()
+    pending_count: int = 0
 
 
-def make_questions(
+def generate_questions(
     question_set: QuestionSet,
-    options: MakerOptions,
+    options: GenerationOptions,
     endpoint: Endpoint | None = None,
     *,
     name: str = "",
     on_progress: Progress = lambda _done, _total: None,
-) -> MadeQuestions:
+) -> GeneratedQuestions:
     """Make questions of the passages of a set; those it has are not looked at.
 
     The same passages, options and stored answers give the same set. Equal questions are one, with the passages of all.
     Raises `QuestionsError` if no question comes, `EndpointError` if the model cannot be asked; its answers are stored.
     """
     passages = question_set.passages
-    unanswered: list[Unanswered] = []
-    left = 0
+    failed_passages: list[FailedPassage] = []
+    pending_count = 0
     match options.by:
-        case Maker.TITLE:
+        case QuestionGenerator.TITLE:
             drafts = _title_drafts(passages, options)
-        case Maker.SENTENCE:
+        case QuestionGenerator.SENTENCE:
             drafts = _sentence_drafts(passages, options, on_progress)
-        case Maker.MODEL:
-            drafts, unanswered, left = _written_drafts(passages, options, endpoint, on_progress)
+        case QuestionGenerator.MODEL:
+            drafts, failed_passages, pending_count = _model_drafts(passages, options, endpoint, on_progress)
     if not drafts:
-        raise _nothing_made(options, unanswered)
-    questions = _questions(drafts, passages, options)
-    made = replace(question_set, name=name or f"{question_set.name} · {options.made}", questions=questions)
-    return MadeQuestions(made, len({draft.row for draft in drafts}), tuple(unanswered), left)
+        raise _no_questions_error(options, failed_passages)
+    questions = _merge_drafts(drafts, passages, options)
+    generated_set = replace(
+        question_set, name=name or f"{question_set.name} · {options.generator_label}", questions=questions
+    )
+    return GeneratedQuestions(
+        generated_set, len({draft.row for draft in drafts}), tuple(failed_passages), pending_count
+    )
 
 
-def _questions(drafts: list[_Draft], passages: Passages, options: MakerOptions) -> tuple[Question, ...]:
+def _merge_drafts(drafts: list[_Draft], passages: Passages, options: GenerationOptions) -> tuple[Question, ...]:
     merged: defaultdict[str, list[_Draft]] = defaultdict(list)
     for draft in drafts:
         merged[draft.text].append(draft)
@@ -165,60 +178,63 @@ def _questions(drafts: list[_Draft], passages: Passages, options: MakerOptions) 
             id=f"made{number}",
             text=text,
             relevant=tuple(passages.ids[row] for row in dict.fromkeys(draft.row for draft in same)),
-            made=options.made,
+            made=options.generator_label,
             hidden=any(draft.hidden for draft in same),
         )
         for number, (text, same) in enumerate(merged.items(), start=1)
     )
 
 
-def _nothing_made(options: MakerOptions, unanswered: Sequence[Unanswered]) -> QuestionsError:
-    if unanswered:
-        first = unanswered[0].said
+def _no_questions_error(options: GenerationOptions, failed_passages: Sequence[FailedPassage]) -> QuestionsError:
+    if failed_passages:
+        first = failed_passages[0].answer_excerpt
         return QuestionsError("nothing_usable", f"no answer held a list of questions; the first: {first}", first=first)
     errors = {
-        Maker.TITLE: ("no_titles", "no passage has a title that could ask for it"),
-        Maker.SENTENCE: ("no_sentences", "no passage has a sentence to spare: they are too short, or repeat"),
-        Maker.MODEL: ("nothing_written", "nothing was written yet: an endpoint is needed"),
+        QuestionGenerator.TITLE: ("no_titles", "no passage has a title that could ask for it"),
+        QuestionGenerator.SENTENCE: (
+            "no_sentences",
+            "no passage has a sentence to spare: they are too short, or repeat",
+        ),
+        QuestionGenerator.MODEL: ("nothing_written", "nothing was written yet: an endpoint is needed"),
     }
     return QuestionsError(*errors[options.by])
 
 
-def _drawn(count: int, options: MakerOptions) -> list[int]:
+def _sample_indices(count: int, options: GenerationOptions) -> list[int]:
     """Draw numbers below `count`, ascending. A preview shows what comes: fewer numbers are among those of more."""
     numbers = np.random.default_rng(options.seed).permutation(count)
     return sorted(numbers[: options.most or count].tolist())
 
 
-def _title_drafts(passages: Passages, options: MakerOptions) -> list[_Draft]:
+def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft]:
     # hidden: passages are trained on without titles, or a model would learn to compare two equal lines
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
     for row, title in enumerate(passages.titles):
         if title.strip():
             rows_of[title.strip()].append(row)
     titles = list(rows_of)
-    drawn = [titles[number] for number in _drawn(len(titles), options)]
-    return [_Draft(title, row, hidden=True) for title in drawn for row in rows_of[title]]
+    sampled_titles = [titles[index] for index in _sample_indices(len(titles), options)]
+    return [_Draft(title, row, hidden=True) for title in sampled_titles for row in rows_of[title]]
 
 
-def _sentence_drafts(passages: Passages, options: MakerOptions, on_progress: Progress) -> list[_Draft]:
+def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
     """Draw sentences that no other passage has, by a lottery for each passage (`taken_out`: Lee et al. 2019, 5.1)."""
     drafts: list[_Draft] = []
     seen, repeated = set[int](), set[int]()
-    rows = _drawn(len(passages), options)
+    rows = _sample_indices(len(passages), options)
     for done, row in enumerate(rows):
         on_progress(done, len(rows))
         text = passages.texts[row]
-        sentences = list(dict.fromkeys(sentences_of(text)))
+        sentences = list(dict.fromkeys(split_sentences(text)))
         hashes = set(map(hash, sentences))
         repeated |= seen & hashes
         seen |= hashes
-        drafts += _drawn_sentences(text, sentences, row, options)
+        drafts += _sample_sentences(text, sentences, row, options)
     on_progress(len(rows), len(rows))
     return [draft for draft in drafts if hash(draft.text) not in repeated]
 
 
-def sentences_of(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text, letter for letter as they stand in it."""
     composed = unicodedata.normalize("NFC", text)
     for start, end in sentence_spans(composed):
@@ -227,31 +243,31 @@ def sentences_of(text: str) -> Iterator[str]:
             yield sentence
 
 
-def _is_informative(sentence: str, options: MakerOptions) -> bool:
-    words, letters = len(sentence.split()), len(_LETTER.findall(sentence))
+def _is_informative(sentence: str, options: GenerationOptions) -> bool:
+    words, letter_count = len(sentence.split()), len(_LETTER.findall(sentence))
     is_spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
     has_length = options.shortest <= len(sentence) <= options.longest
-    return has_length and is_spaced and letters >= _LEAST_LETTERS * (len(sentence) - words + 1)
+    return has_length and is_spaced and letter_count >= _MIN_LETTER_FRACTION * (len(sentence) - words + 1)
 
 
-def _drawn_sentences(text: str, sentences: list[str], row: int, options: MakerOptions) -> Iterator[_Draft]:
+def _sample_sentences(text: str, sentences: list[str], row: int, options: GenerationOptions) -> Iterator[_Draft]:
     """Yield up to `per_passage` drafts, leaving enough of the passage when all of them are taken out."""
-    usable = [one for one in sentences if _is_informative(one, options) and text.count(one) == 1]
+    usable = [sentence for sentence in sentences if _is_informative(sentence, options) and text.count(sentence) == 1]
     content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    lottery = np.random.default_rng([options.seed, int.from_bytes(content[:8], "little")])
+    rng = np.random.default_rng([options.seed, int.from_bytes(content[:8], "little")])
     taken: list[str] = []
-    for place in lottery.permutation(len(usable)).tolist():
-        if len(without(text, [*taken, usable[place]])) >= options.shortest:
-            taken.append(usable[place])
-            yield _Draft(usable[place], row, hidden=bool(lottery.random() < options.taken_out))
+    for index in rng.permutation(len(usable)).tolist():
+        if len(remove_sentences(text, [*taken, usable[index]])) >= options.shortest:
+            taken.append(usable[index])
+            yield _Draft(usable[index], row, hidden=bool(rng.random() < options.taken_out))
         if len(taken) == options.per_passage:
             return
 
 
-def questions_in(answer: str, most: int) -> list[str]:
+def parse_questions(answer: str, limit: int) -> list[str]:
     """Return the first JSON list of texts in an answer, or its lines if all end with a question mark; up to `most`."""
-    text = without_thoughts(answer)
-    lines = [_NUMBERED.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
+    text = remove_thoughts(answer)
+    lines = [_LIST_MARKER.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
     questions = lines if all(line.endswith(("?", "？")) for line in lines) else []
     for bracket in islice(re.finditer(r"\[", text), 50):
         with suppress(ValueError, RecursionError):
@@ -260,7 +276,9 @@ def questions_in(answer: str, most: int) -> list[str]:
                 questions = value
                 break
     usable = (" ".join(question.split()) for question in questions)
-    return list(dict.fromkeys(question for question in usable if _SHORTEST <= len(question) <= _LONGEST))[:most]
+    return list(
+        dict.fromkeys(question for question in usable if _MIN_QUESTION_LENGTH <= len(question) <= _MAX_QUESTION_LENGTH)
+    )[:limit]
 
 
 @cache
@@ -269,24 +287,24 @@ def prompts() -> dict[str, dict[str, str]]:
     return tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
 
 
-def unusable_answers(
+def collect_failed_answers(
     requests: Sequence[K], ask: Callable[[K], str], concurrency: int, on_progress: Callable[[int], None]
 ) -> list[tuple[K, str | EndpointError]]:
     """Ask about each request; return those with an error, or with an answer that `ask` returns as it cannot use it."""
     done = 0
     failed: list[tuple[K, str | EndpointError]] = []
-    with closing(ask_each(requests, ask, concurrency)) as answers:
-        for answered in answers:
-            if answered is not None:
+    with closing(run_requests(requests, ask, concurrency)) as answers:
+        for result in answers:
+            if result is not None:
                 done += 1
-                failed += [answered] if answered[1] else []
+                failed += [result] if result[1] else []
             on_progress(done)
     return failed
 
 
-def _written_drafts(
-    passages: Passages, options: MakerOptions, endpoint: Endpoint | None, on_progress: Progress
-) -> tuple[list[_Draft], list[Unanswered], int]:
+def _model_drafts(
+    passages: Passages, options: GenerationOptions, endpoint: Endpoint | None, on_progress: Progress
+) -> tuple[list[_Draft], list[FailedPassage], int]:
     """Ask the model, or take stored answers; return drafts, passages without any, and how many were not asked about."""
     instruction = options.prompt.strip() or prompts()[options.language]["instruction"].strip()
     instruction = instruction.replace("{n}", str(options.per_passage))
@@ -295,8 +313,8 @@ def _written_drafts(
     key = key_of(options.model, instruction, options.language, options.temperature)[:16]
     path = workspace() / "cache" / "questions" / f"{key}.jsonl"
     stored, rows = (
-        KeptAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"])),
-        _drawn(len(passages), options),
+        StoredAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"])),
+        _sample_indices(len(passages), options),
     )
     keys = {row: key_of(passages.titles[row], passages.texts[row]) for row in rows}
     new = [row for row in rows if stored.get(keys[row]) is None]
@@ -311,37 +329,44 @@ def _written_drafts(
             """Return an answer that holds no question, else nothing."""
             passage = passages[row]
             title = f"{title_word}: {passage.title}\n\n" if passage.title else ""
-            answer = chat.answer(instruction, title + passage.text[:_LONGEST_PASSAGE])
-            questions = questions_in(answer, options.per_passage)
+            answer = chat.answer(instruction, title + passage.text[:_MAX_PASSAGE_LENGTH])
+            questions = parse_questions(answer, options.per_passage)
             if not questions:
                 return answer or " "
             stored.add(keys[row], questions, {"questions": questions})
             return ""
 
-        failed = unusable_answers(new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows)))
+        failed = collect_failed_answers(
+            new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows))
+        )
     on_progress(len(rows), len(rows))
     drafts = [_Draft(question, row) for row in rows for question in stored.get(keys[row]) or []]
-    unanswered = [
-        Unanswered(row, answer.code, str(answer), answer.details)
+    failed_passages = [
+        FailedPassage(row, answer.code, str(answer), answer.details)
         if isinstance(answer, EndpointError)
-        else Unanswered(row, "unusable", " ".join(answer.split())[:_SHOWN])
-        for row, answer in sorted(failed, key=lambda asked: asked[0])
+        else FailedPassage(row, "unusable", " ".join(answer.split())[:_MAX_EXCERPT_LENGTH])
+        for row, answer in sorted(failed, key=lambda failure: failure[0])
     ]
-    return drafts, unanswered, 0 if endpoint else len(new)
+    return drafts, failed_passages, 0 if endpoint else len(new)
 
 
-@takes(MakerOptions, without=("prompt",), required=("by",), suited=MakerOptions(model=os.environ.get(MODEL, "")))
+@add_options(
+    GenerationOptions,
+    excluded=("prompt",),
+    required=("by",),
+    default_instance=GenerationOptions(model=os.environ.get(MODEL, "")),
+)
 def generate(
     data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
     /,
     *,
     name: Annotated[str, Parameter(help="name of the new dataset")] = "",
-    preview: Annotated[bool, Parameter(negative="", help=f"only show questions of {_LISTED} passages")] = False,
+    preview: Annotated[bool, Parameter(negative="", help=f"only show questions of {_MAX_LISTED} passages")] = False,
     no_calls: Annotated[bool, Parameter(negative="", help="model: use stored answers only")] = False,
     prompt: Annotated[
         Path | None, Parameter(help="model: file with the prompt; {n} is the number of questions")
     ] = None,
-    **chosen: Any,
+    **option_values: Any,
 ) -> int:
     """Generate questions for the passages of a dataset.
 
@@ -349,15 +374,15 @@ def generate(
     language model at a chat endpoint writes questions that a passage answers. Environment variables name the endpoint:
     OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, if it needs one, OPENAI_API_KEY.
     """
-    chosen.setdefault("model", os.environ.get(MODEL, ""))
+    option_values.setdefault("model", os.environ.get(MODEL, ""))
     if prompt:
-        chosen["prompt"] = prompt.read_text(encoding="utf-8")
+        option_values["prompt"] = prompt.read_text(encoding="utf-8")
     if preview:
-        chosen["most"] = min(_LISTED, chosen.get("most", 0) or _LISTED)
-    options, question_set = MakerOptions(**chosen), find(data)
-    endpoint = Endpoint.of() if options.by is Maker.MODEL and not no_calls else None
+        option_values["most"] = min(_MAX_LISTED, option_values.get("most", 0) or _MAX_LISTED)
+    options, question_set = GenerationOptions(**option_values), find(data)
+    endpoint = Endpoint.from_input() if options.by is QuestionGenerator.MODEL and not no_calls else None
     with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
-        found = make_questions(
+        generated = generate_questions(
             question_set,
             options,
             endpoint,
@@ -365,23 +390,26 @@ def generate(
             on_progress=lambda done, total: report_progress(f"{done:,} of {total:,} passages", done / max(1, total)),
         )
     end_progress_line()
-    tell("\n".join(_lines(found)))
+    print_line("\n".join(_result_lines(generated)))
     if not preview:
-        kept = keep(found.question_set, source=question_set.name)
-        tell(f"stored as {kept.key}: `mrc train bi-encoder --data {kept.key}` trains with them")
+        stored_set = keep(generated.question_set, source=question_set.name)
+        print_line(f"stored as {stored_set.key}: `mrc train bi-encoder --data {stored_set.key}` trains with them")
     return 0
 
 
-def _lines(found: MadeQuestions) -> list[str]:
-    questions = found.question_set.questions
-    lines = [f"{len(questions):,} questions of {found.passages_asked:,} passages: {found.question_set.name}"]
-    lines += [f"  {question.text}" for question in questions[:_LISTED]]
-    if len(questions) > _LISTED:
-        lines.append(f"  and {len(questions) - _LISTED:,} more")
-    if found.left:
-        lines.append(f"Passages not asked about yet: {found.left:,}")
-    if found.unanswered:
-        lines.append(f"Passages of which no question came: {len(found.unanswered):,}")
-        ids = found.question_set.passages.ids
-        lines += [f"  {ids[one.row]}: {one.code}: {one.said}" for one in found.unanswered[:_LISTED]]
+def _result_lines(generated: GeneratedQuestions) -> list[str]:
+    questions = generated.question_set.questions
+    lines = [f"{len(questions):,} questions of {generated.passage_count:,} passages: {generated.question_set.name}"]
+    lines += [f"  {question.text}" for question in questions[:_MAX_LISTED]]
+    if len(questions) > _MAX_LISTED:
+        lines.append(f"  and {len(questions) - _MAX_LISTED:,} more")
+    if generated.pending_count:
+        lines.append(f"Passages not asked about yet: {generated.pending_count:,}")
+    if generated.failed_passages:
+        lines.append(f"Passages of which no question came: {len(generated.failed_passages):,}")
+        ids = generated.question_set.passages.ids
+        lines += [
+            f"  {ids[failed_passage.row]}: {failed_passage.code}: {failed_passage.answer_excerpt}"
+            for failed_passage in generated.failed_passages[:_MAX_LISTED]
+        ]
     return [*lines, "They are made, not asked: good to train with, and no test of a search"]

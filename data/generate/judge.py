@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.generate import PromptLanguage, QuestionsError, prompts, unusable_answers
-from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of, verdicts_of
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError, collect_failed_answers, prompts
+from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, annotation_path, collect_verdicts
 from mrc_workbench.data.records import Passage, composed
-from mrc_workbench.data.workspace import require_room
-from mrc_workbench.models.llm import Endpoint, EndpointError, KeptAnswers, lines_of, without_thoughts
+from mrc_workbench.data.workspace import require_storage
+from mrc_workbench.models.llm import Endpoint, EndpointError, StoredAnswers, read_json_lines, remove_thoughts
 
-_LONGEST_PASSAGE = 8000  # characters that are sent
-_LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: stored, and shown if it cannot be used
+_MAX_PASSAGE_LENGTH = 8000  # characters that are sent
+_MAX_STORED_LENGTH, _MAX_EXCERPT_LENGTH = 2000, 200  # characters of an answer: stored, and shown if it cannot be used
 _BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
 _AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
 _COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
-Verdicts = Mapping[tuple[str, str], Verdict]  # by the question as `composed` has it, and the passage's id
+Verdicts = Mapping[tuple[str, str], RelevanceVerdict]  # by the question as `composed` has it, and the passage's id
 
 
-class ToJudge(NamedTuple):
+class JudgementRequest(NamedTuple):
     """A passage that may answer a question."""
 
     question: str
@@ -50,95 +50,107 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True)
-class ModelJudged:
+class JudgingResult:
     """How many have a verdict by now, and how many got none: the first of these says why, or what was said instead."""
 
-    judged: int
-    failed: int = 0
+    judged_count: int
+    failed_count: int = 0
     error: EndpointError | None = None
-    said: str = ""
+    answer_excerpt: str = ""
 
 
 def judge_with_model(
     corpus: str,
-    wanted: Sequence[ToJudge],
+    requests: Sequence[JudgementRequest],
     options: JudgeOptions,
     endpoint: Endpoint,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> ModelJudged:
+) -> JudgingResult:
     """Ask a model about each passage and store each verdict as it comes; the same request is not sent again.
 
     `on_progress` gets the number done and of all. Raises `EndpointError` if the endpoint will not answer others either,
     `LimitError` (`megabytes`), and `ValueError` if `corpus` is no fingerprint.
     """
-    kept = KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
-    new = [one for one in wanted if kept.get(_key(one, options)) is None]
-    known = len(wanted) - len(new)
+    stored_verdicts = StoredAnswers(annotation_path("judgements", corpus, ".jsonl"), "asked", _stored_verdict)
+    new = [candidate for candidate in requests if stored_verdicts.get(_request_key(candidate, options)) is None]
+    known = len(requests) - len(new)
     if new:
-        require_room()
+        require_storage()
     from mrc_workbench.models.llm_connection import Chat  # imports the library
 
     chat = Chat(endpoint, options.model, temperature=0)
 
-    def ask(one: ToJudge) -> str:
+    def ask(request: JudgementRequest) -> str:
         """Return an answer that holds no verdict, else nothing."""
-        said = chat.answer(options.instruction, asked_text(one, options.language))
-        if (verdict := verdict_in(said)) is None:
-            return said or " "
-        entry = {"question": one.question, "passage": one.passage.id, "verdict": verdict, "said": said[:_LONGEST_SAID]}
-        kept.add(_key(one, options), verdict, {"model": options.model, **entry})
+        answer = chat.answer(options.instruction, prompt_text(request, options.language))
+        if (verdict := parse_verdict(answer)) is None:
+            return answer or " "
+        entry = {
+            "question": request.question,
+            "passage": request.passage.id,
+            "verdict": verdict,
+            "said": answer[:_MAX_STORED_LENGTH],
+        }
+        stored_verdicts.add(_request_key(request, options), verdict, {"model": options.model, **entry})
         return ""
 
-    failed = unusable_answers(new, ask, options.concurrency, lambda done: on_progress(known + done, len(wanted)))
+    failed = collect_failed_answers(
+        new, ask, options.concurrency, lambda done: on_progress(known + done, len(requests))
+    )
     errors = [answer for _, answer in failed if isinstance(answer, EndpointError)]
-    texts = [" ".join(answer.split())[:_SHOWN] for _, answer in failed if isinstance(answer, str)]
-    return ModelJudged(len(wanted) - len(failed), len(failed), next(iter(errors), None), next(iter(texts), ""))
+    texts = [" ".join(answer.split())[:_MAX_EXCERPT_LENGTH] for _, answer in failed if isinstance(answer, str)]
+    return JudgingResult(len(requests) - len(failed), len(failed), next(iter(errors), None), next(iter(texts), ""))
 
 
-def asked_text(one: ToJudge, language: PromptLanguage) -> str:
+def prompt_text(request: JudgementRequest, language: PromptLanguage) -> str:
     """Return what the model reads: passage and question, quoted so that no line passes for anything else."""
-    words, passage = prompts()[language], one.passage
+    words, passage = prompts()[language], request.passage
     title = f"{words['title']}: {passage.title}\n" if passage.title else ""
-    quoted = "\n".join(f"> {line}" for line in (title + passage.text[:_LONGEST_PASSAGE]).splitlines())
-    return f"{words['passage']}:\n{quoted}\n\n{words['question']}:\n> {composed(one.question)}"
+    quoted = "\n".join(f"> {line}" for line in (title + passage.text[:_MAX_PASSAGE_LENGTH]).splitlines())
+    return f"{words['passage']}:\n{quoted}\n\n{words['question']}:\n> {composed(request.question)}"
 
 
-def verdict_in(answer: str) -> Verdict | None:
+def parse_verdict(answer: str) -> RelevanceVerdict | None:
     """Return the verdict of an answer that is exactly one verdict, else None.
 
     Case, full-width letters and the punctuation around the word do not matter, and one Korean copula may follow it. Any
     other word or sign makes the answer no verdict: "NOT RIGHT" and "≠ RIGHT" are not "RIGHT".
     """
-    word = _without_punctuation(unicodedata.normalize("NFKC", without_thoughts(answer)).lower())
+    word = _strip_punctuation(unicodedata.normalize("NFKC", remove_thoughts(answer)).lower())
     for copula in _COPULAS:
         if word.endswith(copula):
-            word = _without_punctuation(word.removesuffix(copula))
+            word = _strip_punctuation(word.removesuffix(copula))
             break
-    return Verdict(word) if word in set(Verdict) else None
+    return RelevanceVerdict(word) if word in set(RelevanceVerdict) else None
 
 
-def _without_punctuation(text: str) -> str:
+def _strip_punctuation(text: str) -> str:
     return text.lstrip(_BEFORE_VERDICT).rstrip(_AFTER_VERDICT)
 
 
-def verdicts_of_models(corpus: str) -> dict[str, Verdicts]:
+def load_model_verdicts(corpus: str) -> dict[str, Verdicts]:
     """Return the readable verdicts by model, the latest of each. Raises `ValueError` if it is no fingerprint."""
-    found: dict[str, dict[tuple[str, str], Verdict]] = {}
-    for entry in lines_of(path_of("judgements", corpus, ".jsonl")):
+    verdicts_by_model: dict[str, dict[tuple[str, str], RelevanceVerdict]] = {}
+    for entry in read_json_lines(annotation_path("judgements", corpus, ".jsonl")):
         try:
-            of, verdict = (composed(str(entry["question"])), str(entry["passage"])), _verdict(entry)
-            found.setdefault(str(entry["model"]), {})[of] = verdict
+            pair, verdict = (composed(str(entry["question"])), str(entry["passage"])), _stored_verdict(entry)
+            verdicts_by_model.setdefault(str(entry["model"]), {})[pair] = verdict
         except (KeyError, TypeError, ValueError):
             continue
-    return {**found}
+    return {**verdicts_by_model}
 
 
-def with_model(judged: Sequence[Judged], of_model: Verdicts) -> tuple[Judged, ...]:
+def add_model_verdicts(
+    judged_questions: Sequence[JudgedQuestion], model_verdicts: Verdicts
+) -> tuple[JudgedQuestion, ...]:
     """Return what people judged, and what a model did where no person said anything: for a set that tells of both."""
-    people, by_text = verdicts_of(judged), {composed(one.question): one for one in judged}
-    for (question, passage), verdict in of_model.items():
-        if (question, passage) not in people:
-            by_text[question] = by_text.get(question, Judged(question, ())).judging(passage, verdict)
+    person_verdicts, by_text = (
+        collect_verdicts(judged_questions),
+        {composed(entry.question): entry for entry in judged_questions},
+    )
+    for (question, passage), verdict in model_verdicts.items():
+        if (question, passage) not in person_verdicts:
+            by_text[question] = by_text.get(question, JudgedQuestion(question, ())).with_verdict(passage, verdict)
     return tuple(by_text.values())
 
 
@@ -154,17 +166,17 @@ class Agreement:
     kappa: float | None
 
     @property
-    def judged(self) -> int:
+    def judged_count(self) -> int:
         return self.both_right + self.person_alone + self.model_alone + self.both_wrong
 
 
-def agreement(person: Verdicts, model: Verdicts) -> Agreement:
+def measure_agreement(person: Verdicts, model: Verdicts) -> Agreement:
     """Hold a model's verdicts against a person's wherever both exist."""
     from sklearn.metrics import cohen_kappa_score
 
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
-    sure = [verdicts for verdicts in both if Verdict.UNSURE not in verdicts]
-    right, wrong = Verdict.RIGHT, Verdict.WRONG
+    sure = [verdicts for verdicts in both if RelevanceVerdict.UNSURE not in verdicts]
+    right, wrong = RelevanceVerdict.RIGHT, RelevanceVerdict.WRONG
     differ = len({verdict for verdicts in sure for verdict in verdicts}) > 1  # else chance alone explains everything
     kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if differ else None
     return Agreement(
@@ -177,15 +189,15 @@ def agreement(person: Verdicts, model: Verdicts) -> Agreement:
     )
 
 
-def _verdict(entry: dict[str, Any]) -> Verdict:
+def _stored_verdict(entry: dict[str, Any]) -> RelevanceVerdict:
     """Return the verdict of a stored line. Raises `ValueError` if the answer stored beside it is no such verdict."""
-    verdict, answer = Verdict(entry["verdict"]), str(entry.get("said", ""))
-    is_whole = 0 < len(answer) < _LONGEST_SAID
-    if is_whole and verdict_in(answer) is not verdict:
-        raise ValueError(f"{answer[:_SHOWN]!r} is not the verdict {verdict}")
+    verdict, answer = RelevanceVerdict(entry["verdict"]), str(entry.get("said", ""))
+    is_whole = 0 < len(answer) < _MAX_STORED_LENGTH
+    if is_whole and parse_verdict(answer) is not verdict:
+        raise ValueError(f"{answer[:_MAX_EXCERPT_LENGTH]!r} is not the verdict {verdict}")
     return verdict
 
 
-def _key(one: ToJudge, options: JudgeOptions) -> str:
+def _request_key(request: JudgementRequest, options: JudgeOptions) -> str:
     """Whom it was asked of and all that was said: the passage's own text, too, of which ids tell nothing."""
-    return key_of(options.model, options.instruction, one.passage.id, asked_text(one, options.language))[:32]
+    return key_of(options.model, options.instruction, request.passage.id, prompt_text(request, options.language))[:32]

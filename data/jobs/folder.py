@@ -21,27 +21,27 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, hold_freed_memory, this_process
 from mrc_workbench.data.problems import Failure, with_extra
-from mrc_workbench.data.terminal import tell
+from mrc_workbench.data.terminal import print_line
 from mrc_workbench.data.workspace import (
     are_limited,
-    number_in,
     read_json,
-    require_place,
-    require_room,
+    read_number,
+    require_job_slot,
+    require_storage,
     write_json,
     write_text,
 )
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
-_ENOUGH_TO_GUESS = 0.1  # share of the work after which the time left is told from the time spent
+_MIN_FRACTION_TO_ESTIMATE = 0.1  # share of the work after which the time left is told from the time spent
 
 
-class AskedToStop(Exception):  # noqa: N818 - no error
+class StopRequested(Exception):  # noqa: N818 - no error
     """Somebody asked, and the work ended before its end."""
 
 
-class GoesOn(Exception):  # noqa: N818 - no error
+class JobHandedOver(Exception):  # noqa: N818 - no error
     """This process has done its part, and another goes on with the job."""
 
 
@@ -85,25 +85,25 @@ class Status:
     message: str = ""
 
     @property
-    def at_work(self) -> bool:
+    def is_running(self) -> bool:
         return self.state in (State.RUNNING, State.STOPPING)
 
     @property
-    def spent(self) -> float:
+    def total_seconds(self) -> float:
         """Seconds at work, all starts together."""
         return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
 
     @property
-    def left(self) -> float | None:
+    def remaining_seconds(self) -> float | None:
         """Seconds left: as the process says or, where it has no steps, as the share done promises; None if unknown."""
-        if self.tells_time or self.total_steps or not _ENOUGH_TO_GUESS < self.share < 1:
+        if self.tells_time or self.total_steps or not _MIN_FRACTION_TO_ESTIMATE < self.share < 1:
             return self.seconds_left
         return (self.heartbeat - self.started) * (1 - self.share) / self.share
 
     @property
-    def attended(self) -> bool:
+    def is_process_alive(self) -> bool:
         """Whether the process noted last still lives."""
-        return self.pid > 0 and Process(self.pid, self.pid_started).lives
+        return self.pid > 0 and Process(self.pid, self.pid_started).is_alive
 
 
 _STATUS = TypeAdapter(Status)
@@ -114,7 +114,7 @@ class Job:
     """One job's folder."""
 
     folder: Path
-    saves: ClassVar[bool] = False  # whether it hears a wish to stop, and ends after its step with what it has
+    can_save: ClassVar[bool] = False  # whether it hears a wish to stop, and ends after its step with what it has
 
     @property
     def id(self) -> str:
@@ -133,21 +133,21 @@ class Job:
     @property
     def running(self) -> bool:
         """Whether a process is at work on the result; with the result there, it only has to end."""
-        return not self.done and self.status().at_work
+        return not self.done and self.status().is_running
 
     @property
     def is_stopped(self) -> bool:
         """Whether a user stopped it. This stays true, for every session, until a user starts it again."""
-        return not self.done and self.asked_to_stop and not self.running
+        return not self.done and self.stop_requested and not self.running
 
     @property
     def is_unfinished(self) -> bool:
         """Whether it was started and ended without a result: a user stopped it, it failed, or its process died."""
-        ended = not self.done and not self.running
-        return ended and (self.asked_to_stop or (self.has_status and self.status().code != DAMAGED))
+        has_ended = not self.done and not self.running
+        return has_ended and (self.stop_requested or (self.has_status and self.status().code != DAMAGED))
 
     @property
-    def may_start_by_itself(self) -> bool:
+    def can_autostart(self) -> bool:
         """Whether a page may start it without being asked: nobody started it yet, or its status cannot be read."""
         return not self.done and not self.running and not self.is_unfinished
 
@@ -158,8 +158,8 @@ class Job:
     @property
     def failed(self) -> bool:
         """Whether it was started and ended without a result, though nobody stopped it."""
-        started = not self.done and self.has_status
-        return started and self.status().state in (State.FAILED, State.INTERRUPTED)
+        has_started = not self.done and self.has_status
+        return has_started and self.status().state in (State.FAILED, State.INTERRUPTED)
 
     def status(self) -> Status:
         """Read how it goes, and see whether its process still lives."""
@@ -167,13 +167,13 @@ class Job:
             status = _STATUS.validate_python({"state": None, **self.read("status.json")})  # what has no state is none
         except ValueError:
             return Status(State.INTERRUPTED, code=DAMAGED if (self.folder / "status.json").exists() else "")
-        if status.state is State.QUEUED and status.pid and not status.attended:
+        if status.state is State.QUEUED and status.pid and not status.is_process_alive:
             return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
-        if not status.at_work:
+        if not status.is_running:
             return status
-        if status.attended:
-            return replace(status, state=State.STOPPING) if self.asked_to_stop else status
-        return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED, seconds_left=None)
+        if status.is_process_alive:
+            return replace(status, state=State.STOPPING) if self.stop_requested else status
+        return replace(status, state=State.STOPPED if self.stop_requested else State.INTERRUPTED, seconds_left=None)
 
     def write_status(self, status: Status) -> None:
         self.write("status.json", {**asdict(status), "heartbeat": time.time()})
@@ -202,10 +202,10 @@ class Job:
                 entries.append(json.loads(line))
         return [entry for entry in entries if isinstance(entry, dict)]
 
-    def forget_progress_after(self, step: int) -> None:
+    def drop_progress_after(self, step: int) -> None:
         """Drop what was logged past a step: the work goes on from there and logs it again."""
-        kept = [json.dumps(entry) + "\n" for entry in self.progress() if number_in(entry, "step") <= step]
-        write_text(self.folder / "progress.jsonl", "".join(kept))
+        lines = [json.dumps(entry) + "\n" for entry in self.progress() if read_number(entry, "step") <= step]
+        write_text(self.folder / "progress.jsonl", "".join(lines))
 
     def log(self, lines: int = 0) -> str:
         """Read what its process wrote, or the last lines of it; empty where it wrote nothing."""
@@ -218,9 +218,9 @@ class Job:
     def admit(self) -> None:
         """Raise `LimitError` where the user has too many jobs beside it at work, or no room for what it leaves."""
         if are_limited() and not self.running:
-            require_room()
-            beside = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
-            require_place(sum(job.status().at_work for job in beside))
+            require_storage()
+            other_jobs = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
+            require_job_slot(sum(job.status().is_running for job in other_jobs))
 
     def launch(self, *words: object, light: bool = False) -> None:
         """Start `python -m mrc_workbench WORDS` unless it runs; an earlier result is removed. See `detached`."""
@@ -235,28 +235,28 @@ class Job:
             if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
                 self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Let it end after its current step."""
         (self.folder / "stop").touch()
 
     @property
-    def asked_to_stop(self) -> bool:
+    def stop_requested(self) -> bool:
         return (self.folder / "stop").exists()
 
     def stop(self) -> None:
         """Let a running one end after its step; take a queued one out of the line."""
         status = self.status()
-        if status.at_work:
-            self.ask_to_stop()
+        if status.is_running:
+            self.request_stop()
         elif status.state is State.QUEUED:
-            self.ask_to_stop()  # heard by a process that takes it up in this moment
+            self.request_stop()  # heard by a process that takes it up in this moment
             self.write_status(replace(status, state=State.STOPPED))
 
     def end(self) -> None:
         """End its process at once, whatever it does: for one that would not hear, or has nothing to save."""
-        self.ask_to_stop()
+        self.request_stop()
         status = self.status()
-        if status.at_work:
+        if status.is_running:
             with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
                 process = psutil.Process(status.pid)
                 process.kill()
@@ -264,12 +264,12 @@ class Job:
 
 
 Progress = Callable[[str, float], None]  # what a job is at, and the share of all its work that is done
-_SECONDS_BETWEEN = 0.2  # a page looks no more often
+_SECONDS_BETWEEN_WRITES = 0.2  # a page looks no more often
 _SECONDS_TO_END = 5.0  # for a process that was just killed
 
 
-def carry_out(
-    job: Job, work: Callable[[Status], None], problem_of: Callable[[BaseException], tuple[str, str]]
+def run_job(
+    job: Job, work: Callable[[Status], None], describe_error: Callable[[BaseException], tuple[str, str]]
 ) -> Status:
     """Run a job's work in this process and return how it ended: every error ends up in its status.
 
@@ -279,35 +279,40 @@ def carry_out(
     hold_freed_memory()
     pid, pid_started = this_process()
     before = job.status()
-    began = Status(
-        State.RUNNING, queued=before.queued, started=time.time(), seconds=before.spent, pid=pid, pid_started=pid_started
+    initial_status = Status(
+        State.RUNNING,
+        queued=before.queued,
+        started=time.time(),
+        seconds=before.total_seconds,
+        pid=pid,
+        pid_started=pid_started,
     )
-    job.write_status(began)
+    job.write_status(initial_status)
     try:
-        work(began)
-    except AskedToStop:
-        ended = replace(job.status(), state=State.STOPPED)
-    except GoesOn:
+        work(initial_status)
+    except StopRequested:
+        final_status = replace(job.status(), state=State.STOPPED)
+    except JobHandedOver:
         return job.status()
     except (Exception, KeyboardInterrupt) as raised:
         error = with_extra(raised) if isinstance(raised, Exception) else raised
-        code, message = problem_of(error)
+        code, message = describe_error(error)
         # no fault of the program, and all there is to know
         if code == "disk" or isinstance(error, Failure | MemoryError | KeyboardInterrupt):
             logger.error("the job failed: %s", message or type(error).__name__)
         else:
             logger.exception("the job failed")
-        ended = replace(job.status(), state=State.FAILED, code=code, message=message)
+        final_status = replace(job.status(), state=State.FAILED, code=code, message=message)
     else:
-        ended = replace(job.status(), state=State.DONE)
-    ended = replace(ended, seconds_left=None)
-    job.write_status(ended)
-    return ended
+        final_status = replace(job.status(), state=State.DONE)
+    final_status = replace(final_status, seconds_left=None)
+    job.write_status(final_status)
+    return final_status
 
 
 def progress_writer(
     job: Job,
-    began: Status,
+    initial_status: Status,
     seconds_left: Callable[[], float | None] | None = None,
     parts_left: Callable[[], dict[str, float | None]] | None = None,
 ) -> Progress:
@@ -319,11 +324,11 @@ def progress_writer(
     written = 0.0
     phase: str | None = None
 
-    def write(now: str, share: float) -> None:
+    def write(new_phase: str, fraction: float) -> None:
         nonlocal written, phase
-        if now != phase or share in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN:
-            written, phase = time.monotonic(), now
-            status = replace(began, phase=now, share=share)
+        if new_phase != phase or fraction in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN_WRITES:
+            written, phase = time.monotonic(), new_phase
+            status = replace(initial_status, phase=new_phase, share=fraction)
             if seconds_left:
                 status = replace(status, seconds_left=seconds_left(), tells_time=True)
             if parts_left:
@@ -333,13 +338,13 @@ def progress_writer(
     return write
 
 
-def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
+def run_job_exclusively(job: Job, work: Callable[[Status], None]) -> int:
     """Do a job's work, as `carry_out`, unless another process is at it; returns a command's exit status, 0 or 2."""
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
-            ended = carry_out(job, work, lambda e: (e.code if isinstance(e, Failure) else "unexpected", str(e)))
+            final_status = run_job(job, work, lambda e: (e.code if isinstance(e, Failure) else "unexpected", str(e)))
     except Timeout:
-        tell("error: another process is at work on this", error=True)
+        print_line("error: another process is at work on this", error=True)
         return 2
-    return 0 if ended.state is State.DONE else 2
+    return 0 if final_status.state is State.DONE else 2

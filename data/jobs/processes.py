@@ -49,7 +49,7 @@ class Process(NamedTuple):
     started: float
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         try:
             process = psutil.Process(self.pid)
             return bool(process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE)
@@ -58,7 +58,7 @@ class Process(NamedTuple):
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until it has ended. Raises `psutil.TimeoutExpired`."""
-        if self.lives:
+        if self.is_alive:
             psutil.Process(self.pid).wait(seconds)
 
 
@@ -85,14 +85,14 @@ def hold_freed_memory() -> None:
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Do not look for garbage meanwhile: looking through a million objects or rows takes a third of the time."""
-    looks = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if looks:
+        if was_enabled:
             gc.enable()
 
 
@@ -152,8 +152,8 @@ def commit() -> str:
 # Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
 PROGRAM = "mrc_workbench"  # `python -m mrc_workbench` runs the commands of the project
 FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()
-_PLACE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
-_READ_ON = "read on"  # the request to import what is heavy
+_SOCKET_VARIABLE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
+_IMPORT_HEAVY = "read on"  # the request to import what is heavy
 _LIGHT = "light"  # the second server's socket, beside the first one's
 _SECONDS_TO_BE_READY = 1.0  # it may just be reading a library; a page does not wait for that
 _SECONDS_TO_BE_LIGHT = 5.0  # until the few libraries of light jobs are read
@@ -164,17 +164,17 @@ HEAVY = (
     *("transformers.models.bert.modeling_bert", "faiss", "numba", "transformers.trainer", "datasets", "accelerate"),
 )
 # what libraries look up as they are imported: a process that wants another value than the server's cannot be forked
-_LOOKED_UP_ONCE = (
+_READ_AT_IMPORT = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
     *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
 )
-_Asked = tuple[dict[str, Any], socket.socket]  # a request, and its connection
+_ForkRequest = tuple[dict[str, Any], socket.socket]  # a request, and its connection
 _SECONDS_WITHOUT_WORK = 900.0
-_SECONDS_HELD = 8.0
-_SECONDS_BETWEEN_LOOKS = 0.2
-_SECONDS_TO_HEAR = 5.0
+_SECONDS_BEFORE_HEAVY = 8.0
+_POLL_SECONDS = 0.2
+_SECONDS_TO_RECEIVE = 5.0
 # objects, and rounds of the younger ones: a job's first million are libraries and its own modules, which are no garbage
-_COLLECTED_AFTER = (10_000, 20, 20)
+_GC_THRESHOLDS = (10_000, 20, 20)
 _starting = threading.Lock()
 _life_lines: list[int] = []  # the system closes them with this process, however that ends, and the servers end, too
 
@@ -185,9 +185,9 @@ def detached(module: str, *words: object, log: Path, light: bool = False) -> Pro
     A `light` one begins at once, with few libraries: it needs no model, or starts what does by `handed_over`.
     """
     request = _request(module, words, log)
-    patience = _SECONDS_TO_BE_LIGHT if light else _SECONDS_TO_BE_READY
+    timeout = _SECONDS_TO_BE_LIGHT if light else _SECONDS_TO_BE_READY
     with _starting, suppress(OSError):
-        if FORKS and (forked := _forked(request, patience, light=light)):
+        if FORKS and (forked := _fork_process(request, timeout, light=light)):
             return forked
     with log.open("ab") as output:
         options = {"env": request["environment"], "stdout": output, "stderr": subprocess.STDOUT}
@@ -201,11 +201,11 @@ def start_module(module: str, *words: str, **options: Any) -> "subprocess.Popen[
     return subprocess.Popen(command, cwd=IMPORT_ROOT, **{"stdin": subprocess.DEVNULL, **options})  # noqa: S603
 
 
-def handed_over(module: str, *words: object, log: Path, patience: float = 60.0) -> Process | None:
+def handed_over(module: str, *words: object, log: Path, timeout: float = 60.0) -> Process | None:
     """Start it with all libraries read, once they are; None where that cannot be: then they are best read here."""
-    if FORKS and os.environ.get(_PLACE):
+    if FORKS and os.environ.get(_SOCKET_VARIABLE):
         with suppress(OSError):
-            return _answer(_request(module, words, log), patience, light=False)
+            return _request_process(_request(module, words, log), timeout, light=False)
     return None
 
 
@@ -217,56 +217,56 @@ def _request(module: str, words: tuple[object, ...], log: Path) -> dict[str, Any
     return {"module": module, "words": [*map(str, words)], "environment": environment, "log": str(log.absolute())}
 
 
-def make_ready() -> None:
+def prepare_fork_server() -> None:
     """Start the fork server before a job is asked for; heavy libraries follow after seconds, or at `read_on`."""
-    if FORKS and not os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
+    if FORKS and not os.environ.get(_SOCKET_VARIABLE):  # asked at every drawing of a page, which waits for no one's job
         with _starting, suppress(OSError):
-            if not os.environ.get(_PLACE):
+            if not os.environ.get(_SOCKET_VARIABLE):
                 start_fork_server()
 
 
-def read_on() -> None:
+def import_heavy_libraries() -> None:
     """Let the heavy libraries be read: a job that needs them is about to be asked for."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_SECONDS_TO_BE_READY)
-        connection.connect(os.environ.get(_PLACE) or os.devnull)
+        connection.connect(os.environ.get(_SOCKET_VARIABLE) or os.devnull)
         _receive(connection)
-        _send(connection, _READ_ON)
+        _send(connection, _IMPORT_HEAVY)
 
 
 def start_fork_server() -> None:
     """Start what forks the processes of this one and of its jobs. Raises `OSError` where there cannot be one."""
-    place = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter
+    socket_path = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter
     life_line, end = os.pipe()
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as light:
-        for one, path in ((listener, place), (light, place.with_name(_LIGHT))):
-            one.bind(str(path))
-            one.listen(64)
+        for server_socket, path in ((listener, socket_path), (light, socket_path.with_name(_LIGHT))):
+            server_socket.bind(str(path))
+            server_socket.listen(64)
         inherited = (listener.fileno(), light.fileno(), life_line)
         options = {"stdout": subprocess.DEVNULL, "pass_fds": inherited, "start_new_session": True}
         start_module("mrc_workbench.data.jobs.processes", *map(str, inherited), **options)
     os.close(life_line)
     _life_lines.append(end)
-    os.environ[_PLACE] = str(place)
+    os.environ[_SOCKET_VARIABLE] = str(socket_path)
 
 
-def _forked(request: dict[str, Any], patience: float, *, light: bool) -> Process | None:
+def _fork_process(request: dict[str, Any], timeout: float, *, light: bool) -> Process | None:
     """Start a process by the fork server, or by a new one if it has ended. None or `OSError` if that fails."""
     try:
-        return _answer(request, patience, light=light)
+        return _request_process(request, timeout, light=light)
     except TimeoutError:
         return None
     except OSError:
         start_fork_server()
-        request["environment"][_PLACE] = os.environ[_PLACE]
-        return _answer(request, patience, light=light)
+        request["environment"][_SOCKET_VARIABLE] = os.environ[_SOCKET_VARIABLE]
+        return _request_process(request, timeout, light=light)
 
 
-def _answer(request: dict[str, Any], patience: float, *, light: bool) -> Process | None:
-    place = Path(os.environ.get(_PLACE) or os.devnull)
+def _request_process(request: dict[str, Any], timeout: float, *, light: bool) -> Process | None:
+    socket_path = Path(os.environ.get(_SOCKET_VARIABLE) or os.devnull)
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(patience)
-        connection.connect(str(place.with_name(_LIGHT) if light else place))
+        connection.settimeout(timeout)
+        connection.connect(str(socket_path.with_name(_LIGHT) if light else socket_path))
         _receive(connection)  # that it is ready
         connection.settimeout(_SECONDS_TO_FORK)  # from here on it starts the process, if late
         _send(connection, request)
@@ -296,23 +296,25 @@ def main() -> None:
     hold_freed_memory()
     gc.disable()  # what is read here stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
-    given = dict(os.environ)  # before libraries add to it
+    server_environment = dict(os.environ)  # before libraries add to it
     folder, first = Path(listener.getsockname()).parent, os.getpid()  # the folder holds both sockets
-    asked = _serve(listener, [life_line], given, [*LIGHT], 0.0)
-    if not asked and not select.select([life_line], [], [], 0)[0]:
-        asked = _two_servers(listener, light, life_line, given)
-    for one in (listener, light):
-        one.close()
+    fork_request = _serve(listener, [life_line], server_environment, [*LIGHT], 0.0)
+    if not fork_request and not select.select([life_line], [], [], 0)[0]:
+        fork_request = _two_servers(listener, light, life_line, server_environment)
+    for server_socket in (listener, light):
+        server_socket.close()
     os.close(life_line)
-    if asked:
-        request, connection = asked
-        added = {name: value for name, value in os.environ.items() if name not in given}
-        _become(request | {"environment": added | request["environment"]}, connection)
+    if fork_request:
+        request, connection = fork_request
+        added = {name: value for name, value in os.environ.items() if name not in server_environment}
+        _run_module(request | {"environment": added | request["environment"]}, connection)
     elif os.getpid() == first:
         shutil.rmtree(folder)
 
 
-def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str]) -> _Asked | None:
+def _two_servers(
+    listener: socket.socket, light: socket.socket, life_line: int, server_environment: dict[str, str]
+) -> _ForkRequest | None:
     """Serve on as two processes, see above."""
     tied, tie = os.pipe()  # the second server sees by it that this one is gone
     is_second = os.fork() == 0
@@ -320,62 +322,64 @@ def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, 
     if is_second:
         setproctitle("python -m mrc_workbench.data.jobs.processes light")
         listener.close()
-        asked = _serve(light, [life_line, tied], given, [], None)
+        fork_request = _serve(light, [life_line, tied], server_environment, [], None)
     else:
         light.close()
-        asked = _serve(listener, [life_line], given, [*HEAVY], _SECONDS_WITHOUT_WORK, held=_SECONDS_HELD)
+        fork_request = _serve(
+            listener, [life_line], server_environment, [*HEAVY], _SECONDS_WITHOUT_WORK, delay=_SECONDS_BEFORE_HEAVY
+        )
     os.close(tied if is_second else tie)
-    return asked
+    return fork_request
 
 
 def _serve(
     listener: socket.socket,
     life_lines: list[int],
-    given: dict[str, str],
-    unread: list[str],
+    server_environment: dict[str, str],
+    pending_imports: list[str],
     seconds_idle: float | None,
     *,
-    held: float = 0.0,
-) -> _Asked | None:
+    delay: float = 0.0,
+) -> _ForkRequest | None:
     """Fork for every request and import what is `unread` meanwhile, but not before `held` seconds have passed.
 
     Returns the request in the forked process; None in the server, if a life line is cut or it is idle for too long.
     """
-    children, until = list[Process](), time.monotonic() + held
+    children, until = list[Process](), time.monotonic() + delay
     while True:
-        children, held = [child for child in children if child.lives], max(0.0, until - time.monotonic())
-        wait = _SECONDS_BETWEEN_LOOKS if children else held if unread else seconds_idle
+        children, delay = [child for child in children if child.is_alive], max(0.0, until - time.monotonic())
+        wait = _POLL_SECONDS if children else delay if pending_imports else seconds_idle
         ready, _, _ = select.select([listener.fileno(), *life_lines], [], [], wait)
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             with suppress(OSError, ValueError):
-                connection.settimeout(_SECONDS_TO_HEAR)
+                connection.settimeout(_SECONDS_TO_RECEIVE)
                 _send(connection, "ready")
                 request = _receive(connection)
-                if request == _READ_ON:
+                if request == _IMPORT_HEAVY:
                     until = 0.0
-                elif not _alike(request["environment"], given):
+                elif not _environments_match(request["environment"], server_environment):
                     _send(connection, None)
                 elif (pid := os.fork()) == 0:
                     return request, connection
                 else:
                     children.append(process_of(pid))
             connection.close()
-        elif any(line in ready for line in life_lines) or not (children or unread):
+        elif any(line in ready for line in life_lines) or not (children or pending_imports):
             return None
         elif not children and time.monotonic() >= until:
             with suppress(Exception):  # whoever needs it is told why it cannot be read
-                import_module(unread.pop(0))
+                import_module(pending_imports.pop(0))
             gc.freeze()  # so that a collection in a forked process touches, and copies, nothing of it
 
 
-def _alike(asked: dict[str, str], given: dict[str, str]) -> bool:
+def _environments_match(requested: dict[str, str], server_environment: dict[str, str]) -> bool:
     """Whether libraries read in one environment serve in the other; jobs hand on what these have added to theirs."""
-    names = {name for name in (*asked, *given) if name.startswith(_LOOKED_UP_ONCE)}
-    return all(asked.get(name) in (given.get(name), os.environ.get(name)) for name in names)
+    names = {name for name in (*requested, *server_environment) if name.startswith(_READ_AT_IMPORT)}
+    return all(requested.get(name) in (server_environment.get(name), os.environ.get(name)) for name in names)
 
 
-def _become(request: dict[str, Any], connection: socket.socket) -> None:
+def _run_module(request: dict[str, Any], connection: socket.socket) -> None:
     """Go on as `python -m MODULE WORDS`, a session of its own."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -390,7 +394,7 @@ def _become(request: dict[str, Any], connection: socket.socket) -> None:
     _send(connection, this_process())
     connection.close()
     sys.argv = [module, *words]
-    gc.set_threshold(*_COLLECTED_AFTER)
+    gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

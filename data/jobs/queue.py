@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, Job, State
 from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, this_process
-from mrc_workbench.data.workspace import read_json, require_place, require_room, workspace, write_json
+from mrc_workbench.data.workspace import read_json, require_job_slot, require_storage, workspace, write_json
 
 _SECONDS_BETWEEN_TRIES = 0.3
 _SECONDS_TO_TAKE_OVER = 10.0
@@ -44,7 +44,9 @@ _HOLDER = TypeAdapter(Holder)
 class Queue(Generic[J]):
     """The jobs of a workspace that need the machine to themselves."""
 
-    place: str  # folder of the jobs' folders; `mrc internal PLACE-worker` and `mrc internal PLACE FOLDER` run jobs
+    folder_name: (
+        str  # folder of the jobs' folders; `mrc internal PLACE-worker` and `mrc internal PLACE FOLDER` run jobs
+    )
     jobs: Callable[[], Sequence[J]]  # returns all of them
 
     def queued(self) -> list[J]:
@@ -54,20 +56,20 @@ class Queue(Generic[J]):
         return [job for *_, job in queued]
 
     def at_work(self) -> J | None:
-        return next((job for job in self.jobs() if job.status().at_work), None)
+        return next((job for job in self.jobs() if job.status().is_running), None)
 
     def holder(self) -> Holder | None:
         """Return who holds the machine, of whatever workspace; None where nobody does, or nobody says so."""
         with suppress(TypeError, ValidationError):
-            holder = _HOLDER.validate_python(read_json(_note()))
-            return holder if Process(holder.pid, holder.pid_started).lives else None
+            holder = _HOLDER.validate_python(read_json(_holder_file()))
+            return holder if Process(holder.pid, holder.pid_started).is_alive else None
         return None
 
     def admit(self, more: int = 1) -> None:
         """Raise `LimitError` where a user may not put so many more jobs in line, or has no room for what they leave."""
-        require_room()
+        require_storage()
         states = [job.status() for job in self.jobs()]
-        require_place(sum(status.at_work or status.state is State.QUEUED for status in states), more)
+        require_job_slot(sum(status.is_running or status.state is State.QUEUED for status in states), more)
 
     def resume(self, job: Job) -> None:
         """Put a stopped, failed or interrupted job in line again. Raises `ValueError` of another one, `LimitError`."""
@@ -77,16 +79,16 @@ class Queue(Generic[J]):
         self.admit()
         (job.folder / "stop").unlink(missing_ok=True)
         waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0, code="", message="")
-        job.write_status(replace(waiting, seconds=status.spent, started=0.0))  # to wait is no work
+        job.write_status(replace(waiting, seconds=status.total_seconds, started=0.0))  # to wait is no work
         self.start_worker()
 
     def start_worker(self) -> None:
         """Start a detached worker; it ends at once where there is one already, or nothing to do."""
-        detached(PROGRAM, "internal", f"{self.place}-worker", log=workspace() / self.place / ".worker.log")
+        detached(PROGRAM, "internal", f"{self.folder_name}-worker", log=workspace() / self.folder_name / ".worker.log")
 
-    def keep_going(self) -> None:
+    def ensure_worker(self) -> None:
         """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
-        if self.queued() and not self._worker_lives():
+        if self.queued() and not self._is_worker_alive():
             self.start_worker()
 
     def work(self) -> None:
@@ -95,10 +97,10 @@ class Queue(Generic[J]):
         with suppress(Timeout), lock.acquire(timeout=_SECONDS_TO_TAKE_OVER, poll_interval=_SECONDS_BETWEEN_TRIES):
             # one with a process is a command's, which waits for its turn by itself
             while job := next((job for job in self.queued() if not job.status().pid), None):
-                sent = job.status().queued
-                detached(PROGRAM, "internal", self.place, job.folder, log=job.folder / "log.txt").wait()
+                queued_at = job.status().queued
+                detached(PROGRAM, "internal", self.folder_name, job.folder, log=job.folder / "log.txt").wait()
                 status = job.status()
-                if status.state is State.QUEUED and status.queued == sent:  # its process never got to say anything
+                if status.state is State.QUEUED and status.queued == queued_at:  # its process never got to say anything
                     job.write_status(replace(status, state=State.INTERRUPTED))
 
     @contextmanager
@@ -108,7 +110,7 @@ class Queue(Generic[J]):
         if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
             pid, pid_started = this_process()
             job.write_status(replace(status, pid=pid, pid_started=pid_started))
-        while not job.asked_to_stop:
+        while not job.stop_requested:
             with suppress(Timeout):
                 if self._is_next(job, sent_by_worker):
                     lock.acquire(timeout=0)
@@ -119,24 +121,24 @@ class Queue(Generic[J]):
             return
         try:
             with suppress(OSError):  # it is for those who wait, and holds nobody up
-                write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
+                write_json(_holder_file(), asdict(Holder(job.folder.name, time.time(), *this_process())))
             yield job.status().state is State.QUEUED
         finally:
-            _note().unlink(missing_ok=True)
+            _holder_file().unlink(missing_ok=True)
             lock.release()
 
     def _is_next(self, job: J, sent_by_worker: bool) -> bool:
         """Whether nobody who is sure to come stands before it. A worker sends the first of those that need one."""
 
-        def since(one: Job) -> tuple[float, str]:
-            return one.status().queued, one.id
+        def queue_position(queued_job: Job) -> tuple[float, str]:
+            return queued_job.status().queued, queued_job.id
 
-        before = [other for other in self.queued() if since(other) < since(job)]
-        if any(other.status().attended for other in before):
+        earlier_jobs = [other for other in self.queued() if queue_position(other) < queue_position(job)]
+        if any(other.status().is_process_alive for other in earlier_jobs):
             return False
-        return sent_by_worker or not (before and self._worker_lives())
+        return sent_by_worker or not (earlier_jobs and self._is_worker_alive())
 
-    def _worker_lives(self) -> bool:
+    def _is_worker_alive(self) -> bool:
         try:
             with FileLock(self._worker_lock, timeout=0):
                 return False
@@ -145,12 +147,12 @@ class Queue(Generic[J]):
 
     @property
     def _worker_lock(self) -> Path:
-        folder = workspace() / self.place
+        folder = workspace() / self.folder_name
         folder.mkdir(parents=True, exist_ok=True)
         return folder / ".worker.lock"
 
 
-def _note() -> Path:
+def _holder_file() -> Path:
     return _machine_lock().with_suffix(".json")
 
 

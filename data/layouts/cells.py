@@ -14,24 +14,24 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import (
-    MOST_ANSWERS,
-    MOST_CHARACTERS,
+    MAX_ANSWERS,
+    MAX_CHARACTERS,
     CellError,
-    Table,
+    RawTable,
     as_text,
+    describe_kind,
+    display_text,
     is_blank,
     is_collection,
-    is_fit,
     is_missing,
-    kind_of,
+    is_valid_xml,
     metadata_in,
     parsed,
-    shown,
 )
-from mrc_workbench.data.layouts.lines import WHOLE
+from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
 from mrc_workbench.data.problems import ProblemCode
 
-Opener = Callable[[], Table]
+Opener = Callable[[], RawTable]
 # Compared as `plain_name` makes them, the best name first.
 ID_NAMES = (
     "docid", "passageid", "psgid", "pid", "contextid", "paragraphid", "chunkid", "documentid", "nodeid",
@@ -62,10 +62,10 @@ _FALSE = (
     "관련없음", "부적합", "不正解", "いいえ", "不相关", "否", "nein",
 )  # fmt: skip
 _MARKS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
-_NOT = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
+_NEGATION = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4
-_LONGEST_TITLE = 200  # characters; a longer first text of a pair is no title
-MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
+_MAX_TITLE_LENGTH = 200  # characters; a longer first text of a pair is no title
+MAX_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
 NOT_RELEVANT = 0
 
 
@@ -84,7 +84,7 @@ def passages_in(cell: object) -> list[ListedPassage]:
     Takes a text, a list of texts, objects with a text (and id, title, mark), [title, sentences] pairs, a dict of
     equally long lists, an object of passages by id, and the JSON or Python text of any of these.
     """
-    value = _value(cell)
+    value = _parsed_value(cell)
     entries = list(_entries(value, _MAX_DEPTH))
     numbers = [entry.id for entry, id_name in entries if id_name == "id"]  # may number the entries of one list
     count = len(entries)
@@ -103,11 +103,11 @@ def joined_text(value: object, depth: int = _MAX_DEPTH) -> str:
 
 def first_value(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
     """Return the first filled cell whose name is one of the plain `names`, in their order."""
-    name = name_of(cells, names)
+    name = find_name(cells, names)
     return None if name is None else cells[name]
 
 
-def name_of(cells: Mapping[str, Any], names: Sequence[str]) -> str | None:
+def find_name(cells: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Return the name of the first filled cell whose plain name is one of `names`, in their order."""
     by_plain = {plain_name(name): name for name, value in reversed([*cells.items()]) if not _is_empty(value)}
     return next((by_plain[name] for name in names if name in by_plain), None)
@@ -126,24 +126,24 @@ def _entries(value: Any, depth: int) -> Iterator[tuple[ListedPassage, str]]:
             yield pair, ""
     else:
         for item in value:
-            yield from _entries(_value(item, only_objects=True), depth - 1)
+            yield from _entries(_parsed_value(item, only_objects=True), depth - 1)
 
 
 def _object_entries(value: dict[str, Any], depth: int) -> Iterator[tuple[ListedPassage, str]]:
     columns = {name: plain_value(cell) for name, cell in value.items()}
-    text_name = name_of(columns, TEXT_NAMES)
+    text_name = find_name(columns, TEXT_NAMES)
     if text_name is None:
         yield from _by_id(columns, depth)
     elif (rows := _transposed(columns, text_name)) is not None:
         for row in rows:
             yield from _object_entries(row, depth - 1) if depth > 1 else ()
     elif text := joined_text(columns[text_name]):
-        id_name = name_of(columns, ID_NAMES)
+        id_name = find_name(columns, ID_NAMES)
         id_ = "" if id_name is None else joined_text(columns[id_name])
         metadata = columns.get("metadata")
         titles = (first_value(cells, TITLE_NAMES) for cells in (columns, metadata) if isinstance(cells, dict))
         title = next(filter(None, map(joined_text, titles)), "")
-        marks = (is_marked(first_value(columns, (name,))) for name in _MARK_NAMES)
+        marks = (parse_mark(first_value(columns, (name,))) for name in _MARK_NAMES)
         mark = next((mark for mark in marks if mark is not None), None)
         yield ListedPassage(id_, title, text, mark), plain_name(id_name or "")
 
@@ -151,7 +151,7 @@ def _object_entries(value: dict[str, Any], depth: int) -> Iterator[tuple[ListedP
 def _by_id(columns: dict[str, Any], depth: int) -> Iterator[tuple[ListedPassage, str]]:
     """Read an object of passages by id, where every value is an object with a text."""
     values = columns.values()
-    if not all(isinstance(value, dict) and name_of(value, TEXT_NAMES) for value in values):
+    if not all(isinstance(value, dict) and find_name(value, TEXT_NAMES) for value in values):
         return
     for id_, value in columns.items():
         for entry, _ in _object_entries(value, depth - 1) if depth > 1 else ():
@@ -173,12 +173,14 @@ def _transposed(columns: dict[str, Any], text_name: str) -> list[dict[str, Any]]
 def _pair(value: Iterable[Any]) -> ListedPassage | None:
     """Return the passage of [title, list of sentences], None for any other list."""
     match [plain_value(item) for item in value]:
-        case [str(title), list(parts)] if len(title) <= _LONGEST_TITLE and all(isinstance(part, str) for part in parts):
+        case [str(title), list(parts)] if len(title) <= _MAX_TITLE_LENGTH and all(
+            isinstance(part, str) for part in parts
+        ):
             return ListedPassage("", title.strip(), joined_text(parts))
     return None
 
 
-def is_marked(value: object) -> bool | None:
+def parse_mark(value: object) -> bool | None:
     """Return what a mark says: a flag, a yes or no, or a number that is relevant from 1; None for anything else."""
     if is_collection(value) or is_blank(value):
         return None
@@ -186,8 +188,8 @@ def is_marked(value: object) -> bool | None:
     if text in _MARKS:
         return _MARKS[text]
     text = text.lower()
-    if not_ := _NOT.match(text):
-        mark = _MARKS.get(text[not_.end() :])
+    if negation := _NEGATION.match(text):
+        mark = _MARKS.get(text[negation.end() :])
         return None if mark is None else not mark
     if (plain := "".join(text.split())) in _MARKS:
         return _MARKS[plain]
@@ -212,7 +214,7 @@ def is_unclear_list(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
     return is_unclear(name, [passages_in(cell) for cell in cells if is_collection(cell) or isinstance(cell, str)])
 
 
-def _value(cell: object, *, only_objects: bool = False) -> Any:
+def _parsed_value(cell: object, *, only_objects: bool = False) -> Any:
     """Return the cell, its text parsed where it is JSON or Python."""
     brackets = ("{",) if only_objects else ("[", "{")
     if isinstance(cell, bytes):
@@ -257,74 +259,74 @@ class QuestionMetadata:
 _METADATA = TypeAdapter(QuestionMetadata)
 
 
-def own_metadata_in(cell: object) -> QuestionMetadata | None:
+def parse_own_metadata(cell: object) -> QuestionMetadata | None:
     """Return the metadata of a cell, None if another program wrote it."""
     value = metadata_in(cell)
     if value is None or not any(name in value for name in QuestionMetadata.__dataclass_fields__):
         return None
     try:
-        found = _METADATA.validate_python({name: item for name, item in value.items() if item is not None})
+        metadata = _METADATA.validate_python({name: item for name, item in value.items() if item is not None})
     except ValidationError:
         return None  # another program means other things by these names
-    texts = (*found.answers, found.kind, found.made)
-    is_usable = len(found.answers) <= MOST_ANSWERS and all(len(text) <= MOST_CHARACTERS for text in texts)
-    return found if is_usable and all(map(is_fit, texts)) else None
+    texts = (*metadata.answers, metadata.kind, metadata.made)
+    is_usable = len(metadata.answers) <= MAX_ANSWERS and all(len(text) <= MAX_CHARACTERS for text in texts)
+    return metadata if is_usable and all(map(is_valid_xml, texts)) else None
 
 
-def grade_in(reader: RowReader, role: str) -> int:
+def parse_grade(reader: RowReader, role: str) -> int:
     """Return the grade of a row: a whole number, or 1 or 0 for a yes or no; negative grades (spam) are 0."""
     cell = reader.cell(role)
     text = "" if is_collection(cell) else as_text(cell)
-    if WHOLE.fullmatch(text) and (grade := int(float(text))) <= MOST_GRADE:
+    if WHOLE_NUMBER.fullmatch(text) and (grade := int(float(text))) <= MAX_GRADE:
         return max(grade, NOT_RELEVANT)
-    mark = is_marked(text)
+    mark = parse_mark(text)
     if mark is None or any(letter.isdigit() for letter in text):
-        refuse_once(reader, ProblemCode.WRONG_GRADE, role, most=MOST_GRADE, value=shown(cell, 80))
+        reject_once(reader, ProblemCode.WRONG_GRADE, role, most=MAX_GRADE, value=display_text(cell, 80))
     return int(mark or False)
 
 
-def groups_in(reader: RowReader) -> list[list[str]]:
+def parse_groups(reader: RowReader) -> list[list[str]]:
     """Return the groups of ids of a row: each inner list is one; a flat list is a single group."""
     given = list_items(reader.cell("passage_id"))
     if not any(is_collection(item) for item in given):
         given = [given]
-    groups = [[reader.fit(as_text(id_)) for id_ in list_items(group)] for group in given]
+    groups = [[reader.mend_text(as_text(id_)) for id_ in list_items(group)] for group in given]
     if any(isinstance(id_, dict) or is_collection(id_) for group in given for id_ in list_items(group)):
-        refuse_once(reader, ProblemCode.NO_LIST, "passage_id", found=kind_of(reader.cell("passage_id")))
+        reject_once(reader, ProblemCode.NO_LIST, "passage_id", found=describe_kind(reader.cell("passage_id")))
     return [group for group in ([id_ for id_ in group if id_] for group in groups) if group]
 
 
-def ids_in(reader: RowReader, role: str) -> list[str]:
+def parse_ids(reader: RowReader, role: str) -> list[str]:
     """Return the ids of a cell that holds one or a list of them."""
     cell = reader.cell(role)
     if not is_collection(cell):
         return [reader.text(role, ProblemCode.EMPTY_ID)]
-    return list(dict.fromkeys(reader.fit(as_text(item)) for item in list_items(cell) if not is_blank(item)))
+    return list(dict.fromkeys(reader.mend_text(as_text(item)) for item in list_items(cell) if not is_blank(item)))
 
 
 def listed_passages(reader: RowReader, names: Iterable[str], role: str) -> list[ListedPassage]:
     """Return the passages in the columns `names` of a row; refuses the row if one is too long or holds no text."""
-    found: list[ListedPassage] = []
+    listed: list[ListedPassage] = []
     for name in names:
         cell = reader.row.cells.get(name)
         if is_missing(cell):
             continue
         passages = passages_in(cell)
         for passage in passages:
-            id_, title, text = (reader.fit(part) for part in passage[:3])
+            id_, title, text = (reader.mend_text(part) for part in passage[:3])
             longest = max(len(id_), len(title), len(text))
-            if longest > MOST_CHARACTERS:
-                refuse_once(reader, ProblemCode.TOO_LONG, role, size=longest, limit=MOST_CHARACTERS)
+            if longest > MAX_CHARACTERS:
+                reject_once(reader, ProblemCode.TOO_LONG, role, size=longest, limit=MAX_CHARACTERS)
             elif not is_missing(text):
-                found.append(ListedPassage(id_, title, text, passage.is_relevant))
+                listed.append(ListedPassage(id_, title, text, passage.is_relevant))
         if not passages and list_items(cell):
-            refuse_once(reader, ProblemCode.NO_LIST, role, found=kind_of(cell))
-    return found
+            reject_once(reader, ProblemCode.NO_LIST, role, found=describe_kind(cell))
+    return listed
 
 
 def list_items(cell: Any) -> list[Any]:
     """Return the items of a cell: those of a list, or of the text of one; none of a blank."""
-    if is_list_text(cell) and len(cell) <= MOST_CHARACTERS:
+    if is_list_text(cell) and len(cell) <= MAX_CHARACTERS:
         cell = parsed(cell.strip())
     cell = cell.tolist() if isinstance(cell, np.ndarray) else cell
     if isinstance(cell, (list, tuple, set)):
@@ -332,7 +334,7 @@ def list_items(cell: Any) -> list[Any]:
     return [] if is_blank(cell) else [cell]
 
 
-def refuse_once(reader: RowReader, code: ProblemCode, role: str, **details: str | int) -> None:
+def reject_once(reader: RowReader, code: ProblemCode, role: str, **details: str | int) -> None:
     """Note why the row cannot be used, unless a reason is known already."""
     if reader.problem is None:
         reader.refuse(code, role, **details)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from mrc_workbench.data.formats.columns import guess_columns, is_known
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import RawRow, Table
+from mrc_workbench.data.formats.tables import RawRow, RawTable
 from mrc_workbench.data.formats.text import EncodedText
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.layouts.cells import Opener, objects_in_list
@@ -18,26 +18,28 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
 
 _PREDICTION = "prediction_text"
-_PREDICTED = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nbest|outputs?)(?![a-z])|예측")
+_PREDICTION_FILE_NAME = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nbest|outputs?)(?![a-z])|예측")
 _SAMPLE = 5
 _ACTIONS = ("index", "create", "update", "delete")
-_MOST_LEVELS = 20  # of a query that are searched for its text
-ASKED_NAMES, RATING_NAMES = ("id", "text"), ("query-id", "query", "corpus-id", "score")
+_MAX_DEPTH = 20  # of a query that are searched for its text
+QUESTION_COLUMNS, RATING_COLUMNS = ("id", "text"), ("query-id", "query", "corpus-id", "score")
 _RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
 _QUERY_LINE = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:\s*(.*\S)")
 _WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, behind its text
-_ALIKE, _SAMPLE_LINES = 0.8, 200
+_MIN_MATCHING_FRACTION, _SAMPLE_LINES = 0.8, 200
 
 
-def numbered(items: Iterable[Any]) -> Items:
+def number_items(items: Iterable[Any]) -> Items:
     """Yield items with their numbers from 1."""
     return ((number, item, item) for number, item in enumerate(items, start=1))
 
 
-def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]], Any]) -> Opener:
+def mapped_items_opener(items: Callable[[], Items], transform: Callable[[dict[str, Any]], Any]) -> Opener:
     """Return what opens a table of items, of which every object is changed."""
     return item_opener(
-        lambda: ((number, change(item) if isinstance(item, dict) else item, given) for number, item, given in items())
+        lambda: (
+            (number, transform(item) if isinstance(item, dict) else item, given) for number, item, given in items()
+        )
     )
 
 
@@ -53,10 +55,12 @@ def export_opener(recognised: RecognisedFile) -> Opener | None:
     if recognised.format is Format.JSONL and first and _is_action(first[0]):
         return item_opener(lambda: _bulk_items(items()))
     if first and all(map(_is_hit, first)):
-        return changed_opener(items, lambda item: _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item)
-    for fields, change in _EXPORTS:
+        return mapped_items_opener(
+            items, lambda item: _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item
+        )
+    for fields, transform in _EXPORTS:
         if 2 * sum(_has_fields(item, fields) for item in first) > len(first):
-            return changed_opener(items, change)
+            return mapped_items_opener(items, transform)
     return None
 
 
@@ -72,26 +76,26 @@ def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:
     if not isinstance(value, list):
         return None
     items: list[Any] = value
-    return lambda: numbered(items)
+    return lambda: number_items(items)
 
 
-def refuse_predictions(names: Sequence[str], name: str, value: object) -> None:
+def reject_predictions(names: Sequence[str], name: str, value: object) -> None:
     """Raise `DataError` if columns, or the name of a file with texts by id, say that a model predicted the answers."""
     is_by_id = isinstance(value, dict) and "text" in names and not any(map(is_known, value))
     if _PREDICTION in names or (is_by_id and guess_columns(names).question is None and is_named_prediction(name)):
-        raise DataError.of(ProblemCode.PREDICTIONS, name=name)
+        raise DataError.from_code(ProblemCode.PREDICTIONS, name=name)
 
 
 def is_named_prediction(name: str) -> bool:
     """Whether the name of a file says that it holds what a model predicted."""
-    return _PREDICTED.search(PurePosixPath(name).name.lower()) is not None
+    return _PREDICTION_FILE_NAME.search(PurePosixPath(name).name.lower()) is not None
 
 
 def _has_fields(item: object, fields: Mapping[str, type]) -> bool:
     return isinstance(item, dict) and all(isinstance(item.get(name), kind) for name, kind in fields.items())
 
 
-def flat(item: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def flatten(item: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     """Return an object with the fields of its inner objects `keys` beside its own; a second `id` is "inputs.id"."""
     row: dict[str, Any] = {}
     for key in keys:
@@ -104,8 +108,8 @@ def flat(item: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return row
 
 
-def _flat_task(item: Mapping[str, Any]) -> dict[str, Any]:
-    row = flat(item, ("data",))
+def _flatten_task(item: Mapping[str, Any]) -> dict[str, Any]:
+    row = flatten(item, ("data",))
     answers = [*_spans(item.get("annotations"))]
     if answers and "answers" not in row:
         starts = [answer.get("start", -1) for answer in answers]
@@ -123,12 +127,12 @@ def _spans(annotations: object) -> Iterator[Mapping[str, Any]]:
             if isinstance(text, str):
                 yield value
             elif isinstance(text, list):
-                yield from ({"text": one} for one in text if isinstance(one, str))
+                yield from ({"text": item} for item in text if isinstance(item, str))
 
 
 _EXPORTS: tuple[tuple[dict[str, type], Callable[[dict[str, Any]], Any]], ...] = (
-    ({"inputs": dict, "outputs": dict}, partial(flat, keys=("inputs", "outputs"))),  # LangSmith
-    ({"data": dict, "annotations": list}, _flat_task),  # Label Studio
+    ({"inputs": dict, "outputs": dict}, partial(flatten, keys=("inputs", "outputs"))),  # LangSmith
+    ({"data": dict, "annotations": list}, _flatten_task),  # Label Studio
 )
 
 
@@ -164,23 +168,27 @@ def _bulk_items(lines: Items) -> Iterator[tuple[int, Any, object]]:
             pending = None
             continue
         if pending is not None:
-            yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
+            yield pending[0], _broken_action(pending[0], "an action without a document"), pending[3]
             pending = None
         if not is_action:
-            yield number, item if isinstance(item, Problem) else _broken(number, "a line without an action"), given
+            yield (
+                number,
+                item if isinstance(item, Problem) else _broken_action(number, "a line without an action"),
+                given,
+            )
             continue
         name, target = next(iter(item.items()))
         if name == "delete":
-            yield number, _broken(number, "an action that deletes a document"), given
+            yield number, _broken_action(number, "an action that deletes a document"), given
         else:
             pending = number, name, target, given
     if pending is not None:
-        yield pending[0], _broken(pending[0], "an action without a document"), pending[3]
+        yield pending[0], _broken_action(pending[0], "an action without a document"), pending[3]
 
 
-def _broken(number: int, found: str) -> Problem:
+def _broken_action(number: int, description: str) -> Problem:
     expected = "an action and a document"
-    return Problem.of(ProblemCode.BROKEN_PART, number, place="this line", found=found, expected=expected)
+    return Problem.from_code(ProblemCode.BROKEN_PART, number, place="this line", found=description, expected=expected)
 
 
 def _with_id(id_: object, document: Any) -> Any:
@@ -195,31 +203,31 @@ class Ratings(NamedTuple):
     has_ids: bool  # whether judgements name questions by id, else by text
 
 
-def ratings_in(value: object) -> Ratings | None:
+def parse_ratings(value: object) -> Ratings | None:
     """Return the judgements of an Elasticsearch `_rank_eval` request or of OpenSearch's list; None if it is neither."""
     if not isinstance(value, dict):
         hits = _hits_in(value)
-        return ratings_in(hits[0]["_source"]) if hits and len(hits) == 1 else None
+        return parse_ratings(hits[0]["_source"]) if hits and len(hits) == 1 else None
     if _is_hit(value):
-        return ratings_in(value["_source"])
+        return parse_ratings(value["_source"])
     requests = value.get("requests")
     if _has_ratings(requests):
-        rated = [(one.get("id"), None, one.get("ratings")) for one in requests if isinstance(one, dict)]
+        rated = [(request.get("id"), None, request.get("ratings")) for request in requests if isinstance(request, dict)]
         return Ratings(
-            lambda: Table(RATING_NAMES, _ratings("_id", rated)),
-            lambda: Table(ASKED_NAMES, _rank_eval_questions(requests)),
+            lambda: RawTable(RATING_COLUMNS, _ratings("_id", rated)),
+            lambda: RawTable(QUESTION_COLUMNS, _rank_eval_questions(requests)),
             has_ids=True,
         )
     rated_queries = value.get("judgmentRatings")
     if _has_ratings(rated_queries):
         entries = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in rated_queries)
         queries = [(None, entry.get("query"), entry.get("ratings")) for entry in entries]
-        return Ratings(lambda: Table(RATING_NAMES, _ratings("docId", queries)), None, has_ids=False)
+        return Ratings(lambda: RawTable(RATING_COLUMNS, _ratings("docId", queries)), None, has_ids=False)
     return None
 
 
 def _has_ratings(entries: object) -> TypeGuard[list[Any]]:
-    return isinstance(entries, list) and any(isinstance(one, dict) and "ratings" in one for one in entries)
+    return isinstance(entries, list) and any(isinstance(entry, dict) and "ratings" in entry for entry in entries)
 
 
 def _rank_eval_questions(requests: list[Any]) -> Iterator[RawRow]:
@@ -238,19 +246,21 @@ def _ratings(passage_key: str, entries: Iterable[tuple[object, object, object]])
         for rating in ratings if isinstance(ratings, list) else [ratings]:
             if isinstance(rating, dict):
                 cells = (id_, query, rating.get(passage_key), rating.get("rating"))
-                yield RawRow(next(numbers), dict(zip(RATING_NAMES, cells, strict=True)))
+                yield RawRow(next(numbers), dict(zip(RATING_COLUMNS, cells, strict=True)))
             else:
                 yield _not_an_object(next(numbers), rating)
 
 
 def _not_an_object(number: int, given: object) -> RawRow:
-    problem = Problem.of(ProblemCode.BROKEN_PART, number, place="this entry", found="no object", expected="an object")
+    problem = Problem.from_code(
+        ProblemCode.BROKEN_PART, number, place="this entry", found="no object", expected="an object"
+    )
     return RawRow(number, {"entry": given}, problem)
 
 
 def query_text(node: object, level: int = 0) -> str:
     """Return the text that a search request asks with: the value of `query`, `query_string` or a `match` clause."""
-    if level > _MOST_LEVELS or not isinstance(node, (dict, list)):
+    if level > _MAX_DEPTH or not isinstance(node, (dict, list)):
         return ""
     children = node if isinstance(node, list) else node.values()
     if isinstance(node, dict):
@@ -265,16 +275,16 @@ def query_text(node: object, level: int = 0) -> str:
     return next((text for child in children if (text := query_text(child, level + 1))), "")
 
 
-def ratings_in_text(text: EncodedText) -> Ratings | None:
+def parse_rating_lines(text: EncodedText) -> Ratings | None:
     """Return a judgement list for learning to rank (`3 qid:1 # doc7`, questions in comments); None for other texts."""
     lines = [line.strip() for line in text.head.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES] if line.strip()]
     rated = [line for line in lines if not line.startswith("#")]
     hits = sum("qid:" in line and line[:1].isdigit() for line in rated)
-    if not hits or hits < _ALIKE * len(rated):
+    if not hits or hits < _MIN_MATCHING_FRACTION * len(rated):
         return None
     has_queries = any(_QUERY_LINE.match(line.strip()) for line in text.head.split("\n", 10_000)[:10_000])
-    questions = (lambda: Table(ASKED_NAMES, _query_lines(text))) if has_queries else None
-    return Ratings(lambda: Table(RATING_NAMES, _rated_lines(text)), questions, has_ids=True)
+    questions = (lambda: RawTable(QUESTION_COLUMNS, _query_lines(text))) if has_queries else None
+    return Ratings(lambda: RawTable(RATING_COLUMNS, _rated_lines(text)), questions, has_ids=True)
 
 
 def _rated_lines(text: EncodedText) -> Iterator[RawRow]:
@@ -284,9 +294,9 @@ def _rated_lines(text: EncodedText) -> Iterator[RawRow]:
             continue
         if match := _RATED_LINE.match(stripped):
             cells = (match[2], None, match[4], match[1])
-            yield RawRow(number, dict(zip(RATING_NAMES, cells, strict=True)))
+            yield RawRow(number, dict(zip(RATING_COLUMNS, cells, strict=True)))
         else:
-            problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=len(stripped.split()), expected=4)
+            problem = Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(stripped.split()), expected=4)
             yield RawRow(number, {"line": stripped}, problem)
 
 

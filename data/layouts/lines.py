@@ -12,29 +12,29 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, Table
+from mrc_workbench.data.formats.tables import MAX_CHARACTERS, RawRow, RawTable
 from mrc_workbench.data.formats.text import EncodedText
 from mrc_workbench.data.problems import Problem, ProblemCode
 
-WHOLE = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgements are
-_SAMPLE, _SAMPLE_LETTERS = 200, 500_000  # lines that are looked at
-_ALIKE = 0.8  # share of them that must be of a kind: the others are rows with a problem
-_LEAST_OF_A_TRIPLE = 20  # letters of its passages on average
-_LONGEST = 4 * MOST_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
+WHOLE_NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgements are
+_SAMPLE, _SAMPLE_CHARACTERS = 200, 500_000  # lines that are looked at
+_MIN_MATCHING_FRACTION = 0.8  # share of them that must be of a kind: the others are rows with a problem
+_MIN_TRIPLE_CHARACTERS = 20  # letters of its passages on average
+_MAX_ENTRY_CHARACTERS = 4 * MAX_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
 _TAG = r"<(/?)({names})\b([^<>]{{0,1000}})>"
 _TOPIC = re.compile(_TAG.format(names="top|topic"), re.IGNORECASE)
 _DOCUMENT = re.compile(_TAG.format(names="doc"), re.IGNORECASE)
 _ANY = re.compile(_TAG.format(names=r"[a-z][\w-]{0,50}"), re.IGNORECASE)
 _MARKUP = re.compile(r"<[!?/]?[a-z\-\[][^<>]{0,10000}>", re.IGNORECASE)
 _NUMBER = re.compile(r"""\b(?:number|num|id|qid)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
-_LEAD = re.compile(r"^\s*(?:number|num|topic|title|description|query)\s*:", re.IGNORECASE)
-_ASKED = ("title", "query", "question", "desc", "description")  # what asks, the best one first
-_HEADS = ("title", "headline", "hl", "head", "ttl")
+_FIELD_LABEL = re.compile(r"^\s*(?:number|num|topic|title|description|query)\s*:", re.IGNORECASE)
+_QUESTION_FIELDS = ("title", "query", "question", "desc", "description")  # what asks, the best one first
+_TITLE_TAGS = ("title", "headline", "hl", "head", "ttl")
 _ENTRY = re.compile(r"\.I\s+(\S+)\s*")
 _FIELD = re.compile(r"(\.[A-Z])\s*")
 
 
-class Lines(Enum):
+class LineKind(Enum):
     """What the lines of a file hold: the names of their columns."""
 
     TEXTS = ("id", "text")
@@ -44,9 +44,9 @@ class Lines(Enum):
     TRIPLES = ("query", "positive", "negative")
 
 
-def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | None:
+def detect_line_kind(text: EncodedText, is_known_column: Callable[[str], bool]) -> LineKind | None:
     """Tell what the lines of a text hold, None where they are of no kind, or the first one names columns (`knows`)."""
-    head = text.head[:_SAMPLE_LETTERS]
+    head = text.head[:_SAMPLE_CHARACTERS]
     lines = head.split("\n")
     if len(head) < len(text.head):
         lines = lines[:-1]  # it is cut
@@ -54,25 +54,27 @@ def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | 
     if not lines or lines[0].lstrip()[:1] in ("<", "{", "["):
         return None
     rows = [[cell.strip() for cell in line.split("\t")] for line in lines]
-    if any(map(knows, rows[0])):
+    if any(map(is_known_column, rows[0])):
         return None
     words = [line.split() for line in lines]
-    for kind in (Lines.JUDGEMENTS, Lines.SHORT_JUDGEMENTS):
-        if sum(len(row) == len(kind.value) and bool(WHOLE.fullmatch(row[-1])) for row in words) >= _ALIKE * len(words):
+    for kind in (LineKind.JUDGEMENTS, LineKind.SHORT_JUDGEMENTS):
+        if sum(
+            len(row) == len(kind.value) and bool(WHOLE_NUMBER.fullmatch(row[-1])) for row in words
+        ) >= _MIN_MATCHING_FRACTION * len(words):
             # SMART's end in zeros: in TREC's the third column would be passage 0 in every line
             ends_in_zeros = all(len(row) != 4 or (row[2] == "0" and not row[3].strip("0.")) for row in words)
-            return Lines.SMART_JUDGEMENTS if kind is Lines.JUDGEMENTS and ends_in_zeros else kind
+            return LineKind.SMART_JUDGEMENTS if kind is LineKind.JUDGEMENTS and ends_in_zeros else kind
     ids = {row[0] for row in rows if len(row) == 2 and len(row[0].split()) == 1 and row[1]}  # each of one text
-    if len(ids) >= _ALIKE * len(rows):
-        return Lines.TEXTS
+    if len(ids) >= _MIN_MATCHING_FRACTION * len(rows):
+        return LineKind.TEXTS
     triples = [row for row in rows if len(row) == 3 and all(row)]
-    letters = [len(cell) for row in triples for cell in row[1:]]
-    if len(triples) >= _ALIKE * len(rows) and sum(letters) >= _LEAST_OF_A_TRIPLE * len(letters):
-        return Lines.TRIPLES
+    lengths = [len(cell) for row in triples for cell in row[1:]]
+    if len(triples) >= _MIN_MATCHING_FRACTION * len(rows) and sum(lengths) >= _MIN_TRIPLE_CHARACTERS * len(lengths):
+        return LineKind.TRIPLES
     return None
 
 
-def line_rows(text: EncodedText, kind: Lines) -> Table:
+def line_rows(text: EncodedText, kind: LineKind) -> RawTable:
     """Read the lines; one with another number of fields is a row with a problem."""
     names = kind.value
 
@@ -84,13 +86,13 @@ def line_rows(text: EncodedText, kind: Lines) -> Table:
             if len(fields) == len(names):
                 yield RawRow(number, dict(zip(names, fields, strict=True)))
             else:
-                problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
+                problem = Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
                 yield RawRow(number, {"line": line.rstrip("\r\n")}, problem)
 
-    return Table(names, rows())
+    return RawTable(names, rows())
 
 
-def has_numbers(table: Table) -> bool:
+def has_numbered_ids(table: RawTable) -> bool:
     """Whether the ids at the beginning are such as programs give: without space, and with a digit."""
     first = [str(row.cells.get("id", "")) for row in islice(table.rows, _SAMPLE)]
     return all(any(letter.isdigit() for letter in id_) for id_ in first if id_)
@@ -104,19 +106,19 @@ class Markup(Enum):
     SMART = (".I", ".T", ".W")
 
 
-def marked_table(text: EncodedText) -> tuple[Markup, Callable[[], Table]] | None:
+def detect_markup(text: EncodedText) -> tuple[Markup, Callable[[], RawTable]] | None:
     """Return the kind of a text's markup, and what opens its entries; None for a text without any."""
     start = text.head.lstrip()
     if start.startswith("<") and _DOCUMENT.search(start) and "<docno" in start.lower():
-        return Markup.DOCUMENTS, lambda: Table(Markup.DOCUMENTS.value, map(_document_row, _entries(text, _DOCUMENT)))
+        return Markup.DOCUMENTS, lambda: RawTable(Markup.DOCUMENTS.value, map(_document_row, _entries(text, _DOCUMENT)))
     if start.startswith("<") and _TOPIC.search(start):
-        return Markup.TOPICS, lambda: Table(Markup.TOPICS.value, map(_topic_row, _entries(text, _TOPIC)))
+        return Markup.TOPICS, lambda: RawTable(Markup.TOPICS.value, map(_topic_row, _entries(text, _TOPIC)))
     lines = [line.strip() for line in start.split("\n", 50)[:50]]
     if _ENTRY.fullmatch(lines[0]) is None or not any(line in Markup.SMART.value[1:] for line in lines):
         return None
     fields = re.findall(r"^(\.[A-Z])\s*$", text.head, re.MULTILINE)
     names = tuple(dict.fromkeys([*Markup.SMART.value, *fields]))
-    return Markup.SMART, lambda: Table(names, _smart_rows(text))
+    return Markup.SMART, lambda: RawTable(names, _smart_rows(text))
 
 
 class _Entry(NamedTuple):
@@ -124,7 +126,7 @@ class _Entry(NamedTuple):
     attributes: str
     text: str
     tag: str
-    is_whole: bool
+    is_closed: bool
 
 
 def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
@@ -132,20 +134,20 @@ def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
     parts, size = list[str](), 0
     opened: tuple[int, str, str] | None = None
     for number, line in enumerate(text.lines(""), start=1):
-        place = 0
-        for found in tag.finditer(line):
-            closes, name, attributes = found.groups()
+        position = 0
+        for match in tag.finditer(line):
+            closes, name, attributes = match.groups()
             if opened is not None:
-                parts.append(line[place : found.start()][: max(0, _LONGEST - size)])
-                row, before, given = opened
-                yield _Entry(row, given, "".join(parts), before, bool(closes))
+                parts.append(line[position : match.start()][: max(0, _MAX_ENTRY_CHARACTERS - size)])
+                row, opening_tag, opening_attributes = opened
+                yield _Entry(row, opening_attributes, "".join(parts), opening_tag, bool(closes))
             opened = None if closes else (number, name, attributes)
-            parts, size, place = [], 0, found.end()
-        if opened is not None and size < _LONGEST:
-            parts.append(line[place:][: _LONGEST - size])
+            parts, size, position = [], 0, match.end()
+        if opened is not None and size < _MAX_ENTRY_CHARACTERS:
+            parts.append(line[position:][: _MAX_ENTRY_CHARACTERS - size])
             size += len(parts[-1])
     if opened is not None:
-        yield _Entry(opened[0], opened[2], "".join(parts), opened[1], is_whole=False)
+        yield _Entry(opened[0], opened[2], "".join(parts), opened[1], is_closed=False)
 
 
 def _topic_row(entry: _Entry) -> RawRow:
@@ -154,44 +156,54 @@ def _topic_row(entry: _Entry) -> RawRow:
     ends = (*(tag.start() for tag in tags[1:]), len(entry.text))
     for tag, end in zip(tags, ends, strict=False):  # without any tag the text asks
         closes, name, _ = tag.groups()
-        value = _plain(_LEAD.sub("", entry.text[tag.end() : end]))
+        value = _strip_markup(_FIELD_LABEL.sub("", entry.text[tag.end() : end]))
         if not closes and value:
             fields.setdefault(name.lower(), " ".join(value.split()))
     given = _NUMBER.search(entry.attributes)
     number = fields.get("num") or fields.get("number") or fields.get("id") or (html.unescape(given[1]) if given else "")
-    asked = next((fields[name] for name in _ASKED if name in fields), "" if tags else _plain(entry.text))
-    return _row(entry, dict(zip(Markup.TOPICS.value, (number, asked), strict=True)))
+    question = next(
+        (fields[name] for name in _QUESTION_FIELDS if name in fields), "" if tags else _strip_markup(entry.text)
+    )
+    return _entry_row(entry, dict(zip(Markup.TOPICS.value, (number, question), strict=True)))
 
 
 def _document_row(entry: _Entry) -> RawRow:
     def between(name: str) -> list[str]:
         return [entry.text[start:end] for start, end in _spans(entry.text, name)]
 
-    number = " ".join(_plain(part) for part in between("docno")).strip()
+    number = " ".join(_strip_markup(part) for part in between("docno")).strip()
     parts = between("text")
-    heads = _HEADS if parts else _HEADS[:1]  # a web page has its scripts in its head
-    title = next((found for name in heads for part in between(name) if (found := " ".join(_plain(part).split()))), "")
-    parts = parts or [_rest(entry.text)]
-    text = "\n".join(filter(None, map(_plain, parts)))
-    return _row(entry, dict(zip(Markup.DOCUMENTS.value, (number, title, text), strict=True)))
+    title_tags = _TITLE_TAGS if parts else _TITLE_TAGS[:1]  # a web page has its scripts in its head
+    title = next(
+        (
+            candidate
+            for name in title_tags
+            for part in between(name)
+            if (candidate := " ".join(_strip_markup(part).split()))
+        ),
+        "",
+    )
+    parts = parts or [_body_text(entry.text)]
+    text = "\n".join(filter(None, map(_strip_markup, parts)))
+    return _entry_row(entry, dict(zip(Markup.DOCUMENTS.value, (number, title, text), strict=True)))
 
 
-def _row(entry: _Entry, cells: dict[str, object]) -> RawRow:
-    problem = None if entry.is_whole else Problem.of(ProblemCode.BROKEN_ENTRY, entry.row, tag=f"</{entry.tag}>")
+def _entry_row(entry: _Entry, cells: dict[str, object]) -> RawRow:
+    problem = None if entry.is_closed else Problem.from_code(ProblemCode.BROKEN_ENTRY, entry.row, tag=f"</{entry.tag}>")
     return RawRow(entry.row, cells, problem)
 
 
 def _spans(text: str, name: str) -> list[tuple[int, int]]:
     """Where something stands between two tags of a name; where the second is missing, up to the next first one."""
-    found, start = list[tuple[int, int]](), -1
+    spans, start = list[tuple[int, int]](), -1
     for tag in re.finditer(_TAG.format(names=name), text, re.IGNORECASE):
         if start >= 0:
-            found.append((start, tag.start()))
+            spans.append((start, tag.start()))
         start = -1 if tag[1] else tag.end()
-    return [*found, (start, len(text))] if start >= 0 else found
+    return [*spans, (start, len(text))] if start >= 0 else spans
 
 
-def _rest(text: str) -> str:
+def _body_text(text: str) -> str:
     """What a document holds behind its number and the header of its server, without its title and its scripts."""
     for name in ("docno", "dochdr"):
         spans = _spans(text, name)
@@ -203,7 +215,7 @@ def _rest(text: str) -> str:
     return text
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     return html.unescape(_MARKUP.sub(" ", text.replace("<![CDATA[", "").replace("]]>", ""))).strip()
 
 
@@ -223,8 +235,8 @@ def _smart_rows(text: EncodedText) -> Iterator[RawRow]:
             continue
         elif match := _FIELD.fullmatch(stripped):
             lines = fields.setdefault(match[1], [])
-        elif size < _LONGEST:
-            lines.append(stripped[: _LONGEST - size])
+        elif size < _MAX_ENTRY_CHARACTERS:
+            lines.append(stripped[: _MAX_ENTRY_CHARACTERS - size])
             size += len(stripped)
     if fields is not None:
         yield _smart_row(row, id_, fields)

@@ -15,15 +15,14 @@ from zipfile import BadZipFile, ZipFile
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
-from mrc_workbench.data.formats.opening import C, Proposal, document_kind, file_content, set_name
-from mrc_workbench.data.formats.tables import mend, shown
+from mrc_workbench.data.formats.opening import C, Proposal, derive_name, document_kind, file_content
+from mrc_workbench.data.formats.tables import display_text, mend_text
 from mrc_workbench.data.formats.text import (
     MAX_UNPACKED_BYTES,
     Content,
     EncodedText,
     Unreadable,
     ZipMember,
-    broken_archive,
     check_size,
     decompressed,
     encodings_to_choose,
@@ -31,62 +30,70 @@ from mrc_workbench.data.formats.text import (
     is_tar,
     tar_files,
     unpacked_limit,
+    wrap_archive_errors,
 )
 from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.formats.workbooks import is_workbook
 from mrc_workbench.data.layouts.cells import objects_in_list
-from mrc_workbench.data.layouts.references import PLAIN_WORDS, ROLE_WORDS, Role, part_of_path, published_parts, words_of
-from mrc_workbench.data.layouts.sources import Source
+from mrc_workbench.data.layouts.references import (
+    GENERIC_WORDS,
+    ROLE_WORDS,
+    Role,
+    part_from_path,
+    published_parts,
+    tokenize_name,
+)
+from mrc_workbench.data.layouts.sources import DataSource
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
-MOST_FILES = 10_000
-_MOST_PATHS = 100_000  # that are looked at in a folder
+MAX_FILES = 10_000
+_MAX_PATHS = 100_000  # that are looked at in a folder
 _ZIP = b"PK\x03\x04"
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
-_NO_TEXT = {
+_NON_TEXT_SUFFIXES = {
     *(".py", ".ipynb", ".sh", ".js", ".css", ".yaml", ".yml", ".toml", ".bib", ".cff", ".lock", ".crc"),
     *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".mp3", ".mp4", ".wav"),
 }
-_OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
-_ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
-_DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
+_SYSTEM_FILES = ("__MACOSX", "Thumbs.db", "desktop.ini")
+_DESCRIPTION_STEMS = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
+_SPLIT_ROLES = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 _WORDS = re.compile(r"[^\W\d_]+")
 _STATE = "state.json"
-_NOTES = (_STATE, "dataset_info.json", "dataset_dict.json")
-_LARGEST_NOTE = 2**24  # bytes
-_MOST_SHARDS = 1_000
+_METADATA_FILES = (_STATE, "dataset_info.json", "dataset_dict.json")
+_MAX_STATE_BYTES = 2**24  # bytes
+_MAX_SHARDS = 1_000
 _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 
 
-def unpacked(files: Sequence[File]) -> list[File]:
+def unpack_files(files: Sequence[File]) -> list[File]:
     """Return the files, those of archives instead of these. Raises `DataError` for a broken archive or a bomb.
 
     Files of zip archives are unpacked when they are read. Of several files, reading a broken one raises its error.
     Workbooks stay one file; hidden files are left out; files that only describe others (`describes_data`) are empty.
     """
-    found: list[File] = []
+    unpacked_files: list[File] = []
     size = 0
     for file in files:
         try:
-            new = _unpacked(file, MAX_UNPACKED_BYTES - size)
+            new = _unpack_file(file, MAX_UNPACKED_BYTES - size)
         except DataError as error:
             if len(files) == 1:
                 raise
-            new = [_unreadable(file.name, error)]
+            new = [_unreadable_file(file.name, error)]
         size += sum(inner.content.size for inner in new if inner.content is not file.content)
         encoding = file.content.named_encoding
-        found += [inner.with_encoding(encoding) for inner in new] if encoding else new
-    check_size(len(found), "files", MOST_FILES)
-    return found
+        unpacked_files += [inner.with_encoding(encoding) for inner in new] if encoding else new
+    check_size(len(unpacked_files), "files", MAX_FILES)
+    return unpacked_files
 
 
 def data_files(files: Sequence[File]) -> list[File]:
     """Return the files, those of archives instead of these, with distinct names. Raises `DataError` without any."""
-    inner = with_distinct_names(unpacked(files))
+    inner = with_distinct_names(unpack_files(files))
     if not inner:
-        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+        raise DataError.from_code(ProblemCode.NOT_A_WORKBOOK)
     return inner
 
 
@@ -99,105 +106,105 @@ def propose_or_encodings(
     except DataError as error:
         if error.problem.code not in ENCODING_PROBLEMS:
             raise
-        return Proposal(columns, encodings=encodings_to_choose(file.content for file in unpacked(files)))
+        return Proposal(columns, encodings=encodings_to_choose(file.content for file in unpack_files(files)))
 
 
-def _unpacked(file: File, left: int) -> list[File]:
+def _unpack_file(file: File, bytes_left: int) -> list[File]:
     if document_kind(file.content, file.name) is not None:
         return [file]  # its reader says what to do with it
-    if file.content.mark.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
-        return list(_unzipped(file, left))
-    if is_compressed(file.content.mark):
-        file = File(decompressed(file.content, file.name, left), file.name)
+    if file.content.signature.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
+        return list(_unzip(file, bytes_left))
+    if is_compressed(file.content.signature):
+        file = File(decompressed(file.content, file.name, bytes_left), file.name)
     if not is_tar(file.content):
         return [file]
-    inner = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
-    visible = islice(((name, content) for name, content in inner if not _is_hidden(name)), MOST_FILES + 1)
+    inner = ((_display_name(name), content) for name, content in tar_files(file.content, file.name))
+    visible = islice(((name, content) for name, content in inner if not _is_hidden(name)), MAX_FILES + 1)
     return [File(Content(b"" if describes_data(name) else content), name) for name, content in visible]
 
 
-def _unreadable(name: str, error: DataError) -> File:
+def _unreadable_file(name: str, error: DataError) -> File:
     """Return a broken archive as a file whose reading raises the error. An archive that is too large is refused."""
     if error.problem.code is not ProblemCode.BROKEN_ARCHIVE:
         raise error
     return File(Content(Unreadable(error)), name)
 
 
-def files_of(path: Path) -> list[File]:
+def list_files(path: Path) -> list[File]:
     """Return the file of a path, or those of a folder, named with it. Raises `DataError`."""
     if not path.is_dir():
         return [File(file_content(path), path.name)]
-    inner_paths = [inner for inner in sorted(islice(path.rglob("*"), _MOST_PATHS)) if inner.is_file()]
+    inner_paths = [inner for inner in sorted(islice(path.rglob("*"), _MAX_PATHS)) if inner.is_file()]
     named = [(inner, inner.relative_to(path).as_posix()) for inner in inner_paths]
     visible = [(inner, name, inner.stat().st_size) for inner, name in named if not _is_hidden(name)]
-    check_size(len(visible), "files", MOST_FILES)
+    check_size(len(visible), "files", MAX_FILES)
     if not any(size for _, name, size in visible if not describes_data(name)):
-        raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
+        raise DataError.from_code(ProblemCode.EMPTY_FOLDER, path=display_text(str(path), _MAX_NAME_LENGTH))
     # an empty file is reported when all are read together
     contents = ((file_content(inner) if size else Content(b""), name) for inner, name, size in visible)
-    return [File(content, _shown_name(f"{path.resolve().name}/{name}")) for content, name in contents]
+    return [File(content, _display_name(f"{path.resolve().name}/{name}")) for content, name in contents]
 
 
-def files_of_paths(paths: Sequence[Path]) -> list[File]:
+def list_files_of_paths(paths: Sequence[Path]) -> list[File]:
     """Return the files of paths and folders, those of one name named with their folders. Raises `DataError`."""
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         parent = Path(os.path.commonpath([path.resolve().parent for path in paths]))
         names = [path.resolve().relative_to(parent).as_posix() for path in paths]
-    found: list[File] = []
+    all_files: list[File] = []
     for path, name in zip(paths, names, strict=True):
-        files = files_of(path)
-        found += files if path.is_dir() else [file._replace(name=_shown_name(name)) for file in files]
-    return found
+        files = list_files(path)
+        all_files += files if path.is_dir() else [file._replace(name=_display_name(name)) for file in files]
+    return all_files
 
 
 def with_distinct_names(files: Sequence[File]) -> list[File]:
     """Number the names that several files have: `test.jsonl`, `test (2).jsonl`."""
-    found: dict[str, File] = {}
+    files_by_name: dict[str, File] = {}
     for file in files:
         stem, dot, suffix = file.name.rpartition(".")
         if not stem or "/" in suffix:
             stem, dot, suffix = file.name, "", ""
         copies = (f"{stem} ({number}){dot}{suffix}" for number in count(2))
-        name = next(name for name in chain([file.name], copies) if name not in found)
-        found[name] = file._replace(name=name)
-    return list(found.values())
+        name = next(name for name in chain([file.name], copies) if name not in files_by_name)
+        files_by_name[name] = file._replace(name=name)
+    return list(files_by_name.values())
 
 
-def _shown_name(name: str) -> str:
+def _display_name(name: str) -> str:
     """The displayed name of a file in a folder or archive, without what only a path needs."""
-    plain = "".join(filter(str.isprintable, mend(name.replace("\\", "/"))))
-    return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
+    plain = "".join(filter(str.isprintable, mend_text(name.replace("\\", "/"))))
+    return display_text("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _MAX_NAME_LENGTH)
 
 
-def _unzipped(file: File, left: int) -> Iterator[File]:
-    most = unpacked_limit(file.content.size, left)
-    with broken_archive(file.name):
-        archive = _opened_zip(file.content)  # stays open: its files are unpacked when they are read
+def _unzip(file: File, bytes_left: int) -> Iterator[File]:
+    limit = unpacked_limit(file.content.size, bytes_left)
+    with wrap_archive_errors(file.name):
+        archive = _open_zip(file.content)  # stays open: its files are unpacked when they are read
         files = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_hidden(entry.filename)]
-        check_size(len(files), "files", MOST_FILES)
+        check_size(len(files), "files", MAX_FILES)
         entries = [entry for entry in files if not describes_data(entry.filename)]
         if not entries:
             return
         read = {entry.filename for entry in entries}
-        yield from (File(Content(b""), _shown_name(entry.filename)) for entry in files if entry.filename not in read)
+        yield from (File(Content(b""), _display_name(entry.filename)) for entry in files if entry.filename not in read)
         for entry in entries:
             if not entry.file_size and entry.CRC:  # no bytes have the checksum 0
-                raise BadZipFile(f"the directory says that {shown(entry.filename, 80)} is empty, and it is not")
-        check_size(sum(entry.file_size for entry in entries), "unpacked bytes", most)
+                raise BadZipFile(f"the directory says that {display_text(entry.filename, 80)} is empty, and it is not")
+        check_size(sum(entry.file_size for entry in entries), "unpacked bytes", limit)
         for entry in sorted(entries, key=lambda entry: entry.filename):
-            inner = File(Content(ZipMember(archive, entry)), _shown_name(entry.filename))
+            inner = File(Content(ZipMember(archive, entry)), _display_name(entry.filename))
             try:
-                if is_compressed(inner.content.mark):
-                    most -= inner.content.size
-                    inner = File(decompressed(inner.content, inner.name, most), inner.name)
-                    most -= inner.content.size
+                if is_compressed(inner.content.signature):
+                    limit -= inner.content.size
+                    inner = File(decompressed(inner.content, inner.name, limit), inner.name)
+                    limit -= inner.content.size
             except DataError as error:
-                inner = _unreadable(inner.name, error)
+                inner = _unreadable_file(inner.name, error)
             yield inner
 
 
-def _opened_zip(content: Content) -> ZipFile:
+def _open_zip(content: Content) -> ZipFile:
     """Open an archive. Names without the flag of UTF-8 are in an encoding that all of them together tell."""
     packed = content.source if isinstance(content.source, Path) else content.open()
     archive = ZipFile(packed)
@@ -213,20 +220,20 @@ def _opened_zip(content: Content) -> ZipFile:
 def describes_data(name: str) -> bool:
     """Return whether a file is about the files beside it, or holds no text: README, licence, program, picture."""
     path = PurePosixPath(name.replace("\\", "/"))
-    return path.suffix.lower() in _NO_TEXT or path.stem.lower() in _ABOUT
+    return path.suffix.lower() in _NON_TEXT_SUFFIXES or path.stem.lower() in _DESCRIPTION_STEMS
 
 
 def _is_hidden(name: str) -> bool:
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    return any(part in _OF_SYSTEMS or part.startswith((".", "_SUCCESS", "~$")) for part in parts if part != "..")
+    return any(part in _SYSTEM_FILES or part.startswith((".", "_SUCCESS", "~$")) for part in parts if part != "..")
 
 
-def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
+def select_data_files(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
     """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
     arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
     folders = {*arrow, *(folder.parent for folder in arrow)}  # of `save_to_disk`, with its JSON beside Arrow files
     paths = [(file, PurePosixPath(file.name)) for file in files]
-    stored = [file for file, path in paths if path.name not in _NOTES or path.parent not in folders]
+    stored = [file for file, path in paths if path.name not in _METADATA_FILES or path.parent not in folders]
     data = [file for file in stored if not describes_data(file.name)] or stored
     names = {file.name for file in data}
     describing = [file.name for file in stored if file.name not in names]
@@ -237,18 +244,18 @@ def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
 def missing_shards(files: Sequence[File]) -> list[str]:
     """Return the names of missing files: those that `state.json` lists, and the others of "00001-of-00003"."""
     names = {file.name for file in files}
-    expected = dict.fromkeys(name for file in files for name in _listed(file))
+    expected = dict.fromkeys(name for file in files for name in _files_listed_in(file))
     for known in filter(None, map(_SHARD.fullmatch, names)):
         begin, _, count_, end = known.groups()
-        numbers = range(min(int(count_), _MOST_SHARDS))
+        numbers = range(min(int(count_), _MAX_SHARDS))
         expected |= dict.fromkeys(f"{begin}{number:05}-of-{count_}{end}" for number in numbers)
     return sorted(name for name in expected if name not in names)
 
 
-def _listed(file: File) -> Iterable[str]:
+def _files_listed_in(file: File) -> Iterable[str]:
     """The files that a `state.json` lists; none if it is no such file."""
     path = PurePosixPath(file.name)
-    if path.name != _STATE or not 0 < file.content.size <= _LARGEST_NOTE:
+    if path.name != _STATE or not 0 < file.content.size <= _MAX_STATE_BYTES:
         return []
     try:
         state = parse_json(EncodedText(file.content, file.content.encoding).whole)
@@ -259,9 +266,9 @@ def _listed(file: File) -> Iterable[str]:
     return [str(path.parent / PurePosixPath(name).name) for name in names if isinstance(name, str) and name]
 
 
-def with_parts(sources: Sequence[Source]) -> list[Source]:
+def with_parts(sources: Sequence[DataSource]) -> list[DataSource]:
     """Return the sources with the parts that files and folders name; common folders name the collection."""
-    divided = [source.name for source in sources if source.role in _DIVIDED]
+    divided = [source.name for source in sources if source.role in _SPLIT_ROLES]
     levels = zip(*(PurePosixPath(name).parts[:-1] for name in divided), strict=False)
     shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
     inner_path = {name: "/".join(PurePosixPath(name).parts[shared:]) for name in divided}
@@ -269,43 +276,49 @@ def with_parts(sources: Sequence[Source]) -> list[Source]:
     return [replace(source, part=part_of.get(inner_path.get(source.name, ""), "")) for source in sources]
 
 
-def require_one_collection(sources: Sequence[Source]) -> None:
+def require_single_collection(sources: Sequence[DataSource]) -> None:
     """Raise `DataError` if several folders of an archive hold a collection each, as of several languages."""
     roles: defaultdict[str, set[Role]] = defaultdict(set)
     for source in sources:
         roles[_collection_path(source.name)].add(source.role)
-    whole = sorted(path for path, held in roles.items() if Role.PASSAGES in held and len(held) > 1)
-    if len(whole) > 1:
+    collection_paths = sorted(
+        path for path, path_roles in roles.items() if Role.PASSAGES in path_roles and len(path_roles) > 1
+    )
+    if len(collection_paths) > 1:
         # files that lie in no folder are named by their passages
-        passages = (one.name for one in sources if one.role is Role.PASSAGES and not _collection_path(one.name))
+        passages = (
+            candidate.name
+            for candidate in sources
+            if candidate.role is Role.PASSAGES and not _collection_path(candidate.name)
+        )
         outside = next(passages, "")
-        found = ", ".join(path or outside for path in whole)
-        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(found, 300))
+        listing = ", ".join(path or outside for path in collection_paths)
+        raise DataError.from_code(ProblemCode.SEVERAL_COLLECTIONS, found=display_text(listing, 300))
 
 
 def _collection_path(name: str) -> str:
     """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
     parts = PurePosixPath(name).parts
     for depth, part in enumerate(parts):
-        words = words_of(part.partition(".")[0])
+        words = tokenize_name(part.partition(".")[0])
         if ROLE_WORDS & set(words):
-            telling = [word for word in words if word not in PLAIN_WORDS and not word.isdigit()]
-            return "/".join((*_folders(parts[:depth]), *(["-".join(telling)] if telling else [])))
+            distinctive_words = [word for word in words if word not in GENERIC_WORDS and not word.isdigit()]
+            return "/".join((*_folders(parts[:depth]), *(["-".join(distinctive_words)] if distinctive_words else [])))
     return "/".join(_folders(parts[:-1]))
 
 
 def _folders(names: Sequence[str]) -> list[str]:
     """Folders that tell collections apart: not those of a published part, such as train."""
-    return [name for name in names if not (part_of_path(name) and len(words_of(name)) == 1)]
+    return [name for name in names if not (part_from_path(name) and len(tokenize_name(name)) == 1)]
 
 
 def dataset_name(files: Sequence[File], name: str, default: str) -> str:
     """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
     if name:
-        return set_name(name, default)
+        return derive_name(name, default)
     folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}
     if len(folders) == 1 and all("/" in file.name for file in files):
-        return shown(set_name(folders.pop(), ""), 100)
-    stems = [set_name(file.name, "") for file in files]
-    telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - PLAIN_WORDS)
-    return next(telling, "") or default
+        return display_text(derive_name(folders.pop(), ""), 100)
+    stems = [derive_name(file.name, "") for file in files]
+    distinctive_stems = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - GENERIC_WORDS)
+    return next(distinctive_stems, "") or default

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import RawRow, Table, shown
+from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines, parse_json
-from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, Opener, joined_text, name_of, passages_in
-from mrc_workbench.data.layouts.exports import changed_opener, numbered
-from mrc_workbench.data.layouts.references import part_of_word
-from mrc_workbench.data.layouts.tables import answers_of, passage_roles, question_roles, question_text
+from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, Opener, find_name, joined_text, passages_in
+from mrc_workbench.data.layouts.exports import mapped_items_opener, number_items
+from mrc_workbench.data.layouts.references import part_from_word
+from mrc_workbench.data.layouts.tables import normalize_answers, passage_roles, question_roles, question_text
 from mrc_workbench.data.problems import DataError
 
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
 _TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
 _SAMPLE = 50
-_LONG_TEXT = 10  # characters on average: shorter values are settings
+_MIN_TEXT_LENGTH = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
 Pairs = Sequence[tuple[str, Any]]
 _QUESTION_NAMES, _PASSAGE_NAMES = ("id", "text", "response"), ("id", "text", "title")
@@ -43,7 +43,7 @@ def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
     value, text = recognised.value, recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
         if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
-            return {"": changed_opener(lambda: json_lines(text), _document)}
+            return {"": mapped_items_opener(lambda: json_lines(text), _document)}
         return {}
     if recognised.format is not Format.JSON:
         return {}
@@ -52,17 +52,17 @@ def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
     is_text = all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE])
     items = _parsed(value) if is_text else value
     if any(map(_is_document, items[:_SAMPLE])):
-        return {"": changed_opener(lambda: numbered(items), _document)}
-    return {"": _opener(items)} if is_text else {}
+        return {"": mapped_items_opener(lambda: number_items(items), _document)}
+    return {"": _items_opener(items)} if is_text else {}
 
 
 def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
     if _is_by_id(value):
-        return {"": _opener([_with_id(id_, item) for id_, item in value.items()])}
+        return {"": _items_opener([_with_id(id_, item) for id_, item in value.items()])}
     if columns := _columns_in(value):
         row_names = dict.fromkeys(name for cells in columns.values() for name in cells)
         rows = [{column: cells.get(name) for column, cells in columns.items()} for name in row_names]
-        return {"": _opener(rows, [name for name in value if name not in columns])}
+        return {"": _items_opener(rows, [name for name in value if name not in columns])}
     lists = {name: items for name, items in value.items() if isinstance(items, list)}
     lists = {name: items for name, items in lists.items() if any(isinstance(item, dict) for item in items[:_SAMPLE])}
     if len(lists) == 1:
@@ -75,16 +75,16 @@ def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) ->
     first = next(item for item in items if isinstance(item, dict))
     if plain_name(name) not in _QUESTION_LISTS or any(plain_name(key) in NAMES["question"] for key in first):
         return {}
-    text = name_of(first, _TEXT_OF_QUESTION)
+    text = find_name(first, _TEXT_OF_QUESTION)
     if text is None or not isinstance(first[text], str):
         return {}
-    opener = _opener(items, [key for key in value if key != name])
+    opener = _items_opener(items, [key for key in value if key != name])
     return {"": lambda: replace(opener(), roles={"question": text})}
 
 
-def _opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:
-    names = tuple(map(shown, skipped))
-    opener = item_opener(lambda: numbered(items))
+def _items_opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:
+    names = tuple(map(display_text, skipped))
+    opener = item_opener(lambda: number_items(items))
     return lambda: replace(opener(), skipped=names)
 
 
@@ -126,13 +126,13 @@ def _is_by_id(value: Mapping[str, Any]) -> bool:
         return 2 * sum(map(_is_row, items)) > len(items)
     if not all(isinstance(item, str) for item in items):
         return False
-    numbered = sum(any(character.isdigit() for character in name) for name in names)
-    return 2 * numbered > len(items) and sum(map(len, items)) >= _LONG_TEXT * len(items)
+    numbered_count = sum(any(character.isdigit() for character in name) for name in names)
+    return 2 * numbered_count > len(items) and sum(map(len, items)) >= _MIN_TEXT_LENGTH * len(items)
 
 
 def _is_row(item: Mapping[str, Any]) -> bool:
     """Whether an object is a row: it has a text, or a known column that holds a text."""
-    name = name_of(item, TEXT_NAMES)
+    name = find_name(item, TEXT_NAMES)
     if name is not None:
         return not isinstance(item[name], dict)
     return any(is_known(name) and isinstance(cell, str) for name, cell in item.items())
@@ -162,17 +162,17 @@ def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
     """Return the tables of lists: a single one if they are named as parts, or their objects have the same keys."""
     skipped = [name for name in value if name not in lists]
-    parts = {name: part_of_word(plain_name(name)) for name in lists}
+    parts = {name: part_from_word(plain_name(name)) for name in lists}
     rows = [(name, item) for name, items in lists.items() for item in items]
     if all(parts.values()):
         divided = [
             item | {"split": item.get("split", parts[name])} if isinstance(item, dict) else item for name, item in rows
         ]
-        return {"": _opener(divided, skipped)}
+        return {"": _items_opener(divided, skipped)}
     first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
     if len({frozenset(item) for item in first}) == 1:
-        return {"": _opener([item for _, item in rows], skipped)}
-    return {name: _opener(items, skipped) for name, items in lists.items()}
+        return {"": _items_opener([item for _, item in rows], skipped)}
+    return {name: _items_opener(items, skipped) for name, items in lists.items()}
 
 
 class Dictionaries(NamedTuple):
@@ -184,7 +184,7 @@ class Dictionaries(NamedTuple):
     is_graded: bool
 
 
-class _Object(dict[str, Any]):
+class _JsonObject(dict[str, Any]):
     """An object of JSON in which keys may stand twice: `pairs` has them all."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
@@ -192,37 +192,41 @@ class _Object(dict[str, Any]):
         self.pairs = pairs
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=str, parse_float=str, strict=False)
+_DECODER = json.JSONDecoder(object_pairs_hook=_JsonObject, parse_int=str, parse_float=str, strict=False)
 
 
 def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
     """Return the three objects of a file, None if the JSON is anything else."""
     value = recognised.value
-    if not isinstance(value, dict) or not all(_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS)):
+    if not isinstance(value, dict) or not all(
+        _find_object_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS)
+    ):
         return None
     value = _DECODER.decode(recognised.text.whole) if recognised.text else value
-    questions, passages, judgements = (_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS))
-    answers = value.get(_key(value, _ANSWERS), {})
-    used = {questions, passages, judgements, _key(value, _ANSWERS)}
-    skipped = tuple(shown(name) for name in value if name not in used)
+    questions, passages, judgements = (_find_object_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS))
+    answers = value.get(_find_object_key(value, _ANSWERS), {})
+    used = {questions, passages, judgements, _find_object_key(value, _ANSWERS)}
+    skipped = tuple(display_text(name) for name in value if name not in used)
     pairs = {key: getattr(value[key], "pairs", list(value[key].items())) for key in (questions, passages, judgements)}
     return Dictionaries(
-        (questions, partial(_table, _QUESTION_NAMES, partial(_questions, pairs[questions], answers), skipped)),
-        (passages, partial(_table, _PASSAGE_NAMES, partial(_passages, pairs[passages]))),
-        (judgements, partial(_table, JUDGEMENT_NAMES, partial(_judgements, pairs[judgements]))),
+        (questions, partial(_rows_table, _QUESTION_NAMES, partial(_questions, pairs[questions], answers), skipped)),
+        (passages, partial(_rows_table, _PASSAGE_NAMES, partial(_passages, pairs[passages]))),
+        (judgements, partial(_rows_table, JUDGEMENT_NAMES, partial(_judgements, pairs[judgements]))),
         any(isinstance(named, dict) for _, named in pairs[judgements]),
     )
 
 
-def _key(value: Mapping[str, Any], known: Sequence[str]) -> str:
+def _find_object_key(value: Mapping[str, Any], known: Sequence[str]) -> str:
     """Return the first key of a known name that holds an object, "" if there is none."""
     by_plain = {plain_name(name): name for name, cell in value.items() if isinstance(cell, dict)}
     return next((by_plain[name] for name in known if name in by_plain), "")
 
 
-def _table(names: tuple[str, ...], rows: Callable[[], Iterable[Sequence[Any]]], skipped: tuple[str, ...] = ()) -> Table:
+def _rows_table(
+    names: tuple[str, ...], rows: Callable[[], Iterable[Sequence[Any]]], skipped: tuple[str, ...] = ()
+) -> RawTable:
     cells = (dict(zip(names, row, strict=True)) for row in rows())
-    return Table(names, (RawRow(number, row) for number, row in enumerate(cells, start=1)), skipped=skipped)
+    return RawTable(names, (RawRow(number, row) for number, row in enumerate(cells, start=1)), skipped=skipped)
 
 
 def _questions(pairs: Pairs, answers: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
@@ -230,24 +234,24 @@ def _questions(pairs: Pairs, answers: Mapping[str, Any]) -> Iterator[Sequence[An
         answer = answers.get(id_)
         if isinstance(question, dict):
             roles = question_roles(question)
-            answer = answer or answers_of(question.get(roles.get("answers", "")))
+            answer = answer or normalize_answers(question.get(roles.get("answers", "")))
             question = question_text(question.get(roles.get("question", "text")))  # noqa: PLW2901
         yield id_, question, answer
 
 
 def _passages(pairs: Pairs) -> Iterator[Sequence[Any]]:
     for id_, passage in pairs:
-        found = passages_in(passage) if isinstance(passage, dict) else []
-        yield (id_, found[0].text, found[0].title) if found else (id_, passage, None)
+        passages = passages_in(passage) if isinstance(passage, dict) else []
+        yield (id_, passages[0].text, passages[0].title) if passages else (id_, passage, None)
 
 
 def _judgements(pairs: Pairs) -> Iterator[Sequence[Any]]:
-    for question_id, named in pairs:
-        if isinstance(named, dict):
-            for passage_id, grade in named.items():
+    for question_id, judged in pairs:
+        if isinstance(judged, dict):
+            for passage_id, grade in judged.items():
                 yield question_id, passage_id, grade
         else:
-            for item in named if isinstance(named, list) else [named]:
+            for item in judged if isinstance(judged, list) else [judged]:
                 cells = {plain_name(name): cell for name, cell in item.items()} if isinstance(item, dict) else {}
                 id_ = next((cells[name] for name in ID_NAMES if name in cells), None)
                 yield question_id, id_ if isinstance(item, dict) else item, None
@@ -260,7 +264,7 @@ def texts_opener(value: object) -> Opener | None:
         return None
     if all(not text or text.replace(".", "").isdigit() for text in map(joined_text, items)):
         return None
-    return partial(_table, ("id", "text"), lambda: ((id_, joined_text(item)) for id_, item in value.items()))
+    return partial(_rows_table, ("id", "text"), lambda: ((id_, joined_text(item)) for id_, item in value.items()))
 
 
 def judgements_opener(value: object) -> tuple[Opener, bool] | None:
@@ -270,7 +274,7 @@ def judgements_opener(value: object) -> tuple[Opener, bool] | None:
     are_ids = all(isinstance(item, list) and _are_texts(item, lambda id_: len(id_.split()) == 1) for item in items)
     if not isinstance(value, dict) or not items or not (is_graded or are_ids):
         return None
-    return partial(_table, JUDGEMENT_NAMES, partial(_judgements, list(value.items()))), is_graded
+    return partial(_rows_table, JUDGEMENT_NAMES, partial(_judgements, list(value.items()))), is_graded
 
 
 def answers_opener(value: Mapping[str, Any]) -> Opener:
@@ -280,9 +284,9 @@ def answers_opener(value: Mapping[str, Any]) -> Opener:
         for id_, item in value.items():
             key = question_roles(item).get("answers") if isinstance(item, dict) else None
             answer = item if key is None else item[key]
-            yield id_, answers_of(answer) if isinstance(item, dict) else item
+            yield id_, normalize_answers(answer) if isinstance(item, dict) else item
 
-    return partial(_table, ANSWER_NAMES, rows)
+    return partial(_rows_table, ANSWER_NAMES, rows)
 
 
 def may_hold_answers(value: Mapping[str, Any]) -> bool:
@@ -312,5 +316,5 @@ def _first_values(value: object) -> list[Any]:
     return list(islice(value.values(), _SAMPLE))
 
 
-def _are_texts(items: Iterable[Any], holds: Callable[[str], bool]) -> bool:
-    return all(isinstance(item, str) and holds(item) for item in items)
+def _are_texts(items: Iterable[Any], is_valid: Callable[[str], bool]) -> bool:
+    return all(isinstance(item, str) and is_valid(item) for item in items)

@@ -30,28 +30,28 @@ _PART_WORDS = {
         "評価", "テスト", "测试", "測試",
     ),
 }  # fmt: skip
-_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
+_PART_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
 _WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
-_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
-_LONGEST_CELL, _MOST_WORDS = 40, 3  # characters and words; a cell with more is a text
+_CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])")
+_MAX_CELL_LENGTH, _MAX_WORDS = 40, 3  # characters and words; a cell with more is a text
 _ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "用データ", "データ", "用", "集", "")
-_HINT = re.compile(
+_REFERENCE_HINT = re.compile(
     "doc|passage|context|corpus|article|gold|relevant|positive|evidence|source|file|reference|chunk|page"
     "|url|link|문서|지문|본문|정답|근거|출처|파일|관련|참조|자료|주소|링크"
 )
 _NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
-_NEVER = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
+_NOT_REFERENCE = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
 _SEPARATOR = re.compile(r"[,;|\n、，；]")
-_DOUBTFUL_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # they may be part of a name
+_AMBIGUOUS_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # they may be part of a name
 _BRACKETS = " \t\"'[](){}<>"
 _EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|pptx?|hwpx?|json|xml|csv|rst)$")
-_PLACE = re.compile(  # a page behind the name of a file
+_FILE_WITH_PAGE = re.compile(  # a page behind the name of a file
     r"(.+\.(?:txt|md|html?|pdf|docx?|pptx?|hwpx?))[\s,(\[:]+(?:pp?\.?|page|제)?\s*\d[\d\s~-]*(?:쪽|페이지|면|頁|ページ|页)?[)\]]?",
     re.IGNORECASE,
 )
-_MOST_LEVELS = 4  # of lists in a cell
-_MOST_VALUES = 50  # of a sampled cell
-_LEAST_SHARE = 0.5  # of the sampled values that passages must have: a corpus may lack some
+_MAX_DEPTH = 4  # of lists in a cell
+_MAX_VALUES = 50  # of a sampled cell
+_MIN_MATCHING_FRACTION = 0.5  # of the sampled values that passages must have: a corpus may lack some
 _QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
 _PASSAGE_WORDS = (
     "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
@@ -60,7 +60,7 @@ _PASSAGE_WORDS = (
 JUDGEMENT_WORDS = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}
 ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *JUDGEMENT_WORDS, "rel", "default"}
 # they do not tell one collection from another
-PLAIN_WORDS = ROLE_WORDS | {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
+GENERIC_WORDS = ROLE_WORDS | {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
 _NAME_WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
 
 
@@ -85,7 +85,7 @@ class NumberIds:
 
     def find(self, name: str) -> str | None:
         """Return the id with the number of `name`; None if `name` is not a number, or two ids have the same number."""
-        number = _number(name)
+        number = _normalized_number(name)
         if number is None:
             return None
         ids = self._ids()
@@ -93,14 +93,14 @@ class NumberIds:
             self._count = len(ids)
             self._id_by_number = {}
             for id_ in ids:
-                own = _number(id_)
+                own = _normalized_number(id_)
                 if own is not None and self._id_by_number.setdefault(own, id_) != id_:
                     self._id_by_number = {}
                     break
         return self._id_by_number.get(number)
 
 
-def _number(id_: str) -> str | None:
+def _normalized_number(id_: str) -> str | None:
     if match := _NUMBER.fullmatch(id_):
         return match[1]
     number = Decimal(id_) if _SCIENTIFIC.fullmatch(id_) else None
@@ -109,56 +109,56 @@ def _number(id_: str) -> str | None:
 
 def canonical_id(id_: str) -> str:
     """Return an id as ids are compared before it is known which numbers are equal: "1" for "1.0" and "01"."""
-    return _number(id_) or id_
+    return _normalized_number(id_) or id_
 
 
-def part_named(value: object) -> str:
+def parse_part(value: object) -> str:
     """Return the part that a cell of a split column names, "" if it names none: "train", "dev", "학습용"."""
-    words = [] if is_collection(value) else name_words(as_text(value)[:_LONGEST_CELL])
-    return _part_of_words(words) if len(words) <= _MOST_WORDS else ""
+    words = [] if is_collection(value) else name_words(as_text(value)[:_MAX_CELL_LENGTH])
+    return _part_from_words(words) if len(words) <= _MAX_WORDS else ""
 
 
-def part_of_path(path: str) -> str:
+def part_from_path(path: str) -> str:
     """Return the part that the name of a file tells, else its nearest folder that tells one, else ""."""
-    parts = (_part_of_words(name_words(name)) for name in reversed(PurePosixPath(path).parts))
+    parts = (_part_from_words(name_words(name)) for name in reversed(PurePosixPath(path).parts))
     return next(filter(None, parts), "")
 
 
-def part_of_word(word: str) -> str:
+def part_from_word(word: str) -> str:
     """Return the part that a word in lower case names, "" if it names none; East Asian ones may have an ending."""
     if word.isascii():
-        return _BY_WORD.get(word, "")
+        return _PART_BY_WORD.get(word, "")
     endings = (ending for ending in _ENDINGS if word.endswith(ending))
-    return next((part for ending in endings if (part := _BY_WORD.get(word.removesuffix(ending)))), "")
+    return next((part for ending in endings if (part := _PART_BY_WORD.get(word.removesuffix(ending)))), "")
 
 
 def published_parts(paths: Iterable[str]) -> dict[str, str]:
     """Return the part of each path that names one; {} if all are one part, which divides nothing."""
-    part_by_path = {path: part for path in paths if (part := part_of_path(path))}
+    part_by_path = {path: part for path in paths if (part := part_from_path(path))}
     return part_by_path if len({*part_by_path.values()}) > 1 else {}
 
 
 def name_words(text: str) -> list[str]:
     """Return the English and Korean words of a name, in lower case; parts of camelCase are words."""
-    separated = _HUMP.sub(" ", unicodedata.normalize("NFC", text))
+    separated = _CAMEL_CASE.sub(" ", unicodedata.normalize("NFC", text))
     return _WORD.findall(separated.lower())
 
 
-def _part_of_words(words: Iterable[str]) -> str:
+def _part_from_words(words: Iterable[str]) -> str:
     """The only part among words; two different ones, as of train_test.json, tell nothing."""
-    parts = {part for word in words if (part := part_of_word(word))}
+    parts = {part for word in words if (part := part_from_word(word))}
     return parts.pop() if len(parts) == 1 else ""
 
 
-def words_of(name: str) -> list[str]:
+def tokenize_name(name: str) -> list[str]:
     """Return the English and Korean words of a name, in lower case."""
     return _NAME_WORD.findall(unicodedata.normalize("NFC", name).lower())
 
 
-def role_by_name(names: Sequence[str]) -> Role | None:
+def role_from_names(names: Sequence[str]) -> Role | None:
     """Return what the last of some names of a file and its folders that tells it says: questions or passages."""
     for name in reversed(names):
-        words = words_of(name)
+        words = tokenize_name(name)
         for role, known in ((Role.QUESTIONS, _QUESTION_WORDS), (Role.PASSAGES, _PASSAGE_WORDS)):
             korean = tuple(word for word in known if not word.isascii())
             if any(word in known or word.startswith(korean) for word in words):
@@ -194,31 +194,31 @@ class PassageNames:
         self._number_keys = NumberIds(lambda: self._positions[NameKind.FILE])
         self.locations: list[tuple[str, int]] = []  # further names of passages, with their positions
 
-    def id_of(self, name: str) -> str | None:
+    def resolve_id(self, name: str) -> str | None:
         """Return the id that a name stands for, also one with the same number; None if there is none."""
-        written = (name, unicodedata.normalize("NFC", name))
-        return next((id_ for id_ in written if id_ in self._position_of), None) or self._number_ids.find(name)
+        spellings = (name, unicodedata.normalize("NFC", name))
+        return next((id_ for id_ in spellings if id_ in self._position_of), None) or self._number_ids.find(name)
 
     def find(self, kind: NameKind, name: str) -> Sequence[int]:
         """Return the positions of the passages with a name, none if it is unknown."""
         if kind is NameKind.ID:
-            id_ = self.id_of(name)
+            id_ = self.resolve_id(name)
             return () if id_ is None else (self._position_of[id_],)
         if kind not in self._positions:
             self._positions[kind] = self._index(kind)
         known = self._positions[kind]
         if kind is NameKind.TITLE:
             return known.get(unicodedata.normalize("NFC", name), ())
-        if place := _PLACE.fullmatch(unicodedata.normalize("NFC", name).strip()):
-            name = place[1]
+        if file_with_page := _FILE_WITH_PAGE.fullmatch(unicodedata.normalize("NFC", name).strip()):
+            name = file_with_page[1]
         key = file_key(name)
         positions = known.get(key) or known.get(self._number_keys.find(key) or "") or []
-        for shortened in (str, _without_extension) if len(positions) > 1 else ():
-            path = shortened(_path_key(name)).removeprefix("./")
-            known_paths = {position: shortened(self._path_of.get(position, "")) for position in positions}
-            inside = [position for position, known_path in known_paths.items() if _is_same_path(known_path, path)]
-            if inside:
-                return inside  # those of the file whose folder and ending the name tells
+        for normalize in (str, _without_extension) if len(positions) > 1 else ():
+            path = normalize(_path_key(name)).removeprefix("./")
+            known_paths = {position: normalize(self._path_of.get(position, "")) for position in positions}
+            matching = [position for position, known_path in known_paths.items() if _is_same_path(known_path, path)]
+            if matching:
+                return matching  # those of the file whose folder and ending the name tells
         return positions
 
     def _index(self, kind: NameKind) -> dict[str, list[int]]:
@@ -231,7 +231,7 @@ class PassageNames:
             for name, position in (*self._position_of.items(), *self.locations):
                 positions[file_key(name)][position] = None
                 self._path_of.setdefault(position, _path_key(name))
-        return {key: [*found] for key, found in positions.items() if key}
+        return {key: [*matches] for key, matches in positions.items() if key}
 
 
 def file_key(name: str) -> str:
@@ -270,16 +270,16 @@ def reference_columns(
     """
     references: list[Reference] = []
     for name in names:
-        if _NEVER.search(plain_name(name)):
+        if _NOT_REFERENCE.search(plain_name(name)):
             continue
-        values = dict.fromkeys(value for row in sample for value in islice(_values(row.get(name)), _MOST_VALUES))
+        values = dict.fromkeys(value for row in sample for value in islice(_values(row.get(name)), _MAX_VALUES))
         hits = {
             kind: sum(any(positions for _, positions in named_passages(value, kind, passages)) for value in values)
             for kind in NameKind
         }
         kind = max(hits, key=hits.__getitem__)  # of equal ones the first
-        is_named = bool(values) and hits[kind] >= _LEAST_SHARE * len(values)
-        if is_named and (_HINT.search(plain_name(name)) or _is_distinctive(values, kind, passages)):
+        is_named = bool(values) and hits[kind] >= _MIN_MATCHING_FRACTION * len(values)
+        if is_named and (_REFERENCE_HINT.search(plain_name(name)) or _is_distinctive(values, kind, passages)):
             grade = NOT_RELEVANT if _NEGATIVE.search(plain_name(name)) else RELEVANT_GRADE
             references.append(Reference(name, kind, grade))
     best = [kind for kind in NameKind if any(known.kind is kind and known.grade for known in references)]
@@ -295,17 +295,17 @@ def _is_distinctive(values: Collection[str], kind: NameKind, passages: PassageNa
 def named_passages(cell: object, kind: NameKind, passages: PassageNames) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield each name in a cell with the positions of its passages, none for an unknown name."""
     for value in _values(cell):
-        yield from ((name, passages.find(kind, name)) for name in _names_in(value, kind, passages))
+        yield from ((name, passages.find(kind, name)) for name in _split_names(value, kind, passages))
 
 
-def _names_in(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
+def _split_names(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
     """Return the names that a text lists, or the text; all names between doubtful separators must be known."""
     if passages.find(kind, value):
         return [value]
     names = _split(value, _SEPARATOR)
     if any(passages.find(kind, name) for name in names):
         return names
-    splits = (_split(value, separator) for separator in _DOUBTFUL_SEPARATORS)
+    splits = (_split(value, separator) for separator in _AMBIGUOUS_SEPARATORS)
     return next((names for names in splits if names and all(passages.find(kind, name) for name in names)), [value])
 
 
@@ -313,7 +313,7 @@ def _split(value: str, separator: re.Pattern[str]) -> list[str]:
     return [name for part in separator.split(value.strip(_BRACKETS)) if (name := part.strip(_BRACKETS))]
 
 
-def _values(cell: object, depth: int = _MOST_LEVELS) -> Iterator[str]:
+def _values(cell: object, depth: int = _MAX_DEPTH) -> Iterator[str]:
     for item in list_items(cell) if depth else ():
         value = item
         if isinstance(item, dict):

@@ -8,18 +8,18 @@ from typing import Any
 
 from mrc_workbench.data.formats.columns import (
     NAMES,
-    Columns,
-    Find,
-    has_word,
+    FindColumn,
+    QuestionColumns,
+    example_names,
     known_name,
+    name_with_known_word,
     plain_name,
     roles_by_name,
-    wanted_names,
 )
-from mrc_workbench.data.formats.tables import as_text, is_collection, is_missing, shown
-from mrc_workbench.data.layouts.cells import is_marked, is_unclear_list, list_items, passages_in
-from mrc_workbench.data.layouts.lines import WHOLE
-from mrc_workbench.data.layouts.references import part_named
+from mrc_workbench.data.formats.tables import as_text, display_text, is_collection, is_missing
+from mrc_workbench.data.layouts.cells import is_unclear_list, list_items, parse_mark, passages_in
+from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
+from mrc_workbench.data.layouts.references import parse_part
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
@@ -27,19 +27,19 @@ _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+|[\w.+-]+@[\
 _DATE = re.compile(r"\d{4}[-./년]\s?\d{1,2}[-./월]\s?\d{1,2}.{0,30}|\d{1,2}[-./]\d{1,2}[-./]\d{4}.{0,30}")
 _SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
 _MEDIA = ({"bytes", "path"}, {"array", "sampling_rate"})  # images, sounds and videos as Hugging Face stores them
-_MOST_ITEMS = 5  # of a list that are looked at
-_MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
+_MAX_ITEMS = 5  # of a list that are looked at
+_MAX_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
 
 Sample = Sequence[Mapping[str, object]]
-Chosen = Mapping[str, str | None]  # columns that the user named, by role
+SelectedColumns = Mapping[str, str | None]  # columns that the user named, by role
 _SIBLINGS = ("positives", "negatives", "candidates")
-_SURE_LABELS = {
+_UNAMBIGUOUS_LABELS = {
     "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
     "관련도", "관련여부", "관련성", "적합도", "적합여부",
 }  # fmt: skip
-_UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
+_AMBIGUOUS_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
 _YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
-_NEVER_PASSAGES = {
+_NOT_PASSAGE_NAMES = {
     "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
     "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
     "memo", "embedding", "embeddings", "vector", "vectors", "url", "urls", "uri", "link", "links", "path", "file",
@@ -47,29 +47,31 @@ _NEVER_PASSAGES = {
     "비고", "메모", "응답", "출력", "예측", "생성답변", "모델답변", "해설", "풀이", "출처", "파일", "파일명", "경로",
     "링크", "주소", "벡터", "임베딩",
 }  # fmt: skip
-_NEVER_PASSAGE = re.compile(
+_NOT_PASSAGE_PATTERN = re.compile(
     r"^(retriev|predict|generat|model|llm|system|neg|hardneg|expected|gold(en)?answer|reference(answer)?s?$|검색|부정|오답)"
     r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
 )
 _RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
 # names that mean a passage whatever their values look like; ids stand under the others, too
-_SURE_PASSAGES = {
+_UNAMBIGUOUS_PASSAGES = {
     "text", "context", "contexttext", "passagetext", "contents", "paragraph", "지문", "본문", "문맥", "문단",
 }  # fmt: skip
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
-_MOST_FLAGS = 5
-_SURE_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
-_LEAST_ROWS = 2  # that an observation about values needs
+_MAX_FLAGS = 5
+_UNAMBIGUOUS_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
+_MIN_ROWS = 2  # that an observation about values needs
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
     """Whether values can be passages: no lists of numbers, no media; without a sure name no files, addresses, dates."""
-    if plain_name(name) not in _SURE_PASSAGES and (holds_locations(name, sample) or _holds(name, sample, _DATE)):
+    if plain_name(name) not in _UNAMBIGUOUS_PASSAGES and (
+        holds_locations(name, sample) or _matches_pattern(name, sample, _DATE)
+    ):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     cells = [value for value in values if is_collection(value)]
-    items = [item for cell in cells for item in list_items(cell)[:_MOST_ITEMS]]
+    items = [item for cell in cells for item in list_items(cell)[:_MAX_ITEMS]]
     if items and all(isinstance(item, dict) and any(keys <= item.keys() for keys in _MEDIA) for item in items):
         return False
     may_be_empty = not any(isinstance(value, dict) for value in values)
@@ -79,26 +81,29 @@ def _may_hold_passages(name: str, sample: Sample) -> bool:
 
 def holds_locations(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are file names or addresses."""
-    return _holds(name, sample, _FILE_NAME) or _holds(name, sample, _ADDRESS)
+    return _matches_pattern(name, sample, _FILE_NAME) or _matches_pattern(name, sample, _ADDRESS)
 
 
-def _holds(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
+def _matches_pattern(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
     """Whether most filled cells of a column, the items of their lists, or a text in their objects match a pattern."""
     cells = [item.values() if isinstance(item, dict) else [item] for item in _items(name, sample[:50])]
     texts = ([as_text(part)[:300] for part in parts if not is_collection(part)] for parts in cells)
-    return bool(cells) and 2 * sum(any(map(pattern.fullmatch, of)) for of in texts) > len(cells)
+    return bool(cells) and 2 * sum(any(map(pattern.fullmatch, item_texts)) for item_texts in texts) > len(cells)
 
 
 def _items(name: str, sample: Sample) -> list[object]:
     """Return the filled cells of a column, of a list its first items."""
     cells = [row.get(name) for row in sample if not is_missing(row.get(name))]
-    return [item for cell in cells for item in (list_items(cell)[:_MOST_ITEMS] if is_collection(cell) else [cell])]
+    return [item for cell in cells for item in (list_items(cell)[:_MAX_ITEMS] if is_collection(cell) else [cell])]
 
 
 def holds_texts(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
-    leaves = [found for item in _items(name, sample) if (found := [*_leaves(item)])]
-    texts = (any(isinstance(leaf, dict) or _SEVERAL_WORDS.search(leaf[:1000]) for leaf in found) for found in leaves)
+    leaves = [item_leaves for item in _items(name, sample) if (item_leaves := [*_leaves(item)])]
+    texts = (
+        any(isinstance(leaf, dict) or _SEVERAL_WORDS.search(leaf[:1000]) for leaf in item_leaves)
+        for item_leaves in leaves
+    )
     return 2 * sum(texts) > len(leaves)
 
 
@@ -109,7 +114,7 @@ def _leaves(value: object, depth: int = 4) -> Iterator[str | dict[str, object]]:
     elif not is_collection(value):
         yield as_text(value)
     elif depth:
-        for item in list_items(value)[:_MOST_ITEMS]:
+        for item in list_items(value)[:_MAX_ITEMS]:
             yield from _leaves(item, depth - 1)
 
 
@@ -125,33 +130,41 @@ def is_number(item: object) -> bool:
 def is_label(value: object) -> bool:
     """Whether a value can be the label of a row: a small whole number, or a word such as yes, no, O and X."""
     text = "" if is_collection(value) else as_text(value)
-    if WHOLE.fullmatch(text):
-        return abs(float(text)) <= _MOST_LABEL
-    return is_marked(text) is not None and not any(letter.isdigit() for letter in text)
+    if WHOLE_NUMBER.fullmatch(text):
+        return abs(float(text)) <= _MAX_LABEL
+    return parse_mark(text) is not None and not any(letter.isdigit() for letter in text)
 
 
-def assign_columns(names: Sequence[str], sample: Sample, chosen: Chosen | None = None) -> Columns:
+def assign_columns(
+    names: Sequence[str], sample: Sample, selected_columns: SelectedColumns | None = None
+) -> QuestionColumns:
     """Assign roles to the columns of rows that hold questions, passages, or both.
 
     `chosen` are columns that the user named by role. Long texts alone make no column one of passages.
     """
     filled = filled_columns(names, sample)
-    given = {role: name for role, name in (chosen or {}).items() if name is not None}
+    given = {role: name for role, name in (selected_columns or {}).items() if name is not None}
 
-    def fits(role: str, name: str, find: Find) -> bool:
-        is_sure = _without_number(plain_name(name)) in _SURE_LISTS
-        needs_texts = (find is has_word and role == "context") or (role == "positives" and not is_sure)
+    def fits(role: str, name: str, find: FindColumn) -> bool:
+        is_unambiguous = _without_number(plain_name(name)) in _UNAMBIGUOUS_LISTS
+        needs_texts = (find is name_with_known_word and role == "context") or (
+            role == "positives" and not is_unambiguous
+        )
         return _fits(role, name, sample) and (not (needs_texts and sample) or holds_texts(name, sample))
 
-    roles = roles_by_name(NAMES, ((known_name, filled), (known_name, names), (has_word, filled)), given, fits)
+    roles = roles_by_name(
+        NAMES, ((known_name, filled), (known_name, names), (name_with_known_word, filled)), given, fits
+    )
     _replace_system_answers(roles, names, given)
     _add_by_values(roles, filled, sample)
-    if "question" not in roles and (asking := asking_column([n for n in filled if n not in roles.values()], sample)):
-        roles["question"] = asking
-    for role in _needless(roles, given, sample):
+    if "question" not in roles and (
+        question_column := find_question_column([n for n in filled if n not in roles.values()], sample)
+    ):
+        roles["question"] = question_column
+    for role in _unused_roles(roles, given, sample):
         del roles[role]
-    columns = replace(Columns(**roles), **{role: None for role in chosen or {} if role not in given})
-    return _with_ids(columns, names, sample, given)
+    columns = replace(QuestionColumns(**roles), **{role: None for role in selected_columns or {} if role not in given})
+    return _resolve_ids(columns, names, sample, given)
 
 
 def filled_columns(names: Sequence[str], sample: Sample) -> list[str]:
@@ -176,9 +189,9 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
     return used
 
 
-def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) -> tuple[Columns, ...]:
+def candidate_columns(columns: QuestionColumns, names: Sequence[str], sample: Sample) -> tuple[QuestionColumns, ...]:
     """Return the readings to choose from, the likeliest first, without a known column of passages or a sure label."""
-    if is_unsure_label(columns, sample):
+    if is_ambiguous_label(columns, sample):
         questions = _texts(columns.question or "", sample)
         is_repeated = len(set(questions)) < len(questions)
         return () if is_repeated else (columns, replace(columns, label=None, answers=columns.label))
@@ -190,16 +203,18 @@ def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) ->
         texts.append(columns.answers)
     if any(holds_texts(name, sample) for name in texts):
         texts = [name for name in texts if holds_texts(name, sample) or name == columns.answers]  # not those of ids
-    texts.sort(key=lambda name: _is_never_passage(name) and name != columns.answers)
+    texts.sort(key=lambda name: _is_excluded_passage_name(name) and name != columns.answers)
     answers = {name: None if name == columns.answers else columns.answers for name in texts}
     return tuple(replace(columns, context=name, answers=answers[name]) for name in texts)
 
 
-def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> DataError:
+def missing_passages_error(columns: QuestionColumns, names: Sequence[str], sample: Sample) -> DataError:
     """Return the refusal of a table without a known column of passages: what it seems to be, and what to do."""
-    candidates = [one.context for one in candidate_columns(columns, names, sample) if one.context is not None]
-    flags = " / ".join(map(column_flag, candidates[:_MOST_FLAGS])) or column_flag("NAME")
-    details = {"found": shown(", ".join(names), 300), "flags": flags}
+    candidates = [
+        candidate.context for candidate in candidate_columns(columns, names, sample) if candidate.context is not None
+    ]
+    flags = " / ".join(map(column_flag, candidates[:_MAX_FLAGS])) or column_flag("NAME")
+    details = {"found": display_text(", ".join(names), 300), "flags": flags}
     has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
     plain_names = {name: plain_name(name) for name in names}
     # an evaluation has answers of a system beside reference answers; its `contexts` were retrieved
@@ -208,24 +223,33 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     retrieved = [name for name, plain in plain_names.items() if _RETRIEVED.search(plain) or plain in contexts]
     files = [name for name in names if holds_locations(name, sample)]
     if retrieved:
-        return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
+        return DataError.from_code(
+            ProblemCode.EVALUATION_OUTPUT, **details, columns=display_text(", ".join(retrieved), 80)
+        )
     unmarked = [name for name in candidates if is_unclear_list(name, sample)]
     if unmarked and columns.question is not None:
         details["flags"] = " / ".join(map(column_flag, unmarked))
-        return DataError.of(ProblemCode.UNMARKED_PASSAGES, **details, column=shown(unmarked[0], 80))
+        return DataError.from_code(ProblemCode.UNMARKED_PASSAGES, **details, column=display_text(unmarked[0], 80))
     if files and columns.question is not None:
-        return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=shown(files[0], 80))
-    others = [name for name in candidates if name != columns.answers and not _is_never_passage(name)]
+        return DataError.from_code(ProblemCode.DOCUMENTS_BY_NAME, **details, column=display_text(files[0], 80))
+    others = [name for name in candidates if name != columns.answers and not _is_excluded_passage_name(name)]
     if columns.question is not None and columns.answers is not None and not others:
-        details |= {"question": shown(columns.question, 80), "answers": shown(columns.answers, 80)}
-        return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": column_flag(columns.answers)})
-    return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=wanted_names(NAMES["context"]))
+        details |= {"question": display_text(columns.question, 80), "answers": display_text(columns.answers, 80)}
+        return DataError.from_code(ProblemCode.ANSWERS_ALONE, **details | {"flags": column_flag(columns.answers)})
+    return DataError.from_code(
+        ProblemCode.MISSING_COLUMN, **details, role="context", wanted=example_names(NAMES["context"])
+    )
 
 
-def is_unsure_label(columns: Columns, sample: Sample) -> bool:
+def is_ambiguous_label(columns: QuestionColumns, sample: Sample) -> bool:
     """Whether a label may be the relevance of the passage, or the answer to a question of yes or no."""
     name = columns.label
-    if name is None or columns.context is None or columns.answers is not None or plain_name(name) not in _UNSURE_LABELS:
+    if (
+        name is None
+        or columns.context is None
+        or columns.answers is not None
+        or plain_name(name) not in _AMBIGUOUS_LABELS
+    ):
         return False
     values = {as_text(row.get(name)).lower() for row in sample}
     return len(values) > 1 and values <= _YES_OR_NO
@@ -242,7 +266,7 @@ def unique_column(names: Sequence[str], sample: Sample) -> str | None:
 
 def column_flag(name: str, role: str = "context") -> str:
     """Return the flag of the command line that names the column of a role, that of the passages if none is given."""
-    option = f"{role}={shown(name, 80)}"
+    option = f"{role}={display_text(name, 80)}"
     is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # which `quote` sees in ASCII only
     return f"--columns {option if is_plain else quote(option)}"
 
@@ -254,23 +278,25 @@ def _without_number(name: str) -> str:
 def _fits(role: str, name: str, sample: Sample) -> bool:
     values = [row.get(name) for row in sample if not is_missing(row.get(name))]
     if not sample:
-        return role != "context" or not _is_never_passage(name)
+        return role != "context" or not _is_excluded_passage_name(name)
     match role:
         case "context" | "positives" | "candidates":
-            return _may_hold_passages(name, sample) and not (role == "context" and _is_never_passage(name))
+            return _may_hold_passages(name, sample) and not (role == "context" and _is_excluded_passage_name(name))
         case "part":
-            return bool(values) and all(map(part_named, values))
+            return bool(values) and all(map(parse_part, values))
         case "label":
-            return bool(values) and (plain_name(name) in _SURE_LABELS or all(map(is_label, values)))
+            return bool(values) and (plain_name(name) in _UNAMBIGUOUS_LABELS or all(map(is_label, values)))
         case "start":
-            return bool(values) and all(WHOLE.fullmatch(as_text(one)) for value in values for one in list_items(value))
+            return bool(values) and all(
+                WHOLE_NUMBER.fullmatch(as_text(item)) for value in values for item in list_items(value)
+            )
         case _:
             return role not in ("id", "passage_id", "kind") or not any(map(is_collection, values))
 
 
-def _is_never_passage(name: str) -> bool:
+def _is_excluded_passage_name(name: str) -> bool:
     plain = plain_name(name)
-    return plain in _NEVER_PASSAGES or _NEVER_PASSAGE.search(plain) is not None
+    return plain in _NOT_PASSAGE_NAMES or _NOT_PASSAGE_PATTERN.search(plain) is not None
 
 
 def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: Mapping[str, str]) -> None:
@@ -288,7 +314,7 @@ def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample)
     """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
     left = [name for name in filled if name not in roles.values()]
     if "part" not in roles:
-        several = [name for name in left if len({part_named(row.get(name)) for row in sample}) > 1]
+        several = [name for name in left if len({parse_part(row.get(name)) for row in sample}) > 1]
         parts = [name for name in several if _fits("part", name, sample)]
         roles |= {"part": parts[0]} if len(parts) == 1 else {}
     if "answers" not in roles and plain_name(roles.get("question", "")) == "q":
@@ -296,57 +322,63 @@ def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample)
         roles |= {"answers": answers[0]} if answers else {}
 
 
-def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample) -> list[str]:
+def _unused_roles(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample) -> list[str]:
     """Roles that mean nothing in a table without the column they belong to."""
-    found = []
+    unused = []
     if "question" not in roles:
-        found += ["positives", "negatives", "candidates", "label", "start", "passage_id", "impossible", "answers"]
+        unused += ["positives", "negatives", "candidates", "label", "start", "passage_id", "impossible", "answers"]
     elif "context" not in roles:
-        found += ["label", "start", "passage_id", "impossible"]
+        unused += ["label", "start", "passage_id", "impossible"]
     if "answers" not in roles:
-        found.append("start")
-    answers = [shown(row.get(roles.get("answers", "")), 20).lower() for row in sample] if "label" in roles else []
-    if len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _one_to_one(answers, _texts(roles["label"], sample)):
-        found.append("label")  # it only repeats answers of yes or no as another mark
+        unused.append("start")
+    answers = (
+        [display_text(row.get(roles.get("answers", "")), 20).lower() for row in sample] if "label" in roles else []
+    )
+    if len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _is_bijective(answers, _texts(roles["label"], sample)):
+        unused.append("label")  # it only repeats answers of yes or no as another mark
     context = roles.get("context", "")
-    may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _SURE_PASSAGES
+    may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _UNAMBIGUOUS_PASSAGES
     if may_be_ids and sample and all(is_number(row.get(context)) for row in sample):
-        found.append("context")  # ids of passages beside the questions
-    return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
+        unused.append("context")  # ids of passages beside the questions
+    return [role for role in dict.fromkeys(unused) if role in roles and role not in given and role != "answers"]
 
 
-def asking_column(names: Sequence[str], sample: Sample) -> str | None:
+def find_question_column(names: Sequence[str], sample: Sample) -> str | None:
     """Return the only column of which most cells end in a question mark."""
     marks = {name: sum(as_text(row.get(name)).endswith(("?", "？")) for row in sample) for name in names}
-    asking = [name for name, count in marks.items() if 2 * count > len(sample)]
-    return asking[0] if len(asking) == 1 else None
+    question_columns = [name for name, count in marks.items() if 2 * count > len(sample)]
+    return question_columns[0] if len(question_columns) == 1 else None
 
 
-def _with_ids(columns: Columns, names: Sequence[str], sample: Sample, given: Mapping[str, str]) -> Columns:
+def _resolve_ids(
+    columns: QuestionColumns, names: Sequence[str], sample: Sample, given: Mapping[str, str]
+) -> QuestionColumns:
     """Tell the ids of questions and those of passages apart by what their values go with."""
     if columns.question is None:
-        return _with_passage_ids(columns, names, sample, given)
+        return _resolve_passage_ids(columns, names, sample, given)
     if columns.context is None:
         return columns
     sample = [row for row in sample if not is_missing(row.get(columns.context))]  # others are damaged, or say nothing
-    if len(sample) < _LEAST_ROWS:
+    if len(sample) < _MIN_ROWS:
         return columns
     questions, contexts = _texts(columns.question, sample), _texts(columns.context, sample)
     id_, passage_id = columns.id, columns.passage_id
     if id_ is not None and "id" not in given:
         values = _texts(id_, sample)
-        if _one_to_one(values, contexts) and not _goes_with(values, questions):
+        if _is_bijective(values, contexts) and not _determines(values, questions):
             id_, passage_id = None, passage_id or id_
         elif columns.label is not None and len(set(zip(questions, values, strict=True))) > len(set(questions)):
             id_ = None  # it numbers the rows, several of which are one question
         elif 2 * len(set(values)) < len(set(questions)):
             id_ = None
-    if passage_id is not None and "passage_id" not in given and not _goes_with(_texts(passage_id, sample), contexts):
+    if passage_id is not None and "passage_id" not in given and not _determines(_texts(passage_id, sample), contexts):
         passage_id = None  # several passages have it: it is the id of their document
     return replace(columns, id=id_, passage_id=passage_id)
 
 
-def _with_passage_ids(columns: Columns, names: Sequence[str], sample: Sample, given: Mapping[str, str]) -> Columns:
+def _resolve_passage_ids(
+    columns: QuestionColumns, names: Sequence[str], sample: Sample, given: Mapping[str, str]
+) -> QuestionColumns:
     """Without questions the column of ids is that whose values differ in every row."""
     if "id" in given:
         return columns
@@ -355,24 +387,24 @@ def _with_passage_ids(columns: Columns, names: Sequence[str], sample: Sample, gi
     by_name = [name for plain in known for name in names if plain_name(name) == plain]
     others = [name for name in names if _ID_NAME.search(plain_name(name)) and name not in by_name]
     candidates = [name for name in dict.fromkeys([columns.id, *by_name, *others]) if name is not None]
-    found = unique_column([name for name in candidates if name not in taken], sample)
-    is_sure = found is not None and (found in by_name or found == columns.id or len(sample) >= _LEAST_ROWS)
-    return replace(columns, id=found if is_sure else columns.id, passage_id=None)
+    id_column = unique_column([name for name in candidates if name not in taken], sample)
+    is_certain = id_column is not None and (id_column in by_name or id_column == columns.id or len(sample) >= _MIN_ROWS)
+    return replace(columns, id=id_column if is_certain else columns.id, passage_id=None)
 
 
 def _texts(name: str, sample: Sample) -> list[str]:
-    return [shown(row.get(name), 2000) for row in sample]
+    return [display_text(row.get(name), 2000) for row in sample]
 
 
-def _goes_with(keys: Sequence[str], values: Sequence[str]) -> bool:
+def _determines(keys: Sequence[str], values: Sequence[str]) -> bool:
     """Whether a key has one value only, wherever it stands."""
     known: dict[str, str] = {}
     return all(known.setdefault(key, value) == value for key, value in zip(keys, values, strict=True) if key)
 
 
-def _one_to_one(ids: Sequence[str], texts: Sequence[str]) -> bool:
+def _is_bijective(ids: Sequence[str], texts: Sequence[str]) -> bool:
     pairs = [(id_, text) for id_, text in zip(ids, texts, strict=True) if id_ and text]
     if not pairs:
         return False
     ids, texts = zip(*pairs, strict=True)
-    return _goes_with(ids, texts) and _goes_with(texts, ids)
+    return _determines(ids, texts) and _determines(texts, ids)

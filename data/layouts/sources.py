@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import NamedTuple, Self
 
-from mrc_workbench.data.formats.columns import Columns, is_known, plain_name
-from mrc_workbench.data.formats.opening import RecognisedFile, looked_at
+from mrc_workbench.data.formats.columns import QuestionColumns, is_known, plain_name
+from mrc_workbench.data.formats.opening import RecognisedFile, preview_table
 from mrc_workbench.data.formats.tables import as_text, is_blank
 from mrc_workbench.data.layouts.cells import Opener, list_items
-from mrc_workbench.data.layouts.lines import has_numbers
+from mrc_workbench.data.layouts.lines import has_numbered_ids
 from mrc_workbench.data.layouts.references import (
     NameKind,
     PassageNames,
@@ -24,11 +24,11 @@ from mrc_workbench.data.layouts.references import (
     canonical_id,
     file_key,
     reference_columns,
-    role_by_name,
+    role_from_names,
 )
 from mrc_workbench.data.layouts.roles import (
-    Chosen,
     Sample,
+    SelectedColumns,
     assign_columns,
     columns_in_use,
     holds_locations,
@@ -49,12 +49,12 @@ _PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment",
 _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
-_LONGEST_NAME = 200  # characters of a title
-_SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
-_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
+_MAX_NAME_LENGTH = 200  # characters of a title
+_SAMPLE_ROWS, _MAX_JUDGED_ROWS = 500, 20_000
+_ROLES_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
 
 
-class Shape(StrEnum):
+class SourceShape(StrEnum):
     """How a file holds it, where that tells whose layout it is."""
 
     TABLE = "table"
@@ -75,7 +75,7 @@ class Shape(StrEnum):
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """The rows of a file, to be read anew at each call of `table`.
 
     The role says what `columns` mean: passages have `id` and `context`; questions `id`, `question`, and `passage_id`;
@@ -84,8 +84,8 @@ class Source:
 
     name: str
     role: Role
-    shape: Shape
-    columns: Columns
+    shape: SourceShape
+    columns: QuestionColumns
     names: tuple[str, ...]
     table: Opener = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
@@ -95,152 +95,170 @@ class Source:
     references: tuple[Reference, ...] = ()  # columns of questions that name their passages
     metadata: str | None = None  # the column in which an export of this project keeps the rest of a row
     location: str | None = None  # column of passages with the file or address by which questions name them
-    unsure_label: str = ""  # its column of labels if these may also be answers
+    ambiguous_label: str = ""  # its column of labels if these may also be answers
 
-    def opened(self) -> Self:
+    def with_first_rows(self) -> Self:
         """Return the source with its first rows; unless given, its names are those of its table."""
-        table, sample = looked_at(self.table())
+        table, sample = preview_table(self.table())
         return replace(self, names=self.names or table.names, first_rows=table.first, sample=sample)
 
-    def first(self, role: str, count: int) -> list[str]:
+    def first_texts(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""
         name = getattr(self.columns, role)
         return [as_text(row.cells.get(name)) for row in islice(self.table().rows, count) if name and not row.problem]
 
 
-def as_questions(source: Source) -> Source:
+def as_questions(source: DataSource) -> DataSource:
     """Return rows as questions without passages of their own."""
     own = source.columns
-    columns = Columns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
+    columns = QuestionColumns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
     return replace(source, role=Role.QUESTIONS, columns=columns)
 
 
-def holds_passages(source: Source) -> bool:
+def holds_passages(source: DataSource) -> bool:
     """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
     may_hold = source.role in (Role.QUESTIONS, Role.ROWS) and source.columns.has_passages
     return source.role is Role.PASSAGES or may_hold
 
 
-class Kind(NamedTuple):
+class SourceKind(NamedTuple):
     """What the rows of a file are; no role where they are of no collection."""
 
     role: Role | None
-    shape: Shape = Shape.TABLE
-    columns: Columns = Columns()
+    shape: SourceShape = SourceShape.TABLE
+    columns: QuestionColumns = QuestionColumns()
     metadata: str | None = None
 
 
-def knows(name: str) -> bool:
+def is_known_column(name: str) -> bool:
     """Whether a column of this name is known to hold something."""
     return plain_name(name) in _KNOWN or is_known(name)
 
 
-def kind_by_columns(chosen: Chosen, names: Sequence[str], sample: Sample) -> Kind | None:
+def kind_from_selected_columns(
+    selected_columns: SelectedColumns, names: Sequence[str], sample: Sample
+) -> SourceKind | None:
     """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
-    if not chosen:
+    if not selected_columns:
         return None
-    columns = assign_columns(names, sample, chosen)
+    columns = assign_columns(names, sample, selected_columns)
     if columns.question is None and columns.context is not None and columns.id is not None:
-        return Kind(Role.PASSAGES, columns=Columns(id=columns.id, context=columns.context, title=columns.title))
+        return SourceKind(
+            Role.PASSAGES, columns=QuestionColumns(id=columns.id, context=columns.context, title=columns.title)
+        )
     if columns.question is None or columns.context is not None or columns.positives is not None:
-        return Kind(Role.ROWS, columns=columns)
-    asked = Columns(id=columns.id, question=columns.question, answers=columns.answers, kind=columns.kind)
-    return Kind(Role.QUESTIONS, columns=asked)
+        return SourceKind(Role.ROWS, columns=columns)
+    question_columns = QuestionColumns(
+        id=columns.id, question=columns.question, answers=columns.answers, kind=columns.kind
+    )
+    return SourceKind(Role.QUESTIONS, columns=question_columns)
 
 
-def kind_by_names(names: Sequence[str], sample: Sample) -> Kind:
+def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind:
     """Tell what rows are by the names of their columns."""
     by_plain = {plain_name(name): name for name in reversed(names)}
 
-    def first(*known: str) -> str | None:
+    def find_column(*known: str) -> str | None:
         return next((by_plain[name] for name in known if name in by_plain), None)
 
-    found = _whole_rows(first)
+    kind = _question_kind(find_column)
     columns = assign_columns(names, sample)
     passages = columns.context or columns.positives
-    if found is None and columns.question and passages is not None and holds_texts(passages, sample):
-        return Kind(Role.ROWS)  # with the texts of passages, and not the names of passages in another file
-    return found or _judgements(first) or _texts(first, sample)
+    if kind is None and columns.question and passages is not None and holds_texts(passages, sample):
+        return SourceKind(Role.ROWS)  # with the texts of passages, and not the names of passages in another file
+    return kind or _judgement_kind(find_column) or _text_kind(find_column, sample)
 
 
-def _whole_rows(first: Callable[..., str | None]) -> Kind | None:
-    asked, id_ = first(*_QUESTIONS), first(*_QUESTION_IDS, *_IDS)
-    if asked and (groups := first("retrievalgt")):
-        columns = Columns(asked, id=id_, passage_id=groups, answers=first("generationgt"))
-        return Kind(Role.QUESTIONS, Shape.AUTORAG, columns)
-    if asked and (positives := first("positivepassages")):
-        negatives = first("negativepassages")
-        columns = Columns(asked, id=id_, positives=positives, negatives=negatives, answers=first("answers"))
-        return Kind(Role.QUESTIONS, Shape.TYDI, columns)
-    if (given := first("userinput")) and (contexts := first("referencecontexts")):
-        answers, kind = first("reference"), first("synthesizername")
-        return Kind(Role.QUESTIONS, Shape.RAGAS, Columns(given, id=id_, positives=contexts, answers=answers, kind=kind))
+def _question_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
+    question, id_ = find_column(*_QUESTIONS), find_column(*_QUESTION_IDS, *_IDS)
+    if question and (groups := find_column("retrievalgt")):
+        columns = QuestionColumns(question, id=id_, passage_id=groups, answers=find_column("generationgt"))
+        return SourceKind(Role.QUESTIONS, SourceShape.AUTORAG, columns)
+    if question and (positives := find_column("positivepassages")):
+        negatives = find_column("negativepassages")
+        columns = QuestionColumns(
+            question, id=id_, positives=positives, negatives=negatives, answers=find_column("answers")
+        )
+        return SourceKind(Role.QUESTIONS, SourceShape.TYDI, columns)
+    if (user_input := find_column("userinput")) and (contexts := find_column("referencecontexts")):
+        answers, kind = find_column("reference"), find_column("synthesizername")
+        return SourceKind(
+            Role.QUESTIONS,
+            SourceShape.RAGAS,
+            QuestionColumns(user_input, id=id_, positives=contexts, answers=answers, kind=kind),
+        )
     return None
 
 
-def _judgements(first: Callable[..., str | None]) -> Kind | None:
-    question_id, passage_id, grade = first(*_QUESTION_IDS), first(*_PASSAGE_IDS), first(*_GRADES)
-    asked = first(*_QUESTIONS)
-    if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
+def _judgement_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
+    question_id, passage_id, grade = find_column(*_QUESTION_IDS), find_column(*_PASSAGE_IDS), find_column(*_GRADES)
+    question = find_column(*_QUESTIONS)
+    if passage_id is None or find_column(*_PASSAGES, *_TEXTS) is not None:
         return None
-    if question_id and asked:
-        columns = Columns(asked, id=question_id, answers=first("answers"), passage_id=passage_id, label=grade)
-        return Kind(Role.QUESTIONS, columns=columns)
-    if not question_id and not (asked and grade):
+    if question_id and question:
+        columns = QuestionColumns(
+            question, id=question_id, answers=find_column("answers"), passage_id=passage_id, label=grade
+        )
+        return SourceKind(Role.QUESTIONS, columns=columns)
+    if not question_id and not (question and grade):
         return None
-    shape = Shape.TABLE if question_id else Shape.RATINGS
-    return Kind(Role.JUDGEMENTS, shape, Columns(asked, id=question_id, passage_id=passage_id, label=grade))
+    shape = SourceShape.TABLE if question_id else SourceShape.RATINGS
+    return SourceKind(
+        Role.JUDGEMENTS, shape, QuestionColumns(question, id=question_id, passage_id=passage_id, label=grade)
+    )
 
 
-def _texts(first: Callable[..., str | None], sample: Sample) -> Kind:
+def _text_kind(find_column: Callable[..., str | None], sample: Sample) -> SourceKind:
     """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
-    question_id, plain_id = first(*_QUESTION_IDS), first(*_IDS)
-    passage_ids = [name for known in _PASSAGE_IDS if (name := first(known)) is not None]
+    question_id, plain_id = find_column(*_QUESTION_IDS), find_column(*_IDS)
+    passage_ids = [name for known in _PASSAGE_IDS if (name := find_column(known)) is not None]
     passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
-    asked, text, metadata = first(*_QUESTIONS), first(*_PASSAGES, *_TEXTS), first("metadata")
-    if asked and text is None and (question_id or plain_id):
-        columns = Columns(asked, id=question_id or plain_id, answers=first("answers"))
-        return Kind(Role.QUESTIONS, columns=columns, metadata=metadata)
-    if question_id and text and not (asked or passage_id):
-        return Kind(Role.QUESTIONS, columns=Columns(text, id=question_id), metadata=metadata)
-    ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := first(known)) is not None]
+    question, text, metadata = find_column(*_QUESTIONS), find_column(*_PASSAGES, *_TEXTS), find_column("metadata")
+    if question and text is None and (question_id or plain_id):
+        columns = QuestionColumns(question, id=question_id or plain_id, answers=find_column("answers"))
+        return SourceKind(Role.QUESTIONS, columns=columns, metadata=metadata)
+    if question_id and text and not (question or passage_id):
+        return SourceKind(Role.QUESTIONS, columns=QuestionColumns(text, id=question_id), metadata=metadata)
+    ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := find_column(known)) is not None]
     id_ = unique_column(ids, sample)
-    if text is None or asked or id_ is None:
-        return Kind(Role.ROWS if text else None)
-    title = first(*_TITLES)
+    if text is None or question or id_ is None:
+        return SourceKind(Role.ROWS if text else None)
+    title = find_column(*_TITLES)
     is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
-    is_sure = is_titled or passage_id is not None or first(*_PASSAGES) is not None
-    columns = Columns(id=id_, context=text, title=title)
-    return Kind(Role.PASSAGES if is_sure else Role.TEXTS, columns=columns, metadata=metadata)
+    is_certain = is_titled or passage_id is not None or find_column(*_PASSAGES) is not None
+    columns = QuestionColumns(id=id_, context=text, title=title)
+    return SourceKind(Role.PASSAGES if is_certain else Role.TEXTS, columns=columns, metadata=metadata)
 
 
-def with_roles(sources: Sequence[Source]) -> list[Source]:
+def assign_roles(sources: Sequence[DataSource]) -> list[DataSource]:
     """Return the sources with their roles: by the ids that are judged, by names, by the length of the texts.
 
     If judged ids tell questions from passages, they come before tags and names: topics may stand in <DOC> tags.
     """
     judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
     judged = {
-        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
+        role: {canonical_id(id_) for source in judgements for id_ in source.first_texts(name, _MAX_JUDGED_ROWS) if id_}
         for role, name in ((Role.QUESTIONS, "id"), (Role.PASSAGES, "passage_id"))
     }
-    sources = [_with_judged_id(source, judged[Role.PASSAGES]) for source in sources]
+    sources = [_with_judged_id_column(source, judged[Role.PASSAGES]) for source in sources]
     by_ids = [_role_by_ids(source, judged) for source in sources]
-    others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _WITH_IDS} - {Role.QUESTIONS}
-    is_sure = Role.QUESTIONS in by_ids and bool(others)
-    roles = [_role_of(source, role, is_sure=is_sure) for source, role in zip(sources, by_ids, strict=True)]
-    unsure = [row for row, role in enumerate(roles) if role is Role.TEXTS]
-    texts = {row: sources[row].first("context", _SAMPLE_ROWS) for row in unsure}
-    lengths = {row: sum(map(len, texts[row])) / max(1, len(texts[row])) for row in unsure}
+    others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _ROLES_WITH_IDS} - {
+        Role.QUESTIONS
+    }
+    is_certain = Role.QUESTIONS in by_ids and bool(others)
+    roles = [_resolve_role(source, role, is_certain=is_certain) for source, role in zip(sources, by_ids, strict=True)]
+    unresolved = [row for row, role in enumerate(roles) if role is Role.TEXTS]
+    texts = {row: sources[row].first_texts("context", _SAMPLE_ROWS) for row in unresolved}
+    lengths = {row: sum(map(len, texts[row])) / max(1, len(texts[row])) for row in unresolved}
     longest = max(lengths.values(), default=0.0)
     has_passages = Role.PASSAGES in roles
     for row, length in lengths.items():
         is_question = has_passages or (len(lengths) > 1 and length < longest)
         roles[row] = Role.QUESTIONS if is_question else Role.PASSAGES
-    return [_in_role(source, role) for source, role in zip(sources, roles, strict=True)]
+    return [_with_role(source, role) for source, role in zip(sources, roles, strict=True)]
 
 
-def _with_judged_id(source: Source, judged: set[str]) -> Source:
+def _with_judged_id_column(source: DataSource, judged: set[str]) -> DataSource:
     """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
     columns = source.columns
     if source.role is not Role.PASSAGES or not judged:
@@ -252,33 +270,33 @@ def _with_judged_id(source: Source, judged: set[str]) -> Source:
     return replace(source, columns=replace(columns, id=best)) if best is not None and hits[best] else source
 
 
-def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
-    if is_sure and by_ids is not None:
+def _resolve_role(source: DataSource, by_ids: Role | None, *, is_certain: bool) -> Role:
+    if is_certain and by_ids is not None:
         return by_ids
     if source.role is not Role.TEXTS:
         return source.role
     *folders, name = PurePosixPath(source.name).parts or ("",)
-    return role_by_name([name]) or by_ids or role_by_name(folders) or Role.TEXTS
+    return role_from_names([name]) or by_ids or role_from_names(folders) or Role.TEXTS
 
 
-def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role | None:
+def _role_by_ids(source: DataSource, judged: Mapping[Role, Collection[str]]) -> Role | None:
     """The role whose judged ids the source has. Small numbers may be ids of both: then the role that is complete."""
     id_column = source.columns.id
-    if source.role not in _WITH_IDS or id_column is None or not all(judged.values()):
+    if source.role not in _ROLES_WITH_IDS or id_column is None or not all(judged.values()):
         return None
-    own = [canonical_id(as_text(row.get(id_column))) for row in source.sample]
-    hits = {role: sum(id_ in ids for id_ in own) for role, ids in judged.items()}
+    sampled_ids = [canonical_id(as_text(row.get(id_column))) for row in source.sample]
+    hits = {role: sum(id_ in ids for id_ in sampled_ids) for role, ids in judged.items()}
     roles = [role for role, count in hits.items() if count]
     if len(roles) == 1:
-        return roles[0] if 2 * hits[roles[0]] >= len(own) else None
-    if not roles or source.role is not Role.TEXTS or role_by_name([PurePosixPath(source.name).name]):
+        return roles[0] if 2 * hits[roles[0]] >= len(sampled_ids) else None
+    if not roles or source.role is not Role.TEXTS or role_from_names([PurePosixPath(source.name).name]):
         return None
-    whole = {canonical_id(id_) for id_ in source.first("id", _JUDGED_ROWS)}
-    complete = [role for role, ids in judged.items() if whole.issuperset(ids)]
+    all_ids = {canonical_id(id_) for id_ in source.first_texts("id", _MAX_JUDGED_ROWS)}
+    complete = [role for role, ids in judged.items() if all_ids.issuperset(ids)]
     return complete[0] if len(complete) == 1 else None
 
 
-def _in_role(source: Source, role: Role) -> Source:
+def _with_role(source: DataSource, role: Role) -> DataSource:
     """The source in a role; the title of an entry without a text is what a question asks."""
     columns = source.columns
     if role is source.role:
@@ -291,18 +309,18 @@ def _in_role(source: Source, role: Role) -> Source:
     return replace(source, role=role, columns=replace(columns, question=columns.context, context=None))
 
 
-def stands_alone(source: Source) -> bool:
+def is_standalone(source: DataSource) -> bool:
     """Whether a single file is read as a collection, and not by the readers of single files."""
-    if source.shape is Shape.LINES and source.role is Role.TEXTS:
-        return has_numbers(source.table())
-    if source.shape in (Shape.NESTED, Shape.BY_ID):
+    if source.shape is SourceShape.LINES and source.role is Role.TEXTS:
+        return has_numbered_ids(source.table())
+    if source.shape in (SourceShape.NESTED, SourceShape.BY_ID):
         return False
-    if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
+    if source.shape is not SourceShape.TABLE or source.role is Role.JUDGEMENTS:
         return True
     return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS
 
 
-def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> Source:
+def with_references(source: DataSource, passages: PassageNames, selected_columns: SelectedColumns) -> DataSource:
     """Return a source of questions with the columns that name passages by id, file or title; other sources as they are.
 
     `chosen` are columns that the user named by role.
@@ -311,10 +329,12 @@ def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> S
     if source.role is Role.ROWS:
         context = columns.context or columns.positives or ""
         names = (as_text(item) for row in source.sample for item in list_items(row.get(context)))
-        is_sure = bool({"context", "positives"} & chosen.keys()) or any(len(name) > _LONGEST_NAME for name in names)
-        references = () if is_sure else naming_columns(source, passages)
+        is_certain = bool({"context", "positives"} & selected_columns.keys()) or any(
+            len(name) > _MAX_NAME_LENGTH for name in names
+        )
+        references = () if is_certain else naming_columns(source, passages)
         return replace(as_questions(source), references=references) if references else source
-    if source.role is not Role.QUESTIONS or columns.positives or source.shape is Shape.AUTORAG:
+    if source.role is not Role.QUESTIONS or columns.positives or source.shape is SourceShape.AUTORAG:
         return source
     used = _used_columns(source)
     free = [name for name in source.names if name not in used]
@@ -326,30 +346,41 @@ def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> S
     return replace(source, references=references)
 
 
-def with_locations(sources: Sequence[Source]) -> list[Source]:
+def with_locations(sources: Sequence[DataSource]) -> list[DataSource]:
     """Return the sources; those of passages with the column of file names or addresses, if questions name any."""
-    asking = [source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None]
-    named = {value for source in asking for name in source.names for value in _locations(name, source)}
+    question_sources = [
+        source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None
+    ]
+    named_locations = {
+        value for source in question_sources for name in source.names for value in _locations(name, source)
+    }
     located = []
     for source in sources:
-        used = {*source.names} if source in asking or not named else _used_columns(source)
-        columns = {name: found for name in source.names if name not in used and (found := _locations(name, source))}
-        best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=source.location)
+        used = {*source.names} if source in question_sources or not named_locations else _used_columns(source)
+        columns = {
+            name: locations for name in source.names if name not in used and (locations := _locations(name, source))
+        }
+        best = max(columns, key=lambda name: len(named_locations.intersection(columns[name])), default=source.location)
         located.append(replace(source, location=best))
     return located
 
 
-def _locations(name: str, source: Source) -> list[str]:
+def _locations(name: str, source: DataSource) -> list[str]:
     if not holds_locations(name, source.sample):
         return []
     return [file_key(as_text(item)) for row in source.sample for item in list_items(row.get(name))]
 
 
-def naming_columns(source: Source, passages: PassageNames) -> tuple[Reference, ...]:
+def naming_columns(source: DataSource, passages: PassageNames) -> tuple[Reference, ...]:
     """Return the columns of rows that only name passages of another file; none if the rows hold their passages."""
     columns = source.columns
     context = columns.context or columns.positives
-    if source.role is not Role.ROWS or source.shape is Shape.NESTED or columns.question is None or context is None:
+    if (
+        source.role is not Role.ROWS
+        or source.shape is SourceShape.NESTED
+        or columns.question is None
+        or context is None
+    ):
         return ()
     names = [context] if columns.negatives is None else [context, columns.negatives]
     references = reference_columns(names, source.sample, passages)
@@ -364,7 +395,7 @@ class ColumnReport(NamedTuple):
     unused_columns: tuple[str, ...]
 
 
-def column_report(source: Source) -> ColumnReport:
+def column_report(source: DataSource) -> ColumnReport:
     """Return the columns and keys of a source by use. Nested data reports its keys once all rows were read."""
     used = _used_columns(source)
     metadata = {name for name in (source.columns.kind, source.metadata) if name is not None}
@@ -384,15 +415,17 @@ def column_report(source: Source) -> ColumnReport:
 def join_reports(reports: Mapping[str, ColumnReport]) -> ColumnReport:
     """Join the reports of files. A column that one file uses and another does not is reported with its file."""
     used = dict.fromkeys(name for report in reports.values() for name in report.used_columns)
-    metadata = _named(((file, name) for file, report in reports.items() for name in report.metadata_columns), {*used})
+    metadata = _qualify_names(
+        ((file, name) for file, report in reports.items() for name in report.metadata_columns), {*used}
+    )
     unused = ((file, name) for file, report in reports.items() for name in report.unused_columns)
-    return ColumnReport(tuple(used), metadata, _named(unused, {*used, *metadata}))
+    return ColumnReport(tuple(used), metadata, _qualify_names(unused, {*used, *metadata}))
 
 
-def _named(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ...]:
+def _qualify_names(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{file}: {name}" if name in taken else name for file, name in columns))
 
 
-def _used_columns(source: Source) -> set[str]:
+def _used_columns(source: DataSource) -> set[str]:
     columns = [*(reference.column for reference in source.references), source.metadata, source.location]
     return columns_in_use(source.columns, source.names) | {name for name in columns if name}

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any
 
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
-from mrc_workbench.data.formats.opening import looked_at
-from mrc_workbench.data.formats.tables import Table, is_blank, is_collection, parsed
+from mrc_workbench.data.formats.opening import preview_table
+from mrc_workbench.data.formats.tables import RawTable, is_blank, is_collection, parsed
 from mrc_workbench.data.layouts.cells import (
     TEXT_NAMES,
     TITLE_NAMES,
@@ -27,7 +27,7 @@ from mrc_workbench.data.layouts.cells import (
     passages_in,
     plain_value,
 )
-from mrc_workbench.data.layouts.roles import Sample, asking_column, assign_columns, holds_texts
+from mrc_workbench.data.layouts.roles import Sample, assign_columns, find_question_column, holds_texts
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
@@ -73,8 +73,15 @@ def passage_roles(node: Node) -> Mapping[str, str]:
 def _roles(names: tuple[str, ...], *, is_question: bool) -> Mapping[str, str]:
     by_plain = {key_name(name): name for name in reversed(names)}
     keys: dict[str, str] = {}
-    for role, wanted in (_QUESTION_KEYS if is_question else _PASSAGE_KEYS).items():
-        name = next((by_plain[one] for one in wanted if one in by_plain and by_plain[one] not in keys.values()), None)
+    for role, known_names in (_QUESTION_KEYS if is_question else _PASSAGE_KEYS).items():
+        name = next(
+            (
+                by_plain[known_name]
+                for known_name in known_names
+                if known_name in by_plain and by_plain[known_name] not in keys.values()
+            ),
+            None,
+        )
         if name is not None:
             keys[role] = name
     return keys
@@ -127,11 +134,11 @@ def question_text(value: Any) -> Any:
     return "" if isinstance(value, list) or is_blank(value) else value
 
 
-def answers_of(value: Any) -> Any:
+def normalize_answers(value: Any) -> Any:
     """Return answers as `answers_in` takes them: objects with `text` and `answer_start`, whatever their own names."""
     value = plain_value(value)
     if isinstance(value, list):
-        return value if all(map(_is_plain_answer, value)) else [answers_of(item) for item in value]
+        return value if all(map(_is_plain_answer, value)) else [normalize_answers(item) for item in value]
     if not isinstance(value, dict) or _is_plain_answer(value):
         return value
     by_plain = {key_name(name): cell for name, cell in reversed([*value.items()])}
@@ -158,8 +165,8 @@ def with_parsed_cells(cells: Node) -> dict[str, Any]:
 
 
 Cells = dict[str, object]
-Change = Callable[[Mapping[str, Any]], Cells]  # of the cells of a row
-_FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
+CellTransform = Callable[[Mapping[str, Any]], Cells]  # of the cells of a row
+_SUPPORTING_FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
 _POSITIVES = (
     "snippets", "evidence", "evidences", "answerparagraphs", "answerpassages", "goldpassages", "goldparagraphs",
     "goldctxs", "golddocs", "golddocuments", "supportingpassages", "supportingparagraphs", "supportingcontexts",
@@ -169,38 +176,40 @@ _POSITIVES = (
 _ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
 _PROVENANCE = "provenance"
 _SAMPLE_ROWS = 50
-_NOT_SPREAD = {
+_NOT_FLATTENED = {
     *("metadata", "meta"),
     *(name for role in ("context", "positives", "negatives", "answers", "title") for name in NAMES[role]),
 } - {"expectedoutput"}  # an object of Langfuse
 _SENTENCES = (*TEXT_NAMES, "abstract")
 
 
-def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
+def with_passage_columns(table: RawTable, sample: Sample) -> tuple[RawTable, Sample]:
     """Return a table and its sample with the roles of its lists of passages, joined where they belong together."""
     rows = sample[:_SAMPLE_ROWS]
     outputs = next((name for name in table.names if any(any(_provenance(row.get(name))) for row in rows)), None)
     if outputs is not None:
         given = {"answers": "answers", "positives": _PROVENANCE, "context": None}
-        return _joined(table, sample, [outputs], partial(_with_output, outputs), given)
-    lists = {name: found for name in table.names if (found := _lists(name, sample))}
+        return _join_columns(table, sample, [outputs], partial(_with_output, outputs), given)
+    lists = {name: passage_lists for name in table.names if (passage_lists := _passage_lists(name, sample))}
     if lists and assign_columns(table.names, sample, table.roles).question is None:
-        asking = asking_column(table.names, rows)
-        table = table if asking is None else replace(table, roles={**table.roles, "question": asking})
+        question_column = find_question_column(table.names, rows)
+        table = table if question_column is None else replace(table, roles={**table.roles, "question": question_column})
     if not lists or assign_columns(table.names, sample, table.roles).question is None:
         return table, sample
-    facts = next((name for name in table.names if plain_name(name) in _FACTS), None)
-    titled = next((name for name, found in lists.items() if name != facts and any(map(_are_titled, found))), None)
+    facts = next((name for name in table.names if plain_name(name) in _SUPPORTING_FACTS), None)
+    titled = next(
+        (name for name, passage_lists in lists.items() if name != facts and any(map(_are_titled, passage_lists))), None
+    )
     if facts is not None and titled is not None:
         given = {"candidates": titled, "context": None}
-        return _joined(table, sample, [facts], partial(_with_marks, titled, "title", facts, _titles), given)
-    for name in (name for name, found in lists.items() if _role(name, found) != "candidates"):
+        return _join_columns(table, sample, [facts], partial(_with_marks, titled, "title", facts, _titles), given)
+    for name in (name for name, passage_lists in lists.items() if _list_role(name, passage_lists) != "candidates"):
         if (ids := next((other for other in table.names if _names_entries(other, name, sample)), None)) is not None:
             given = {"candidates": name, "context": None}
-            return _joined(table, sample, [ids], partial(_with_marks, name, "id", ids, _ids), given)
+            return _join_columns(table, sample, [ids], partial(_with_marks, name, "id", ids, _ids), given)
     roles: dict[str, list[str]] = {}
-    for name, found in lists.items():
-        if role := _role(name, found):
+    for name, passage_lists in lists.items():
+        if role := _list_role(name, passage_lists):
             roles.setdefault(role, []).append(name)
     columns = assign_columns(table.names, sample, table.roles)
     has_text = columns.context is not None and columns.context not in lists
@@ -211,13 +220,13 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     if roles and not has_text:
         table = replace(table, roles={**table.roles, "context": None})
     for role, names in roles.items():
-        table, sample = _joined(table, sample, names[1:], partial(_with_lists, names), {role: names[0]})
+        table, sample = _join_columns(table, sample, names[1:], partial(_with_merged_lists, names), {role: names[0]})
     if unclear and not roles and columns.positives is None and columns.context in (None, *unclear):
         table = replace(table, roles={**table.roles, "context": None})
     return table, sample
 
 
-def _lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
+def _passage_lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
     """Return the passages of a column in each row of the sample, none if it does not hold lists of passages."""
     if not holds_texts(name, sample):
         return []
@@ -232,7 +241,7 @@ def _are_titled(passages: list[ListedPassage]) -> bool:
     return bool(passages) and all(passage.title for passage in passages)
 
 
-def _role(name: str, lists: list[list[ListedPassage]]) -> str | None:
+def _list_role(name: str, lists: list[list[ListedPassage]]) -> str | None:
     """Return the role of a list: by its marks, then by its name; "unclear" if it may hold what was retrieved."""
     if any(passage.is_relevant is not None for passages in lists for passage in passages):
         return "candidates"
@@ -241,40 +250,40 @@ def _role(name: str, lists: list[list[ListedPassage]]) -> str | None:
     return "unclear" if is_unclear(name, lists) else None
 
 
-def _joined(
-    table: Table, sample: Sample, names: Sequence[str], cells: Change, roles: dict[str, str | None]
-) -> tuple[Table, Sample]:
+def _join_columns(
+    table: RawTable, sample: Sample, names: Sequence[str], transform: CellTransform, roles: dict[str, str | None]
+) -> tuple[RawTable, Sample]:
     """Return a table without the columns `names`; `cells` puts their content into those that `roles` names."""
     roles = {**table.roles, **roles}
     if not names:
         return replace(table, roles=roles), sample
-    kept = [name for name in table.names if name not in names]
-    kept += [name for name in roles.values() if name is not None and name not in kept]
-    joined = replace(_changed(table, kept, cells), joined=(*table.joined, *names), roles=roles)
-    return joined, [cells(row) for row in sample]
+    columns = [name for name in table.names if name not in names]
+    columns += [name for name in roles.values() if name is not None and name not in columns]
+    joined = replace(_map_cells(table, columns, transform), joined=(*table.joined, *names), roles=roles)
+    return joined, [transform(row) for row in sample]
 
 
-def changed_opener(opener: Opener, names: Iterable[str], cells: Change) -> Opener:
+def mapped_cells_opener(opener: Opener, names: Iterable[str], transform: CellTransform) -> Opener:
     """Return what opens a table with other columns; `cells` makes them of those of a row."""
-    return lambda: _changed(opener(), names, cells)
+    return lambda: _map_cells(opener(), names, transform)
 
 
-def _changed(table: Table, names: Iterable[str], cells: Change) -> Table:
-    rows = (row if row.problem else row._replace(cells=cells(row.cells)) for row in table.rows)
+def _map_cells(table: RawTable, names: Iterable[str], transform: CellTransform) -> RawTable:
+    rows = (row if row.problem else row._replace(cells=transform(row.cells)) for row in table.rows)
     return replace(table, names=tuple(names), rows=rows)
 
 
-def _with_lists(names: Sequence[str], row: Node) -> Cells:
+def _with_merged_lists(names: Sequence[str], row: Node) -> Cells:
     passages = [passage for name in names for passage in passages_in(row.get(name))]
     return {**row, names[0]: [_as_object(passage) for passage in passages]}
 
 
-def _with_marks(name: str, field: str, column: str, named_in: Callable[[Any], set[str]], row: Node) -> Cells:
+def _with_marks(name: str, field: str, column: str, referenced_in: Callable[[Any], set[str]], row: Node) -> Cells:
     """Mark the passages whose `field` is among the values of another column; without values no passage has a mark."""
-    named = named_in(row.get(column))
+    referenced = referenced_in(row.get(column))
     passages = passages_in(row.get(name))
-    if named:
-        passages = [passage._replace(is_relevant=getattr(passage, field) in named) for passage in passages]
+    if referenced:
+        passages = [passage._replace(is_relevant=getattr(passage, field) in referenced) for passage in passages]
     return {**row, name: [_as_object(passage) for passage in passages]}
 
 
@@ -307,7 +316,7 @@ def _provenance(output: Any) -> list[list[ListedPassage]]:
 def _with_output(name: str, row: Node) -> Cells:
     """Put the answers and the passages of KILT's outputs into columns of their own."""
     items = objects_in_list(plain_value(row.get(name)))
-    passages = [_as_object(passage) for found in _provenance(items) for passage in found]
+    passages = [_as_object(passage) for output_passages in _provenance(items) for passage in output_passages]
     return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
 
 
@@ -316,53 +325,57 @@ def _as_object(passage: ListedPassage) -> Cells:
     return entry if passage.is_relevant is None else {**entry, "is_relevant": passage.is_relevant}
 
 
-def with_flat_cells(
-    opener: Opener, table: Table, sample: list[Mapping[str, Any]]
-) -> tuple[Opener, Table, list[Mapping[str, Any]]]:
+def flatten_cells(
+    opener: Opener, table: RawTable, sample: list[Mapping[str, Any]]
+) -> tuple[Opener, RawTable, list[Mapping[str, Any]]]:
     """Return what opens a table with plain cells, the open table and some of its rows, all as given if they are plain.
 
     Questions in objects become texts, other objects with known keys columns, sentences of documents one text.
     """
     rows = [with_parsed_cells(row) for row in sample]
     by_plain = {plain_name(name): name for name in reversed(table.names)}
-    objects = [name for name in table.names if _all_are(name, rows, dict)]
-    asked = next((by_plain[name] for name in NAMES["question"] if name in by_plain), None)
-    texts = [name for name in objects if name == asked and all(question_text(row.get(name)) for row in rows)]
-    inner: dict[str, list[str]] = {}
-    if asked is None or (asked in objects and asked not in texts):
-        spread = [name for name in objects if plain_name(name) not in _NOT_SPREAD]
-        values = {name: [row[name] for row in rows if isinstance(row.get(name), dict)] for name in spread}
+    objects = [name for name in table.names if _all_have_type(name, rows, dict)]
+    question_column = next((by_plain[name] for name in NAMES["question"] if name in by_plain), None)
+    texts = [name for name in objects if name == question_column and all(question_text(row.get(name)) for row in rows)]
+    keys_by_object: dict[str, list[str]] = {}
+    if question_column is None or (question_column in objects and question_column not in texts):
+        expandable = [name for name in objects if plain_name(name) not in _NOT_FLATTENED]
+        values = {name: [row[name] for row in rows if isinstance(row.get(name), dict)] for name in expandable}
         keys_of = {name: [*dict.fromkeys(chain.from_iterable(cells))] for name, cells in values.items()}
         if any(plain_name(key) in NAMES["question"] for keys in keys_of.values() for key in keys):
-            inner = {name: keys for name, keys in keys_of.items() if any(map(is_known, keys))}
+            keys_by_object = {name: keys for name, keys in keys_of.items() if any(map(is_known, keys))}
     joined: list[str] = []
-    if asked is None and not inner and any(name in by_plain for name in (*TITLE_NAMES, "id", "docid")):
+    if (
+        question_column is None
+        and not keys_by_object
+        and any(name in by_plain for name in (*TITLE_NAMES, "id", "docid"))
+    ):
         joined = [name for name in table.names if plain_name(name) in _SENTENCES and _has_texts(name, rows)]
-    if not (texts or inner or joined):
+    if not (texts or keys_by_object or joined):
         return opener, table, sample
-    names = [name for name in table.names if name not in inner]
-    objects_and_keys = [(name, key) for name, keys in inner.items() for key in keys]
+    names = [name for name in table.names if name not in keys_by_object]
+    objects_and_keys = [(name, key) for name, keys in keys_by_object.items() for key in keys]
     new_names = {(name, key): f"{name}.{key}" if key in table.names else key for name, key in objects_and_keys}
     names += dict.fromkeys(new_names.values())
 
-    def flat(cells: Mapping[str, Any]) -> dict[str, Any]:
-        row = dict(cells) if not (texts or inner) else with_parsed_cells(cells)
+    def flatten(cells: Mapping[str, Any]) -> dict[str, Any]:
+        row = dict(cells) if not (texts or keys_by_object) else with_parsed_cells(cells)
         row |= {name: question_text(row[name]) for name in texts if isinstance(row.get(name), dict)}
         row |= {name: joined_text(row[name]) for name in joined if isinstance(plain_value(row.get(name)), list)}
-        for name in inner:
+        for name in keys_by_object:
             value = row.pop(name, None) or {}
             row |= {new_names[name, key]: cell for key, cell in value.items() if (name, key) in new_names}
         return row
 
-    opener = changed_opener(opener, names, flat)
-    return (opener, *looked_at(opener()))
+    opener = mapped_cells_opener(opener, names, flatten)
+    return (opener, *preview_table(opener()))
 
 
-def _all_are(name: str, rows: Sequence[Mapping[str, Any]], kind: type) -> bool:
+def _all_have_type(name: str, rows: Sequence[Mapping[str, Any]], kind: type) -> bool:
     values = [plain_value(value) for row in rows if not is_blank(value := row.get(name))]
     return bool(values) and all(isinstance(value, kind) for value in values)
 
 
 def _has_texts(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     lists = [plain_value(row.get(name)) for row in rows]
-    return _all_are(name, rows, list) and all(isinstance(item, str) for items in lists if items for item in items)
+    return _all_have_type(name, rows, list) and all(isinstance(item, str) for items in lists if items for item in items)

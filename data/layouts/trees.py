@@ -11,9 +11,9 @@ from functools import lru_cache
 from itertools import count, islice
 from typing import Any, NamedTuple
 
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import RawRow, Table, as_text, is_blank, kind_of, shown
+from mrc_workbench.data.formats.tables import RawRow, RawTable, as_text, describe_kind, display_text, is_blank
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.layouts.cells import Opener, passages_in
 from mrc_workbench.data.layouts.tables import (
@@ -21,10 +21,10 @@ from mrc_workbench.data.layouts.tables import (
     PARAGRAPH_ID,
     SPLIT,
     Node,
-    answers_of,
     context_key,
     has_question,
     key_name,
+    normalize_answers,
     objects_in,
     passage_roles,
     question_roles,
@@ -33,7 +33,7 @@ from mrc_workbench.data.layouts.tables import (
 )
 from mrc_workbench.data.problems import Problem, ProblemCode
 
-NESTED_COLUMNS = Columns(
+NESTED_COLUMNS = QuestionColumns(
     "question", "context", "answers", "title", "id", "kind", passage_id=PARAGRAPH_ID, part=SPLIT, impossible=IMPOSSIBLE
 )
 _NAMES = ("question", "answers", "context", "title", "id", "kind", PARAGRAPH_ID, IMPOSSIBLE, SPLIT)
@@ -45,7 +45,7 @@ _ANSWER_LISTS = ("answers", "정답")
 _SAMPLE_ITEMS = 50
 _MAX_KEYS = 1_000  # paths that are reported
 Items = Callable[[], Iterable[Any]]
-_Shape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
+_NodeShape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
 
 
 @dataclass
@@ -60,7 +60,7 @@ class KeyReport:
         for name in names:
             use = self.used if name in used else self.metadata if name == metadata else self.unused
             if len(use) < _MAX_KEYS:
-                use.setdefault(shown(_joined(path, name), 200))
+                use.setdefault(display_text(_join_path(path, name), 200))
 
     def columns(self) -> dict[str, tuple[str, ...]]:
         """Return the keys as `Reading` reports columns: each in one list, in that of its most important use."""
@@ -70,7 +70,7 @@ class KeyReport:
 
 
 @dataclass(frozen=True)
-class NestedTable(Table):
+class NestedTable(RawTable):
     """Rows of nested data in the columns of `NESTED_COLUMNS`; `keys` reports how the input's own keys were used."""
 
     keys: KeyReport = field(default_factory=KeyReport)
@@ -99,7 +99,7 @@ def tree_in(recognised: RecognisedFile) -> Tree | None:
     # a single list of rows in an object is a table and not nested
     is_nested_root = any(children(value)) or (question_lists(value) and context_key(value) is not None)
     keys = KeyReport()
-    tree = Tree(lambda: [value], lambda: NestedTable(_NAMES, _Walk(keys).node(value, "", "", {}), keys=keys))
+    tree = Tree(lambda: [value], lambda: NestedTable(_NAMES, _TreeReader(keys).node_rows(value, "", "", {}), keys=keys))
     return tree if is_nested_root else None
 
 
@@ -119,65 +119,67 @@ def _tree(items: Items) -> Tree | None:
     if not any(is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
         return None
     keys = KeyReport()
-    return Tree(items, lambda: NestedTable(_NAMES, _Walk(keys).items(items(), "data", "", {}), keys=keys))
+    return Tree(items, lambda: NestedTable(_NAMES, _TreeReader(keys).list_rows(items(), "data", "", {}), keys=keys))
 
 
-class _Walk:
+class _TreeReader:
     """Turns a tree into rows: each passage, then its questions, numbered from 1 through the whole input."""
 
     def __init__(self, keys: KeyReport) -> None:
         self.keys = keys
         self._numbers = count(1)
-        self._keys_by_shape: dict[_Shape, dict[str, str]] = {}  # by role, of objects that are reported
+        self._keys_by_shape: dict[_NodeShape, dict[str, str]] = {}  # by role, of objects that are reported
 
-    def items(self, items: Iterable[Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
+    def list_rows(self, items: Iterable[Any], location: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
         expected = _PARAGRAPH if is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
         for position, item in enumerate(items):
-            item_place = f"{place}[{position}]"
+            item_location = f"{location}[{position}]"
             if isinstance(item, list) and item:
-                yield from self.items(item, item_place, path, inherited)
+                yield from self.list_rows(item, item_location, path, inherited)
             elif isinstance(item, dict):
-                yield from self.node(item, item_place, path, inherited)
+                yield from self.node_rows(item, item_location, path, inherited)
             else:
-                yield _broken(item_place, item, expected)
+                yield _broken_row(item_location, item, expected)
 
-    def node(self, node: dict[str, Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
+    def node_rows(self, node: dict[str, Any], location: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of an object: of its own question, or of its passage and what its lists hold."""
         if has_question(node):
-            yield self._question(node, path, inherited)
+            yield self._question_row(node, path, inherited)
             return
         lists = question_lists(node)
         inner = dict(children(node, known=lists))
         context = context_key(node)
-        below = [item for child in inner.values() for item in _sampled(child)]
-        if any(isinstance(item, dict) and context_key(item) is not None for item in below):
+        nested_items = [item for child in inner.values() for item in _sample_items(child)]
+        if any(isinstance(item, dict) and context_key(item) is not None for item in nested_items):
             context = None  # the passages are further down
         names = tuple(node)
         broken = [name for name in _keys_named(_QUESTION_LISTS, names) if name not in lists and node[name] is not None]
         if context is None and not lists and not inner:
-            yield _broken(place, node, _ARTICLE)
+            yield _broken_row(location, node, _ARTICLE)
             return
         if not lists and not inner and not broken:
             broken = [name for name in _keys_named(_ANSWER_LISTS, names) if isinstance(node[name], list) and node[name]]
-        shared = self._shared(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
+        shared = self._shared_cells(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
         if context is not None or lists:
-            yield RawRow(0, shared, asks=False)
+            yield RawRow(0, shared, is_question=False)
         for _ in broken:
-            yield _broken(place, node, _PARAGRAPH)
+            yield _broken_row(location, node, _PARAGRAPH)
         for name, questions in lists.items():
             for question in questions:
-                yield self._question(question, f"{_joined(path, name)}[]", shared)
+                yield self._question_row(question, f"{_join_path(path, name)}[]", shared)
         for name, child in inner.items():
-            inner_place, inner_path = f"{place}.{name}" if place else name, _joined(path, name)
+            inner_location, inner_path = f"{location}.{name}" if location else name, _join_path(path, name)
             if isinstance(child, dict):
-                yield from self.node(child, inner_place, inner_path, shared)
+                yield from self.node_rows(child, inner_location, inner_path, shared)
             elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
-                yield from (RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, asks=False) for text in child)
+                yield from (
+                    RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, is_question=False) for text in child
+                )
             else:
-                yield from self.items(child, inner_place, f"{inner_path}[]", shared)
+                yield from self.list_rows(child, inner_location, f"{inner_path}[]", shared)
 
-    def _shared(
+    def _shared_cells(
         self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: tuple[str, ...]
     ) -> dict[str, Any]:
         """Return the cells that the questions below an object share."""
@@ -194,10 +196,10 @@ class _Walk:
         own = {role: node[name] for role, name in keys.items() if node[name] is not None}
         return inherited | own if context is None else {**inherited, PARAGRAPH_ID: None, **own}
 
-    def _question(self, question: Any, path: str, shared: dict[str, Any]) -> RawRow:
+    def _question_row(self, question: Any, path: str, shared: dict[str, Any]) -> RawRow:
         number = next(self._numbers)
         if not isinstance(question, dict):
-            problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
+            problem = Problem.from_code(ProblemCode.NOT_AN_OBJECT, number, found=describe_kind(question))
             return RawRow(number, shared, problem, is_paragraph=False)
         own_context = None if shared.get("context") else context_key(question)
         shape = (path, tuple(question), own_context, ())
@@ -209,7 +211,7 @@ class _Walk:
             self._report(shape, keys, [name for role, name in keys.items() if role != "kind"], keys.get("kind"))
         cells = {role: question[name] for role, name in keys.items()}
         cells["question"] = question_text(cells.get("question"))
-        cells["answers"] = answers_of(cells.get("answers"))
+        cells["answers"] = normalize_answers(cells.get("answers"))
         start = cells.pop("start", None)
         if isinstance(cells["answers"], str) and start is not None:
             cells["answers"] = {"text": [cells["answers"]], "answer_start": [start]}
@@ -218,7 +220,9 @@ class _Walk:
         cells["id"] = cells.get("id") or (f"{as_text(parent)}-{as_text(turn)}" if is_turn else "")
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
 
-    def _report(self, shape: _Shape, keys: dict[str, str], used: Collection[str], metadata: str | None = None) -> None:
+    def _report(
+        self, shape: _NodeShape, keys: dict[str, str], used: Collection[str], metadata: str | None = None
+    ) -> None:
         """Report the keys of objects of a new shape."""
         path, names, *_ = shape
         self.keys.add(path, names, used, metadata)
@@ -226,35 +230,35 @@ class _Walk:
             self._keys_by_shape[shape] = keys
 
 
-def _joined(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _broken(place: str, value: object, expected: str) -> RawRow:
-    problem = Problem.of(ProblemCode.BROKEN_PART, place=place, found=kind_of(value), expected=expected)
-    return RawRow(0, {}, problem, asks=False)
+def _broken_row(location: str, value: object, expected: str) -> RawRow:
+    problem = Problem.from_code(ProblemCode.BROKEN_PART, place=location, found=describe_kind(value), expected=expected)
+    return RawRow(0, {}, problem, is_question=False)
 
 
 def flat_opener(items: Items) -> Opener | None:
     """Return what opens the rows of a tree's questions; None if it has none, or if outer objects or passages ask."""
     if any(map(has_question, islice(items(), _SAMPLE_ITEMS))):
         return None
-    first = [row for row in islice(_rows(items(), "", {}), _SAMPLE_ITEMS) if isinstance(row, dict)]
+    first = [row for row in islice(_flat_rows(items(), "", {}), _SAMPLE_ITEMS) if isinstance(row, dict)]
     contexts = [row[key] for row in first if (key := context_key(row)) is not None]
     if not any(map(has_question, first)) or any(isinstance(context, str) for context in contexts):
         return None
-    return item_opener(lambda: ((number, row, row) for number, row in enumerate(_rows(items(), "", {}), 1)))
+    return item_opener(lambda: ((number, row, row) for number, row in enumerate(_flat_rows(items(), "", {}), 1)))
 
 
-def _rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
+def _flat_rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
     """Yield the rows of a list; what is no object is yielded as it is, and becomes a row with a problem."""
     for item in items:
         if isinstance(item, list):
-            yield from _rows(item, path, inherited)
+            yield from _flat_rows(item, path, inherited)
         elif not isinstance(item, dict) or _is_row(item):
-            yield _question(item, inherited)
+            yield _flat_question(item, inherited)
         else:
-            yield from _node_rows(item, path, inherited)
+            yield from _flat_node_rows(item, path, inherited)
 
 
 def _is_row(node: Node) -> bool:
@@ -264,11 +268,11 @@ def _is_row(node: Node) -> bool:
     return has_question(node) or is_list
 
 
-def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
+def _flat_node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
     lists = question_lists(node)
     inner = {name: child for name, child in children(node, known=lists) if is_nested(child)}
     if not lists and not inner:
-        yield _question(node, inherited)  # passages alone, or a row with a problem
+        yield _flat_question(node, inherited)  # passages alone, or a row with a problem
         return
     used = {*lists, *inner, *joined_answers(node, lists)}
     roles = passage_roles(node)
@@ -276,23 +280,23 @@ def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
     shared = dict(inherited)
     for name, value in node.items():
         if name not in used:
-            is_kept = name in own or (is_passage_list_name(name) and passages_in(value))
-            shared[name if is_kept else _joined(path, name)] = value
+            uses_own_name = name in own or (is_passage_list_name(name) and passages_in(value))
+            shared[name if uses_own_name else _join_path(path, name)] = value
     for questions in lists.values():
-        yield from (_question(question, shared) for question in questions)
+        yield from (_flat_question(question, shared) for question in questions)
     for name, child in inner.items():
-        inner_path = _joined(path, name)
+        inner_path = _join_path(path, name)
         if isinstance(child, list):
-            yield from _rows(child, f"{inner_path}[]", shared)
+            yield from _flat_rows(child, f"{inner_path}[]", shared)
         else:
-            yield from _rows([child], inner_path, shared)
+            yield from _flat_rows([child], inner_path, shared)
 
 
-def _question(question: Any, shared: Node) -> Any:
+def _flat_question(question: Any, shared: Node) -> Any:
     if not isinstance(question, dict):
         return question
     keys = question_roles(question)
-    read = {"question": question_text, "answers": answers_of} if has_question(question) else {}
+    read = {"question": question_text, "answers": normalize_answers} if has_question(question) else {}
     cells = {name: read[role](question[name]) for role, name in keys.items() if role in read}
     return {**shared, **question, **cells}
 
@@ -309,7 +313,7 @@ def is_passage_list_name(name: str) -> bool:
 
 def question_lists(node: Node) -> dict[str, list[Any]]:
     """Return the lists of questions of an object by key, joined by position to the answers in a list beside them."""
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     names = tuple(node)
     known = _keys_named(_QUESTION_LISTS, names)
     for name, value in node.items():
@@ -320,15 +324,15 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
             continue  # the question of a row, which an export has put into an object
         is_known = name in known
         if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
-            found[name] = items
+            lists[name] = items
         elif is_known and isinstance(value, list):
-            found[name] = [{"question": item} if isinstance(item, str) else item for item in value]
+            lists[name] = [{"question": item} if isinstance(item, str) else item for item in value]
     answers = _keys_named(_ANSWER_LISTS, names)
     if not answers:
-        return found
+        return lists
     # in CoQA answers, too, are objects with an `input_text`
-    others = answers if any(name in known for name in found) else ()
-    return {name: _with_answers(items, name, node, answers) for name, items in found.items() if name not in others}
+    others = answers if any(name in known for name in lists) else ()
+    return {name: _with_answers(items, name, node, answers) for name, items in lists.items() if name not in others}
 
 
 def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
@@ -360,7 +364,7 @@ def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) ->
     for name, value in node.items():
         if name in known or not isinstance(value, (dict, list)) or not value:
             continue
-        items = _sampled(value)
+        items = _sample_items(value)
         passages: list[Any] = []
         if is_passage_list_name(name) and isinstance(value, list):
             passages = [item for item in items if isinstance(item, dict) and context_key(item)]
@@ -369,7 +373,7 @@ def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) ->
             yield name, value
 
 
-def _sampled(value: Any) -> list[Any]:
+def _sample_items(value: Any) -> list[Any]:
     return value[:_SAMPLE_ITEMS] if isinstance(value, list) else [value]
 
 

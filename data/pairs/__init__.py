@@ -22,7 +22,7 @@ from mrc_workbench.data.texts import Texts, column_of
 
 FILE = "pairs.arrow"
 _BLOCK_ROWS = 1 << 16
-_MEANING, _PUBLISHED, _VALUE, _SENTENCE = b"pairs", "published", "value", "sentence{}"
+_METADATA_KEY, _PUBLISHED, _VALUE, _SENTENCE = b"pairs", "published", "value", "sentence{}"
 BINS = 10  # of the histogram of scores
 
 
@@ -66,8 +66,8 @@ class PairSet:
     def __post_init__(self) -> None:
         rows = len(self.texts[0]) if self.texts else 0
         has_values = self.kind in (PairKind.SCORED, PairKind.LABELLED)
-        wanted = {"texts": self.kind.width, "values": rows * has_values, "published": rows}
-        if wrong := [name for name, length in wanted.items() if len(getattr(self, name)) != length]:
+        expected_lengths = {"texts": self.kind.width, "values": rows * has_values, "published": rows}
+        if wrong := [name for name, length in expected_lengths.items() if len(getattr(self, name)) != length]:
             raise ValueError(f"{', '.join(wrong)}: not of the length that {rows} rows of {self.kind} have")
         if any(len(column) != rows for column in self.texts):
             raise ValueError("the columns of sentences differ in length")
@@ -82,7 +82,7 @@ class PairSet:
         return len(self.published)
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
         name: str,
         kind: PairKind,
@@ -110,8 +110,8 @@ class PairSet:
     def gold(self) -> np.ndarray:
         """The scores brought to 0 (lowest of the scale) to 1 (highest), `(n_rows,)` float32."""
         low, high = self.scale
-        shares: np.ndarray = (self.values - low) / (high - low)
-        return shares
+        normalized: np.ndarray = (self.values - low) / (high - low)
+        return normalized
 
     def at(self, rows: np.ndarray) -> "PairSet":
         rows = np.asarray(rows, dtype=np.int64)
@@ -129,11 +129,11 @@ class PairSet:
 
 def write_pairs(folder: Path, pairs: PairSet) -> None:
     """Write the pairs into a folder that is not in use yet."""
-    columns = {_SENTENCE.format(place): texts.column for place, texts in enumerate(pairs.texts, start=1)}
+    columns = {_SENTENCE.format(number): texts.column for number, texts in enumerate(pairs.texts, start=1)}
     columns |= {_VALUE: pa.array(pairs.values)} if len(pairs.values) else {}
     table = pa.table(columns | {_PUBLISHED: pa.array(pairs.published)})
-    meaning = json.dumps({"kind": pairs.kind, "scale": pairs.scale}).encode()
-    table = table.replace_schema_metadata({_MEANING: meaning})
+    metadata = json.dumps({"kind": pairs.kind, "scale": pairs.scale}).encode()
+    table = table.replace_schema_metadata({_METADATA_KEY: metadata})
     with pa.OSFile(str(folder / FILE), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table, max_chunksize=_BLOCK_ROWS)
 
@@ -142,31 +142,31 @@ def open_pairs(folder: Path, name: str) -> PairSet:
     """Map the pairs of a folder into memory. Raises `OSError`, an Arrow error, or one of Python's."""
     table = pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
     table.validate(full=True)  # a damaged file may point anywhere
-    meaning = json.loads(table.schema.metadata[_MEANING])
-    kind = PairKind(meaning["kind"])
+    metadata = json.loads(table.schema.metadata[_METADATA_KEY])
+    kind = PairKind(metadata["kind"])
     values = table[_VALUE].to_numpy() if _VALUE in table.column_names else np.zeros(0, dtype=np.int8)
-    texts = tuple(Texts(table[_SENTENCE.format(place)]) for place in range(1, kind.width + 1))
-    return PairSet(name, kind, texts, values, table[_PUBLISHED].to_numpy(), tuple(meaning["scale"]))
+    texts = tuple(Texts(table[_SENTENCE.format(number)]) for number in range(1, kind.width + 1))
+    return PairSet(name, kind, texts, values, table[_PUBLISHED].to_numpy(), tuple(metadata["scale"]))
 
 
-def numbers_of(*sets: PairSet) -> list[np.ndarray]:
+def number_sentences(*sets: PairSet) -> list[np.ndarray]:
     """Number the sentences of some sets, equal ones alike, in order: `(n_rows, kind.width)` int64 for each set."""
     columns = [texts.column.cast(pa.large_string()) for pairs in sets for texts in pairs.texts]
     chunks = [chunk for column in columns for chunk in (column.chunks if hasattr(column, "chunks") else [column])]
     encoded = pa.chunked_array(chunks, pa.large_string()).combine_chunks().dictionary_encode()
     numbers = np.asarray(encoded.indices).astype(np.int64)
-    found, start = [], 0
+    numbers_by_set, start = [], 0
     for pairs in sets:
         end = start + len(pairs) * pairs.kind.width
-        found.append(numbers[start:end].reshape(pairs.kind.width, len(pairs)).T)
+        numbers_by_set.append(numbers[start:end].reshape(pairs.kind.width, len(pairs)).T)
         start = end
-    return found
+    return numbers_by_set
 
 
 def sentence_set(name: str, sentences: Iterable[str]) -> PairSet:
     """Make a set of plain sentences: each different one once, in order, without those that hold nothing."""
-    different = dict.fromkeys(stripped for one in sentences if (stripped := one.strip()))
-    return PairSet.of(name, PairKind.SENTENCES, [list(different)])
+    different = dict.fromkeys(stripped for sentence in sentences if (stripped := sentence.strip()))
+    return PairSet.from_columns(name, PairKind.SENTENCES, [list(different)])
 
 
 def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Part, np.ndarray]:
@@ -180,28 +180,28 @@ def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Par
     """
     options = options or SplitOptions()
     part_of_row = np.maximum(pairs.published, 0)  # what was published for nothing is for training
-    groups = row_groups(numbers_of(pairs)[0])
+    groups = row_groups(number_sentences(pairs)[0])
     missing = [
-        (part, share)
-        for part, share in ((Part.TEST, options.test), (Part.VALIDATION, options.validation))
+        (part, fraction)
+        for part, fraction in ((Part.TEST, options.test), (Part.VALIDATION, options.validation))
         if not (pairs.published == PARTS.index(part)).any()
     ]
     sizes = np.bincount(groups)
     is_free = np.bincount(groups, weights=part_of_row > 0, minlength=len(sizes)) == 0
     order = np.random.default_rng(options.seed).permutation(len(sizes))
     n_rows = int((part_of_row == 0).sum())
-    for part, share in missing:
-        free, wanted = order[is_free[order]], share * n_rows
-        fitting = free[sizes[free] < 2 * wanted]
+    for part, fraction in missing:
+        free, target_count = order[is_free[order]], fraction * n_rows
+        fitting = free[sizes[free] < 2 * target_count]
         middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
-        drawn = fitting[middles < wanted]  # the first groups whose rows come nearest to as many as wanted
-        is_free[drawn] = False
-        part_of_row[np.isin(groups, drawn)] = PARTS.index(part)
-    rows = {part: np.flatnonzero(part_of_row == place) for place, part in enumerate(PARTS)}
+        sampled = fitting[middles < target_count]  # the first groups whose rows come nearest to as many as wanted
+        is_free[sampled] = False
+        part_of_row[np.isin(groups, sampled)] = PARTS.index(part)
+    rows = {part: np.flatnonzero(part_of_row == index) for index, part in enumerate(PARTS)}
     return {Part.ALL: np.arange(len(pairs)), **rows}
 
 
-def part_to_measure(rows: dict[Part, np.ndarray]) -> Part:
+def evaluation_part(rows: dict[Part, np.ndarray]) -> Part:
     """Return the part that metrics are of: the test rows, the validation rows if there are none, or else all."""
     return next((part for part in (Part.TEST, Part.VALIDATION) if len(rows[part])), Part.ALL)
 
@@ -247,7 +247,7 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
     import pandas as pd  # only who measures waits for it
 
     rows = rows or split_pairs(pairs)
-    (numbers,) = numbers_of(pairs)
+    (numbers,) = number_sentences(pairs)
     pair_numbers = _pair_numbers(numbers, ordered=pairs.kind is not PairKind.SCORED)
     scores = pairs.values if pairs.kind is PairKind.SCORED else None
     labels = np.bincount(pairs.values, minlength=len(Label)) if pairs.kind is PairKind.LABELLED else ()
@@ -258,7 +258,7 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
         row_count=len(pairs),
         sentence_count=int(numbers.max(initial=-1)) + 1,
         part_counts={part: len(rows[part]) for part in PARTS},
-        published=tuple(part for place, part in enumerate(PARTS) if (pairs.published == place).any()),
+        published=tuple(part for index, part in enumerate(PARTS) if (pairs.published == index).any()),
         lengths=tuple(texts.lengths() for texts in pairs.texts),
         labels={label: int(count) for label, count in zip(Label, labels, strict=False)},
         score_counts=counts,
@@ -267,20 +267,25 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
         repeated=np.flatnonzero(pd.Series(pair_numbers).duplicated()),
         disputed_count=int((judged["pair"].value_counts() > 1).sum()),
         leaks={
-            (first, second): _leak(numbers, pair_numbers, rows[first], rows[second])
+            (first, second): _measure_leak(numbers, pair_numbers, rows[first], rows[second])
             for first, second in combinations(PARTS, 2)
         },
     )
 
 
-def leak(first: PairSet, second: PairSet) -> Leak:
+def measure_leak(first: PairSet, second: PairSet) -> Leak:
     """Return what the second set has of the first one's sentences, for example a test set of a training set's."""
-    numbers = numbers_of(first, second)
-    width = max(one.shape[1] for one in numbers)
-    both = np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1])), constant_values=-1) for one in numbers])
+    numbers = number_sentences(first, second)
+    width = max(sentence_numbers.shape[1] for sentence_numbers in numbers)
+    both = np.concatenate(
+        [
+            np.pad(sentence_numbers, ((0, 0), (0, width - sentence_numbers.shape[1])), constant_values=-1)
+            for sentence_numbers in numbers
+        ]
+    )
     pair_numbers = _pair_numbers(both, ordered=PairKind.SCORED not in (first.kind, second.kind))
-    found = _leak(both, pair_numbers, np.arange(len(first)), np.arange(len(first), len(both)))
-    return Leak(found.sentences, found.rows - len(first), found.repeated)
+    joint_leak = _measure_leak(both, pair_numbers, np.arange(len(first)), np.arange(len(first), len(both)))
+    return Leak(joint_leak.sentences, joint_leak.rows - len(first), joint_leak.repeated)
 
 
 def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
@@ -288,11 +293,11 @@ def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
     import pandas as pd
 
     table = pd.DataFrame(numbers if ordered else np.sort(numbers, axis=1))
-    found: np.ndarray = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
-    return found
+    pair_numbers: np.ndarray = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
+    return pair_numbers
 
 
-def _leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:
+def _measure_leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:
     known = np.unique(numbers[first])
     is_known = np.isin(numbers[second], known[known >= 0])  # -1 fills up rows of fewer sentences
     return Leak(

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
 from mrc_workbench.data.formats.rows import DatasetBuilder, Rejection, RowReader
-from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
+from mrc_workbench.data.formats.tables import MAX_CHARACTERS, RawRow, display_text, is_collection
 from mrc_workbench.data.layouts.cells import passages_in
-from mrc_workbench.data.layouts.references import name_words, part_named, part_of_word
+from mrc_workbench.data.layouts.references import name_words, parse_part, part_from_word
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
@@ -23,90 +23,90 @@ from mrc_workbench.data.texts import BLOCK, Texts, column_of
 
 Scale = tuple[float, float]
 
-USUAL_SCALES: tuple[Scale, ...] = ((0, 1), (-1, 1), (1, 5), (0, 5), (0, 10), (0, 100), (-100, 100))
-_WITHIN = 0.995  # of the scores lie on the scale that is guessed: a slip of the pen makes no other scale
-LARGEST = 1e15  # of a score, with either sign: means and squares of such are numbers in float32, too
+DEFAULT_SCALES: tuple[Scale, ...] = ((0, 1), (-1, 1), (1, 5), (0, 5), (0, 10), (0, 100), (-100, 100))
+_MIN_FRACTION_ON_SCALE = 0.995  # of the scores lie on the scale that is guessed: a slip of the pen makes no other scale
+MAX_SCORE = 1e15  # of a score, with either sign: means and squares of such are numbers in float32, too
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)  # or three decimals: nobody can tell
-_SAID = {"true": 1.0, "false": 0.0}
+_BOOLEAN_SCORES = {"true": 1.0, "false": 0.0}
 _LABELS: dict[Label, tuple[str, ...]] = {
     Label.ENTAILMENT: ("0", "entailment", "entail", "entails", "entailed", "e", "함의", "함축", "수반"),
     Label.NEUTRAL: ("1", "neutral", "neutrality", "n", "중립", "무관"),
     Label.CONTRADICTION: ("2", "contradiction", "contradict", "contradicts", "contradictory", "c", "모순", "상충"),
 }
 _LABEL_OF = {text: label for label, texts in _LABELS.items() for text in texts}
-_MOST_TEXTS = 100  # different ones that are no number: what holds more is no label
+_MAX_TEXTS = 100  # different ones that are no number: what holds more is no label
 
 
-def score_of(text: str) -> float | None:
+def parse_score(text: str) -> float | None:
     """Return the number a text is, 1 for true, 0 for false; None for other texts and beyond `LARGEST`."""
-    number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _SAID.get(text.lower(), math.inf)
-    return number if abs(number) <= LARGEST else None
+    number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _BOOLEAN_SCORES.get(text.lower(), math.inf)
+    return number if abs(number) <= MAX_SCORE else None
 
 
-def label_of(text: str) -> Label | None:
+def parse_label(text: str) -> Label | None:
     """Return the label that a text names in English or Korean, in short, or by XNLI's number; None for other texts."""
     return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
 
 
-def part_in_name(name: str) -> Part | None:
+def part_from_name(name: str) -> Part | None:
     """Return the part that is a word of a file's name, the last one; None where none is."""
-    parts = [part for word in name_words(name) if (part := part_of_word(word))]
+    parts = [part for word in name_words(name) if (part := part_from_word(word))]
     return Part(parts[-1]) if parts else None
 
 
-def without_part(name: str) -> str:
+def strip_part(name: str) -> str:
     """Return the name of a file without the word that names a part, nor what joined it to the others."""
-    kept = [word for word in re.split(r"[\s_.\-()]+", name) if word and not part_named(word)]
-    return "-".join(kept)
+    words = [word for word in re.split(r"[\s_.\-()]+", name) if word and not parse_part(word)]
+    return "-".join(words)
 
 
 @dataclass
-class Values:
+class ColumnValues:
     """The values of a column, to tell what they mean: its numbers, and the first texts that are none."""
 
     numbers: "array[float]" = field(default_factory=lambda: array("d"))
     texts: set[str] = field(default_factory=set)
-    others: int = 0  # that are no number
+    non_numeric_count: int = 0  # that are no number
 
     def add(self, text: str) -> None:
         """Take a value; a blank one says nothing."""
-        number = score_of(text)
+        number = parse_score(text)
         if number is not None:
             self.numbers.append(number)
         elif text:
-            self.others += 1
-            if len(self.texts) < _MOST_TEXTS:
+            self.non_numeric_count += 1
+            if len(self.texts) < _MAX_TEXTS:
                 self.texts.add(text)
 
     @property
     def are_numbers(self) -> bool:
-        return len(self.numbers) > self.others
+        return len(self.numbers) > self.non_numeric_count
 
     @property
     def are_labels(self) -> bool:
         """Whether they are XNLI's three numbers, or most texts name a label. 0 and 1 alone say yes or no: a score."""
-        named = sum(label_of(text) is not None for text in self.texts)
+        named = sum(parse_label(text) is not None for text in self.texts)
         numbers = set(self.numbers)
         are_three = 2.0 in numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}  # -1 where people did not agree
         return are_three or (not self.are_numbers and named > 0)
 
-    def scale(self) -> Scale:
+    def guess_scale(self) -> Scale:
         """Guess the scale of the scores: the first usual one that holds them, else whole numbers around them."""
         numbers = np.frombuffer(self.numbers)
         if not len(numbers):
-            return USUAL_SCALES[0]
-        for low, high in USUAL_SCALES:
-            if ((numbers >= low) & (numbers <= high)).mean() >= _WITHIN:
+            return DEFAULT_SCALES[0]
+        for low, high in DEFAULT_SCALES:
+            if ((numbers >= low) & (numbers <= high)).mean() >= _MIN_FRACTION_ON_SCALE:
                 return float(low), float(high)
         low, high = math.floor(numbers.min()), math.ceil(numbers.max())
         return float(low), float(max(high, low + 1))
 
 
-def guess_kind(sentences: int, score: Values | None, label: Values | None) -> PairKind:
+def guess_kind(sentence_count: int, score: ColumnValues | None, label: ColumnValues | None) -> PairKind:
     """Guess the kind of rows with so many sentences by what stands beside two of them."""
-    if sentences != 2:
-        return PairKind.SENTENCES if sentences < 2 else PairKind.TRIPLETS
+    if sentence_count != 2:
+        return PairKind.SENTENCES if sentence_count < 2 else PairKind.TRIPLETS
     if score is not None and score.are_numbers:
         return PairKind.SCORED
     if label is not None:
@@ -124,10 +124,10 @@ class PairBuilder(DatasetBuilder):
         self._part: Part | None = None  # of the file that is read
         self._values = array("f")
         self._published = array("b")
-        self._open: list[list[str]] = [[] for _ in range(kind.width)]
+        self._open_block: list[list[str]] = [[] for _ in range(kind.width)]
         self._blocks: list[list[Any]] = [[] for _ in range(kind.width)]
-        self._ambiguous = ""  # the first score of a file whose comma may part thousands
-        self._has_decimals = False  # a score with another comma, which parts decimals
+        self._ambiguous_score = ""  # the first score of a file whose comma may part thousands
+        self._has_decimal_commas = False  # a score with another comma, which parts decimals
 
     def has_good_rows(self) -> bool:
         return len(self._published) > 0
@@ -138,16 +138,16 @@ class PairBuilder(DatasetBuilder):
         self.rejection.report(problems)
         self.row_count = 0
         self._part = part
-        self._ambiguous = ""
-        self._has_decimals = False
+        self._ambiguous_score = ""
+        self._has_decimal_commas = False
         self.read_rows(rows, columns, self._add_row)
-        if self._ambiguous and not self._has_decimals:
-            column, value = shown(columns.score, 80), shown(self._ambiguous, 80)
-            read = f"{score_of(self._ambiguous):g}"
-            self.rejection.report([Problem.of(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read)])
+        if self._ambiguous_score and not self._has_decimal_commas:
+            column, value = display_text(columns.score, 80), display_text(self._ambiguous_score, 80)
+            read = f"{parse_score(self._ambiguous_score):g}"
+            self.rejection.report([Problem.from_code(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read)])
 
-    def pair_set(self, name: str) -> PairSet:
-        self._close()
+    def build(self, name: str) -> PairSet:
+        self._flush_block()
         texts = tuple(Texts(pa.chunked_array(blocks, pa.large_string())) for blocks in self._blocks)
         dtype = np.float32 if self.kind is PairKind.SCORED else np.int8
         has_values = self.kind in (PairKind.SCORED, PairKind.LABELLED)
@@ -163,18 +163,18 @@ class PairBuilder(DatasetBuilder):
         value = read_value(reader)
         if isinstance(value, Problem):
             return value
-        part = part_named(reader.cell("part")) or self._part
+        part = parse_part(reader.cell("part")) or self._part
         for number in range(max(map(len, sentences))):
-            for column, texts in zip(self._open, sentences, strict=True):
+            for column, texts in zip(self._open_block, sentences, strict=True):
                 column.append(texts[number % len(texts)])
             self._values.append(value)
             self._published.append(PARTS.index(Part(part)) if part else -1)
-            if len(self._open[0]) == BLOCK:
-                self._close()
+            if len(self._open_block[0]) == BLOCK:
+                self._flush_block()
         return None
 
-    def _close(self) -> None:
-        for blocks, column in zip(self._blocks, self._open, strict=True):
+    def _flush_block(self) -> None:
+        for blocks, column in zip(self._blocks, self._open_block, strict=True):
             blocks.append(column_of(column))
             column.clear()
 
@@ -183,31 +183,35 @@ class PairBuilder(DatasetBuilder):
         cell = reader.cell(role)
         is_list = is_collection(cell) or (isinstance(cell, str) and cell.lstrip().startswith("["))
         passages = passages_in(cell) if is_list and self.kind is PairKind.TRIPLETS else []
-        texts = [reader.fit(passage.text) for passage in passages]
-        if any(len(text) > MOST_CHARACTERS for text in texts) or not texts:
+        texts = [reader.mend_text(passage.text) for passage in passages]
+        if any(len(text) > MAX_CHARACTERS for text in texts) or not texts:
             text = "" if reader.is_refused() else reader.text(role, ProblemCode.EMPTY_SENTENCE)
             return [text]
         return texts
 
     def _label(self, reader: RowReader) -> float | Problem:
         text = reader.text("label")
-        label = label_of(text)
-        return self._unfit(ProblemCode.UNKNOWN_LABEL, reader, "label", text) if label is None else label
+        label = parse_label(text)
+        return self._value_problem(ProblemCode.UNKNOWN_LABEL, reader, "label", text) if label is None else label
 
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")
-        score, (low, high) = score_of(text), self.scale
+        score, (low, high) = parse_score(text), self.scale
         if score is None and _NUMBER.fullmatch(text):
-            return self._unfit(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{LARGEST:g}")
+            return self._value_problem(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{MAX_SCORE:g}")
         if score is None:
-            return self._unfit(ProblemCode.NO_NUMBER, reader, "score", text)
+            return self._value_problem(ProblemCode.NO_NUMBER, reader, "score", text)
         if _THOUSANDS.fullmatch(text):  # the comma is read as a decimal one: 1,000 as 1
-            self._ambiguous = self._ambiguous or text
+            self._ambiguous_score = self._ambiguous_score or text
         elif "," in text:
-            self._has_decimals = True
+            self._has_decimal_commas = True
         if not low <= score <= high:
-            return self._unfit(ProblemCode.OUT_OF_SCALE, reader, "score", text, low=f"{low:g}", high=f"{high:g}")
+            return self._value_problem(
+                ProblemCode.OUT_OF_SCALE, reader, "score", text, low=f"{low:g}", high=f"{high:g}"
+            )
         return score
 
-    def _unfit(self, code: ProblemCode, reader: RowReader, role: str, text: str, **more: str) -> Problem:
-        return Problem.of(code, reader.row.number, column=reader.column(role), value=shown(text, 80) or "-", **more)
+    def _value_problem(self, code: ProblemCode, reader: RowReader, role: str, text: str, **more: str) -> Problem:
+        return Problem.from_code(
+            code, reader.row.number, column=reader.column(role), value=display_text(text, 80) or "-", **more
+        )

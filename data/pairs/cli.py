@@ -9,34 +9,34 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
-from mrc_workbench.data.commands import AsJson, columns_of, commands_of, one_of, tell_kept
+from mrc_workbench.data.commands import AsJson, choice_option, columns_option, command_group, print_stored
 from mrc_workbench.data.formats.columns import PairColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.formats.rows import (
     column_lines,
-    column_words,
     columns_as_json,
-    count_words,
+    format_columns,
+    format_counts,
+    format_range,
     problem_lines,
     reading_as_json,
-    spread,
     value_as_json,
 )
 from mrc_workbench.data.pairs import PairAudit, PairKind, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
-    PairOptions,
     PairReading,
-    keep,
+    PairReadOptions,
     obtain_files,
-    read_pair_files_apart,
-    read_pairs_apart,
+    read_pair_files_in_subprocess,
+    read_pairs_in_subprocess,
+    save_pairs,
     stored,
 )
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
-from mrc_workbench.data.terminal import tell
+from mrc_workbench.data.terminal import print_line
 
-commands = commands_of("pairs", "Inspect and import sentence pairs.")
+commands = command_group("pairs", "Inspect and import sentence pairs.")
 _NO_PART = "none"
 _PAIR_FILE_HELP = (
     "TSV, CSV, JSON, JSONL, Parquet, Excel or text, a folder or zip archive of them; "
@@ -44,62 +44,64 @@ _PAIR_FILE_HELP = (
 )
 PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
 PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
-Kind = Annotated[PairKind | None, one_of(PairKind, help="how the pairs are labelled; by default the columns decide")]
+Kind = Annotated[
+    PairKind | None, choice_option(PairKind, help="how the pairs are labelled; by default the columns decide")
+]
 Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
-NamedPairColumns = Annotated[dict[str, str] | None, columns_of(PairColumns)]
+NamedPairColumns = Annotated[dict[str, str] | None, columns_option(PairColumns)]
 _PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
 NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
 
 
 def reading_lines(reading: PairReading) -> list[str]:
     """Return what was read from which file and column, and the problems of each file."""
-    pairs, several = reading.pairs, len(reading.files) > 1
+    pairs, has_several_files = reading.pairs, len(reading.files) > 1
     scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
     lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
     for file in reading.files:
         form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
-        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {column_words(file.columns)}")
+        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {format_columns(file.columns)}")
     for file in reading.files:
-        of = f" in {file.name}" if several else ""
-        lines += column_lines(file, file.columns, of) + problem_lines(file, of)
+        suffix = f" in {file.name}" if has_several_files else ""
+        lines += column_lines(file, file.columns, suffix) + problem_lines(file, suffix)
     return lines
 
 
-def audit_lines(figures: PairAudit) -> list[str]:
+def audit_lines(audit_result: PairAudit) -> list[str]:
     """Return counts of sentences, labels, scores and repeated rows, and the split."""
-    labels = count_words({label.name.lower(): count for label, count in figures.labels.items()})
-    bins = zip(figures.score_edges, figures.score_edges[1:], figures.score_counts, strict=False)
+    labels = format_counts({label.name.lower(): count for label, count in audit_result.labels.items()})
+    bins = zip(audit_result.score_edges, audit_result.score_edges[1:], audit_result.score_counts, strict=False)
     scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
     return [
-        f"Different sentences: {figures.sentence_count:,}; characters: {'; '.join(map(spread, figures.lengths))}",
+        f"Different sentences: {audit_result.sentence_count:,}; characters: {'; '.join(map(format_range, audit_result.lengths))}",
         *([f"Labels: {labels}"] if labels else []),
         *([f"Scores: {scores}"] if scores else []),
-        f"Rows that repeat an earlier one's sentences: {len(figures.repeated):,}; pairs judged differently: "
-        f"{figures.disputed_count:,}; rows with the same sentence twice: {figures.equal_count:,}",
-        *_split_lines(figures),
+        f"Rows that repeat an earlier one's sentences: {len(audit_result.repeated):,}; pairs judged differently: "
+        f"{audit_result.disputed_count:,}; rows with the same sentence twice: {audit_result.equal_count:,}",
+        *_split_lines(audit_result),
     ]
 
 
-def _split_lines(figures: PairAudit) -> list[str]:
-    drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
-    sources = [f"{', '.join(figures.published)} as published"] if figures.published else []
-    sources += [f"{', '.join(drawn)} drawn by shared sentences, seed {SplitOptions().seed}"] if drawn else []
+def _split_lines(audit_result: PairAudit) -> list[str]:
+    sampled = [part for part in PARTS if part not in audit_result.published and audit_result.part_counts[part]]
+    sources = [f"{', '.join(audit_result.published)} as published"] if audit_result.published else []
+    sources += [f"{', '.join(sampled)} drawn by shared sentences, seed {SplitOptions().seed}"] if sampled else []
     leaks = [
         f"  {len(leak.rows):,} {second} rows hold {leak.sentences:,} sentences of {first} rows, "
         f"{leak.repeated:,} a whole row"
-        for (first, second), leak in figures.leaks.items()
+        for (first, second), leak in audit_result.leaks.items()
         if leak.sentences
     ]
     shared = leaks or ["  no sentence stands in two parts"]
-    return [f"Split: {count_words(figures.part_counts)}; {'; '.join(sources)}", *shared]
+    return [f"Split: {format_counts(audit_result.part_counts)}; {'; '.join(sources)}", *shared]
 
 
-def report_as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
+def report_as_json(reading: PairReading, audit_result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
     """Return the set, its files, its audit and its split, `rows` by part."""
     pairs = reading.pairs
     leaks = [
         {"from": first, "into": second, "sentences": leak.sentences, "rows": len(leak.rows), "repeated": leak.repeated}
-        for (first, second), leak in figures.leaks.items()
+        for (first, second), leak in audit_result.leaks.items()
     ]
     return {
         "name": pairs.name,
@@ -113,21 +115,21 @@ def report_as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np
             for file in reading.files
         ],
         "audit": {
-            "sentence_count": figures.sentence_count,
-            "lengths": [value_as_json(lengths) for lengths in figures.lengths],
-            "labels": {label.name.lower(): count for label, count in figures.labels.items()},
-            "score_counts": figures.score_counts.tolist(),
-            "score_edges": figures.score_edges.tolist(),
-            "equal_count": figures.equal_count,
-            "repeated_count": len(figures.repeated),
-            "disputed_count": figures.disputed_count,
+            "sentence_count": audit_result.sentence_count,
+            "lengths": [value_as_json(lengths) for lengths in audit_result.lengths],
+            "labels": {label.name.lower(): count for label, count in audit_result.labels.items()},
+            "score_counts": audit_result.score_counts.tolist(),
+            "score_edges": audit_result.score_edges.tolist(),
+            "equal_count": audit_result.equal_count,
+            "repeated_count": len(audit_result.repeated),
+            "disputed_count": audit_result.disputed_count,
             "leaks": leaks,
         },
-        "split": {"published": figures.published, "rows": {part: len(indices) for part, indices in rows.items()}},
+        "split": {"published": audit_result.published, "rows": {part: len(indices) for part, indices in rows.items()}},
     }
 
 
-def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
+def _convert_parts(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     for token in tokens:
         if token.value not in (*PARTS, _NO_PART):
             raise CoercionError(msg=f"{token.value!r} is none of {', '.join(PARTS)} and {_NO_PART}")
@@ -135,13 +137,13 @@ def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
 
 
 Parts = Annotated[
-    tuple[Part | None, ...], Parameter(converter=_parts_named, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
+    tuple[Part | None, ...], Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
 ]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Choices:
+class PairCommandOptions:
     """What a user says of the files; the rest is guessed."""
 
     kind: Kind = None
@@ -152,37 +154,39 @@ class Choices:
 
 
 @commands.command
-def inspect(file: PairFile, /, *files: PairFiles, choices: Choices = Choices(), as_json: AsJson = False) -> int:
+def inspect(
+    file: PairFile, /, *files: PairFiles, choices: PairCommandOptions = PairCommandOptions(), as_json: AsJson = False
+) -> int:
     """Show what files of sentence pairs hold.
 
     Several files are parts of one dataset.
     """
     reading = _read_pairs((file, *files), choices)
     rows = split_pairs(reading.pairs)
-    figures = audit_pairs(reading.pairs, rows)
+    audit_result = audit_pairs(reading.pairs, rows)
     if as_json:
-        tell(json.dumps(report_as_json(reading, figures, rows), ensure_ascii=False, indent=1))
+        print_line(json.dumps(report_as_json(reading, audit_result, rows), ensure_ascii=False, indent=1))
     else:
-        tell("\n".join([*reading_lines(reading), *audit_lines(figures)]))
+        print_line("\n".join([*reading_lines(reading), *audit_lines(audit_result)]))
     return 0
 
 
 @commands.command(name="import")
-def import_files(file: PairFile, /, *files: PairFiles, choices: Choices = Choices()) -> int:
+def import_files(file: PairFile, /, *files: PairFiles, choices: PairCommandOptions = PairCommandOptions()) -> int:
     """Import sentence pairs, and print their key.
 
     Several files are parts of one dataset.
     """
     reading = _read_pairs((file, *files), choices)
-    kept = keep(reading.pairs, source=", ".join(path.name for path in (file, *files)))
-    tell("\n".join([*reading_lines(reading), f"stored as {kept.key}"]))
+    stored_pairs = save_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
+    print_line("\n".join([*reading_lines(reading), f"stored as {stored_pairs.key}"]))
     return 0
 
 
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported sentence pairs, the newest first."""
-    return tell_kept(
+    return print_stored(
         stored(),
         lambda pairs: f"{pairs.key}  {pairs.kind.value:<8}  {pairs.rows:>9,} pairs  {pairs.name}",
         as_json=as_json,
@@ -190,17 +194,17 @@ def list_command(*, as_json: AsJson = False) -> int:
     )
 
 
-def _read_pairs(files: tuple[Path, ...], choices: Choices) -> PairReading:
+def _read_pairs(files: tuple[Path, ...], choices: PairCommandOptions) -> PairReading:
     """Read files, or the catalog's dataset of this name. Raises `DataError`."""
     entry = PAIR_CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if choices.parts and len(choices.parts) != len(files) and entry is None:
         raise CoercionError(msg=f"--parts names {len(choices.parts)} parts of {len(files)} files")
     try:
-        options = PairOptions(choices.columns or {}, choices.kind, choices.scale, choices.parts)
+        options = PairReadOptions(choices.columns or {}, choices.kind, choices.scale, choices.parts)
     except ValueError as error:
         raise CoercionError(msg=str(error)) from error
     if entry is None:
-        return read_pair_files_apart(files, options, choices.encoding)
+        return read_pair_files_in_subprocess(files, options, choices.encoding)
     given = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
-    reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **given))
+    reading = read_pairs_in_subprocess(obtain_files(entry), replace(entry.options, columns=options.columns, **given))
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))

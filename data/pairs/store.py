@@ -9,56 +9,72 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.apart import File, Work, carried_out
+from mrc_workbench.data.apart import File, ReadingTask, run_in_subprocess
 from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
     PairColumns,
+    example_names,
     is_pair_column,
-    last_name,
+    name_after_dot,
     require_columns,
     roles_by_name,
-    wanted_names,
 )
-from mrc_workbench.data.formats.opening import Format, Proposal, RecognisedFile, looked_at, recognise, set_name, told_of
-from mrc_workbench.data.formats.rows import FileReading, understood
-from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
+from mrc_workbench.data.formats.opening import (
+    Format,
+    Proposal,
+    RecognisedFile,
+    derive_name,
+    name_file_in_errors,
+    preview_table,
+    recognise,
+)
+from mrc_workbench.data.formats.rows import FileReading, reading_fields
+from mrc_workbench.data.formats.tables import RawTable, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.formats.text import Content, line_table
-from mrc_workbench.data.jobs.processes import without_collections
+from mrc_workbench.data.jobs.processes import without_garbage_collection
 from mrc_workbench.data.layouts.cells import Opener
-from mrc_workbench.data.layouts.members import data_files, files_of_paths, propose_or_encodings, set_aside
-from mrc_workbench.data.layouts.references import part_named
-from mrc_workbench.data.layouts.roles import Chosen, Sample, filled_columns, holds_texts
+from mrc_workbench.data.layouts.members import data_files, list_files_of_paths, propose_or_encodings, select_data_files
+from mrc_workbench.data.layouts.references import parse_part
+from mrc_workbench.data.layouts.roles import Sample, SelectedColumns, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
-from mrc_workbench.data.layouts.tables import changed_opener
+from mrc_workbench.data.layouts.tables import mapped_cells_opener
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write_pairs
-from mrc_workbench.data.pairs.builder import LARGEST, PairBuilder, Scale, Values, guess_kind, part_in_name, without_part
+from mrc_workbench.data.pairs.builder import (
+    MAX_SCORE,
+    ColumnValues,
+    PairBuilder,
+    Scale,
+    guess_kind,
+    part_from_name,
+    strip_part,
+)
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import (
-    KNOWN,
+    CATALOG_DATA,
     CatalogEntry,
-    Collection,
-    KeptSet,
     Progress,
+    StoredCollection,
+    StoredItem,
     catalog_entry,
-    file_named,
+    existing_file,
     obtain,
 )
-from mrc_workbench.data.workspace import require_few
+from mrc_workbench.data.workspace import require_set_size
 
-LEAST_ROWS = 10
+MIN_ROWS = 10
 _SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
 
 
 @dataclass(frozen=True)
-class PairOptions:
+class PairReadOptions:
     """What is given and not guessed: columns by role, the kind, the ends of the scale, and each file's part.
 
     Without `parts` the names of the files tell them; None is no published part. Raises `ValueError`.
     """
 
-    columns: Chosen = field(default_factory=dict)
+    columns: SelectedColumns = field(default_factory=dict)
     kind: PairKind | None = None
     scale: Scale | None = None
     parts: tuple[Part | None, ...] = ()
@@ -66,8 +82,8 @@ class PairOptions:
     def __post_init__(self) -> None:
         if unknown := self.columns.keys() - {role.name for role in fields(PairColumns)}:
             raise ValueError(f"no roles of columns: {', '.join(sorted(unknown))}")
-        if self.scale is not None and not -LARGEST <= self.scale[0] < self.scale[1] <= LARGEST:
-            raise ValueError(f"the scale must be two numbers up to {LARGEST:g}, the lower one first")
+        if self.scale is not None and not -MAX_SCORE <= self.scale[0] < self.scale[1] <= MAX_SCORE:
+            raise ValueError(f"the scale must be two numbers up to {MAX_SCORE:g}, the lower one first")
         if Part.ALL in self.parts:
             raise ValueError("a file is published for training, validation or test, or for none of them")
 
@@ -93,7 +109,7 @@ class PairReading:
         return sum(file.left_out for file in self.files)
 
 
-def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
+def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairReadOptions | None = None) -> PairReading:
     """Read the content of some files, each with its name, into one set; archives are unpacked.
 
     What `options` do not say is guessed: columns by their names, the kind by what stands beside the sentences, the
@@ -101,75 +117,83 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
     `DataError` for a file that cannot be read or has no sentences, too few rows, or equal values; `ValueError` if
     `options` have another number of parts than there are files or archives.
     """
-    options = options or PairOptions()
-    given, notices = set_aside(data_files([File(Content.of(content), name) for content, name in files]))
-    parts = [*options.parts] or [part_in_name(set_name(file.name, "")) for file in given]
-    parts *= len(given) if len(files) == len(parts) == 1 else 1
-    with without_collections():
-        opened: list[_OpenedFile] = []
-        for file in given:
-            with told_of(file.name, given):
-                opened.append(_opened(file, options.columns))
-        builder = PairBuilder(*_meaning(opened, options))
+    options = options or PairReadOptions()
+    inputs, notices = select_data_files(
+        data_files([File(Content.from_bytes(content), name) for content, name in files])
+    )
+    parts = [*options.parts] or [part_from_name(derive_name(file.name, "")) for file in inputs]
+    parts *= len(inputs) if len(files) == len(parts) == 1 else 1
+    with without_garbage_collection():
+        opened_files: list[_OpenedFile] = []
+        for file in inputs:
+            with name_file_in_errors(file.name, inputs):
+                opened_files.append(_open_file(file, options.columns))
+        builder = PairBuilder(*_infer_kind_and_scale(opened_files, options))
         read: list[PairFileReading] = []
-        for source, part in zip(opened, parts, strict=True):
-            with told_of(source.name, opened):
+        for source, part in zip(opened_files, parts, strict=True):
+            with name_file_in_errors(source.name, opened_files):
                 known = (*source.recognised.problems, *(() if read else notices))
                 read.append(_read(source, builder, part, known))
     problems = [problem for reading in read for problem in reading.problems]
     if not builder.has_good_rows() and any(reading.left_out for reading in read):
         rows = sum(reading.row_count for reading in read)
         first = next(problem.message for problem in problems if problem.leaves_out_row)
-        raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first), problems)
-    names = [set_name(name, "pairs") for _, name in files]
+        raise DataError(Problem.from_code(ProblemCode.NO_GOOD_ROW, rows=rows, first=first), problems)
+    names = [derive_name(name, "pairs") for _, name in files]
     if len(names) > 1:
-        names = list(dict.fromkeys(without_part(name) or "pairs" for name in names))
-    pairs = builder.pair_set(shown(", ".join(names), 200))
-    if useless := _useless(pairs):
-        raise DataError(useless, problems)
+        names = list(dict.fromkeys(strip_part(name) or "pairs" for name in names))
+    pairs = builder.build(display_text(", ".join(names), 200))
+    if rejection := _unusable_problem(pairs):
+        raise DataError(rejection, problems)
     return PairReading(pairs, tuple(read))
 
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
     """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
-    given, _ = set_aside(data_files([File(Content.of(content), name)]))
-    file = _opened(given[0], {})
+    given, _ = select_data_files(data_files([File(Content.from_bytes(content), name)]))
+    file = _open_file(given[0], {})
     return Proposal(file.columns, file.names, file.first_rows)
 
 
-def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None, encoding: str = "") -> PairReading:
+def read_pair_files_in_subprocess(
+    paths: Sequence[Path], options: PairReadOptions | None = None, encoding: str = ""
+) -> PairReading:
     """Read files and folders in a process of its own, see `read_pairs_apart`; an empty `encoding` is detected."""
-    return read_pairs_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], options)
+    return read_pairs_in_subprocess([file.with_encoding(encoding) for file in list_files_of_paths(paths)], options)
 
 
-def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
+def read_pairs_in_subprocess(
+    files: Sequence[tuple[bytes | Content, str]], options: PairReadOptions | None = None
+) -> PairReading:
     """Read files as `read_pairs` does, in a process of its own.
 
     Raises `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
     """
-    given = [File(Content.of(content), name) for content, name in files]
-    return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
+    given = [File(Content.from_bytes(content), name) for content, name in files]
+    return run_in_subprocess(WORK, given, _OPTIONS.dump_python(options or PairReadOptions(), mode="json"))
 
 
-def assign_pair_columns(names: Sequence[str], sample: Sample = (), chosen: Chosen | None = None) -> PairColumns:
+def assign_pair_columns(
+    names: Sequence[str], sample: Sample = (), selected_columns: SelectedColumns | None = None
+) -> PairColumns:
     """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
 
     A known name wins, whole or behind its last dot ("labels.label"). Without any, columns of texts are taken in order.
     """
     filled = filled_columns(names, sample)
-    given = {role: name for role, name in (chosen or {}).items() if name is not None}
+    given = {role: name for role, name in (selected_columns or {}).items() if name is not None}
     roles = roles_by_name(
         PAIR_NAMES,
-        ((last_name, filled), (last_name, names)),
+        ((name_after_dot, filled), (name_after_dot, names)),
         given,
-        lambda role, name, _: role != "part" or not sample or any(part_named(row.get(name)) for row in sample),
+        lambda role, name, _: role != "part" or not sample or any(parse_part(row.get(name)) for row in sample),
     )
     missing = [role for role in SENTENCES if role not in roles]
     if SENTENCES[0] in missing or SENTENCES[0] in given:
         free = [name for name in filled if name not in roles.values() and holds_texts(name, sample)]
         left = [name for name in free if 2 * sum(not is_blank(row.get(name)) for row in sample) > len(sample)]
         roles |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
-    return replace(PairColumns(**roles), **{role: None for role in chosen or {} if role not in given})
+    return replace(PairColumns(**roles), **{role: None for role in selected_columns or {} if role not in given})
 
 
 @dataclass(frozen=True)
@@ -183,7 +207,7 @@ class _OpenedFile:
     names: tuple[str, ...]
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
 
-    def fitted_columns(self, kind: PairKind) -> PairColumns:
+    def columns_for(self, kind: PairKind) -> PairColumns:
         """Return the columns that rows of a kind are read from. Raises `DataError` if one is missing.
 
         A label that is a number can be a score, and what is called a score can be a label.
@@ -194,60 +218,62 @@ class _OpenedFile:
         value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
         for role in (*SENTENCES[: kind.width], *value):
             if getattr(columns, role) is None:
-                found, wanted = shown(", ".join(self.names), 300), wanted_names(PAIR_NAMES[role])
+                available, known_names = display_text(", ".join(self.names), 300), example_names(PAIR_NAMES[role])
                 if role == SENTENCES[0]:
-                    raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
+                    raise DataError.from_code(ProblemCode.NO_SENTENCE, found=available, wanted=known_names)
                 flags = f"--columns {role}=NAME"
-                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted, flags=flags)
+                raise DataError.from_code(
+                    ProblemCode.MISSING_COLUMN, role=role, found=available, wanted=known_names, flags=flags
+                )
         return columns
 
 
-def _opened(file: File, chosen: Chosen) -> _OpenedFile:
+def _open_file(file: File, selected_columns: SelectedColumns) -> _OpenedFile:
     recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
-        return _OpenedFile(file.name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, ())
+        return _OpenedFile(file.name, recognised, lambda: RawTable((), ()), PairColumns(), _SQUAD, ())
     lines = recognised.text if recognised.format is Format.TEXT else None
     opener = rows_opener(file.content, recognised) if lines is None else partial(line_table, lines)
-    table, sample = looked_at(opener())
+    table, sample = preview_table(opener())
     filled = {name: [row[name] for row in sample if not is_blank(row.get(name))] for name in table.names}
     # most cells are objects: a few among texts are slips
     objects = [name for name, cells in filled.items() if 2 * sum(isinstance(c, dict) for c in cells) > len(cells)]
     if objects:
-        flat = partial(_flat, objects)
-        names = dict.fromkeys(name for cells in (table.names, *map(flat, sample)) for name in cells)
-        opener = changed_opener(opener, [name for name in names if name not in objects], flat)
-        table, sample = looked_at(opener())
-    columns = assign_pair_columns(table.names, sample, chosen)
-    require_columns(chosen, table.names)
+        flatten = partial(_flatten, objects)
+        names = dict.fromkeys(name for cells in (table.names, *map(flatten, sample)) for name in cells)
+        opener = mapped_cells_opener(opener, [name for name in names if name not in objects], flatten)
+        table, sample = preview_table(opener())
+    columns = assign_pair_columns(table.names, sample, selected_columns)
+    require_columns(selected_columns, table.names)
     return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
 
 
-def _flat(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, object]:
+def _flatten(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, object]:
     """The cells with those of objects among them, named behind a dot."""
-    flat: dict[str, object] = {}
+    flattened: dict[str, object] = {}
     for name, value in cells.items():
         inner = value if name in objects and isinstance(value, dict) else None
-        flat |= {name: value} if inner is None else {f"{name}.{key}": cell for key, cell in inner.items()}
-    return flat
+        flattened |= {name: value} if inner is None else {f"{name}.{key}": cell for key, cell in inner.items()}
+    return flattened
 
 
-def _meaning(files: Sequence[_OpenedFile], options: PairOptions) -> tuple[PairKind, Scale]:
+def _infer_kind_and_scale(files: Sequence[_OpenedFile], options: PairReadOptions) -> tuple[PairKind, Scale]:
     """Return the kind of all files together and the scale of their scores, as given or guessed."""
     kind, scale = options.kind, options.scale
     if kind is None or (kind is PairKind.SCORED and scale is None):
         score, label = _values(files, "score"), _values(files, "label")
         kind = kind or guess_kind(min(len(file.columns.sentences) for file in files), score, label)
-        scale = scale or (score or label or Values()).scale()
+        scale = scale or (score or label or ColumnValues()).guess_scale()
     low, high = scale if scale is not None and kind is PairKind.SCORED else (0.0, 0.0)
     return kind, (float(low), float(high))
 
 
-def _values(files: Sequence[_OpenedFile], role: str) -> Values | None:
+def _values(files: Sequence[_OpenedFile], role: str) -> ColumnValues | None:
     """Return the values of a role in all files, None if no file has a column for it."""
     columns = [(file, column) for file in files if (column := getattr(file.columns, role)) is not None]
-    values = Values()
+    values = ColumnValues()
     for file, column in columns:
-        with told_of(file.name, files):
+        with name_file_in_errors(file.name, files):
             for row in file.table().rows:
                 value = None if row.problem else row.cells.get(column)
                 values.add("" if is_collection(value) else as_text(value))
@@ -255,7 +281,7 @@ def _values(files: Sequence[_OpenedFile], role: str) -> Values | None:
 
 
 def _read(file: _OpenedFile, builder: PairBuilder, part: Part | None, problems: Iterable[Problem]) -> PairFileReading:
-    columns = file.fitted_columns(builder.kind)
+    columns = file.columns_for(builder.kind)
     table = file.table()
     builder.add(table.rows, columns, part, problems)
     used = {*asdict(columns).values()}
@@ -265,33 +291,33 @@ def _read(file: _OpenedFile, builder: PairBuilder, part: Part | None, problems: 
         columns=columns,
         used_columns=tuple(name for name in file.names if name in used),
         unused_columns=(*(name for name in file.names if name not in used), *table.skipped),
-        **understood(file.recognised, builder.rejection, file.names, file.first_rows, builder.row_count),
+        **reading_fields(file.recognised, builder.rejection, file.names, file.first_rows, builder.row_count),
     )
 
 
-def _useless(pairs: PairSet) -> Problem | None:
+def _unusable_problem(pairs: PairSet) -> Problem | None:
     """Why a set is too small to be split, or its values tell no row from another; None where it can be used."""
-    if len(pairs) < LEAST_ROWS:
-        return Problem.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
+    if len(pairs) < MIN_ROWS:
+        return Problem.from_code(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=MIN_ROWS)
     if len(np.unique(pairs.values)) != 1:
         return None
     value = pairs.values[0]
     name = Label(value).name.lower() if pairs.kind is PairKind.LABELLED else f"{value:g}"
-    return Problem.of(ProblemCode.ONE_VALUE, rows=len(pairs), value=name)
+    return Problem.from_code(ProblemCode.SINGLE_VALUE, rows=len(pairs), value=name)
 
 
-def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
+def _save_result(folder: Path, reading: PairReading) -> dict[str, Any]:
     write_pairs(folder, reading.pairs)
     return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
 
 
-_OPTIONS, _FILES = TypeAdapter(PairOptions), TypeAdapter(tuple[PairFileReading, ...])
-WORK = Work(
+_OPTIONS, _FILES = TypeAdapter(PairReadOptions), TypeAdapter(tuple[PairFileReading, ...])
+WORK = ReadingTask(
     "pairs",
     PairColumns,
     read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
     propose=partial(propose_or_encodings, lambda files: propose_pair_columns(*files[0]), PairColumns()),
-    leave=_leave,
+    write=_save_result,
     open=lambda folder, left: PairReading(open_pairs(folder, left["name"]), _FILES.validate_python(left["files"])),
 )
 
@@ -304,7 +330,7 @@ class PairEntry:
     title: str
     licence: str
     files: tuple[CatalogEntry, ...]
-    options: PairOptions
+    options: PairReadOptions
 
     @property
     def size(self) -> int:
@@ -313,11 +339,11 @@ class PairEntry:
 
 def _pair_entry(given: dict[str, Any]) -> PairEntry:
     scale = tuple(given["scale"]) if "scale" in given else None
-    options = PairOptions(kind=PairKind(given["kind"]), scale=scale, parts=tuple(map(Part, given.get("parts", ()))))
+    options = PairReadOptions(kind=PairKind(given["kind"]), scale=scale, parts=tuple(map(Part, given.get("parts", ()))))
     return PairEntry(given["id"], given["title"], given["licence"], tuple(map(catalog_entry, given["files"])), options)
 
 
-PAIR_CATALOG = {entry.id: entry for entry in map(_pair_entry, KNOWN["pairs"])}
+PAIR_CATALOG = {entry.id: entry for entry in map(_pair_entry, CATALOG_DATA["pairs"])}
 
 
 def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> PairReading:
@@ -328,19 +354,19 @@ def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None
 
 def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> list[tuple[bytes, str]]:
     """Return the content and name of each file of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
-    files, before = [], 0
+    files, downloaded = [], 0
 
-    def follow(done: int, _: int) -> None:
-        on_progress(before + done, entry.size)
+    def report_file_progress(done: int, _: int) -> None:
+        on_progress(downloaded + done, entry.size)
 
     for file in entry.files:
-        files.append((obtain(file, follow), file.path.name))
-        before += file.size
+        files.append((obtain(file, report_file_progress), file.path.name))
+        downloaded += file.size
     return files
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredPairs(KeptSet):
+class StoredPairs(StoredItem):
     """One kept set of pairs, with the lowest and the highest score there can be (0 and 0 where there are none)."""
 
     kind: PairKind
@@ -348,26 +374,26 @@ class StoredPairs(KeptSet):
     scale: tuple[float, float] = (0.0, 0.0)
 
 
-_PAIRS = Collection("pairs", StoredPairs, partial(DataError.of, ProblemCode.UNKNOWN_PAIRS), PAIR_CATALOG)
+_PAIRS = StoredCollection("pairs", StoredPairs, partial(DataError.from_code, ProblemCode.UNKNOWN_PAIRS), PAIR_CATALOG)
 stored, damaged, remove, rename = _PAIRS.stored, _PAIRS.damaged, _PAIRS.remove, _PAIRS.rename
 
 
-def keep(pairs: PairSet, *, source: str = "") -> StoredPairs:
+def save_pairs(pairs: PairSet, *, source: str = "") -> StoredPairs:
     """Keep a set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many pairs."""
-    require_few("pairs", len(pairs))
-    figures = {"kind": pairs.kind, "rows": len(pairs), "scale": pairs.scale}
-    return _PAIRS.keep(partial(write_pairs, pairs=pairs), pairs.name, pairs.fingerprint, source, **figures)
+    require_set_size("pairs", len(pairs))
+    metadata = {"kind": pairs.kind, "rows": len(pairs), "scale": pairs.scale}
+    return _PAIRS.save(partial(write_pairs, pairs=pairs), pairs.name, pairs.fingerprint, source, **metadata)
 
 
 def load(key: str) -> PairSet:
     """Load a kept set, mapped into memory. Raises `DataError` where there is none, or its content has changed since."""
-    return _PAIRS.load(key, lambda folder, kept: open_pairs(folder, kept.name), ProblemCode.BROKEN_PAIRS)
+    return _PAIRS.load(key, lambda folder, entry: open_pairs(folder, entry.name), ProblemCode.BROKEN_PAIRS)
 
 
 def find(reference: str, base: Path | None = None) -> PairSet:
     """Return a set by file (from `base`), catalog id, name, key or fingerprint. Raises `DataError`, which lists all."""
-    if path := file_named(reference, base):
-        return read_pair_files_apart([path]).pairs
+    if path := existing_file(reference, base):
+        return read_pair_files_in_subprocess([path]).pairs
     if reference in PAIR_CATALOG:
         return read_pair_entry(PAIR_CATALOG[reference]).pairs
-    return load(_PAIRS.named(reference).key)
+    return load(_PAIRS.find_note(reference).key)

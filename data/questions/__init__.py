@@ -23,33 +23,33 @@ import pyarrow.compute as pc
 from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.rows import (
     column_lines,
-    column_words,
     columns_as_json,
-    count_words,
+    format_columns,
+    format_counts,
+    format_range,
     problem_lines,
     reading_as_json,
-    spread,
     value_as_json,
 )
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import DataError, Problem
-from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.questions.read import QuestionSetReading
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, few_questions
 from mrc_workbench.data.texts import Script, script_of
 
 _WORD = re.compile(r"[^\W_]+")
-_BY_CHANCE = 1000  # questions that are held against a passage of others
-_MOST_LABELS, _TIMES_AN_ANSWER = 5, 5  # labels, and how often each is the answer on average at least
+_CHANCE_SAMPLE_SIZE = 1000  # questions that are held against a passage of others
+_MAX_LABELS, _MIN_MEAN_REPETITIONS = 5, 5  # labels, and how often each is the answer on average at least
 _SPECIAL_CHARACTER = re.compile(r"[\s'()\[\]{}<>&|;*?$`!#~]")  # of a shell
 _NO_QUESTION = "No questions: these passages can be searched, and `mrc data generate` generates some to train with"
-_SHOWN_PROBLEMS, _LISTED_FILES = 10, 20
+_MAX_DISPLAYED_PROBLEMS, _MAX_LISTED_FILES = 10, 20
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 2, 60  # of each candidate reading
 OVERLAP_WIDTH = 0.05
-LEAST_QUESTIONS = 30  # below them the mean overlap of a set says little about the next question
+MIN_QUESTIONS_FOR_OVERLAP = 30  # below them the mean overlap of a set says little about the next question
 
 
-class Unit(StrEnum):
+class OverlapUnit(StrEnum):
     """What is counted."""
 
     WORDS = "words"
@@ -60,7 +60,7 @@ class Unit(StrEnum):
 class Overlap:
     """Shares of questions' wording that passages have, 0 to 1; means are NaN where nothing can be measured."""
 
-    unit: Unit
+    unit: OverlapUnit
     shares: np.ndarray = field(repr=False)  # (n_answerable,) float64, NaN of a question without any unit
     mean: float
     by_chance: float  # mean of questions, each with a passage that is not theirs
@@ -70,20 +70,20 @@ class Overlap:
         return int(np.count_nonzero(~np.isnan(self.shares)))
 
 
-def overlap_of(question_set: QuestionSet) -> Overlap:
+def measure_overlap(question_set: QuestionSet) -> Overlap:
     """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
-    unit, shares = unit_of(question_set), word_overlap(question_set)
+    unit, overlaps = overlap_unit(question_set), word_overlap(question_set)
     rng, by_chance = np.random.default_rng(0), list[float]()
-    for row in rng.permutation(question_set.answerable)[:_BY_CHANCE].tolist():
+    for row in rng.permutation(question_set.answerable)[:_CHANCE_SAMPLE_SIZE].tolist():
         passage = int(rng.integers(len(question_set.passages)))
         if passage not in relevant_rows(question_set, row):
-            by_chance += _shares(unit, question_set.passages.texts[passage], [question_set.questions[row].text])
-    return Overlap(unit, shares, _mean(shares), _mean(np.array(by_chance, dtype=np.float64)))
+            by_chance += _overlaps(unit, question_set.passages.texts[passage], [question_set.questions[row].text])
+    return Overlap(unit, overlaps, _mean(overlaps), _mean(np.array(by_chance, dtype=np.float64)))
 
 
-def unit_of(question_set: QuestionSet) -> Unit:
+def overlap_unit(question_set: QuestionSet) -> OverlapUnit:
     """Return what is counted in a set, by the script of its passages."""
-    return Unit.WORDS if script_of(question_set.passages.texts) is Script.SPACED else Unit.PAIRS
+    return OverlapUnit.WORDS if script_of(question_set.passages.texts) is Script.SPACED else OverlapUnit.PAIRS
 
 
 def word_overlap(question_set: QuestionSet) -> np.ndarray:
@@ -93,13 +93,13 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
     a question without any is NaN. Where values are high, lexical search will do well.
     """
-    unit, overlap = unit_of(question_set), np.full(len(question_set.questions), np.nan)
+    unit, overlap = overlap_unit(question_set), np.full(len(question_set.questions), np.nan)
     by_passage = question_set.relevance.tocsc()
     # a large corpus has passages that nobody asks about
     for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
         rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
-        asked = [question_set.questions[row].text for row in rows]
-        overlap[rows] = np.fmax(overlap[rows], _shares(unit, question_set.passages.texts[column], asked))
+        texts = [question_set.questions[row].text for row in rows]
+        overlap[rows] = np.fmax(overlap[rows], _overlaps(unit, question_set.passages.texts[column], texts))
     return np.asarray(overlap[question_set.answerable])
 
 
@@ -113,16 +113,16 @@ def bigrams(text: str) -> frozenset[str]:
     return frozenset(chain.from_iterable(map(add, word, word[1:]) for word in words(text)))
 
 
-def _shares(unit: Unit, passage: str, questions: list[str]) -> list[float]:
+def _overlaps(unit: OverlapUnit, passage: str, questions: list[str]) -> list[float]:
     """Return the share of each question's units that a passage has, NaN of a question without any."""
     # two letters side by side are always of one word
-    there = words(passage) if unit is Unit.WORDS else passage.lower()
-    asked = map(words if unit is Unit.WORDS else bigrams, questions)
-    return [sum(map(there.__contains__, units)) / len(units) if units else np.nan for units in asked]
+    passage_units = words(passage) if unit is OverlapUnit.WORDS else passage.lower()
+    question_units = map(words if unit is OverlapUnit.WORDS else bigrams, questions)
+    return [sum(map(passage_units.__contains__, units)) / len(units) if units else np.nan for units in question_units]
 
 
-def _mean(shares: np.ndarray) -> float:
-    measured = shares[~np.isnan(shares)]
+def _mean(overlaps: np.ndarray) -> float:
+    measured = overlaps[~np.isnan(overlaps)]
     return float(measured.mean()) if len(measured) else float("nan")
 
 
@@ -149,8 +149,8 @@ class Audit:
 def audit(question_set: QuestionSet) -> Audit:
     """Measure a question set. The overlap is described at `data.questions`."""
     passages, questions = question_set.passages, question_set.questions
-    asked = np.bincount(question_set.relevance.indices, minlength=len(passages))
-    lost = _answers_not_found(question_set)
+    question_counts = np.bincount(question_set.relevance.indices, minlength=len(passages))
+    missing_answer_ids = _ids_with_missing_answers(question_set)
     ids = defaultdict(list)
     for question in questions:
         ids[question.text].append(question.id)
@@ -159,20 +159,20 @@ def audit(question_set: QuestionSet) -> Audit:
         question_count=len(questions),
         unanswerable_count=len(questions) - len(question_set.answerable),
         article_count=len(set(pc.unique(passages.titles.column).to_pylist()) - {""}),
-        passages_without_question=int((asked == 0).sum()),
-        questions_per_passage=asked.astype(np.int64),
+        passages_without_question=int((question_counts == 0).sum()),
+        questions_per_passage=question_counts.astype(np.int64),
         passage_lengths=passages.texts.lengths(),
         question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
-        overlap=overlap_of(question_set),
+        overlap=measure_overlap(question_set),
         duplicate_questions={text: tuple(same) for text, same in ids.items() if len(same) > 1},
-        answers_not_found=lost,
-        labels=_labels(question_set, lost),
+        answers_not_found=missing_answer_ids,
+        labels=_labels(question_set, missing_answer_ids),
         kinds=dict(Counter(question.kind for question in questions if question.kind).most_common()),
-        made=question_set.made,
+        made=question_set.generated_counts,
     )
 
 
-def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
+def _ids_with_missing_answers(question_set: QuestionSet) -> tuple[str, ...]:
     text_at = lru_cache(maxsize=1_024)(question_set.passages.texts.__getitem__)  # neighbours ask about one passage
     ids = []
     for row, question in enumerate(question_set.questions):
@@ -189,16 +189,18 @@ def relevant_rows(question_set: QuestionSet, row: int) -> list[int]:
     return rows
 
 
-def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]:
+def _labels(question_set: QuestionSet, missing_answer_ids: tuple[str, ...]) -> tuple[str, ...]:
     """The answers, the most frequent first, where they are few, repeat, and mostly stand in no passage; else none."""
     given = [answer for question in question_set.questions for answer in question.answers]
     counts = Counter(answer.strip() for answer in given)
     answered = sum(bool(question.answers) for question in question_set.questions)
-    are_few = 0 < len(counts) <= _MOST_LABELS and len(given) >= _TIMES_AN_ANSWER * len(counts)
-    return tuple(label for label, _ in counts.most_common()) if are_few and 2 * len(lost) > answered else ()
+    are_few = 0 < len(counts) <= _MAX_LABELS and len(given) >= _MIN_MEAN_REPETITIONS * len(counts)
+    return (
+        tuple(label for label, _ in counts.most_common()) if are_few and 2 * len(missing_answer_ids) > answered else ()
+    )
 
 
-class Level(StrEnum):
+class OverlapLevel(StrEnum):
     """What a mean overlap above chance says of lexical search: it is strong on KorQuAD (0.67), weak at 0.17."""
 
     HIGH = "high"
@@ -208,18 +210,18 @@ class Level(StrEnum):
     FEW = "few"  # too few questions to tell
 
 
-def overlap_level(overlap: Overlap) -> Level:
+def overlap_level(overlap: Overlap) -> OverlapLevel:
     """Return where an overlap stands: its mean less chance, `(mean - by_chance) / (1 - by_chance)`."""
     chance = 0.0 if np.isnan(overlap.by_chance) else overlap.by_chance
     if np.isnan(overlap.mean) or chance >= 1:
-        return Level.UNKNOWN
-    if overlap.measured < LEAST_QUESTIONS:
-        return Level.FEW
+        return OverlapLevel.UNKNOWN
+    if overlap.measured < MIN_QUESTIONS_FOR_OVERLAP:
+        return OverlapLevel.FEW
     above = (overlap.mean - chance) / (1 - chance)
-    return Level.HIGH if above >= 0.55 else Level.MIDDLE if above >= 0.35 else Level.LOW
+    return OverlapLevel.HIGH if above >= 0.55 else OverlapLevel.MIDDLE if above >= 0.35 else OverlapLevel.LOW
 
 
-def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd.DataFrame:
+def histogram(values: np.ndarray, width: float = 0.0, max_bins: int = 40) -> pd.DataFrame:
     """Count values by range; columns "from", "to" and "count", a row a range, empty ranges included.
 
     A range holds `from` and not `to`; only the last range of a given `width` holds both. `width` 0 takes the smallest
@@ -229,7 +231,9 @@ def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd
     if not len(known):
         return pd.DataFrame({"from": [], "to": [], "count": []})
     widths = (step * 10**power for power in range(18) for step in (1, 2, 5))
-    step = width or float(next(one for one in widths if float(known.max() - known.min()) / one <= most_bins - 2))
+    step = width or float(
+        next(candidate for candidate in widths if float(known.max() - known.min()) / candidate <= max_bins - 2)
+    )
     first = int(known.min() / step)
     last = int(np.ceil(known.max() / step)) if width else int(known.max() / step) + 1
     edges = np.arange(first, max(last, first + 1) + 1) * step
@@ -237,34 +241,37 @@ def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd
     return pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": counts})
 
 
-def kinds_table(question_set: QuestionSet, figures: Audit) -> pd.DataFrame:
+def kinds_table(question_set: QuestionSet, audit_result: Audit) -> pd.DataFrame:
     """Tell the question kinds apart: columns "kind", "count", "share" of all questions, and mean "overlap"."""
     kinds = [question_set.questions[row].kind for row in question_set.answerable]
-    overlap = pd.Series(figures.overlap.shares).groupby(kinds).mean()
-    counts = figures.kinds.items()
-    rows = [(kind, count, count / figures.question_count, overlap.get(kind, np.nan)) for kind, count in counts]
+    overlap = pd.Series(audit_result.overlap.shares).groupby(kinds).mean()
+    counts = audit_result.kinds.items()
+    rows = [(kind, count, count / audit_result.question_count, overlap.get(kind, np.nan)) for kind, count in counts]
     return pd.DataFrame(rows, columns=["kind", "count", "share", "overlap"])
 
 
-def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
+def find_passage_rows(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return the rows, ascending, of passages whose text, title or questions hold `text` in any case; "" is in all."""
-    wanted, passages = text.strip().lower(), question_set.passages
-    if not wanted:
+    query, passages = text.strip().lower(), question_set.passages
+    if not query:
         return np.arange(len(passages))
-    held = passages.texts.holding(wanted) | passages.titles.holding(wanted)
-    asked = [row for row, question in enumerate(question_set.questions) if wanted in question.text.lower()]
-    held[question_set.relevance[asked].indices] = True
-    return np.flatnonzero(held)
+    is_match = passages.texts.containing(query) | passages.titles.containing(query)
+    question_rows = [row for row, question in enumerate(question_set.questions) if query in question.text.lower()]
+    is_match[question_set.relevance[question_rows].indices] = True
+    return np.flatnonzero(is_match)
 
 
-def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
+def group_questions_by_passage(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
     """Return the questions about each of the passages at `rows`, in the set's order."""
     by_passage = question_set.relevance[:, list(rows)].tocsc()
-    asked = np.split(by_passage.indices, by_passage.indptr[1:-1])
-    return {row: [question_set.questions[one] for one in sorted(of)] for row, of in zip(rows, asked, strict=False)}
+    rows_by_passage = np.split(by_passage.indices, by_passage.indptr[1:-1])
+    return {
+        row: [question_set.questions[question_row] for question_row in sorted(question_rows)]
+        for row, question_rows in zip(rows, rows_by_passage, strict=False)
+    }
 
 
-def reading_lines(reading: Reading) -> list[str]:
+def reading_lines(reading: QuestionSetReading) -> list[str]:
     """Return what the files hold, which columns are used, what the files lack of each other, and the problems."""
     questions, passages = reading.question_set.questions, f"{len(reading.question_set.passages):,} passages"
     encoding = f", {reading.encoding}" if reading.encoding else ""
@@ -274,7 +281,7 @@ def reading_lines(reading: Reading) -> list[str]:
             f"{reading.paragraph_count:,} paragraphs -> {passages}; "
             f"{reading.row_count:,} rows -> {len(questions):,} questions",
         ]
-        if reading.columns and (named := column_words(reading.columns)):
+        if reading.columns and (named := format_columns(reading.columns)):
             lines.append(f"Columns: {named}")
     else:
         graded = sum(bool(question.grades) for question in questions)
@@ -285,7 +292,7 @@ def reading_lines(reading: Reading) -> list[str]:
     row_counts: defaultdict[tuple[str, str], list[int]] = defaultdict(list)  # of a file, or of many files of one form
     for file in reading.files:
         form = ", ".join(filter(None, (file.role, file.format, file.encoding)))
-        row_counts[file.name if len(reading.files) <= _LISTED_FILES else "", form].append(file.row_count)
+        row_counts[file.name if len(reading.files) <= _MAX_LISTED_FILES else "", form].append(file.row_count)
     for (name, form), counts_of_form in row_counts.items():
         lines.append(f"  {name or f'{len(counts_of_form):,} files'}: {form}; {sum(counts_of_form):,} rows")
     lines += column_lines(reading, reading.columns)
@@ -293,30 +300,34 @@ def reading_lines(reading: Reading) -> list[str]:
     return [*lines, *(f"  {gap.message}" for gap in reading.gaps), *problem_lines(reading)]
 
 
-def audit_lines(figures: Audit) -> list[str]:
+def audit_lines(audit_result: Audit) -> list[str]:
     """Return counts, lengths, shared wording and doubtful questions."""
     overlap = "not measurable"
-    if not math.isnan(figures.overlap.mean):
-        counted = {Unit.WORDS: "words", Unit.PAIRS: "letter pairs"}[figures.overlap.unit]
-        by_chance = "-" if math.isnan(figures.overlap.by_chance) else f"{figures.overlap.by_chance:.1%}"
-        overlap = f"{figures.overlap.mean:.1%} of the {counted}; by chance {by_chance}"
+    if not math.isnan(audit_result.overlap.mean):
+        unit_noun = {OverlapUnit.WORDS: "words", OverlapUnit.PAIRS: "letter pairs"}[audit_result.overlap.unit]
+        by_chance = "-" if math.isnan(audit_result.overlap.by_chance) else f"{audit_result.overlap.by_chance:.1%}"
+        overlap = f"{audit_result.overlap.mean:.1%} of the {unit_noun}; by chance {by_chance}"
     return [
-        f"Articles: {figures.article_count:,}; passages without a question: "
-        f"{figures.passages_without_question:,}; unanswerable questions: {figures.unanswerable_count:,}",
-        f"Characters a passage: {spread(figures.passage_lengths)}; a question: {spread(figures.question_lengths)}",
+        f"Articles: {audit_result.article_count:,}; passages without a question: "
+        f"{audit_result.passages_without_question:,}; unanswerable questions: {audit_result.unanswerable_count:,}",
+        f"Characters a passage: {format_range(audit_result.passage_lengths)}; a question: {format_range(audit_result.question_lengths)}",
         f"Wording that question and passage share: {overlap}",
-        f"Questions asked more than once: {len(figures.duplicate_questions):,}; "
-        f"answers not found in their passage: {len(figures.answers_not_found):,}",
-        *([f"The answers are labels, not parts of passages: {', '.join(figures.labels)}"] if figures.labels else []),
-        *([f"Kinds: {count_words(figures.kinds)}"] if figures.kinds else []),
-        *([f"Made of passages, asked by nobody: {count_words(figures.made)}"] if figures.made else []),
+        f"Questions asked more than once: {len(audit_result.duplicate_questions):,}; "
+        f"answers not found in their passage: {len(audit_result.answers_not_found):,}",
+        *(
+            [f"The answers are labels, not parts of passages: {', '.join(audit_result.labels)}"]
+            if audit_result.labels
+            else []
+        ),
+        *([f"Kinds: {format_counts(audit_result.kinds)}"] if audit_result.kinds else []),
+        *([f"Made of passages, asked by nobody: {format_counts(audit_result.made)}"] if audit_result.made else []),
     ]
 
 
 def split_lines(parts: Split) -> list[str]:
     """Return how the answerable questions are split, published or drawn, and which parts have too few of them."""
-    of = "groups" if parts.method is SplitMethod.GROUPED else "relevant passages"
-    counts = (f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} {of})" for part in PARTS)
+    group_noun = "groups" if parts.method is SplitMethod.GROUPED else "relevant passages"
+    counts = (f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} {group_noun})" for part in PARTS)
     return [f"Split of the answerable questions, {parts.description}: {', '.join(counts)}", *_split_warnings(parts)]
 
 
@@ -325,9 +336,9 @@ def _split_warnings(parts: Split) -> list[str]:
     return [warning for part, count in counts.items() if (warning := few_questions(count, f"{part} questions"))]
 
 
-def refusal_lines(error: DataError) -> list[str]:
+def rejection_lines(error: DataError) -> list[str]:
     """Return why data is refused, its first unusable rows, and the flags to choose a reading or an encoding."""
-    rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
+    rows = [problem.message for problem in error.others if problem.leaves_out_row][:_MAX_DISPLAYED_PROBLEMS]
     lines = [str(error), *(f"  {row}" for row in rows), *(problem.message for problem in error.file_problems)]
     if not isinstance(error, UnusableFileError):
         return lines
@@ -340,14 +351,14 @@ def refusal_lines(error: DataError) -> list[str]:
         quoted = [f'"{word}"' if _SPECIAL_CHARACTER.search(word) else word for word in named]
         lines.append(f"  --columns {' '.join(quoted)}")
         for row in proposal.first_rows[:_SAMPLE_ROWS]:
-            cells = (f"{role}: {shown(row.get(name, ''), _SAMPLE_CHARACTERS)}" for role, name in roles.items())
+            cells = (f"{role}: {display_text(row.get(name, ''), _SAMPLE_CHARACTERS)}" for role, name in roles.items())
             lines.append(f"    {' | '.join(cells)}")
     if proposal.encodings:
         lines.append("Possible encodings:")
     return [*lines, *(f"  --encoding {encoding.name}    {encoding.sample}" for encoding in proposal.encodings)]
 
 
-def as_json(reading: Reading, figures: Audit, parts: Split, notes: Sequence[Problem]) -> dict[str, Any]:
+def as_json(reading: QuestionSetReading, audit_result: Audit, parts: Split, notes: Sequence[Problem]) -> dict[str, Any]:
     """Return what was understood of the files, the audit, the split, and notes about the texts."""
     summary, warnings = parts.summary(), _split_warnings(parts)
     return {
@@ -358,20 +369,28 @@ def as_json(reading: Reading, figures: Audit, parts: Split, notes: Sequence[Prob
         "layout": reading.layout,
         "judgement_count": reading.judgement_count,
         "files": [
-            {"name": one.name, "role": one.role, "format": one.format, "rows": one.row_count, "left_out": one.left_out}
-            for one in reading.files
+            {
+                "name": file.name,
+                "role": file.role,
+                "format": file.format,
+                "rows": file.row_count,
+                "left_out": file.left_out,
+            }
+            for file in reading.files
         ],
         "gaps": [{"code": gap.code, "message": gap.message, **gap.details} for gap in reading.gaps],
         "notices": [{"code": note.code, "message": note.message, **note.details} for note in notes],
-        "audit": value_as_json(figures),
+        "audit": value_as_json(audit_result),
         "split": {"seed": parts.options.seed, **summary, "groups": parts.group_counts, "warnings": warnings},
     }
 
 
-def dataset_as_json(reading: Reading, figures: Audit, parts: Split, file_names: Sequence[str]) -> dict[str, Any]:
+def dataset_as_json(
+    reading: QuestionSetReading, audit_result: Audit, parts: Split, file_names: Sequence[str]
+) -> dict[str, Any]:
     """Return counts, files and columns; `file_names` are for a reading that does not list its files."""
     return {
-        "articles": figures.article_count,
+        "articles": audit_result.article_count,
         "split": {part: len(parts.rows[part]) for part in PARTS},
         "published_split": parts.is_published,
         "files": [file.name for file in reading.files] or list(file_names),

@@ -17,22 +17,24 @@ from typing import Literal
 import numpy as np
 import regex
 
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import Problem, ProblemCode
-from mrc_workbench.data.questions import Unit, relevant_rows, unit_of
+from mrc_workbench.data.questions import OverlapUnit, overlap_unit, relevant_rows
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.split.partition import linked_groups
 from mrc_workbench.data.texts import Texts
 
-MOST_PASSAGES = 100_000  # that are looked at, all relevant ones first: seconds and some hundred MB
-_MOST_QUESTIONS = 1_000  # by which lost words are measured
+MAX_CHECKED_PASSAGES = 100_000  # that are looked at, all relevant ones first: seconds and some hundred MB
+_MAX_SAMPLED_QUESTIONS = 1_000  # by which lost words are measured
 _EXAMPLES, _EXAMPLE_LENGTH = 3, 40
 # A metric moves by at most the share of the questions concerned. 1% is the standard error of a recall of 0.5 over 2,500
 # questions, more than most test sets have: smaller effects cannot be seen.
-_LEAST_SHARE = 0.01
-_LEAST_DAMAGED = 0.001  # of passages: one in a thousand shows that a conversion went wrong, fewer may be in any text
-_LEAST_LOST = 0.001  # of matching words: full-width forms on both sides match, and nothing is lost
+_MIN_FRACTION = 0.01
+_MIN_DAMAGED_FRACTION = (
+    0.001  # of passages: one in a thousand shows that a conversion went wrong, fewer may be in any text
+)
+_MIN_LOST_FRACTION = 0.001  # of matching words: full-width forms on both sides match, and nothing is lost
 
 _TAGS = (
     "p|br|div|span|table|tr|td|th|ul|ol|li|a|b|i|u|em|strong|h[1-6]|img|sup|sub|ref|font|center|section|article|"
@@ -45,24 +47,26 @@ _MARKUP = {  # read by Python and by RE2
     "tables": r"(?m)^[ \t]*\|?[ \t]*:?-{3,}:?[ \t]*\|[ \t:|-]*$",
     "wiki": r"(?m)\[\[[^\[\]\n]+\]\]|\{\{[^{}\n]+\}\}|'''[^'\n]+'''|^={2,}[^=\n]+={2,}[ \t]*$",
 }
-_MARKS = "[\u0300-\u036f\u1100-\u11ff\u3099\u309a]"  # combining marks and conjoining jamo
-_WIDE = "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc]"  # full-width letters, half-width kana
-_CONTINUED = f"[\u0080-\u009f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
-_DAMAGE = (
+_COMBINING_MARKS = "[\u0300-\u036f\u1100-\u11ff\u3099\u309a]"  # combining marks and conjoining jamo
+_WIDTH_VARIANTS = (
+    "[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc]"  # full-width letters, half-width kana
+)
+_UTF8_CONTINUATION = f"[\u0080-\u009f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
+_MOJIBAKE = (
     "\ufffd"  # the replacement character
-    f"|[\u00c2\u00c3][\u00a0-\u00bf]|(?:[\u00c4-\u00df]{_CONTINUED}){{2}}"  # UTF-8 read as Latin-1 or Windows-1252
-    f"|(?:[\u00e0-\u00ef]{_CONTINUED}{{2}}){{2}}|\u00e2\u20ac[\u2122\u0153\u009d\u201c\u201d]"
+    f"|[\u00c2\u00c3][\u00a0-\u00bf]|(?:[\u00c4-\u00df]{_UTF8_CONTINUATION}){{2}}"  # UTF-8 read as Latin-1 or Windows-1252
+    f"|(?:[\u00e0-\u00ef]{_UTF8_CONTINUATION}{{2}}){{2}}|\u00e2\u20ac[\u2122\u0153\u009d\u201c\u201d]"
     # CP949, GB18030 or Shift-JIS read as Latin-1: no language has six such characters in a row, a letter among them
     "|[\u00a1-\u00fe]{2}[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00fe][\u00a1-\u00fe]{3}"
 )
 _WORD = regex.compile(r"[\w\p{M}]+")
-_LETTER = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
+_GRAPHEME = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
 _Form = Literal["NFC", "NFKC"]
 SIMILARITY = 0.8  # Jaccard, from which on two texts are near-duplicates: about one word in ten differs
 _BINS, _BAND = 64, 4  # of a signature; 16 bands of 4 find 99.9% of the pairs with a similarity of 0.8
-_ESTIMATE = SIMILARITY - 0.15  # three standard errors of an estimate from 64 bins
-_MOST_COMPARED = 5_000  # candidate pairs that are compared by their shingles; of more the estimate counts
-_LONGEST = 20_000  # characters of a text that are looked at
+_MIN_ESTIMATED_SIMILARITY = SIMILARITY - 0.15  # three standard errors of an estimate from 64 bins
+_MAX_EXACT_COMPARISONS = 5_000  # candidate pairs that are compared by their shingles; of more the estimate counts
+_MAX_TEXT_LENGTH = 20_000  # characters of a text that are looked at
 _BLOCK = 100_000  # characters hashed at a time: their arrays fit into a processor's cache
 _CHUNK = 200_000  # pairs estimated at a time
 _DIGITS = re.compile(r"\d+")
@@ -77,80 +81,93 @@ def content_notes(question_set: QuestionSet, parts: Split) -> tuple[Problem, ...
     if len(rows) < len(texts):
         texts, ids = (Texts(column.column.take(rows)) for column in (texts, ids))
     return (
-        *_markup(texts, ids),
-        *_damaged(texts, ids),
-        *_unusual_forms(question_set, texts, ids, "NFC"),
-        *_unusual_forms(question_set, texts, ids, "NFKC"),
-        *_near_duplicates(question_set, parts, texts, rows),
-        *_repeated_questions(question_set, parts),
+        *_check_markup(texts, ids),
+        *_check_damage(texts, ids),
+        *_check_unicode_forms(question_set, texts, ids, "NFC"),
+        *_check_unicode_forms(question_set, texts, ids, "NFKC"),
+        *_check_near_duplicates(question_set, parts, texts, rows),
+        *_check_repeated_questions(question_set, parts),
     )
 
 
 def _checked_rows(question_set: QuestionSet) -> np.ndarray:
     """Return the rows of the passages to check, ascending: all, or relevant ones and others at equal distances."""
     count = len(question_set.passages)
-    if count <= MOST_PASSAGES:
+    if count <= MAX_CHECKED_PASSAGES:
         return np.arange(count)
-    relevant = np.unique(question_set.relevance.indices)[:MOST_PASSAGES]
+    relevant = np.unique(question_set.relevance.indices)[:MAX_CHECKED_PASSAGES]
     others = np.setdiff1d(np.arange(count), relevant, assume_unique=True)
-    places = np.linspace(0, len(others) - 1, MOST_PASSAGES - len(relevant)).astype(np.int64)
-    return np.sort(np.concatenate([relevant, others[places]]))
+    positions = np.linspace(0, len(others) - 1, MAX_CHECKED_PASSAGES - len(relevant)).astype(np.int64)
+    return np.sort(np.concatenate([relevant, others[positions]]))
 
 
-def _markup(texts: Texts, ids: Texts) -> Iterator[Problem]:
-    held = {kind: texts.matching(pattern) for kind, pattern in _MARKUP.items()}
-    has_markup = np.any([*held.values()], axis=0)
+def _check_markup(texts: Texts, ids: Texts) -> Iterator[Problem]:
+    matches_by_kind = {kind: texts.matching(pattern) for kind, pattern in _MARKUP.items()}
+    has_markup = np.any([*matches_by_kind.values()], axis=0)
     count = int(np.count_nonzero(has_markup))
-    if count >= max(1, _LEAST_SHARE * len(texts)):
-        counts = {kind: int(np.count_nonzero(found)) for kind, found in held.items()}
+    if count >= max(1, _MIN_FRACTION * len(texts)):
+        counts = {kind: int(np.count_nonzero(matches)) for kind, matches in matches_by_kind.items()}
         patterns = re.compile("|".join(f"(?:{pattern.removeprefix('(?m)')})" for pattern in _MARKUP.values()), re.M)
         examples = _snippets(texts, ids, np.flatnonzero(has_markup), patterns)
-        share = _percent(count / len(texts))
-        yield Problem.of(ProblemCode.MARKUP, count=count, checked=len(texts), share=share, **counts, examples=examples)
+        fraction = _format_percent(count / len(texts))
+        yield Problem.from_code(
+            ProblemCode.MARKUP, count=count, checked=len(texts), share=fraction, **counts, examples=examples
+        )
 
 
-def _damaged(texts: Texts, ids: Texts) -> Iterator[Problem]:
-    places = np.flatnonzero(texts.matching(_DAMAGE))
-    if len(places) >= max(1, _LEAST_DAMAGED * len(texts)):
-        examples = _snippets(texts, ids, places, re.compile(_DAMAGE))
-        yield Problem.of(ProblemCode.DAMAGED_TEXT, count=len(places), checked=len(texts), examples=examples)
+def _check_damage(texts: Texts, ids: Texts) -> Iterator[Problem]:
+    rows = np.flatnonzero(texts.matching(_MOJIBAKE))
+    if len(rows) >= max(1, _MIN_DAMAGED_FRACTION * len(texts)):
+        examples = _snippets(texts, ids, rows, re.compile(_MOJIBAKE))
+        yield Problem.from_code(ProblemCode.DAMAGED_TEXT, count=len(rows), checked=len(texts), examples=examples)
 
 
-def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _Form) -> Iterator[Problem]:
+def _check_unicode_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _Form) -> Iterator[Problem]:
     """Report decomposed letters, which BM25 composes, or full-width and half-width forms, which it does not."""
-    code, pattern = {"NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS), "NFKC": (ProblemCode.FULL_WIDTH, _WIDE)}[form]
+    code, pattern = {
+        "NFC": (ProblemCode.DECOMPOSED_CHARACTERS, _COMBINING_MARKS),
+        "NFKC": (ProblemCode.FULL_WIDTH, _WIDTH_VARIANTS),
+    }[form]
 
-    def holds(text: str) -> bool:
-        return not unicodedata.is_normalized("NFC", text) if form == "NFC" else re.search(_WIDE, text) is not None
+    def has_form(text: str) -> bool:
+        return (
+            not unicodedata.is_normalized("NFC", text)
+            if form == "NFC"
+            else re.search(_WIDTH_VARIANTS, text) is not None
+        )
 
-    places = [place for place in np.flatnonzero(texts.matching(pattern)).tolist() if holds(texts[place])]
-    asked = [question for question in question_set.questions if holds(question.text)]
-    if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
+    rows = [row for row in np.flatnonzero(texts.matching(pattern)).tolist() if has_form(texts[row])]
+    questions = [question for question in question_set.questions if has_form(question.text)]
+    if not _exceeds_threshold(len(rows), len(texts)) and not _exceeds_threshold(
+        len(questions), len(question_set.questions)
+    ):
         return
-    lost = _lost(question_set, form)
-    if form == "NFKC" and lost < _LEAST_LOST:
+    lost_fraction = _lost_fraction(question_set, form)
+    if form == "NFKC" and lost_fraction < _MIN_LOST_FRACTION:
         return
-    given = [(ids[place], texts[place]) for place in places[:_EXAMPLES]]
-    given += [(question.id, question.text) for question in asked[:_EXAMPLES]]
-    words = ((id_, next((word for word in text.split() if holds(word)), "")) for id_, text in given)
-    examples = _listed(f"{id_}: {shown(word, _EXAMPLE_LENGTH)}" for id_, word in words)
-    yield Problem.of(code, passages=len(places), questions=len(asked), lost=_percent(lost), examples=examples)
+    examples_with_ids = [(ids[row], texts[row]) for row in rows[:_EXAMPLES]]
+    examples_with_ids += [(question.id, question.text) for question in questions[:_EXAMPLES]]
+    words = ((id_, next((word for word in text.split() if has_form(word)), "")) for id_, text in examples_with_ids)
+    examples = _format_examples(f"{id_}: {display_text(word, _EXAMPLE_LENGTH)}" for id_, word in words)
+    yield Problem.from_code(
+        code, passages=len(rows), questions=len(questions), lost=_format_percent(lost_fraction), examples=examples
+    )
 
 
-def _lost(question_set: QuestionSet, form: _Form) -> float:
+def _lost_fraction(question_set: QuestionSet, form: _Form) -> float:
     """Return the share of the common wording of questions and passages that only matches in a normal form, or NaN.
 
     For NFKC, texts are composed (NFC) before they are compared as they are.
     """
-    in_pairs = unit_of(question_set) is Unit.PAIRS
-    asked = np.random.default_rng(0).permutation(question_set.answerable)[:_MOST_QUESTIONS]
+    in_pairs = overlap_unit(question_set) is OverlapUnit.PAIRS
+    question_rows = np.random.default_rng(0).permutation(question_set.answerable)[:_MAX_SAMPLED_QUESTIONS]
     texts, relevance = question_set.passages.texts, question_set.relevance
     shared = lost = 0
-    for row in asked.tolist():
-        both = [question_set.questions[row].text, texts[int(relevance.indices[relevance.indptr[row]])]]
+    for row in question_rows.tolist():
+        texts_of_pair = [question_set.questions[row].text, texts[int(relevance.indices[relevance.indptr[row]])]]
         if form == "NFKC":
-            both = [unicodedata.normalize("NFC", text) for text in both]
-        question, passage = (_spellings(text, form, in_pairs=in_pairs) for text in both)
+            texts_of_pair = [unicodedata.normalize("NFC", text) for text in texts_of_pair]
+        question, passage = (_spellings(text, form, in_pairs=in_pairs) for text in texts_of_pair)
         for unit, spellings in question.items():
             if unit in passage:
                 shared += 1
@@ -160,22 +177,24 @@ def _lost(question_set: QuestionSet, form: _Form) -> float:
 
 def _spellings(text: str, form: _Form, *, in_pairs: bool) -> dict[str, set[str]]:
     """Return the words of a text, or pairs of neighbouring letters, in a normal form, and how each is spelt."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    spellings: defaultdict[str, set[str]] = defaultdict(set)
     for word in _WORD.findall(text.lower()):
-        letters = _LETTER.findall(word) if in_pairs else []
-        for unit in map("".join, pairwise(letters)) if in_pairs else [word]:
-            found[unicodedata.normalize(form, unit)].add(unit)
-    return found
+        characters = _GRAPHEME.findall(word) if in_pairs else []
+        for unit in map("".join, pairwise(characters)) if in_pairs else [word]:
+            spellings[unicodedata.normalize(form, unit)].add(unit)
+    return spellings
 
 
-def _near_duplicates(question_set: QuestionSet, parts: Split, texts: Texts, rows: np.ndarray) -> Iterator[Problem]:
-    found = near_duplicates(texts)
+def _check_near_duplicates(
+    question_set: QuestionSet, parts: Split, texts: Texts, rows: np.ndarray
+) -> Iterator[Problem]:
+    duplicates = find_near_duplicates(texts)
     ids = question_set.passages.ids
-    if _are_many(found.repeated, len(texts)):
-        pairs = (f"{ids[int(rows[b])]} ≈ {ids[int(rows[a])]}" for a, b in found.pairs.tolist())
-        yield _counted(ProblemCode.NEAR_DUPLICATES, found.repeated, pairs, checked=len(texts))
+    if _exceeds_threshold(duplicates.duplicate_count, len(texts)):
+        pairs = (f"{ids[int(rows[b])]} ≈ {ids[int(rows[a])]}" for a, b in duplicates.pairs.tolist())
+        yield _count_note(ProblemCode.NEAR_DUPLICATES, duplicates.duplicate_count, pairs, checked=len(texts))
     cluster = np.full(len(question_set.passages), -1, dtype=np.int64)
-    cluster[rows] = found.cluster
+    cluster[rows] = duplicates.clusters
     relevance = question_set.relevance
     trained = np.unique(relevance[parts.rows[Part.TRAIN]].indices)
     trained_passages, trained_clusters = set(trained.tolist()), {*cluster[trained].tolist()} - {-1}
@@ -186,24 +205,30 @@ def _near_duplicates(question_set: QuestionSet, parts: Split, texts: Texts, rows
         copies = [p for p in relevant if p not in trained_passages and int(cluster[p]) in trained_clusters]
         if copies:
             leaks.append(f"{question_set.questions[row].id} ({ids[copies[0]]})")
-    if _are_many(len(leaks), len(tested)):
-        yield _counted(ProblemCode.NEAR_DUPLICATE_PARTS, len(leaks), leaks, tested=len(tested))
+    if _exceeds_threshold(len(leaks), len(tested)):
+        yield _count_note(ProblemCode.NEAR_DUPLICATE_PARTS, len(leaks), leaks, tested=len(tested))
 
 
-def _repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Problem]:
+def _check_repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Problem]:
     """Test questions that repeat a training question, in the same or nearly the same words, with the same numbers."""
     trained, tested = parts.rows[Part.TRAIN], parts.rows[Part.TEST]
-    asked = [question_set.questions[row] for row in (*trained.tolist(), *tested.tolist())]
-    letters = _WordCharacters()
-    texts = [question.text.translate(letters) for question in asked]  # punctuation does not count
-    found = near_duplicates(texts, shingle=3, numbers=1)
+    questions = [question_set.questions[row] for row in (*trained.tolist(), *tested.tolist())]
+    word_characters = _WordCharacters()
+    texts = [question.text.translate(word_characters) for question in questions]  # punctuation does not count
+    duplicates = find_near_duplicates(texts, shingle_length=3, min_number_similarity=1)
     first_trained: dict[int, int] = {}
-    for place in range(len(trained)):
-        first_trained.setdefault(int(found.cluster[place]), place)
-    pairs = [(place, first_trained.get(int(found.cluster[place]))) for place in range(len(trained), len(asked))]
-    leaks = [f"{asked[test].id}: {asked[test].text} ({asked[train].id})" for test, train in pairs if train is not None]
-    if _are_many(len(leaks), len(tested)):
-        yield _counted(ProblemCode.REPEATED_QUESTIONS, len(leaks), leaks, tested=len(tested))
+    for index in range(len(trained)):
+        first_trained.setdefault(int(duplicates.clusters[index]), index)
+    pairs = [
+        (index, first_trained.get(int(duplicates.clusters[index]))) for index in range(len(trained), len(questions))
+    ]
+    leaks = [
+        f"{questions[test].id}: {questions[test].text} ({questions[train].id})"
+        for test, train in pairs
+        if train is not None
+    ]
+    if _exceeds_threshold(len(leaks), len(tested)):
+        yield _count_note(ProblemCode.REPEATED_QUESTIONS, len(leaks), leaks, tested=len(tested))
 
 
 class _WordCharacters(dict[int, int | None]):
@@ -214,31 +239,33 @@ class _WordCharacters(dict[int, int | None]):
         return self[code]
 
 
-def _counted(code: ProblemCode, count: int, examples: Iterable[str], **whole: int) -> Problem:
+def _count_note(code: ProblemCode, count: int, examples: Iterable[str], **total: int) -> Problem:
     """Return a note with a count and its share of the one number in `whole`."""
-    (number,) = whole.values()
-    return Problem.of(code, count=count, **whole, share=_percent(count / number), examples=_listed(examples))
+    (number,) = total.values()
+    return Problem.from_code(
+        code, count=count, **total, share=_format_percent(count / number), examples=_format_examples(examples)
+    )
 
 
-def _are_many(count: int, whole: int) -> bool:
-    return count >= max(1, _LEAST_SHARE * whole)
+def _exceeds_threshold(count: int, total: int) -> bool:
+    return count >= max(1, _MIN_FRACTION * total)
 
 
-def _percent(share: float) -> str:
-    return "–" if np.isnan(share) else f"{share:.1%}"
+def _format_percent(fraction: float) -> str:
+    return "–" if np.isnan(fraction) else f"{fraction:.1%}"
 
 
-def _listed(examples: Iterable[str]) -> str:
-    return ", ".join(shown(example, 2 * _EXAMPLE_LENGTH) for example in islice(examples, _EXAMPLES))
+def _format_examples(examples: Iterable[str]) -> str:
+    return ", ".join(display_text(example, 2 * _EXAMPLE_LENGTH) for example in islice(examples, _EXAMPLES))
 
 
-def _snippets(texts: Texts, ids: Texts, places: np.ndarray, pattern: re.Pattern[str]) -> str:
+def _snippets(texts: Texts, ids: Texts, rows: np.ndarray, pattern: re.Pattern[str]) -> str:
     snippets = []
-    for place in places[:_EXAMPLES].tolist():
-        if match := pattern.search(texts[place]):
+    for row in rows[:_EXAMPLES].tolist():
+        if match := pattern.search(texts[row]):
             start = match.start()
-            snippet = texts[place][start : max(match.end(), start + _EXAMPLE_LENGTH)]
-            snippets.append(f"{ids[place]}: {shown(' '.join(snippet.split()), _EXAMPLE_LENGTH)}")
+            snippet = texts[row][start : max(match.end(), start + _EXAMPLE_LENGTH)]
+            snippets.append(f"{ids[row]}: {display_text(' '.join(snippet.split()), _EXAMPLE_LENGTH)}")
     return ", ".join(snippets)
 
 
@@ -247,45 +274,47 @@ class NearDuplicates:
     """Near-duplicates among `n` texts: pairs of rows, the earlier first, and the cluster of each text."""
 
     pairs: np.ndarray = field(repr=False)  # (n_pairs, 2) int64, ascending
-    cluster: np.ndarray = field(repr=False)  # (n,) int32
+    clusters: np.ndarray = field(repr=False)  # (n,) int32
 
     @property
-    def repeated(self) -> int:
-        return len(self.cluster) - int(self.cluster.max(initial=-1) + 1)
+    def duplicate_count(self) -> int:
+        return len(self.clusters) - int(self.clusters.max(initial=-1) + 1)
 
 
-def near_duplicates(texts: Sequence[str], *, shingle: int = 5, numbers: float = 0.5) -> NearDuplicates:
+def find_near_duplicates(
+    texts: Sequence[str], *, shingle_length: int = 5, min_number_similarity: float = 0.5
+) -> NearDuplicates:
     """Find the texts with a Jaccard similarity of `SIMILARITY` or more, over shingles of so many characters.
 
     White space, case and the composition of letters do not count. The Jaccard similarity of the numbers in two texts
     must be `numbers` or more: other numbers tell other things. Memory: 128 bytes a text, and 16 a candidate pair.
     """
-    signatures, has_shingles = _signatures(texts, shingle)
-    pairs = _candidates(signatures, np.flatnonzero(has_shingles))
+    signatures, has_shingles = _minhash_signatures(texts, shingle_length)
+    pairs = _candidate_pairs(signatures, np.flatnonzero(has_shingles))
     chunks = (pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK))
-    shares = [(signatures[chunk[:, 0]] == signatures[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
-    estimates = np.concatenate([np.zeros(0), *shares])  # of the similarities: shares of equal bins
-    pairs, estimates = pairs[estimates >= _ESTIMATE], estimates[estimates >= _ESTIMATE]
+    chunk_estimates = [(signatures[chunk[:, 0]] == signatures[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
+    estimates = np.concatenate([np.zeros(0), *chunk_estimates])  # of the similarities: shares of equal bins
+    pairs, estimates = pairs[estimates >= _MIN_ESTIMATED_SIMILARITY], estimates[estimates >= _MIN_ESTIMATED_SIMILARITY]
     is_similar = estimates >= SIMILARITY
-    compared = min(len(pairs), _MOST_COMPARED)
-    is_similar[:compared] = [
-        _jaccard(_shingles(texts[a], shingle), _shingles(texts[b], shingle)) >= SIMILARITY
-        for a, b in pairs[:compared].tolist()
+    compared_count = min(len(pairs), _MAX_EXACT_COMPARISONS)
+    is_similar[:compared_count] = [
+        _jaccard(_shingles(texts[a], shingle_length), _shingles(texts[b], shingle_length)) >= SIMILARITY
+        for a, b in pairs[:compared_count].tolist()
     ]
     pairs = pairs[is_similar]
     numbers_in = {row: set(_DIGITS.findall(texts[row])) for row in np.unique(pairs).tolist()}
-    has_numbers = [_jaccard(numbers_in[a], numbers_in[b]) >= numbers for a, b in pairs.tolist()]
+    has_numbers = [_jaccard(numbers_in[a], numbers_in[b]) >= min_number_similarity for a, b in pairs.tolist()]
     pairs = pairs[np.array(has_numbers, dtype=bool)]
     return NearDuplicates(pairs, linked_groups(pairs[:, 0], pairs[:, 1], len(texts)))
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """Compose letters, turn all spaces into " " and lower the case."""
-    return unicodedata.normalize("NFKC", text[:_LONGEST]).lower()
+    return unicodedata.normalize("NFKC", text[:_MAX_TEXT_LENGTH]).lower()
 
 
 def _shingles(text: str, length: int) -> set[str]:
-    text = _SPACE.sub("", _plain(text))
+    text = _SPACE.sub("", _normalize(text))
     return {text[start : start + length] for start in range(len(text) - length + 1)}
 
 
@@ -298,7 +327,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     block: list[str] = []
     size = 0
     for text in texts:
-        block.append(_plain(text))
+        block.append(_normalize(text))
         size += len(block[-1])
         if size >= _BLOCK:
             yield block
@@ -307,39 +336,39 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _signatures(texts: Sequence[str], shingle: int) -> tuple[np.ndarray, np.ndarray]:
+def _minhash_signatures(texts: Sequence[str], shingle_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the signature of each text, `(n, _BINS)` uint16, and whether it has a shingle at all, `(n,)` bool."""
     signatures = np.zeros((len(texts), _BINS), dtype=np.uint16)
     has_shingles = np.zeros(len(texts), dtype=bool)
     start = 0
     for block in _blocks(texts):
-        codes, lengths = _without_space(block)
-        hashes, rows = _shingle_hashes(codes, lengths, shingle)
-        least = np.full(len(block) * _BINS, _EMPTY, dtype=np.uint64)
+        codes, lengths = _visible_characters(block)
+        hashes, rows = _shingle_hashes(codes, lengths, shingle_length)
+        min_hashes = np.full(len(block) * _BINS, _EMPTY, dtype=np.uint64)
         bins = (hashes >> np.uint64(58)).astype(np.int64)
-        np.minimum.at(least, rows * _BINS + bins, hashes << np.uint64(6))
+        np.minimum.at(min_hashes, rows * _BINS + bins, hashes << np.uint64(6))
         end = start + len(block)
-        has_shingles[start:end] = lengths >= shingle
+        has_shingles[start:end] = lengths >= shingle_length
         known = np.flatnonzero(has_shingles[start:end])
-        signatures[start + known] = _densified(least.reshape(len(block), _BINS)[known])
+        signatures[start + known] = _densify(min_hashes.reshape(len(block), _BINS)[known])
         start = end
     return signatures, has_shingles
 
 
-def _without_space(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _visible_characters(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the characters of all texts without white space, uint64, and how many each text has, `(n,)` int64."""
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     ends = np.cumsum([len(text) for text in texts])
-    is_kept = codes > ord(" ")
-    kept_before = np.concatenate([[0], np.cumsum(is_kept)])
-    return codes[is_kept].astype(np.uint64), np.diff(kept_before[ends], prepend=0)
+    is_visible = codes > ord(" ")
+    visible_counts = np.concatenate([[0], np.cumsum(is_visible)])
+    return codes[is_visible].astype(np.uint64), np.diff(visible_counts[ends], prepend=0)
 
 
-def _shingle_hashes(codes: np.ndarray, lengths: np.ndarray, shingle: int) -> tuple[np.ndarray, np.ndarray]:
+def _shingle_hashes(codes: np.ndarray, lengths: np.ndarray, shingle_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the hash of every shingle of the joined texts, uint64, and the row of its text."""
-    count = max(0, len(codes) - shingle + 1)
+    count = max(0, len(codes) - shingle_length + 1)
     hashes = np.zeros(count, dtype=np.uint64)
-    for offset in range(shingle):  # polynomial, modulo 2**64
+    for offset in range(shingle_length):  # polynomial, modulo 2**64
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         hashes += codes[offset : offset + count]
     hashes ^= hashes >> np.uint64(30)  # the finalizer of SplitMix64
@@ -349,27 +378,27 @@ def _shingle_hashes(codes: np.ndarray, lengths: np.ndarray, shingle: int) -> tup
     hashes ^= hashes >> np.uint64(31)
     rows = np.repeat(np.arange(len(lengths)), lengths)[:count]
     ends = np.cumsum(lengths)
-    is_whole = np.arange(count) + shingle <= ends[rows]
+    is_whole = np.arange(count) + shingle_length <= ends[rows]
     return hashes[is_whole], rows[is_whole]
 
 
-def _densified(least: np.ndarray) -> np.ndarray:
+def _densify(min_hashes: np.ndarray) -> np.ndarray:
     """Return 16 bits of the least hash of each bin; an empty bin takes those of the next one that is not empty."""
-    places = np.arange(2 * _BINS)
-    is_known = least != _EMPTY
-    following = np.where(np.hstack([is_known, is_known]), places, 2 * _BINS)
+    positions = np.arange(2 * _BINS)
+    is_known = min_hashes != _EMPTY
+    following = np.where(np.hstack([is_known, is_known]), positions, 2 * _BINS)
     following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1][:, :_BINS]
-    taken = np.take_along_axis(least, following % _BINS, axis=1)
-    taken += (following - places[:_BINS]).astype(np.uint64)  # a borrowed value differs from that of the lender
-    taken *= np.uint64(0xD6E8FEB86659FD93)
-    return (taken >> np.uint64(48)).astype(np.uint16)
+    filled = np.take_along_axis(min_hashes, following % _BINS, axis=1)
+    filled += (following - positions[:_BINS]).astype(np.uint64)  # a borrowed value differs from that of the lender
+    filled *= np.uint64(0xD6E8FEB86659FD93)
+    return (filled >> np.uint64(48)).astype(np.uint16)
 
 
-def _candidates(signatures: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _candidate_pairs(signatures: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return the pairs of rows that share a band: each row with the first and the previous one, `(n_pairs, 2)`."""
     n = len(signatures)
     bands = signatures[rows].view(np.uint64).reshape(len(rows), _BINS // _BAND)
-    found = [np.zeros(0, dtype=np.int64)]
+    pair_keys = [np.zeros(0, dtype=np.int64)]
     for band in bands.T:
         order = np.argsort(band, kind="stable")
         repeats = np.flatnonzero(band[order][1:] == band[order][:-1]) + 1
@@ -379,6 +408,6 @@ def _candidates(signatures: np.ndarray, rows: np.ndarray) -> np.ndarray:
         is_first[repeats] = False
         first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))[repeats]
         for partner in (first, repeats - 1):
-            found.append(rows[order[partner]] * n + rows[order[repeats]])
-    keys = np.unique(np.concatenate(found))
+            pair_keys.append(rows[order[partner]] * n + rows[order[repeats]])
+    keys = np.unique(np.concatenate(pair_keys))
     return np.stack([keys // max(1, n), keys % max(1, n)], axis=1)

@@ -17,19 +17,19 @@ import pandas as pd
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from mrc_workbench.data.files import damaged_copies, read_user_file, set_aside
+from mrc_workbench.data.files import back_up_damaged_file, damaged_copies, read_user_file
 from mrc_workbench.data.records import RELEVANT_GRADE, Question, QuestionSet, composed
 from mrc_workbench.data.workspace import workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
-LONGEST_QUESTION = 2000  # characters
+MAX_QUESTION_LENGTH = 2000  # characters
 C = TypeVar("C")
 _PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
-LONGEST_NOTE = 2000  # characters
+MAX_NOTE_LENGTH = 2000  # characters
 
 
-class Verdict(StrEnum):
+class RelevanceVerdict(StrEnum):
     """What somebody says of a passage: whether it answers the question, or that they cannot tell."""
 
     RIGHT = "right"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedQuestion:
     """A question, the ids of its right passages, its right answers, and the ids of wrong and unsure passages."""
 
     question: str
@@ -48,10 +48,10 @@ class Judged:
     unsure: tuple[str, ...] = ()
 
     @property
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, RelevanceVerdict]:
         return {id_: verdict for verdict, name in _FIELDS.items() for id_ in getattr(self, name)}
 
-    def judging(self, passage: str, verdict: Verdict | None) -> "Judged":
+    def with_verdict(self, passage: str, verdict: RelevanceVerdict | None) -> "JudgedQuestion":
         """Return the same with a passage judged so, whatever was said of it before; None takes that back."""
         lists: dict[str, Any] = {
             name: tuple(id_ for id_ in getattr(self, name) if id_ != passage) for name in _FIELDS.values()
@@ -61,7 +61,7 @@ class Judged:
         return replace(self, **lists)
 
 
-_FIELDS = {Verdict.RIGHT: "passages", Verdict.WRONG: "wrong", Verdict.UNSURE: "unsure"}
+_FIELDS = {RelevanceVerdict.RIGHT: "passages", RelevanceVerdict.WRONG: "wrong", RelevanceVerdict.UNSURE: "unsure"}
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True)
-class _Content:
-    questions: tuple[Judged, ...] = ()
+class _StoredJudgements:
+    questions: tuple[JudgedQuestion, ...] = ()
     answers: tuple[JudgedAnswer, ...] = ()
 
 
@@ -94,7 +94,7 @@ class Remarks:
 
 
 @dataclass(frozen=True)
-class _Files(Generic[C]):
+class _FileStore(Generic[C]):
     """The files of a folder, one for each fingerprint. `entries` are the types of the tuples in `content`."""
 
     folder: str
@@ -104,7 +104,7 @@ class _Files(Generic[C]):
     def read(self, fingerprint: str) -> C:
         """Return what a file holds; what cannot be read is skipped."""
         try:
-            return self.parse(path_of(self.folder, fingerprint))[0]
+            return self.parse(annotation_path(self.folder, fingerprint))[0]
         except (OSError, ValueError):
             return self.content()
 
@@ -122,24 +122,26 @@ class _Files(Generic[C]):
                     is_damaged = True
         return self.content(**{name: tuple(entries) for name, entries in valid.items()}), is_damaged
 
-    def change(self, fingerprint: str, change: Callable[[C], C]) -> None:
+    def update(self, fingerprint: str, transform: Callable[[C], C]) -> None:
         """Replace the content of a file, locked; a damaged one is set aside. Raises `ValueError` for no fingerprint."""
-        path = path_of(self.folder, fingerprint)
+        path = annotation_path(self.folder, fingerprint)
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             known, is_damaged = self.parse(path)
             if is_damaged:
-                set_aside(path)
+                back_up_damaged_file(path)
             # the answers of a question are entries of their own
-            unwritten = {"questions": {"__all__": {"answers"}}}
-            write_json(path, TypeAdapter(self.content).dump_python(change(known), exclude=unwritten))
+            excluded = {"questions": {"__all__": {"answers"}}}
+            write_json(path, TypeAdapter(self.content).dump_python(transform(known), exclude=excluded))
 
 
-_JUDGEMENTS = _Files("judgements", _Content, {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)})
-_REMARKS = _Files("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
+_JUDGEMENTS = _FileStore(
+    "judgements", _StoredJudgements, {"questions": TypeAdapter(JudgedQuestion), "answers": TypeAdapter(JudgedAnswer)}
+)
+_REMARKS = _FileStore("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
 
 
-def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
+def annotation_path(folder: str, fingerprint: str, ending: str = ".json") -> Path:
     """Return a file of what was said of a corpus or a set. Raises `ValueError` if this is no fingerprint."""
     if not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a corpus or a question set")
@@ -148,100 +150,112 @@ def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
 
 def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
     """Return the files with judgements of a corpus, or remarks of a set, that are damaged, or were when set aside."""
-    found = []
+    paths = []
     for files, name in ((_JUDGEMENTS, corpus), (_REMARKS, fingerprint)):
-        path = path_of(files.folder, name)
-        found += damaged_copies(path)
-        found += [path] if files.parse(path)[1] else []
-    return found
+        path = annotation_path(files.folder, name)
+        paths += damaged_copies(path)
+        paths += [path] if files.parse(path)[1] else []
+    return paths
 
 
-def judgements_of(corpus: str) -> tuple[Judged, ...]:
+def load_judgements(corpus: str) -> tuple[JudgedQuestion, ...]:
     """Return the questions with judged passages of a corpus (a fingerprint), with right answers, oldest first."""
     file = _JUDGEMENTS.read(corpus)
     right: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    for one in file.answers:
-        right[composed(one.question)] += (one.answer,) if one.right else ()
-    return tuple(replace(one, answers=right[composed(one.question)]) for one in file.questions)
+    for entry in file.answers:
+        right[composed(entry.question)] += (entry.answer,) if entry.right else ()
+    return tuple(replace(entry, answers=right[composed(entry.question)]) for entry in file.questions)
 
 
-def judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
+def load_judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
     """Return the answers that were judged over the corpus of this fingerprint, oldest first."""
     return _JUDGEMENTS.read(corpus).answers
 
 
-def judged_answer(judged: Sequence[JudgedAnswer], question: str, answer: str) -> bool | None:
+def find_answer_judgement(judged_answers: Sequence[JudgedAnswer], question: str, answer: str) -> bool | None:
     """Return whether an answer was judged right for a question, however both are spaced; None where nobody judged."""
-    return next((one.right for one in judged if _same(one, question, answer)), None)
+    return next((entry.right for entry in judged_answers if _is_same_answer(entry, question, answer)), None)
 
 
-def judged_passages(judged: Sequence[Judged], question: str) -> tuple[str, ...]:
+def find_right_passages(judged_questions: Sequence[JudgedQuestion], question: str) -> tuple[str, ...]:
     """Return the ids of the passages that were judged right for a question, however it is spaced."""
-    same = (one.passages for one in judged if composed(one.question) == composed(question))
-    return next(same, ())
+    matches = (entry.passages for entry in judged_questions if composed(entry.question) == composed(question))
+    return next(matches, ())
 
 
-def verdicts_of(judged: Sequence[Judged]) -> dict[tuple[str, str], Verdict]:
+def collect_verdicts(judged_questions: Sequence[JudgedQuestion]) -> dict[tuple[str, str], RelevanceVerdict]:
     """Return what was said of each passage, by the question as `composed` has it and the passage's id."""
-    return {(composed(one.question), id_): verdict for one in judged for id_, verdict in one.verdicts.items()}
+    return {
+        (composed(entry.question), id_): verdict
+        for entry in judged_questions
+        for id_, verdict in entry.verdicts.items()
+    }
 
 
-def judge(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
+def judge_passage(corpus: str, question: str, passage: str, verdict: RelevanceVerdict | None) -> None:
     """Judge a passage (an id) of a question, or, by None, take it back; a question without any is forgotten."""
-    text = _cut(question)
+    text = _normalize_text(question)
 
-    def judged(file: _Content) -> _Content:
-        known = {composed(one.question): one for one in file.questions}
-        of = replace(known.get(composed(text), Judged(text, ())), question=text)
-        known[composed(text)] = of.judging(passage, verdict)
-        return replace(file, questions=tuple(one for one in known.values() if one.verdicts))
+    def update(file: _StoredJudgements) -> _StoredJudgements:
+        known = {composed(entry.question): entry for entry in file.questions}
+        current = replace(known.get(composed(text), JudgedQuestion(text, ())), question=text)
+        known[composed(text)] = current.with_verdict(passage, verdict)
+        return replace(file, questions=tuple(entry for entry in known.values() if entry.verdicts))
 
-    _JUDGEMENTS.change(corpus, judged)
+    _JUDGEMENTS.update(corpus, update)
 
 
 def judge_answer(corpus: str, question: str, answer: str, right: bool | None) -> None:
     """Judge an answer to a question right or wrong, or, by None, take the judgement back."""
-    new = () if right is None else (JudgedAnswer(_cut(question), _cut(answer), right),)
+    new = () if right is None else (JudgedAnswer(_normalize_text(question), _normalize_text(answer), right),)
 
-    def judged(file: _Content) -> _Content:
-        others = tuple(one for one in file.answers if not _same(one, question, answer))
+    def update(file: _StoredJudgements) -> _StoredJudgements:
+        others = tuple(entry for entry in file.answers if not _is_same_answer(entry, question, answer))
         return replace(file, answers=others + new)
 
-    _JUDGEMENTS.change(corpus, judged)
+    _JUDGEMENTS.update(corpus, update)
 
 
-def forget(corpus: str, question: str) -> None:
+def forget_question(corpus: str, question: str) -> None:
     """Take everything back that was judged of a question."""
     forgotten = composed(question)
 
-    def without(file: _Content) -> _Content:
-        questions = tuple(one for one in file.questions if composed(one.question) != forgotten)
-        return _Content(questions, tuple(one for one in file.answers if composed(one.question) != forgotten))
+    def remove_question(file: _StoredJudgements) -> _StoredJudgements:
+        questions = tuple(entry for entry in file.questions if composed(entry.question) != forgotten)
+        return _StoredJudgements(
+            questions, tuple(entry for entry in file.answers if composed(entry.question) != forgotten)
+        )
 
-    _JUDGEMENTS.change(corpus, without)
+    _JUDGEMENTS.update(corpus, remove_question)
 
 
-def with_judged(question_set: QuestionSet, judged: Sequence[Judged], name: str, *, alone: bool) -> QuestionSet:
+def merge_judgements(
+    question_set: QuestionSet, judged_questions: Sequence[JudgedQuestion], name: str, *, only_judged: bool
+) -> QuestionSet:
     """Return the same corpus under a name, with the judged questions after the set's own, or `alone`.
 
     Questions of the set gain what was judged. Wrong passages get grade 0, unsure ones none. A new question needs a
     right passage. Raises `ValueError` if no question is left.
     """
-    by_text = {composed(one.question): one for one in judged}
-    asked = {composed(question.text) for question in question_set.questions}
-    known = [(one, by_text.get(composed(one.text))) for one in question_set.questions]
-    merged = tuple(_with(one, of) if of else one for one, of in known if of or not alone)
-    new = [one for text, one in by_text.items() if text not in asked and one.passages]
+    by_text = {composed(entry.question): entry for entry in judged_questions}
+    existing_texts = {composed(question.text) for question in question_set.questions}
+    known = [(entry, by_text.get(composed(entry.text))) for entry in question_set.questions]
+    merged = tuple(
+        _add_judgement(entry, judgement) if judgement else entry
+        for entry, judgement in known
+        if judgement or not only_judged
+    )
+    new = [entry for text, entry in by_text.items() if text not in existing_texts and entry.passages]
     if not (by_text and (merged or new)):
         raise ValueError("no question was judged")
     taken = {question.id for question in merged}
     numbers = (f"judged-{number}" for number in range(1, len(new) + len(taken) + 1))
     ids = (id_ for id_ in numbers if id_ not in taken)
-    added = tuple(_with(Question(id_, one.question), one) for id_, one in zip(ids, new, strict=False))
+    added = tuple(_add_judgement(Question(id_, entry.question), entry) for id_, entry in zip(ids, new, strict=False))
     return replace(question_set, name=name, questions=merged + added)
 
 
-def _with(question: Question, judged: Judged) -> Question:
+def _add_judgement(question: Question, judged: JudgedQuestion) -> Question:
     new = tuple(answer for answer in judged.answers if answer not in question.answers)
     starts = question.starts + (-1,) * len(new) if question.starts else ()
     grades = dict.fromkeys(judged.wrong, 0) | question.grade_of
@@ -251,15 +265,18 @@ def _with(question: Question, judged: Judged) -> Question:
     return replace(question, relevant=relevant, grades=tuple(grades.items()), answers=answers, starts=starts)
 
 
-def _same(one: JudgedAnswer, question: str, answer: str) -> bool:
-    return (composed(one.question), composed(one.answer)) == (composed(_cut(question)), composed(_cut(answer)))
+def _is_same_answer(entry: JudgedAnswer, question: str, answer: str) -> bool:
+    return (composed(entry.question), composed(entry.answer)) == (
+        composed(_normalize_text(question)),
+        composed(_normalize_text(answer)),
+    )
 
 
-def _cut(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_QUESTION]
+def _normalize_text(text: str) -> str:
+    return " ".join(text.split())[:MAX_QUESTION_LENGTH]
 
 
-def remarks_of(fingerprint: str) -> Remarks:
+def load_remarks(fingerprint: str) -> Remarks:
     """Return the remarks about the set with this fingerprint; what cannot be read is skipped."""
     return _REMARKS.read(fingerprint)
 
@@ -267,26 +284,26 @@ def remarks_of(fingerprint: str) -> Remarks:
 def mark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Mark a passage (an id) as a hard negative of a question (an id); marked again it stays where it is."""
     pair = (question, passage)
-    _REMARKS.change(fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, pair)))))
+    _REMARKS.update(fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, pair)))))
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Take a mark away; one that is not there stays away."""
     pair = (question, passage)
-    _REMARKS.change(
+    _REMARKS.update(
         fingerprint, lambda known: replace(known, negatives=tuple(old for old in known.negatives if old != pair))
     )
 
 
 def write_note(fingerprint: str, question: str, text: str) -> None:
     """Replace the note of a question (an id); an empty one takes it away."""
-    new = ((question, text.strip()[:LONGEST_NOTE]),) if text.strip() else ()
-    _REMARKS.change(
+    new = ((question, text.strip()[:MAX_NOTE_LENGTH]),) if text.strip() else ()
+    _REMARKS.update(
         fingerprint, lambda known: replace(known, notes=(*(note for note in known.notes if note[0] != question), *new))
     )
 
 
-def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
+def remarks_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
     """One row a remark, with the columns `COLUMNS`: notes, then hard negatives; ids the set lacks are left out."""
     questions = {question.id: question for question in question_set.questions}
     row_of = question_set.row_of_passage

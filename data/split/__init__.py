@@ -11,24 +11,24 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split.partition import (
-    FEWEST_QUESTIONS,
-    draw_groups,
-    least_questions,
-    least_shared,
+    MIN_QUESTIONS,
+    count_shared_questions,
     linked_passages,
+    min_questions,
     passage_groups,
-    shared_questions,
+    select_groups,
+    select_least_shared,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "FEWEST_QUESTIONS", "PARTS", "Part", "Split", "SplitMethod", "SplitOptions", "few_questions", "parts_table",
+    "MIN_QUESTIONS", "PARTS", "Part", "Split", "SplitMethod", "SplitOptions", "few_questions", "parts_table",
     "passage_groups", "split", "split_table",
 ]  # fmt: skip
 
-Draw = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # of rows, so many: positions among them
+Sampler = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # of rows, so many: positions among them
 
 
 class Part(StrEnum):
@@ -135,9 +135,9 @@ class Split:
 
 def few_questions(count: int, what: str) -> str:
     """Return the warning that so few questions are too few, in English; empty if they are enough."""
-    if count >= FEWEST_QUESTIONS:
+    if count >= MIN_QUESTIONS:
         return ""
-    return f"Too few {what}: {count}. With fewer than {FEWEST_QUESTIONS}, most differences are chance."
+    return f"Too few {what}: {count}. With fewer than {MIN_QUESTIONS}, most differences are chance."
 
 
 def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Split:
@@ -152,106 +152,121 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
     questions, then parts with few shared passages (`data.split.partition`), then single questions.
     """
     options = options or SplitOptions()
-    asked = question_set.answerable
-    published_as = _published_parts({question_set.questions[int(row)].part for row in asked})
+    answerable = question_set.answerable
+    published_as = _published_parts({question_set.questions[int(row)].part for row in answerable})
     if published_as:
-        return _published(question_set, options, published_as)
+        return _split_as_published(question_set, options, published_as)
     groups = passage_groups(question_set)
-    first_relevant = question_set.relevance.indices[question_set.relevance.indptr[asked]]
+    first_relevant = question_set.relevance.indices[question_set.relevance.indptr[answerable]]
     group_of_question = groups[first_relevant]
     order = np.random.default_rng(options.seed).permutation(int(groups.max(initial=-1)) + 1)
-    n_test, n_validation = (round(share * len(order)) for share in (options.test, options.validation))
+    n_test, n_validation = (round(fraction * len(order)) for fraction in (options.test, options.validation))
     test, validation, train = np.split(order, [n_test, n_test + n_validation])
-    members = {Part.ALL: order, Part.TEST: test, Part.VALIDATION: validation, Part.TRAIN: train}
+    groups_by_part = {Part.ALL: order, Part.TEST: test, Part.VALIDATION: validation, Part.TRAIN: train}
     grouped = Split(
         options=options,
         group_of_passage=groups,
-        rows={part: asked[np.isin(group_of_question, chosen)] for part, chosen in members.items()},
-        group_counts={part: len(chosen) for part, chosen in members.items()},
+        rows={
+            part: answerable[np.isin(group_of_question, selected_groups)]
+            for part, selected_groups in groups_by_part.items()
+        },
+        group_counts={part: len(selected_groups) for part, selected_groups in groups_by_part.items()},
         by_article=bool(pc.any(pc.not_equal(question_set.passages.titles.column, "")).as_py()),
     )
-    wanted = _wanted(len(asked), {Part.TEST: options.test, Part.VALIDATION: options.validation})
-    if options.strict or len(asked) < FEWEST_QUESTIONS:  # of so few questions no part has enough
+    target_counts = _target_counts(len(answerable), {Part.TEST: options.test, Part.VALIDATION: options.validation})
+    if options.strict or len(answerable) < MIN_QUESTIONS:  # of so few questions no part has enough
         return grouped
-    if _is_enough({part: len(grouped.rows[part]) for part in PARTS}, wanted):
+    if _has_enough_questions({part: len(grouped.rows[part]) for part in PARTS}, target_counts):
         return grouped
-    return _redrawn(question_set, grouped, wanted)
+    return _resample_split(question_set, grouped, target_counts)
 
 
-def _wanted(n_questions: int, shares: Mapping[Part, float]) -> dict[Part, int]:
+def _target_counts(n_questions: int, fractions: Mapping[Part, float]) -> dict[Part, int]:
     """Return how many questions each part has by its share of the questions; the training part has the rest."""
-    wanted = {part: round(share * n_questions) for part, share in shares.items()}
-    return {**wanted, Part.TRAIN: n_questions - sum(wanted.values())}
+    counts = {part: round(fraction * n_questions) for part, fraction in fractions.items()}
+    return {**counts, Part.TRAIN: n_questions - sum(counts.values())}
 
 
-def _is_enough(counts: Mapping[Part, int], wanted: Mapping[Part, int]) -> bool:
-    return all(counts[part] >= least_questions(count) for part, count in wanted.items())
+def _has_enough_questions(counts: Mapping[Part, int], target_counts: Mapping[Part, int]) -> bool:
+    return all(counts[part] >= min_questions(count) for part, count in target_counts.items())
 
 
-def _redrawn(question_set: QuestionSet, grouped: Split, wanted: Mapping[Part, int]) -> Split:
+def _resample_split(question_set: QuestionSet, grouped: Split, target_counts: Mapping[Part, int]) -> Split:
     """Draw a split again that grouping leaves too few questions in: by groups if their sizes allow, else without."""
-    asked = question_set.answerable
-    method, parts = _drawn(question_set, asked, grouped.group_of_passage, wanted, grouped.options.seed)
-    rows = {Part.ALL: asked, **{part: asked[chosen] for part, chosen in parts.items()}}
+    answerable = question_set.answerable
+    method, parts = _sample_parts(
+        question_set, answerable, grouped.group_of_passage, target_counts, grouped.options.seed
+    )
+    rows = {Part.ALL: answerable, **{part: answerable[selected] for part, selected in parts.items()}}
     if method is not SplitMethod.GROUPED:
-        return _without_groups(question_set, grouped.options, rows, method)
+        return _ungrouped_split(question_set, grouped.options, rows, method)
     groups = grouped.group_of_passage
     relevance = question_set.relevance
-    held = {part: len(np.unique(groups[relevance[rows[part]].indices])) for part in (Part.TEST, Part.VALIDATION)}
+    counts_by_part = {
+        part: len(np.unique(groups[relevance[rows[part]].indices])) for part in (Part.TEST, Part.VALIDATION)
+    }
     n_groups = grouped.group_counts[Part.ALL]
-    counts = {Part.ALL: n_groups, Part.TRAIN: n_groups - sum(held.values()), **held}
+    counts = {Part.ALL: n_groups, Part.TRAIN: n_groups - sum(counts_by_part.values()), **counts_by_part}
     return replace(grouped, rows=rows, group_counts=counts)
 
 
-def _drawn(
-    question_set: QuestionSet, asked: np.ndarray, groups: np.ndarray, wanted: Mapping[Part, int], seed: int
+def _sample_parts(
+    question_set: QuestionSet,
+    question_rows: np.ndarray,
+    groups: np.ndarray,
+    target_counts: Mapping[Part, int],
+    seed: int,
 ) -> tuple[SplitMethod, Rows]:
     """Draw parts of the questions at rows `asked` with the least leakage; returns how, and positions in `asked`."""
-    relevance = question_set.relevance[asked]
+    relevance = question_set.relevance[question_rows]
     first = relevance.indices[relevance.indptr[:-1]]
     order = np.random.default_rng(seed).permutation(len(question_set.passages))
     linked = linked_passages(relevance)
     for labels, method in ((groups, SplitMethod.GROUPED), (linked, SplitMethod.MINIMUM_LEAKAGE)):
-        parts = _in_turn(wanted, len(asked), _by_groups(labels[first], order), seed)
-        if _is_enough({part: len(rows) for part, rows in parts.items()}, wanted):
+        parts = _sample_in_order(target_counts, len(question_rows), _group_sampler(labels[first], order), seed)
+        if _has_enough_questions({part: len(rows) for part, rows in parts.items()}, target_counts):
             return method, parts
-    grown = _in_turn(wanted, len(asked), lambda rows, n, rng: least_shared(relevance[rows], n, rng), seed)
-    single = _in_turn(wanted, len(asked), lambda rows, n, rng: np.sort(rng.permutation(len(rows))[:n]), seed)
-    if _held_out_leaks(relevance, grown) < _held_out_leaks(relevance, single):
+    grown = _sample_in_order(
+        target_counts, len(question_rows), lambda rows, n, rng: select_least_shared(relevance[rows], n, rng), seed
+    )
+    single = _sample_in_order(
+        target_counts, len(question_rows), lambda rows, n, rng: np.sort(rng.permutation(len(rows))[:n]), seed
+    )
+    if _count_held_out_leaks(relevance, grown) < _count_held_out_leaks(relevance, single):
         return SplitMethod.MINIMUM_LEAKAGE, grown
     return SplitMethod.BY_QUESTION, single
 
 
-def _by_groups(groups: np.ndarray, order: np.ndarray) -> Draw:
-    return lambda rows, n, _: np.flatnonzero(np.isin(groups[rows], draw_groups(groups[rows], n, order)))
+def _group_sampler(groups: np.ndarray, order: np.ndarray) -> Sampler:
+    return lambda rows, n, _: np.flatnonzero(np.isin(groups[rows], select_groups(groups[rows], n, order)))
 
 
-def _in_turn(wanted: Mapping[Part, int], n_questions: int, draw: Draw, seed: int) -> Rows:
+def _sample_in_order(target_counts: Mapping[Part, int], n_questions: int, sampler: Sampler, seed: int) -> Rows:
     """Draw each part from what the parts before it left, the training part last; returns positions."""
-    rng, left = np.random.default_rng(seed), np.arange(n_questions)
+    rng, remaining = np.random.default_rng(seed), np.arange(n_questions)
     parts: Rows = {}
-    for part, count in wanted.items():
+    for part, count in target_counts.items():
         if part is not Part.TRAIN:
-            parts[part] = left[draw(left, count, rng)]
-            left = np.setdiff1d(left, parts[part])
-    return {**parts, Part.TRAIN: left}
+            parts[part] = remaining[sampler(remaining, count, rng)]
+            remaining = np.setdiff1d(remaining, parts[part])
+    return {**parts, Part.TRAIN: remaining}
 
 
-def _held_out_leaks(relevance: csr_array, parts: Mapping[Part, np.ndarray]) -> int:
+def _count_held_out_leaks(relevance: csr_array, parts: Mapping[Part, np.ndarray]) -> int:
     held_out = [rows for part, rows in parts.items() if part is not Part.TRAIN]
-    return sum(shared_questions(relevance, rows, parts[Part.TRAIN]) for rows in held_out)
+    return sum(count_shared_questions(relevance, rows, parts[Part.TRAIN]) for rows in held_out)
 
 
-def _without_groups(question_set: QuestionSet, options: SplitOptions, rows: Rows, method: SplitMethod) -> Split:
+def _ungrouped_split(question_set: QuestionSet, options: SplitOptions, rows: Rows, method: SplitMethod) -> Split:
     """Return a split whose parts may share passages: each passage is a group, and shared ones are counted."""
     relevance = question_set.relevance
     return Split(
         options=options,
         group_of_passage=np.arange(len(question_set.passages), dtype=np.int32),
         rows=rows,
-        group_counts={part: len(np.unique(relevance[of].indices)) for part, of in rows.items()},
+        group_counts={part: len(np.unique(relevance[part_rows].indices)) for part, part_rows in rows.items()},
         method=method,
-        leaks=shared_questions(relevance, rows[Part.TEST], rows[Part.TRAIN]),
+        leaks=count_shared_questions(relevance, rows[Part.TEST], rows[Part.TRAIN]),
     )
 
 
@@ -265,35 +280,35 @@ def _published_parts(labels: set[str]) -> dict[str, Part]:
     return parts
 
 
-def _published(question_set: QuestionSet, options: SplitOptions, published_as: Mapping[str, Part]) -> Split:
+def _split_as_published(question_set: QuestionSet, options: SplitOptions, published_as: Mapping[str, Part]) -> Split:
     """Return the parts as published, with validation questions from the training questions if none are published."""
-    asked = question_set.answerable
-    part_of = np.array([published_as[question_set.questions[int(row)].part].value for row in asked])
-    rows = {Part.ALL: asked, **{part: asked[part_of == part.value] for part in PARTS}}
+    answerable = question_set.answerable
+    part_of = np.array([published_as[question_set.questions[int(row)].part].value for row in answerable])
+    rows = {Part.ALL: answerable, **{part: answerable[part_of == part.value] for part in PARTS}}
     train = rows[Part.TRAIN]
     if Part.VALIDATION not in published_as.values() and len(train):
-        share = options.validation / (1 - options.test)  # of the training questions
-        wanted = _wanted(len(train), {Part.VALIDATION: share})
-        drawn = _drawn(question_set, train, passage_groups(question_set), wanted, options.seed)[1]
-        rows |= {part: train[chosen] for part, chosen in drawn.items()}
-    found = _without_groups(question_set, options, rows, SplitMethod.PUBLISHED)
-    return replace(found, published_as=published_as)
+        fraction = options.validation / (1 - options.test)  # of the training questions
+        target_counts = _target_counts(len(train), {Part.VALIDATION: fraction})
+        sampled = _sample_parts(question_set, train, passage_groups(question_set), target_counts, options.seed)[1]
+        rows |= {part: train[selected] for part, selected in sampled.items()}
+    published_split = _ungrouped_split(question_set, options, rows, SplitMethod.PUBLISHED)
+    return replace(published_split, published_as=published_as)
 
 
-def parts_table(found: Split) -> "pd.DataFrame":
+def parts_table(question_split: Split) -> "pd.DataFrame":
     """Tell the parts of a split: columns "part", "groups", "share" of the groups, and "questions"."""
     import pandas as pd  # only tables need it
 
-    all_groups = max(1, found.group_counts[Part.ALL])
-    counts = [(part, found.group_counts[part], len(found.rows[part])) for part in PARTS]
+    all_groups = max(1, question_split.group_counts[Part.ALL])
+    counts = [(part, question_split.group_counts[part], len(question_split.rows[part])) for part in PARTS]
     rows = [(part.value, groups, groups / all_groups, questions) for part, groups, questions in counts]
     return pd.DataFrame(rows, columns=["part", "groups", "share", "questions"])
 
 
-def split_table(question_set: QuestionSet, found: Split) -> "pd.DataFrame":
+def split_table(question_set: QuestionSet, question_split: Split) -> "pd.DataFrame":
     """Tell the part of every answerable question, in the set's order: columns "question_id" and "part"."""
     import pandas as pd
 
-    parts = sorted((int(row), part.value) for part in PARTS for row in found.rows[part])
+    parts = sorted((int(row), part.value) for part in PARTS for row in question_split.rows[part])
     rows = [(question_set.questions[row].id, part) for row, part in parts]
     return pd.DataFrame(rows, columns=["question_id", "part"])

@@ -16,47 +16,47 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from mrc_workbench.data.records import QuestionSet, composed
 
-FEWEST_QUESTIONS = 20  # of a part: fewer tell little about the others
+MIN_QUESTIONS = 20  # of a part: fewer tell little about the others
 FOLDS = 5
 
 
-def draw_groups(groups: np.ndarray, wanted: int, order: np.ndarray) -> np.ndarray:
+def select_groups(groups: np.ndarray, target_count: int, order: np.ndarray) -> np.ndarray:
     """Return the first groups in `order` that hold nearly `wanted` questions, without any more than twice as large."""
     sizes = np.bincount(groups, minlength=int(order.max(initial=-1)) + 1)
-    fitting = order[(sizes[order] > 0) & (sizes[order] <= 2 * wanted)]
+    fitting = order[(sizes[order] > 0) & (sizes[order] <= 2 * target_count)]
     middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
-    drawn: np.ndarray = fitting[middles <= wanted]
-    return drawn
+    selected: np.ndarray = fitting[middles <= target_count]
+    return selected
 
 
-def shared_questions(relevance: csr_array, first: np.ndarray, second: np.ndarray) -> int:
+def count_shared_questions(relevance: csr_array, first: np.ndarray, second: np.ndarray) -> int:
     """Count the questions of `first` that share a relevant passage with a question of `second`."""
     is_of_second = np.zeros(relevance.shape[1], dtype=bool)
     is_of_second[relevance[second].indices] = True
     return int((relevance[first].astype(np.int32) @ is_of_second.astype(np.int32) > 0).sum())
 
 
-def least_shared(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.ndarray:
+def select_least_shared(relevance: csr_array, target_count: int, rng: np.random.Generator) -> np.ndarray:
     """Return `wanted` questions that share few relevant passages with the others, ascending.
 
     Whole components of linked questions come first, in drawn order. The rest grows within the largest component left,
     from its edge, by the question with the fewest new neighbours (greedy small vertex separator).
     """
     n_questions = relevance.shape[0]
-    wanted = min(wanted, n_questions)
+    target_count = min(target_count, n_questions)
     components = connected_components(_bipartite(relevance), directed=False)[1][:n_questions]
     sizes = np.bincount(components)
     taken: list[np.ndarray] = []
     n_taken = 0
     is_free = sizes > 0
     for component in rng.permutation(len(sizes)):
-        if is_free[component] and n_taken + sizes[component] <= wanted:
+        if is_free[component] and n_taken + sizes[component] <= target_count:
             is_free[component] = False
             taken.append(np.flatnonzero(components == component))
             n_taken += int(sizes[component])
-    if n_taken < wanted:
+    if n_taken < target_count:
         rows = np.flatnonzero(components == np.argmax(np.where(is_free, sizes, 0)))
-        taken.append(rows[_grow(relevance[rows], wanted - n_taken, rng)])
+        taken.append(rows[_grow(relevance[rows], target_count - n_taken, rng)])
     return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *taken]))
 
 
@@ -66,7 +66,7 @@ def _bipartite(relevance: csr_array) -> csr_array:
     return block_array([[None, edges], [edges.T, None]], format="csr")
 
 
-def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.ndarray:
+def _grow(relevance: csr_array, target_count: int, rng: np.random.Generator) -> np.ndarray:
     """Return `wanted` questions of a connected graph, grown from its edge with as few neighbours as possible."""
     passages_of = np.split(relevance.indices, relevance.indptr[1:-1])
     by_passage = relevance.T.tocsr()
@@ -86,7 +86,7 @@ def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.nda
     age = count_from()
     queue = [(0, next(age), start)]  # a stale entry overstates its cost: later entries of the question come first
     grown: list[int] = []
-    while len(grown) < wanted and queue:
+    while len(grown) < target_count and queue:
         _, _, question = heapq.heappop(queue)
         if is_inside[question]:
             continue
@@ -106,9 +106,9 @@ def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.nda
     return np.array(grown, dtype=np.int64)
 
 
-def least_questions(wanted: int) -> int:
+def min_questions(target_count: int) -> int:
     """Return how many questions a part needs at least where `wanted` would be its share of all questions."""
-    return FEWEST_QUESTIONS if wanted >= FEWEST_QUESTIONS else wanted // 2
+    return MIN_QUESTIONS if target_count >= MIN_QUESTIONS else target_count // 2
 
 
 def linked_passages(relevance: csr_array) -> np.ndarray:
@@ -142,7 +142,7 @@ def passage_groups(question_set: QuestionSet) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainingQueries:
     """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
 
     Questions with one text, or whose passages are of one group, are in one fold. If groups leave too few questions
@@ -152,17 +152,19 @@ class Lessons:
 
     question_set: QuestionSet
     folds: np.ndarray
-    known: np.ndarray
+    was_trained_on: np.ndarray
 
     @classmethod
-    def of(cls, question_set: QuestionSet, rows: np.ndarray, known: np.ndarray | None = None) -> "Lessons":
+    def from_question_set(
+        cls, question_set: QuestionSet, rows: np.ndarray, known: np.ndarray | None = None
+    ) -> "TrainingQueries":
         """Teach with the questions at `rows`, answerable ones; signals were trained on those at the rows `known`."""
-        taught = question_set.with_questions(rows)
-        folds = _folds(taught) if len(rows) else np.zeros(0, dtype=np.int64)
-        return cls(taught, folds, np.isin(rows, [] if known is None else known))
+        training_set = question_set.with_questions(rows)
+        folds = _assign_folds(training_set) if len(rows) else np.zeros(0, dtype=np.int64)
+        return cls(training_set, folds, np.isin(rows, [] if known is None else known))
 
-    def some(self, rows: np.ndarray) -> "Lessons":
-        return Lessons(self.question_set.with_questions(rows), self.folds[rows], self.known[rows])
+    def select_rows(self, rows: np.ndarray) -> "TrainingQueries":
+        return TrainingQueries(self.question_set.with_questions(rows), self.folds[rows], self.was_trained_on[rows])
 
     @cached_property
     def texts(self) -> list[str]:
@@ -170,28 +172,28 @@ class Lessons:
 
     @property
     def leaks(self) -> int:
-        return _fold_leaks(self.question_set.relevance, self.folds)
+        return _count_fold_leaks(self.question_set.relevance, self.folds)
 
     @cached_property
-    def fold_of(self) -> Mapping[str, int]:
+    def fold_by_text(self) -> Mapping[str, int]:
         return dict(zip(map(composed, self.texts), self.folds.tolist(), strict=True))
 
 
-def _folds(taught: QuestionSet) -> np.ndarray:
-    relevance, n_questions = taught.relevance, len(taught.questions)
+def _assign_folds(training_set: QuestionSet) -> np.ndarray:
+    relevance, n_questions = training_set.relevance, len(training_set.questions)
     first = relevance.indices[relevance.indptr[:-1]]
-    groups = passage_groups(taught)[first]
+    groups = passage_groups(training_set)[first]
     if len(np.unique(groups)) < FOLDS:
         groups = linked_passages(relevance)[first]  # one article, or few: a fold is of passages then
-    folds = _grouped_folds(groups)
-    if n_questions - int(np.bincount(folds).max()) < least_questions(n_questions - n_questions // FOLDS):
-        folds = _ungrouped_folds(relevance)
+    folds = _assign_grouped_folds(groups)
+    if n_questions - int(np.bincount(folds).max()) < min_questions(n_questions - n_questions // FOLDS):
+        folds = _assign_ungrouped_folds(relevance)
     first_of_text: dict[str, int] = {}
-    texts = [composed(question.text) for question in taught.questions]
+    texts = [composed(question.text) for question in training_set.questions]
     return np.array([first_of_text.setdefault(text, int(fold)) for text, fold in zip(texts, folds, strict=True)])
 
 
-def _grouped_folds(groups: np.ndarray) -> np.ndarray:
+def _assign_grouped_folds(groups: np.ndarray) -> np.ndarray:
     """Put groups, drawn in a fixed order, each into the fold with the fewest questions."""
     names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
     fold_of_group, sizes = np.zeros(len(names), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
@@ -202,20 +204,24 @@ def _grouped_folds(groups: np.ndarray) -> np.ndarray:
     return folds
 
 
-def _ungrouped_folds(relevance: csr_array) -> np.ndarray:
+def _assign_ungrouped_folds(relevance: csr_array) -> np.ndarray:
     """Draw folds that share few passages; if that leaks no less, draw questions one by one."""
     n_questions = relevance.shape[0]
-    drawn = np.zeros(n_questions, dtype=np.int64)
-    drawn[np.random.default_rng(0).permutation(n_questions)] = np.arange(n_questions) % FOLDS
-    grown = np.full(n_questions, FOLDS - 1, dtype=np.int64)
+    random_folds = np.zeros(n_questions, dtype=np.int64)
+    random_folds[np.random.default_rng(0).permutation(n_questions)] = np.arange(n_questions) % FOLDS
+    grown_folds = np.full(n_questions, FOLDS - 1, dtype=np.int64)
     left, rng = np.arange(n_questions), np.random.default_rng(0)
     for fold in range(FOLDS - 1):
-        rows = left[least_shared(relevance[left], len(left) // (FOLDS - fold), rng)]
-        grown[rows] = fold
+        rows = left[select_least_shared(relevance[left], len(left) // (FOLDS - fold), rng)]
+        grown_folds[rows] = fold
         left = np.setdiff1d(left, rows)
-    return grown if _fold_leaks(relevance, grown) < _fold_leaks(relevance, drawn) else drawn
+    return (
+        grown_folds
+        if _count_fold_leaks(relevance, grown_folds) < _count_fold_leaks(relevance, random_folds)
+        else random_folds
+    )
 
 
-def _fold_leaks(relevance: csr_array, folds: np.ndarray) -> int:
+def _count_fold_leaks(relevance: csr_array, folds: np.ndarray) -> int:
     inside = (np.flatnonzero(folds == fold) for fold in range(FOLDS))
-    return sum(shared_questions(relevance, rows, np.setdiff1d(np.arange(len(folds)), rows)) for rows in inside)
+    return sum(count_shared_questions(relevance, rows, np.setdiff1d(np.arange(len(folds)), rows)) for rows in inside)

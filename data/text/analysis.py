@@ -26,10 +26,10 @@ from mrc_workbench.data.texts import fingerprint_of, in_blocks
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
-MORPHEME = "/"  # keeps a two-letter morpheme apart from the same two letters found inside another word
+MORPHEME_SUFFIX = "/"  # keeps a two-letter morpheme apart from the same two letters found inside another word
 
-_REMEMBERED_TEXTS = 20_000
-_remembered: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+_MAX_CACHED_TEXTS = 20_000
+_morpheme_cache: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class Analysis:
             raise DictionaryError.of("no_synonyms", analyzer=self.analyzer.value)
 
     @classmethod
-    def of(cls, analysis: "Analyzer | Analysis") -> "Analysis":
+    def from_analyzer(cls, analysis: "Analyzer | Analysis") -> "Analysis":
         """Return an analysis as it is, and an analyzer as one without options."""
         return analysis if isinstance(analysis, Analysis) else cls(analysis)
 
-    def chosen(self, texts: Iterable[str]) -> "Analysis":
+    def resolved(self, texts: Iterable[str]) -> "Analysis":
         """Return it with `AUTO` resolved by the script and language of the texts. Raises `DictionaryError`."""
-        return replace(self, analyzer=analyzers.choose(self.analyzer, texts))
+        return replace(self, analyzer=analyzers.resolve_analyzer(self.analyzer, texts))
 
     @property
     def language(self) -> str:
@@ -82,7 +82,7 @@ class Analysis:
         return self.dictionary.names if self.dictionary else {}
 
     @property
-    def of_one(self) -> "Analysis":
+    def unpaired(self) -> "Analysis":
         """The analysis whose neighbouring tokens are paired. Pairs of letters overlap already, and are left out."""
         return replace(self, analyzer=analyzers.PLAIN_PART.get(self.analyzer, self.analyzer), pairs=False)
 
@@ -96,11 +96,11 @@ class Analysis:
             options.append(f"stop words {version('stopwordsiso')}")
         if self.compounds is Compounds.AS_READ and not self.dictionary:
             return tuple(options)
-        of_kiwi = version("kiwipiepy")
-        return self.compounds, self.dictionary.fingerprint if self.dictionary else "", of_kiwi, *options
+        kiwi_version = version("kiwipiepy")
+        return self.compounds, self.dictionary.fingerprint if self.dictionary else "", kiwi_version, *options
 
     @property
-    def chosen_key(self) -> tuple[str, ...]:
+    def resolved_key(self) -> tuple[str, ...]:
         """The key beside the analyzer's name, which may be `AUTO`; analyzers of languages add their own names."""
         return self.key if self.language or self.analyzer is Analyzer.JAPANESE else self.options_key
 
@@ -112,21 +112,21 @@ class Analysis:
 
 def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[str]]:
     """Tokens of each text, repeated as often as they occur. Raises `KeyError` for `AUTO`: `choose` first."""
-    analysis = Analysis.of(analysis)
+    analysis = Analysis.from_analyzer(analysis)
     if analysis.pairs:
-        return [list(map(" ".join, pairwise(tokens))) for tokens in analyze(analysis.of_one, texts)]
+        return [list(map(" ".join, pairwise(tokens))) for tokens in analyze(analysis.unpaired, texts)]
     composed = [unicodedata.normalize("NFC", text) for text in texts]
     if analysis.analyzer is Analyzer.KIWI:
         return _morphemes(analysis, composed)
     if analysis.analyzer is Analyzer.KIWI_BIGRAM:
         both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
-        return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
+        return [[morpheme + MORPHEME_SUFFIX for morpheme in forms] + bigrams for forms, bigrams in both]
     if analysis.language:
         written = words_in(analysis.language, composed)
         distinct = list(dict.fromkeys(chain.from_iterable(written)))
         stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
         return [[stem for word in words if (stem := stems[word])] for words in written]
-    written, names = WRITTEN[analysis.analyzer](composed), analysis.names
+    written, names = SURFACE_TOKENIZERS[analysis.analyzer](composed), analysis.names
     return [[names.get(token.lower(), token) for token in tokens] for tokens in written] if names else written
 
 
@@ -147,8 +147,8 @@ def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
         names = dict(zip(members, firsts, strict=True))
         stems = [names.get(stem, stem) for stem in stems]
     if analysis.stop_words:
-        left_out = languages.stop_words(language)
-        stems = ["" if word in left_out else stem for word, stem in zip(words, stems, strict=True)]
+        stop_words = languages.stop_words(language)
+        stems = ["" if word in stop_words else stem for word, stem in zip(words, stems, strict=True)]
     return stems
 
 
@@ -164,17 +164,17 @@ def _japanese(texts: Sequence[str]) -> list[list[str]]:
 
 def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
     # by far the slowest step, and BM25 and both starter models ask for the same texts
-    if len(_remembered) > _REMEMBERED_TEXTS:
-        _remembered.clear()
+    if len(_morpheme_cache) > _MAX_CACHED_TEXTS:
+        _morpheme_cache.clear()
     key = analysis.options_key
-    new = list(dict.fromkeys(text for text in texts if (text, key) not in _remembered))
-    for text, found in zip(new, morphemes(new, analysis.compounds, analysis.dictionary), strict=True):
-        _remembered[text, key] = [token for token, _ in found]
-    return [_remembered[text, key] for text in texts]
+    new = list(dict.fromkeys(text for text in texts if (text, key) not in _morpheme_cache))
+    for text, located_tokens in zip(new, morphemes(new, analysis.compounds, analysis.dictionary), strict=True):
+        _morpheme_cache[text, key] = [token for token, _ in located_tokens]
+    return [_morpheme_cache[text, key] for text in texts]
 
 
 # tokens of composed texts as they stand there, before synonyms
-WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
+SURFACE_TOKENIZERS: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
     Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
     Analyzer.WORD: _words,
     Analyzer.BIGRAM: _bigrams,
@@ -206,8 +206,8 @@ class Tokens:
         """Return the tokens of the texts at `rows`, with the same vocabulary."""
         starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return Tokens(self.vocabulary, self.ids[places], offsets)
+        indices = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Tokens(self.vocabulary, self.ids[indices], offsets)
 
     def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
@@ -225,19 +225,19 @@ def tokens_of(
 ) -> Tokens:
     """Return the tokens of texts, kept or analyzed now; `on_progress` is told the share of them that is analyzed."""
     parts = token_parts(analysis, texts, on_progress)
-    return next(parts) if len(texts) <= PART else _joined(parts)
+    return next(parts) if len(texts) <= PART else _join_parts(parts)
 
 
-def are_kept(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
+def has_cached_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
     """Whether the tokens of so many texts as make one part are on disk, so that nothing is analyzed."""
-    sources = [Analysis.of(analysis)]
+    sources = [Analysis.from_analyzer(analysis)]
     if sources[0].pairs:
-        sources.append(sources[0].of_one)
+        sources.append(sources[0].unpaired)
     if sources[-1].analyzer is Analyzer.KIWI:
         sources.append(replace(sources[-1], analyzer=Analyzer.KIWI_BIGRAM))
     if sources[-1].language and not languages.has_own_case(sources[-1].language):
         sources.append(Analysis(Analyzer.WORD))
-    return 1 < len(texts) <= PART and any(cache.are_kept("tokens", _key(source, texts)) for source in sources)
+    return 1 < len(texts) <= PART and any(cache.has_intact_arrays("tokens", _key(source, texts)) for source in sources)
 
 
 def token_parts(
@@ -246,36 +246,36 @@ def token_parts(
     """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
     for start in range(0, max(1, len(texts)), PART):
 
-        def tell(done: int, start: int = start) -> None:
+        def report(done: int, start: int = start) -> None:
             if on_progress:
                 on_progress((start + done) / len(texts))
 
-        yield _part(Analysis.of(analysis), texts[start : start + PART], tell)
+        yield _part(Analysis.from_analyzer(analysis), texts[start : start + PART], report)
 
 
 def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:
     """Analyze these texts now, and have the sample bring their tokens. Raises `OSError`."""
-    analysis = Analysis.of(analysis)
-    arrays = _numbered(partial(analyze, analysis), texts, lambda _: None)
-    cache.save_arrays(cache.shipped("tokens", _key(analysis, texts)), arrays)
+    analysis = Analysis.from_analyzer(analysis)
+    arrays = _encode_texts(partial(analyze, analysis), texts, lambda _: None)
+    cache.save_arrays(cache.sample_path("tokens", _key(analysis, texts)), arrays)
 
 
-def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
+def _part(analysis: Analysis, texts: Sequence[str], report: Callable[[int], None]) -> Tokens:
     def compute() -> cache.Arrays:
         if analysis.pairs:
-            return _paired(_part(analysis.of_one, texts, tell))
+            return _pair_tokens(_part(analysis.unpaired, texts, report))
         if analysis.language:
-            return _renumbered(analysis, texts, tell)
+            return _encode_stems(analysis, texts, report)
         if analysis.analyzer is Analyzer.KIWI:
-            both = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
-            if both is not None:
-                return _without_bigrams(_tokens(both))
-        return _numbered(partial(analyze, analysis), texts, tell)
+            combined = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
+            if combined is not None:
+                return _without_bigrams(_tokens(combined))
+        return _encode_texts(partial(analyze, analysis), texts, report)
 
     # the stems of few stored words are made in less time than it takes to write them to disk
     has_words = analysis.language and not analysis.pairs and not languages.has_own_case(analysis.language)
-    keep = len(texts) > 1 and not (has_words and len(texts) <= _FEW_TEXTS)
-    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=keep, alone=True))
+    is_stored = len(texts) > 1 and not (has_words and len(texts) <= _FEW_TEXTS)
+    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, store=is_stored, exclusive=True))
 
 
 def _tokens(arrays: cache.Arrays) -> Tokens:
@@ -284,42 +284,44 @@ def _tokens(arrays: cache.Arrays) -> Tokens:
     return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
 
 
-def _numbered(
-    analyze_block: Callable[[Sequence[str]], list[list[str]]], texts: Sequence[str], tell: Callable[[int], None]
+def _encode_texts(
+    analyze_block: Callable[[Sequence[str]], list[list[str]]], texts: Sequence[str], report: Callable[[int], None]
 ) -> cache.Arrays:
     number: dict[str, int] = {}
     ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
     for block in in_blocks(texts, _BLOCK):
         documents = analyze_block(block)
         lengths += map(len, documents)
-        found = (number.setdefault(token, len(number)) for document in documents for token in document)
-        ids.append(np.fromiter(found, dtype=np.int32))
-        tell(len(lengths) - 1)
+        token_ids = (number.setdefault(token, len(number)) for document in documents for token in document)
+        ids.append(np.fromiter(token_ids, dtype=np.int32))
+        report(len(lengths) - 1)
     return {"vocabulary": _bytes(number), "ids": np.concatenate(ids), "offsets": np.cumsum(lengths, dtype=np.int64)}
 
 
-def _renumbered(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
+def _encode_stems(analysis: Analysis, texts: Sequence[str], report: Callable[[int], None]) -> cache.Arrays:
     """Return the stems of texts, as arrays to be stored: each distinct word is stemmed once."""
     if languages.has_own_case(analysis.language):
         composed = partial(unicodedata.normalize, "NFC")
-        words = _tokens(_numbered(lambda block: words_in(analysis.language, map(composed, block)), texts, tell))
+        words = _tokens(_encode_texts(lambda block: words_in(analysis.language, map(composed, block)), texts, report))
     else:
-        words = _part(Analysis(Analyzer.WORD), texts, tell)
+        words = _part(Analysis(Analyzer.WORD), texts, report)
     number: dict[str, int] = {}
     stems = stems_of(analysis, words.vocabulary)
     translation = np.array([number.setdefault(stem, len(number)) if stem else -1 for stem in stems], dtype=np.int32)
-    return _translated(words, translation, number)
+    return _translate_tokens(words, translation, number)
 
 
 def _without_bigrams(both: Tokens) -> cache.Arrays:
     """Return the morphemes among stored tokens, as arrays to be stored: Kiwi read these texts before."""
-    is_morpheme = np.array([token.endswith(MORPHEME) for token in both.vocabulary], dtype=bool)
+    is_morpheme = np.array([token.endswith(MORPHEME_SUFFIX) for token in both.vocabulary], dtype=bool)
     translation = np.where(is_morpheme, np.cumsum(is_morpheme) - 1, -1).astype(np.int32)
-    morphemes_alone = (token.removesuffix(MORPHEME) for token in both.vocabulary if token.endswith(MORPHEME))
-    return _translated(both, translation, morphemes_alone)
+    morphemes_alone = (
+        token.removesuffix(MORPHEME_SUFFIX) for token in both.vocabulary if token.endswith(MORPHEME_SUFFIX)
+    )
+    return _translate_tokens(both, translation, morphemes_alone)
 
 
-def _translated(tokens: Tokens, translation: np.ndarray, vocabulary: Iterable[str]) -> cache.Arrays:
+def _translate_tokens(tokens: Tokens, translation: np.ndarray, vocabulary: Iterable[str]) -> cache.Arrays:
     """Return tokens in another vocabulary, as arrays to be stored; those with the number -1 are left out."""
     ids, offsets = _known_ids(tokens, translation)
     return {"vocabulary": _bytes(vocabulary), "ids": ids, "offsets": offsets}
@@ -331,19 +333,19 @@ def _known_ids(tokens: Tokens, translation: np.ndarray) -> tuple[np.ndarray, np.
     return ids[is_known], np.concatenate([[0], np.cumsum(is_known, dtype=np.int64)])[tokens.offsets]
 
 
-def _paired(tokens: Tokens) -> cache.Arrays:
+def _pair_tokens(tokens: Tokens) -> cache.Arrays:
     """Return each text's tokens with their next as one, as arrays to be kept: the texts are not read again."""
     size, ids = max(1, len(tokens.vocabulary)), tokens.ids.astype(np.int64)
     inside = np.ones(max(0, len(ids) - 1), dtype=bool)
     ends = tokens.offsets[1:-1]
     inside[ends[(ends > 0) & (ends < len(ids))] - 1] = False  # the last of a text has no next
-    numbers, firsts, places = np.unique((ids[:-1] * size + ids[1:])[inside], return_index=True, return_inverse=True)
+    numbers, firsts, inverse = np.unique((ids[:-1] * size + ids[1:])[inside], return_index=True, return_inverse=True)
     order = np.argsort(firsts)  # as they first occur, which is the order of every vocabulary here
     words = tokens.vocabulary
     lengths = np.maximum(0, np.diff(tokens.offsets) - 1)
     return {
-        "vocabulary": _bytes(f"{words[one // size]} {words[one % size]}" for one in numbers[order].tolist()),
-        "ids": np.argsort(order).astype(np.int32)[places],
+        "vocabulary": _bytes(f"{words[pair // size]} {words[pair % size]}" for pair in numbers[order].tolist()),
+        "ids": np.argsort(order).astype(np.int32)[inverse],
         "offsets": np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
     }
 
@@ -356,7 +358,7 @@ def _key(analysis: Analysis, texts: Sequence[str]) -> str:
     return key_of(analyzers.VERSION, *analysis.key, fingerprint_of(texts))
 
 
-def _joined(parts: Iterable[Tokens]) -> Tokens:
+def _join_parts(parts: Iterable[Tokens]) -> Tokens:
     """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
     ids, offsets, number = bytearray(), [np.zeros(1, dtype=np.int64)], dict[str, int]()  # a bytearray grows in place
     for part in parts:

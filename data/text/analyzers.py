@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import regex
 
-from mrc_workbench.data.text.dictionary import TAG, Dictionary, Word, name_of
-from mrc_workbench.data.text.languages import STEMMED, detected
+from mrc_workbench.data.text.dictionary import TAG, Dictionary, Word, normalize_word
+from mrc_workbench.data.text.languages import STEMMED, detect_language
 from mrc_workbench.data.texts import Script
 
 Span = tuple[int, int]  # first letter, and the one after the last
@@ -69,19 +69,19 @@ class Analyzer(StrEnum):
     TURKISH = "turkish"
 
 
-OF_LANGUAGE = {language: Analyzer(name) for language, name in STEMMED.items()}
-LANGUAGE_OF = {analyzer: language for language, analyzer in OF_LANGUAGE.items()}  # of the analyzers that stem
-_OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIGRAM}
+ANALYZER_OF_LANGUAGE = {language: Analyzer(name) for language, name in STEMMED.items()}
+LANGUAGE_OF = {analyzer: language for language, analyzer in ANALYZER_OF_LANGUAGE.items()}  # of the analyzers that stem
+_ANALYZER_OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIGRAM}
 
 
-def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
+def resolve_analyzer(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
     """Resolve `AUTO`: Kiwi + bigrams for Korean, `JAPANESE`, bigrams without spaces, else stems or words."""
     if analyzer is not Analyzer.AUTO:
         return analyzer
-    script, language = detected(texts)
+    script, language = detect_language(texts)
     if language == "ja":
         return Analyzer.JAPANESE
-    return _OF_SCRIPT.get(script) or OF_LANGUAGE.get(language, Analyzer.WORD)
+    return _ANALYZER_OF_SCRIPT.get(script) or ANALYZER_OF_LANGUAGE.get(language, Analyzer.WORD)
 
 
 # analyzers whose tokens tell the same text several times, and the part of them that tells it once
@@ -105,9 +105,9 @@ _shared_kiwi = cache(_new_kiwi)
 _COMPOUND_TAGS = ("NNG", "NNP")  # nouns and names
 _ENDINGS = ("E", "XSV", "XSA")  # of a verb or adjective: 다 of 사다, 하 and 다 of 구매하다
 _SPACED = r"(?<![\p{L}\p{M}\p{N}])\L<words>"  # a particle may follow
-_SHORTEST = 4  # letters of a noun that is cut: both halves have two or more
+_MIN_COMPOUND_CHARACTERS = 4  # letters of a noun that is cut: both halves have two or more
 _SOME_SPACE = regex.compile(r"\S+")
-_LEAST_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousand paragraphs
+_MIN_WORD_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousand paragraphs
 
 
 class Compounds(StrEnum):
@@ -135,78 +135,80 @@ def morphemes(
     texts: Sequence[str], compounds: Compounds = Compounds.AS_READ, dictionary: Dictionary | None = None
 ) -> Iterator[list[LocatedToken]]:
     """Yield the content morphemes of each text (composed, NFC), in order, in lower case, with their places."""
-    reader = reader_of(dictionary)
+    reader = kiwi_tokenizer(dictionary)
     for text, tokens in zip(texts, reader.tokens(texts), strict=True):
         content = [token for token in tokens if token.tag.startswith(CONTENT_TAGS)]
         if compounds is Compounds.AS_READ:
             yield [unit for token in content for unit in reader.units(text, token)]
         else:
-            yield [unit for run in _runs(content) for unit in reader.compound(text, run, compounds)]
+            yield [unit for run in _noun_runs(content) for unit in reader.compound(text, run, compounds)]
 
 
-def reader_of(dictionary: Dictionary | None = None) -> "Reader":
+def kiwi_tokenizer(dictionary: Dictionary | None = None) -> "KiwiTokenizer":
     """Return Kiwi with the words of a dictionary, loaded once; of the last two dictionaries it stays loaded."""
     return _reader(dictionary) if dictionary else _plain_reader()
 
 
 @lru_cache(maxsize=2)  # a Kiwi of its own takes 400 MB
-def _reader(dictionary: Dictionary) -> "Reader":
-    return Reader(_new_kiwi(), dictionary)
+def _reader(dictionary: Dictionary) -> "KiwiTokenizer":
+    return KiwiTokenizer(_new_kiwi(), dictionary)
 
 
 @cache
-def _plain_reader() -> "Reader":
-    return Reader(_shared_kiwi(), Dictionary())
+def _plain_reader() -> "KiwiTokenizer":
+    return KiwiTokenizer(_shared_kiwi(), Dictionary())
 
 
-class Reader:
+class KiwiTokenizer:
     """Kiwi with the words of a dictionary. A synonym that is a verb or an adjective, 사다, stands for its stem."""
 
     def __init__(self, kiwi: Any, dictionary: Dictionary) -> None:
         self._kiwi, self._dictionary = kiwi, dictionary
         self._names = dict[tuple[str, bool], str]()  # what a form is read as; the second says that it is a verb's
         self._parts = dict[str, tuple[str, ...]]()
-        stems = {name_of(m): _stem_of(kiwi.tokenize(m)) for group in dictionary.synonyms for m in group}
+        stems = {normalize_word(m): _stem_of(kiwi.tokenize(m)) for group in dictionary.synonyms for m in group}
         for name, first in dictionary.names.items():
             self._names.setdefault(stems[name] or (name, False), (stems[first] or (first, False))[0])
         self._own = {*dictionary.parts, *(name for name in dictionary.names if not stems[name])}
-        members = {m: Word(m) for group in dictionary.synonyms for m in group if not stems[name_of(m)]}
-        words = [*dictionary.words, *(word for m, word in members.items() if name_of(m) not in dictionary.parts)]
+        members = {m: Word(m) for group in dictionary.synonyms for m in group if not stems[normalize_word(m)]}
+        words = [*dictionary.words, *(word for m, word in members.items() if normalize_word(m) not in dictionary.parts)]
         for word in words:
             for form in {word.form, word.form.lower(), word.form.upper()}:  # Kiwi tells cases apart
                 kiwi.add_user_word(form, word.tag or TAG, word.score)
-        self._tags = {name_of(word.form): word.tag or TAG for word in words}
+        self._tags = {normalize_word(word.form): word.tag or TAG for word in words}
         self._spaced = [word.form for word in (*words, *members.values()) if " " in word.form]
         self._spaced_words = regex.compile(_SPACED, regex.IGNORECASE, words=self._spaced)
 
     def tokens(self, texts: Sequence[str]) -> Any:
         # a word with spaces that it was told it still reads as several, where it knows each of them
-        return self._kiwi.tokenize(list(texts), pretokenized=self._found if self._spaced else None)
+        return self._kiwi.tokenize(list(texts), pretokenized=self._match_spaced_words if self._spaced else None)
 
-    def new_words(self, texts: Sequence[str], *, fewest: int, longest: int) -> set[str]:
+    def new_words(self, texts: Sequence[str], *, min_count: int, max_characters: int) -> set[str]:
         """Return the nouns that Kiwi takes to be words and does not know, of those that stand often in the texts."""
-        return {form for form, *_ in self._kiwi.extract_words(list(texts), fewest, longest, _LEAST_SCORE)}
+        return {form for form, *_ in self._kiwi.extract_words(list(texts), min_count, max_characters, _MIN_WORD_SCORE)}
 
-    def _found(self, text: str) -> list[tuple[int, int, str]]:
-        return [(*m.span(), self._tags[name_of(m.group())]) for m in self._spaced_words.finditer(text)]
+    def _match_spaced_words(self, text: str) -> list[tuple[int, int, str]]:
+        return [
+            (*match.span(), self._tags[normalize_word(match.group())]) for match in self._spaced_words.finditer(text)
+        ]
 
     def units(self, text: str, token: Any) -> list[LocatedToken]:
         """Return a token as read: one, but for Kiwi's own names of several words."""
-        span, name = (token.start, token.start + token.len), name_of(token.form)
+        span, name = (token.start, token.start + token.len), normalize_word(token.form)
         read_as = self._names.get((name, token.tag.startswith("V")))
         if read_as or name in self._own or " " not in token.form:
             return [LocatedToken(read_as or name, span)]
         forms = token.form.lower().split()
-        places = [(span[0] + m.start(), span[0] + m.end()) for m in _SOME_SPACE.finditer(text[slice(*span)])]
+        spans = [(span[0] + m.start(), span[0] + m.end()) for m in _SOME_SPACE.finditer(text[slice(*span)])]
         # where the name is written as one, each of its words is found in all of it
-        return list(map(LocatedToken, forms, places if len(places) == len(forms) else [span] * len(forms)))
+        return list(map(LocatedToken, forms, spans if len(spans) == len(forms) else [span] * len(forms)))
 
     def compound(self, text: str, run: Sequence[Any], compounds: Compounds) -> Iterator[LocatedToken]:
         """Yield a run of nouns, or any other token, in the way of `SPLIT`, `WHOLE` or `BOTH`: the whole first."""
         units = [unit for token in run for unit in self.units(text, token)]
-        spaced = any(letter.isspace() for letter in text[run[0].start : run[-1].end])
-        joins = len(units) > 1 and _is_noun(run[0]) and not spaced
-        if joins and compounds is not Compounds.SPLIT:
+        has_space = any(letter.isspace() for letter in text[run[0].start : run[-1].end])
+        is_compound = len(units) > 1 and _is_noun(run[0]) and not has_space
+        if is_compound and compounds is not Compounds.SPLIT:
             yield LocatedToken("".join(unit.token for unit in units), (run[0].start, run[-1].end))
             if compounds is Compounds.WHOLE:
                 return
@@ -218,11 +220,13 @@ class Reader:
 
     def _located_parts(self, text: str, unit: LocatedToken) -> list[LocatedToken]:
         parts, (start, end) = self._parts_of(unit.token), unit.span
-        letters = [place for place in range(start, end) if not text[place].isspace()]
-        if "".join(parts) != "".join(text[place].lower() for place in letters) or len(letters) != sum(map(len, parts)):
+        positions = [position for position in range(start, end) if not text[position].isspace()]
+        if "".join(parts) != "".join(text[position].lower() for position in positions) or len(positions) != sum(
+            map(len, parts)
+        ):
             return [LocatedToken(part, unit.span) for part in parts]
         ends = accumulate(map(len, parts))
-        spans = ((letters[end - len(part)], letters[end - 1] + 1) for part, end in zip(parts, ends, strict=True))
+        spans = ((positions[end - len(part)], positions[end - 1] + 1) for part, end in zip(parts, ends, strict=True))
         return list(map(LocatedToken, parts, spans))
 
     def _parts_of(self, noun: str) -> tuple[str, ...]:
@@ -232,15 +236,19 @@ class Reader:
         return self._parts[noun]
 
     def _cut(self, noun: str) -> tuple[str, ...]:
-        if len(noun) < _SHORTEST:
+        if len(noun) < _MIN_COMPOUND_CHARACTERS:
             return ()
         tokens = self._kiwi.tokenize(noun, blocklist=[f"{noun}/{tag}" for tag in _COMPOUND_TAGS])
         if len(tokens) < 2 or any(not _is_noun(token) or token.oov or token.len < 2 for token in tokens):
             return ()
-        return tuple(part for token in tokens for part in self._parts_of(name_of(token.form)) or [name_of(token.form)])
+        return tuple(
+            part
+            for token in tokens
+            for part in self._parts_of(normalize_word(token.form)) or [normalize_word(token.form)]
+        )
 
 
-def _runs(tokens: Sequence[Any]) -> Iterator[list[Any]]:
+def _noun_runs(tokens: Sequence[Any]) -> Iterator[list[Any]]:
     """Cut tokens where no two nouns touch."""
     run: list[Any] = []
     for token in tokens:
@@ -263,7 +271,7 @@ def _stem_of(tokens: Sequence[Any]) -> tuple[str, bool] | None:
         return None
     if any(not token.tag.startswith(_ENDINGS) for token in endings):
         return None
-    return name_of(stem.form), stem.tag.startswith("V")
+    return normalize_word(stem.form), stem.tag.startswith("V")
 
 
 RUN = "/"

@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 import xxhash
 
-from mrc_workbench.data.cache import is_sound, seal
+from mrc_workbench.data.cache import is_intact, seal
 from mrc_workbench.data.files import temporary_folder
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet, composed
-from mrc_workbench.data.store import NOTE, Collection, KeptSet
+from mrc_workbench.data.store import NOTE, StoredCollection, StoredItem
 from mrc_workbench.data.store import find as find_set
 from mrc_workbench.data.workspace import limits, user, workspace
 
@@ -44,22 +44,22 @@ class PassageCorpus:
     def documents(self) -> Iterator[str]:
         """A passage longer than `LONGEST` is several."""
         for text in self.question_set.passages.texts:
-            yield from parts(text)
+            yield from split_long_document(text)
 
 
-def held_out(document: str, share: float, seed: int) -> bool:
+def is_held_out(document: str, fraction: float, seed: int) -> bool:
     """Whether the hash (seeded XXH3) of the composed text puts a document into the `share` that is held out."""
-    if not 0 < share < 1:
-        return share >= 1
+    if not 0 < fraction < 1:
+        return fraction >= 1
     digest = xxhash.xxh3_64_intdigest(composed(document).encode("utf-8", "surrogatepass"), seed=seed % 2**64)
-    return bool(digest < share * 2**64)
+    return bool(digest < fraction * 2**64)
 
 
 class LanguageError(Failure):
     """A text, tokenizer or language model that cannot be used; `code` is a key of `language.` in the locale files."""
 
 
-OnProgress = Callable[[float], object]  # told which share is done, 0 to 1; what it raises ends the work
+ProgressCallback = Callable[[float], object]  # told which share is done, 0 to 1; what it raises ends the work
 LONGEST = 100_000  # characters of a document: a longer one is cut, and its parts are documents
 _BLOCK = 1 << 18  # bytes read at a time
 _CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
@@ -80,9 +80,9 @@ class TextCorpus:
 
     def documents(self) -> Iterator[str]:
         """Raises `LanguageError` where the file was changed and is no text any more."""
-        lines = _lines(_blocks(self.path, shown(self.path.name, 80)))
+        lines = _lines(_blocks(self.path, display_text(self.path.name, 80)))
         for document in _paragraphs(lines) if self.in_paragraphs else lines:
-            yield from parts(document)
+            yield from split_long_document(document)
 
 
 # both yield documents in order, from the beginning at each call, and none is blank
@@ -103,52 +103,52 @@ def find_corpus(reference: str) -> Corpus:
     return text_corpus(Path(reference)) if is_text else PassageCorpus(find_set(reference))
 
 
-def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = None) -> TextCorpus:
+def text_corpus(path: Path, name: str = "", on_progress: ProgressCallback | None = None) -> TextCorpus:
     """Read a text file once. Raises `LanguageError`: `unreadable_text`, `bad_text` with the line, or `no_text`."""
-    told = shown(name or path.name, 80)
-    digest, characters, filled, gap, in_paragraphs = hashlib.sha256(), 0, False, False, False
+    file_name = display_text(name or path.name, 80)
+    digest, characters, filled, after_blank_line, in_paragraphs = hashlib.sha256(), 0, False, False, False
 
-    def noted() -> Iterator[str]:
+    def counted_blocks() -> Iterator[str]:
         nonlocal characters
-        seen = 0
-        for block in _blocks(path, told):
+        bytes_read = 0
+        for block in _blocks(path, file_name):
             encoded = block.encode()
             digest.update(encoded)
-            characters, seen = characters + len(block), seen + len(encoded)
+            characters, bytes_read = characters + len(block), bytes_read + len(encoded)
             if on_progress:
-                on_progress(min(1.0, seen / max(1, path.stat().st_size)))
+                on_progress(min(1.0, bytes_read / max(1, path.stat().st_size)))
             yield block
 
-    for line in _lines(noted()):
+    for line in _lines(counted_blocks()):
         if line.strip():
-            in_paragraphs |= gap
-            filled, gap = True, False
+            in_paragraphs |= after_blank_line
+            filled, after_blank_line = True, False
         else:
-            gap = filled
+            after_blank_line = filled
     if not filled:
-        raise LanguageError("no_text", f"{told} holds no text: give one with words in it", file=told)
+        raise LanguageError("no_text", f"{file_name} holds no text: give one with words in it", file=file_name)
     return TextCorpus(name or path.stem, path, digest.hexdigest(), characters, in_paragraphs=in_paragraphs)
 
 
-def gone_through(documents: Iterable[str], characters: int, on_progress: OnProgress | None) -> Iterator[str]:
+def report_documents(documents: Iterable[str], characters: int, on_progress: ProgressCallback | None) -> Iterator[str]:
     """Yield documents, and tell from time to time which share of so many characters is gone through; at last, all."""
-    seen = told = 0
+    characters_read = reported = 0
     for document in documents:
         yield document
-        seen += len(document)
-        if on_progress and seen - told > _CHARACTERS_BETWEEN:
-            told = seen
-            on_progress(min(1.0, seen / characters))
+        characters_read += len(document)
+        if on_progress and characters_read - reported > _CHARACTERS_BETWEEN:
+            reported = characters_read
+            on_progress(min(1.0, characters_read / characters))
     if on_progress:
         on_progress(1.0)
 
 
-def within(on_progress: OnProgress | None, low: float, high: float) -> OnProgress | None:
+def scale_progress(on_progress: ProgressCallback | None, low: float, high: float) -> ProgressCallback | None:
     """Return what is told of a part of the work that begins at the share `low` of all of it, and ends at `high`."""
-    return on_progress and (lambda share: on_progress(low + share * (high - low)))
+    return on_progress and (lambda fraction: on_progress(low + fraction * (high - low)))
 
 
-def parts(document: str) -> Iterator[str]:
+def split_long_document(document: str) -> Iterator[str]:
     """Yield a document without the space around it, one that is too long cut between words where it has any."""
     rest = document.strip()
     while len(rest) > LONGEST:
@@ -159,16 +159,16 @@ def parts(document: str) -> Iterator[str]:
         yield rest
 
 
-def require_file(path: Path, told: str) -> None:
+def require_file(path: Path, file_name: str) -> None:
     """Raise `LanguageError` `unreadable_text` where there is no file."""
     if not path.is_file():
-        message = f"{told} is no file that can be read: check the path"
-        raise LanguageError("unreadable_text", message, file=told)
+        message = f"{file_name} is no file that can be read: check the path"
+        raise LanguageError("unreadable_text", message, file=file_name)
 
 
-def _blocks(path: Path, told: str) -> Iterator[str]:
+def _blocks(path: Path, file_name: str) -> Iterator[str]:
     """Yield the text without its byte order mark, some of it at a time. Raises `LanguageError`."""
-    require_file(path, told)
+    require_file(path, file_name)
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
@@ -177,19 +177,19 @@ def _blocks(path: Path, told: str) -> Iterator[str]:
             try:
                 block = decoder.decode(read, final=not read)
             except UnicodeDecodeError as error:
-                raise _bad_text(told, line, error.object, error.start) from error
+                raise _bad_text_error(file_name, line, error.object, error.start) from error
             if "\x00" in block:  # UTF-16 of English is valid UTF-8, with a NUL after every letter
-                raise _bad_text(told, line, block.encode(), len(block))
+                raise _bad_text_error(file_name, line, block.encode(), len(block))
             line += block.count("\n")
             yield block
 
 
-def _bad_text(told: str, line: int, content: bytes, at: int) -> LanguageError:
+def _bad_text_error(file_name: str, line: int, content: bytes, at: int) -> LanguageError:
     """What begins with a line of this number is no text where a NUL stands, or else at a place."""
     at = zero if (zero := content.find(b"\x00", 0, at)) >= 0 else at
-    line, found = line + content.count(b"\n", 0, at), f"0x{content[at]:02X}"
-    message = f"{told} is no UTF-8: byte {found} in line {line} is none of a text; save the file as UTF-8"
-    return LanguageError("bad_text", message, file=told, line=line, byte=found)
+    line, byte = line + content.count(b"\n", 0, at), f"0x{content[at]:02X}"
+    message = f"{file_name} is no UTF-8: byte {byte} in line {line} is none of a text; save the file as UTF-8"
+    return LanguageError("bad_text", message, file=file_name, line=line, byte=byte)
 
 
 def _lines(blocks: Iterable[str]) -> Iterator[str]:
@@ -220,11 +220,11 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
 
 REFERENCE = "text:"  # what a reference to a kept text begins with
 _TEXT = "text.txt"  # its file, as it was given
-_CHECKED = 0.6  # share of the work before documents are counted
+_CHECK_FRACTION = 0.6  # share of the work before documents are counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredText(KeptSet):
+class StoredText(StoredItem):
     """One kept text; `in_paragraphs` says that empty lines part its documents, else each line is one."""
 
     characters: int
@@ -237,7 +237,7 @@ class StoredText(KeptSet):
 
 
 _UNKNOWN = "no text {reference} is kept; these are: {known}"
-_TEXTS = Collection(
+_TEXTS = StoredCollection(
     "texts",
     StoredText,
     lambda **given: LanguageError("unknown_text", _UNKNOWN.format(**given), name=given["reference"]),
@@ -245,34 +245,43 @@ _TEXTS = Collection(
 stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
 
 
-def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: OnProgress | None = None) -> StoredText:
+def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: ProgressCallback | None = None) -> StoredText:
     """Store a text, once per content, under its newest name. Raises `LimitError`, and errors of `text_corpus`."""
     workspace().mkdir(parents=True, exist_ok=True)
     with temporary_folder(".text.", workspace()) as folder:
         path = folder / _TEXT
         with path.open("wb") as file:
             shutil.copyfileobj(content, file)
-        corpus = text_corpus(path, name, within(on_progress, 0, _CHECKED))
-        count = sum(1 for _ in gone_through(corpus.documents(), corpus.characters, within(on_progress, _CHECKED, 1)))
+        corpus = text_corpus(path, name, scale_progress(on_progress, 0, _CHECK_FRACTION))
+        count = sum(
+            1
+            for _ in report_documents(
+                corpus.documents(), corpus.characters, scale_progress(on_progress, _CHECK_FRACTION, 1)
+            )
+        )
 
         def fill(new: Path) -> None:
             path.rename(new / _TEXT)
             seal(new)
 
-        figures = {"characters": corpus.characters, "in_paragraphs": corpus.in_paragraphs}
-        return _TEXTS.keep(fill, name, corpus.fingerprint, source, documents=count, **figures)
+        details = {"characters": corpus.characters, "in_paragraphs": corpus.in_paragraphs}
+        return _TEXTS.save(fill, name, corpus.fingerprint, source, documents=count, **details)
 
 
-def opened(kept: StoredText) -> TextCorpus:
+def open_stored_text(stored_text: StoredText) -> TextCorpus:
     """Return a kept text as its note has it: nothing of it is read."""
-    path = _TEXTS.folder(kept.key) / _TEXT
-    return TextCorpus(kept.name, path, kept.fingerprint, kept.characters, in_paragraphs=kept.in_paragraphs)
+    path = _TEXTS.folder(stored_text.key) / _TEXT
+    return TextCorpus(
+        stored_text.name, path, stored_text.fingerprint, stored_text.characters, in_paragraphs=stored_text.in_paragraphs
+    )
 
 
-def find(wanted: str) -> TextCorpus:
+def find(reference: str) -> TextCorpus:
     """Return a text by name or fingerprint (8 digits). Raises `LanguageError` (`unknown_text`, `broken_text`)."""
-    kept = _TEXTS.named(wanted)
-    if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
-        message = f"the kept text {shown(kept.name, 80)} is not what it was: remove it, and keep its file again"
-        raise LanguageError("broken_text", message, name=shown(kept.name, 80))
-    return opened(kept)
+    stored_text = _TEXTS.find_note(reference)
+    if not is_intact(_TEXTS.folder(stored_text.key), unsealed_names=[NOTE]):
+        message = (
+            f"the kept text {display_text(stored_text.name, 80)} is not what it was: remove it, and keep its file again"
+        )
+        raise LanguageError("broken_text", message, name=display_text(stored_text.name, 80))
+    return open_stored_text(stored_text)

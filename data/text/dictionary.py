@@ -23,10 +23,10 @@ from typing import Self
 
 import regex
 
-from mrc_workbench.data.cache import is_sound, key_of, seal
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.cache import is_intact, key_of, seal
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.store import NOTE, Collection, KeptSet, file_named
+from mrc_workbench.data.store import NOTE, StoredCollection, StoredItem, existing_file
 
 _MESSAGES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -85,20 +85,20 @@ class Dictionary:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """Words of a group, as `name_of` has them, and what each of them is read as: the first of its group."""
-        return {name_of(member): name_of(group[0]) for group in self.synonyms for member in group}
+        return {normalize_word(member): normalize_word(group[0]) for group in self.synonyms for member in group}
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
         """Words, as `name_of` has them, and their parts: none where a word is never cut."""
-        return {name_of(w.form): tuple(map(str.lower, w.parts or _several(w.form.split()))) for w in self.words}
+        return {normalize_word(w.form): tuple(map(str.lower, w.parts or _several(w.form.split()))) for w in self.words}
 
 
-def name_of(word: str) -> str:
+def normalize_word(word: str) -> str:
     """Return the name that words are compared by: in lower case, without spaces."""
     return "".join(word.lower().split())
 
 
-def written(dictionary: Dictionary) -> str:
+def format_dictionary(dictionary: Dictionary) -> str:
     """Return a dictionary as lines that are read as the same, without the comments of its file."""
     lines = list[str]()
     for word in dictionary.words:
@@ -116,12 +116,12 @@ def _several(words: Sequence[str]) -> tuple[str, ...]:
 
 
 MOST_BYTES, MOST_LINES = 16_000_000, 100_000
-LONGEST_LINE, LONGEST_WORD = 5_000, 50  # characters
-HIGHEST_SCORE = 100.0  # and lowest, below 0
+MAX_LINE_CHARACTERS, MAX_WORD_CHARACTERS = 5_000, 50  # characters
+MAX_SCORE = 100.0  # and lowest, below 0
 MOST_TOLD = 100  # lines that are wrong
 
 # no text has them (controls, surrogates, private ones), nobody sees them, or an engine reads more into them
-_UNFIT = regex.compile(r"[[\p{C}--\p{Cn}]--[\t\u200C\u200D]]|[\u2028\u2029\\]", regex.VERSION1)
+_INVALID = regex.compile(r"[[\p{C}--\p{Cn}]--[\t\u200C\u200D]]|[\u2028\u2029\\]", regex.VERSION1)
 _COMMENT = regex.compile(r"(?:^|(?<=\s))#.*")
 _SEPARATOR = regex.compile(r"\t|(?:^|\s)#")
 _ENDS = regex.compile(r"\r\n|\r|\n")
@@ -140,7 +140,7 @@ def read_dictionary(content: bytes) -> Dictionary:
         raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
     if len(lines) > MOST_LINES + 1:  # the last one ends, too
         raise DictionaryError.of("too_many_lines", limit=MOST_LINES)
-    reading = _Reading()
+    reading = _DictionaryParser()
     for row, line in enumerate(lines, 1):
         reading.add(row, line)
     return reading.dictionary()
@@ -150,11 +150,11 @@ def open_dictionary(path: Path) -> Dictionary:
     """Read a dictionary from a file. Raises `DictionaryError`."""
     try:
         if not path.is_file():
-            raise DictionaryError.of("unreadable", name=shown(path.name, 80))
+            raise DictionaryError.of("unreadable", name=display_text(path.name, 80))
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise DictionaryError.of("unreadable", name=shown(path.name, 80)) from error
+        raise DictionaryError.of("unreadable", name=display_text(path.name, 80)) from error
     return read_dictionary(content)
 
 
@@ -162,21 +162,21 @@ def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
     """Return a dictionary with more words. Raises `DictionaryError`, whose row is that of `written`."""
     more = tuple(words)
     for word in more:
-        _form(word.form, 1)
+        _parse_form(word.form, 1)
         for text in (word.form, word.tag, *word.parts):
-            _require_fit(text, 1)
-            if found := _SEPARATOR.search(text):
-                raise DictionaryError.of("character", row=1, found=repr(found.group()))
-    return with_lines(dictionary, written(Dictionary(more)))
+            _require_valid(text, 1)
+            if separator := _SEPARATOR.search(text):
+                raise DictionaryError.of("character", row=1, found=repr(separator.group()))
+    return with_lines(dictionary, format_dictionary(Dictionary(more)))
 
 
 def with_lines(dictionary: Dictionary, lines: str) -> Dictionary:
     """Return a dictionary with more lines, such as synonyms. Raises `DictionaryError` as `with_words` does."""
-    return read_dictionary((written(dictionary) + lines).encode(errors="replace"))
+    return read_dictionary((format_dictionary(dictionary) + lines).encode(errors="replace"))
 
 
 @dataclass
-class _Reading:
+class _DictionaryParser:
     """The lines read so far: each word, and what each synonym is read as, with the row that says so."""
 
     words: dict[str, tuple[Word, int]] = field(default_factory=dict)
@@ -188,9 +188,9 @@ class _Reading:
         if len(self.problems) >= MOST_TOLD:
             return
         try:
-            if len(line) > LONGEST_LINE:
-                raise DictionaryError.of("long_line", row=row, size=len(line), limit=LONGEST_LINE)
-            _require_fit(line, row)
+            if len(line) > MAX_LINE_CHARACTERS:
+                raise DictionaryError.of("long_line", row=row, size=len(line), limit=MAX_LINE_CHARACTERS)
+            _require_valid(line, row)
             content = _COMMENT.sub("", line)
             if content.strip():
                 plain = self._synonyms if "," in content or "=>" in content else self._word
@@ -211,64 +211,64 @@ class _Reading:
     def _word(self, content: str, row: int) -> None:
         form, *parts = content.split()
         if parts and "".join(parts) != form:
-            told = {"word": shown(form, 80), "parts": shown(" ".join(parts), 80)}
-            raise DictionaryError.of("wrong_parts", row=row, **told)
-        self._keep(Word(_form(form, row), parts=_several(parts)), row)
+            details = {"word": display_text(form, 80), "parts": display_text(" ".join(parts), 80)}
+            raise DictionaryError.of("wrong_parts", row=row, **details)
+        self._add_word(Word(_parse_form(form, row), parts=_several(parts)), row)
 
     def _tagged(self, content: str, row: int) -> None:
         form, tag, *scores = (column.strip() for column in content.split("\t"))
         if len(scores) > 1:
             raise DictionaryError.of("fields", row=row, found=2 + len(scores))
         if tag not in TAGS:
-            raise DictionaryError.of("unknown_tag", row=row, tag=shown(tag, 40))
-        form = _form(form, row)
+            raise DictionaryError.of("unknown_tag", row=row, tag=display_text(tag, 40))
+        form = _parse_form(form, row)
         try:
             score = float(*scores)  # 0 without one
         except ValueError:
             score = float("nan")
-        if not abs(score) <= HIGHEST_SCORE:
-            told = {"score": shown(scores[0], 40), "low": f"{-HIGHEST_SCORE:g}", "high": f"{HIGHEST_SCORE:g}"}
-            raise DictionaryError.of("bad_score", row=row, **told)
-        self._keep(Word(form, tag, score + 0.0), row)  # no -0.0
+        if not abs(score) <= MAX_SCORE:
+            details = {"score": display_text(scores[0], 40), "low": f"{-MAX_SCORE:g}", "high": f"{MAX_SCORE:g}"}
+            raise DictionaryError.of("bad_score", row=row, **details)
+        self._add_word(Word(form, tag, score + 0.0), row)  # no -0.0
 
-    def _keep(self, word: Word, row: int) -> None:
-        known, first = self.words.setdefault(name_of(word.form), (word, row))
+    def _add_word(self, word: Word, row: int) -> None:
+        known, first = self.words.setdefault(normalize_word(word.form), (word, row))
         two_tags = known.tag and word.tag and (known.tag, known.score) != (word.tag, word.score)
         if two_tags or (known.parts and word.parts and known.parts != word.parts):
-            raise DictionaryError.of("two_readings", row=row, first=first, word=shown(word.form, 80))
+            raise DictionaryError.of("two_readings", row=row, first=first, word=display_text(word.form, 80))
         tagged = known if known.tag else word
         merged = replace(known, tag=tagged.tag, score=tagged.score, parts=known.parts or word.parts)
-        self.words[name_of(word.form)] = merged, first
+        self.words[normalize_word(word.form)] = merged, first
 
     def _synonyms(self, content: str, row: int) -> None:
-        left, *right = content.split("=>")
-        if len(right) > 1 or (right and "," in right[0]):
+        members_text, *targets = content.split("=>")
+        if len(targets) > 1 or (targets and "," in targets[0]):
             raise DictionaryError.of("many_right", row=row)
-        members = [_form(member, row) for member in left.split(",")]
-        first = _form(right[0], row) if right else members[0]
+        members = [_parse_form(member, row) for member in members_text.split(",")]
+        first = _parse_form(targets[0], row) if targets else members[0]
         for member in (first, *members):  # all of a line, or nothing
-            other, known = self.firsts.get(name_of(member), (name_of(first), row))
-            if other != name_of(first):
-                raise DictionaryError.of("two_groups", row=row, first=known, word=shown(member, 80))
-        group = self.groups.setdefault(name_of(first), {})
+            other, known = self.firsts.get(normalize_word(member), (normalize_word(first), row))
+            if other != normalize_word(first):
+                raise DictionaryError.of("two_groups", row=row, first=known, word=display_text(member, 80))
+        group = self.groups.setdefault(normalize_word(first), {})
         for member in (first, *members):
-            self.firsts.setdefault(name_of(member), (name_of(first), row))
-            group.setdefault(name_of(member), member)
+            self.firsts.setdefault(normalize_word(member), (normalize_word(first), row))
+            group.setdefault(normalize_word(member), member)
 
 
-def _require_fit(text: str, row: int) -> None:
-    if unfit := _UNFIT.search(text):
-        raise DictionaryError.of("character", row=row, found=f"U+{ord(unfit.group()):04X}")
+def _require_valid(text: str, row: int) -> None:
+    if invalid := _INVALID.search(text):
+        raise DictionaryError.of("character", row=row, found=f"U+{ord(invalid.group()):04X}")
 
 
-def _form(written: str, row: int) -> str:
+def _parse_form(written: str, row: int) -> str:
     form = " ".join(written.split())
     if not form:
         raise DictionaryError.of("empty_word", row=row)
     if form.startswith("#"):
         raise DictionaryError.of("character", row=row, found="#")
-    if len(form) > LONGEST_WORD:
-        raise DictionaryError.of("long_word", row=row, word=shown(form, 80), limit=LONGEST_WORD)
+    if len(form) > MAX_WORD_CHARACTERS:
+        raise DictionaryError.of("long_word", row=row, word=display_text(form, 80), limit=MAX_WORD_CHARACTERS)
     if not _LETTER.search(form):
         raise DictionaryError.of("no_letter", row=row, word=form)
     return form
@@ -279,7 +279,7 @@ _LINES = "dictionary.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredDictionary(KeptSet):
+class StoredDictionary(StoredItem):
     """One kept dictionary: how many words and groups of synonyms it has."""
 
     words: int
@@ -290,7 +290,7 @@ class StoredDictionary(KeptSet):
         return f"{REFERENCE}{self.key}"
 
 
-_DICTIONARIES = Collection(
+_DICTIONARIES = StoredCollection(
     "dictionaries",
     StoredDictionary,
     lambda reference, known: DictionaryError.of("unknown", name=reference, known=known),
@@ -298,26 +298,26 @@ _DICTIONARIES = Collection(
 stored, damaged, remove = _DICTIONARIES.stored, _DICTIONARIES.damaged, _DICTIONARIES.remove
 
 
-def keep(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
+def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
     """Keep a dictionary in the workspace, without the comments of its file; see `Collection.keep`."""
 
     def fill(folder: Path) -> None:
-        (folder / _LINES).write_text(written(dictionary), encoding="utf-8")
+        (folder / _LINES).write_text(format_dictionary(dictionary), encoding="utf-8")
         seal(folder)
 
-    figures = {"words": len(dictionary.words), "synonyms": len(dictionary.synonyms)}
-    return _DICTIONARIES.keep(fill, name, dictionary.fingerprint, source, **figures)
+    counts = {"words": len(dictionary.words), "synonyms": len(dictionary.synonyms)}
+    return _DICTIONARIES.save(fill, name, dictionary.fingerprint, source, **counts)
 
 
 def load(key: str) -> Dictionary:
     """Load a kept dictionary. Raises `DictionaryError`: `unknown`, or `broken` where its content has changed."""
-    kept, folder = _DICTIONARIES.known(key), _DICTIONARIES.folder(key)
+    note, folder = _DICTIONARIES.get_note(key), _DICTIONARIES.folder(key)
     try:
-        dictionary = open_dictionary(folder / _LINES) if is_sound(folder, beside=[NOTE]) else None
+        dictionary = open_dictionary(folder / _LINES) if is_intact(folder, unsealed_names=[NOTE]) else None
     except DictionaryError:
         dictionary = None
-    if dictionary is None or dictionary.fingerprint != kept.fingerprint:
-        raise DictionaryError.of("broken", name=shown(kept.name, 80))
+    if dictionary is None or dictionary.fingerprint != note.fingerprint:
+        raise DictionaryError.of("broken", name=display_text(note.name, 80))
     return dictionary
 
 
@@ -327,9 +327,9 @@ def find(reference: str, base: Path | None = None) -> Dictionary:
     Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or what is wrong in the file.
     """
     if reference.startswith(REFERENCE):
-        if all(kept.reference != reference for kept in stored()):
+        if all(stored_dictionary.reference != reference for stored_dictionary in stored()):
             raise _DICTIONARIES.error(reference)
         return load(reference.removeprefix(REFERENCE))
-    if path := file_named(reference, base):
+    if path := existing_file(reference, base):
         return open_dictionary(path)
-    return load(_DICTIONARIES.named(reference).key)
+    return load(_DICTIONARIES.find_note(reference).key)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import regex
 
-from mrc_workbench.data.texts import Script, beginnings, script_of
+from mrc_workbench.data.texts import Script, sample_beginnings, script_of
 
 VERSION = 1  # part of the keys of stems: raise it if the stems, the stop words or the detected languages change
 
@@ -41,7 +41,7 @@ _TURKISH_I = str.maketrans("Iİ", "ıi")
 
 _EXCERPT = 400  # characters: texts are joined until they have as many, so that each has some stop words
 _EXCERPTS = 200  # that are looked at, evenly spread
-_FEWEST_WORDS = 2  # stop words that decide the language of an excerpt
+_MIN_WORDS = 2  # stop words that decide the language of an excerpt
 _LEAD = 1.1  # times the evidence of the next language
 _LENGTH_POWER = 0.3  # of a list's length: 0 favours long lists, 1 favours short ones
 _DECIDED, _AGREED = 0.4, 0.75  # of all excerpts, and of those that are decided
@@ -74,29 +74,29 @@ def stop_words(language: str) -> frozenset[str]:
 
 def language_of(texts: Iterable[str]) -> str:
     """Return the ISO 639-1 code of the language that most of the texts begin in; empty if there is none."""
-    return detected(texts).language
+    return detect_language(texts).language
 
 
-class Detected(NamedTuple):
+class DetectedLanguage(NamedTuple):
     """The script of a corpus, and its language, which is empty if unclear."""
 
     script: Script
     language: str
 
 
-_MOST_CORPORA = 256
-_detected: dict[bytes, Detected] = {}
+_MAX_CACHED_CORPORA = 256
+_detected: dict[bytes, DetectedLanguage] = {}
 
 
-def detected(texts: Iterable[str]) -> Detected:
+def detect_language(texts: Iterable[str]) -> DetectedLanguage:
     """Return the script and the language of texts, remembered by content."""
-    sample = beginnings(texts)
+    sample = sample_beginnings(texts)
     key = hashlib.blake2b("\0".join(sample).encode("utf-8", "surrogatepass"), digest_size=16).digest()
     if (known := _detected.get(key)) is None:
-        if len(_detected) >= _MOST_CORPORA:
+        if len(_detected) >= _MAX_CACHED_CORPORA:
             _detected.clear()
         script = script_of(sample)
-        known = _detected[key] = Detected(script, _language(script, sample))
+        known = _detected[key] = DetectedLanguage(script, _language(script, sample))
     return known
 
 
@@ -113,7 +113,7 @@ def _language(script: Script, sample: Sequence[str]) -> str:
     excerpts = list(_excerpts(sample))
     if len(excerpts) > _EXCERPTS:
         excerpts = [excerpts[position * len(excerpts) // _EXCERPTS] for position in range(_EXCERPTS)]
-    votes = Counter(filter(None, map(_of_words, excerpts)))
+    votes = Counter(filter(None, map(_language_by_stop_words, excerpts)))
     language, count = max(votes.items(), key=itemgetter(1), default=("", 0))
     return language if count >= max(_DECIDED * len(excerpts), _AGREED * votes.total()) else ""
 
@@ -130,13 +130,16 @@ def _excerpts(texts: Sequence[str]) -> Iterator[str]:
         yield " ".join(parts)
 
 
-def _of_words(text: str) -> str:
-    found = evidence(text)
-    if not found or max(of.words for of in found.values()) < _FEWEST_WORDS:
+def _language_by_stop_words(text: str) -> str:
+    evidence_by_language = stop_word_evidence(text)
+    if (
+        not evidence_by_language
+        or max(language_evidence.words for language_evidence in evidence_by_language.values()) < _MIN_WORDS
+    ):
         return ""
-    first, *others = sorted(found, key=lambda language: -found[language].weight)
-    is_clear = not others or found[first].weight >= _LEAD * found[others[0]].weight
-    return first if is_clear and found[first].words >= _FEWEST_WORDS else ""
+    first, *others = sorted(evidence_by_language, key=lambda language: -evidence_by_language[language].weight)
+    is_clear = not others or evidence_by_language[first].weight >= _LEAD * evidence_by_language[others[0]].weight
+    return first if is_clear and evidence_by_language[first].words >= _MIN_WORDS else ""
 
 
 class WordEvidence(NamedTuple):
@@ -149,14 +152,14 @@ class WordEvidence(NamedTuple):
 _NONE = WordEvidence(0, 0.0)
 
 
-def evidence(text: str) -> dict[str, WordEvidence]:
+def stop_word_evidence(text: str) -> dict[str, WordEvidence]:
     """Return what the words of a text say for each language."""
-    found: dict[str, WordEvidence] = {}
+    evidence_by_language: dict[str, WordEvidence] = {}
     for word in _WORD.findall(text.lower()):
         for language, weight in _weights().get(word, ()):
-            known = found.get(language, _NONE)
-            found[language] = WordEvidence(known.words + 1, known.weight + weight)
-    return found
+            previous = evidence_by_language.get(language, _NONE)
+            evidence_by_language[language] = WordEvidence(previous.words + 1, previous.weight + weight)
+    return evidence_by_language
 
 
 @cache
@@ -188,10 +191,14 @@ def foreign_language(text: str, language: str) -> str:
     """Return the language of a short text, such as a question, if it surely is another than `language`; else empty."""
     script = script_of([text])
     if script is not Script.SPACED:
-        found = _language(script, [text])
-        return "" if {found, language} <= _CHINESE_CHARACTERS or found == language else found
-    others = evidence(unicodedata.normalize("NFC", text))
+        detected_language = _language(script, [text])
+        return (
+            ""
+            if {detected_language, language} <= _CHINESE_CHARACTERS or detected_language == language
+            else detected_language
+        )
+    others = stop_word_evidence(unicodedata.normalize("NFC", text))
     own = others.pop(language, _NONE)
-    other, most = max(others.items(), key=lambda item: item[1].weight, default=("", _NONE))
-    is_sure = most.words >= max(_DECISIVE_WORDS, _DECISIVE_LEAD * own.words)
-    return other if is_sure and most.weight >= _DECISIVE_LEAD * own.weight else ""
+    other, strongest = max(others.items(), key=lambda item: item[1].weight, default=("", _NONE))
+    is_sure = strongest.words >= max(_DECISIVE_WORDS, _DECISIVE_LEAD * own.words)
+    return other if is_sure and strongest.weight >= _DECISIVE_LEAD * own.weight else ""

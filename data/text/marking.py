@@ -18,7 +18,7 @@ import regex
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text import analyzers
-from mrc_workbench.data.text.analysis import WRITTEN, Analysis, stems_of, words_in
+from mrc_workbench.data.text.analysis import SURFACE_TOKENIZERS, Analysis, stems_of, words_in
 from mrc_workbench.data.text.analyzers import Analyzer, LocatedToken, Span, kiwi_tokens
 from mrc_workbench.data.text.languages import lower
 from mrc_workbench.data.texts import Script, script_of
@@ -31,7 +31,7 @@ class TokenKind(StrEnum):
 
     WORD = "word"
     MORPHEME = "morpheme"
-    LETTERS = "letters"
+    BIGRAM = "letters"
 
 
 class IndexedText(NamedTuple):
@@ -51,32 +51,32 @@ class IndexedText(NamedTuple):
 
 def indexed_text(passage: Passage, *, title: bool) -> IndexedText:
     """Return a passage as it is indexed."""
-    text = unicodedata.normalize("NFC", Passages.of([passage]).indexed_texts(title=title)[0])
+    text = unicodedata.normalize("NFC", Passages.from_passages([passage]).indexed_texts(title=title)[0])
     # nothing composes with the line break between them, so the own text is as long as by itself
     return IndexedText(text, len(text) - len(unicodedata.normalize("NFC", passage.text)))
 
 
-def reading(analysis: Analyzer | Analysis, token: str, written: str = "") -> tuple[str, TokenKind]:
+def describe_token(analysis: Analyzer | Analysis, token: str, written: str = "") -> tuple[str, TokenKind]:
     """Return a token as users read it, such as "running (run)" for a stem and the word `written`, and what it is."""
-    analysis = Analysis.of(analysis)
+    analysis = Analysis.from_analyzer(analysis)
     analyzer = analysis.analyzer
     if analysis.language and written and written != token:
         return f"{written} ({token})", TokenKind.WORD
     if analysis.pairs:
         return token, TokenKind.WORD
     if analyzer is Analyzer.KIWI_BIGRAM:
-        return (token[:-1], TokenKind.MORPHEME) if token.endswith("/") else (token, TokenKind.LETTERS)
+        return (token[:-1], TokenKind.MORPHEME) if token.endswith("/") else (token, TokenKind.BIGRAM)
     if analyzer is Analyzer.JAPANESE:
-        kind = TokenKind.WORD if token.endswith(analyzers.RUN) else TokenKind.LETTERS
+        kind = TokenKind.WORD if token.endswith(analyzers.RUN) else TokenKind.BIGRAM
         return token.removesuffix(analyzers.RUN).removesuffix(analyzers.KANJI), kind
-    kinds = {Analyzer.BIGRAM: TokenKind.LETTERS, Analyzer.KIWI: TokenKind.MORPHEME}
+    kinds = {Analyzer.BIGRAM: TokenKind.BIGRAM, Analyzer.KIWI: TokenKind.MORPHEME}
     return token, kinds.get(analyzer, TokenKind.WORD)
 
 
 def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[dict[str, tuple[Span, ...]]]:
     """Return for each text (composed, NFC) its distinct tokens in their order, and where each of them stands."""
     spans_by_text = []
-    for tokens in located(analysis, texts):
+    for tokens in locate_tokens(analysis, texts):
         spans: defaultdict[str, list[Span]] = defaultdict(list)
         for token, span in tokens:
             spans[token].append(span)
@@ -84,20 +84,23 @@ def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[
     return spans_by_text
 
 
-def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
+def locate_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
     """Return the tokens of `analyze` for each text (composed, NFC) with their places, those of synonyms included."""
-    analysis = Analysis.of(analysis)
+    analysis = Analysis.from_analyzer(analysis)
     if analysis.pairs:
         return [
             [LocatedToken(f"{a} {b}", (first, last)) for (a, (first, _)), (b, (_, last)) in pairwise(tokens)]
-            for tokens in located(analysis.of_one, texts)
+            for tokens in locate_tokens(analysis.unpaired, texts)
         ]
     match analysis.analyzer:
         case Analyzer.KIWI:
             return list(analyzers.morphemes(texts, analysis.compounds, analysis.dictionary))
         case Analyzer.KIWI_BIGRAM:
-            found, pairs = located(replace(analysis, analyzer=Analyzer.KIWI), texts), located(Analyzer.BIGRAM, texts)
-            marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
+            morpheme_tokens, pairs = (
+                locate_tokens(replace(analysis, analyzer=Analyzer.KIWI), texts),
+                locate_tokens(Analyzer.BIGRAM, texts),
+            )
+            marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in morpheme_tokens]
             return [first + second for first, second in zip(marked, pairs, strict=True)]
         case Analyzer.JAPANESE:
             return [[*_located(Analyzer.BIGRAM, text), *_located_kanji_and_runs(text)] for text in texts]
@@ -109,17 +112,17 @@ def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[Lo
 
 def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int, end: int) -> list[Piece]:
     """Cut `text[start:end]` where the weight of its letters changes; a letter weighs what the spans over it sum to."""
-    letters = np.zeros(len(text))
+    character_weights = np.zeros(len(text))
     for (first, last), weight in weights:
-        letters[first:last] += weight
-    cuts = [start, *(start + 1 + np.flatnonzero(np.diff(letters[start:end]))).tolist(), end]
-    return [(text[a:b], float(letters[a])) for a, b in pairwise(cuts) if a < b]
+        character_weights[first:last] += weight
+    cuts = [start, *(start + 1 + np.flatnonzero(np.diff(character_weights[start:end]))).tolist(), end]
+    return [(text[a:b], float(character_weights[a])) for a, b in pairwise(cuts) if a < b]
 
 
 def _located(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
     lowered = text if analyzer is Analyzer.WHITESPACE else text.lower()
-    (tokens,) = WRITTEN[analyzer]([text])
-    return _placed(tokens, text, lowered, overlap=analyzer is Analyzer.BIGRAM)
+    (tokens,) = SURFACE_TOKENIZERS[analyzer]([text])
+    return _locate_in_order(tokens, text, lowered, overlap=analyzer is Analyzer.BIGRAM)
 
 
 def _located_kanji_and_runs(text: str) -> Iterator[LocatedToken]:
@@ -133,18 +136,20 @@ def _origins(text: str, lowered: str) -> Sequence[int]:
     """The position in a text of each character of it in lower case: some become two characters then."""
     if len(lowered) == len(text):
         return range(len(text))
-    return [place for place, character in enumerate(text) for _ in character.lower()]
+    return [position for position, character in enumerate(text) for _ in character.lower()]
 
 
 def _located_stems(analysis: Analysis, text: str) -> Iterator[LocatedToken]:
     (words,) = words_in(analysis.language, [text])
-    located_words = _placed(words, text, lower(analysis.language, text))
+    located_words = _locate_in_order(words, text, lower(analysis.language, text))
     for stem, (_, span) in zip(stems_of(analysis, words), located_words, strict=True):
         if stem:
             yield LocatedToken(stem, span)
 
 
-def _placed(tokens: Sequence[str], text: str, lowered: str, *, overlap: bool = False) -> Iterator[LocatedToken]:
+def _locate_in_order(
+    tokens: Sequence[str], text: str, lowered: str, *, overlap: bool = False
+) -> Iterator[LocatedToken]:
     """Yield the tokens with their characters of the text, which has been lowered."""
     origins = _origins(text, lowered)
     start, end = -1, 0
@@ -163,15 +168,15 @@ _WORD_BEGINS = r"(?<![\p{L}\p{N}])"
 _ONLY_HIRAGANA = regex.compile(r"\p{Hiragana}+")
 
 # Kiwi's tags: nouns, number words, verbs, adjectives, modifiers, adverbs, roots; foreign and Chinese letters, numbers
-_TELLING_TAGS = ("NNG", "NNP", "NR", "VV", "VA", "MM", "MAG", "XR", "SL", "SH", "SN")
+_CONTENT_TAGS = ("NNG", "NNP", "NR", "VV", "VA", "MM", "MAG", "XR", "SL", "SH", "SN")
 # words that stand in every question or passage and say nothing about either
-_SILENT_WORDS = """
+_IGNORED_WORDS = """
 하 되 있 없 같 않 보 위하 대하 통하 의하 따르 관하 어떻 그렇 이렇 이러하 그러하 왜 언제 어떻게 몇 어느 어떤
 무슨 가장 더 또 잘 못 안 다시 매우 그 이 저 이런 그런 저런 한 두 세 각 모든 여러 다른
 a an and are as at be been by did do does for from had has have how in is it its of on or s t that the their there these
 this those to was were what when where which who whom whose why will with
 """
-_SILENT = frozenset(_SILENT_WORDS.split())
+_IGNORED = frozenset(_IGNORED_WORDS.split())
 
 
 def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
@@ -182,11 +187,11 @@ def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
     """
     question = unicodedata.normalize("NFC", question)
     of_question, *of_texts = _terms([question, *texts])
-    wanted = {term for term, _ in of_question}
-    return [merged(span for term, span in terms if term in wanted) for terms in of_texts]
+    question_terms = {term for term, _ in of_question}
+    return [merge_spans(span for term, span in terms if term in question_terms) for terms in of_texts]
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """Return the spans in order, those that overlap or touch made one."""
     joined: list[Span] = []
     for start, end in sorted(spans):
@@ -198,15 +203,15 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
-    analyzer = analyzers.choose(Analyzer.AUTO, texts)
+    analyzer = analyzers.resolve_analyzer(Analyzer.AUTO, texts)
     if analyzer is Analyzer.KIWI_BIGRAM:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
     if analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
         return [[*_words(text), *_pairs(text)] for text in texts]
     if language := analyzers.LANGUAGE_OF.get(analyzer):
-        stems = zip(texts, located(analyzer, texts), strict=True)
+        stems = zip(texts, locate_tokens(analyzer, texts), strict=True)
         return [
-            [((stem, "word"), span) for stem, span in tokens if lower(language, text[slice(*span)]) not in _SILENT]
+            [((stem, "word"), span) for stem, span in tokens if lower(language, text[slice(*span)]) not in _IGNORED]
             for text, tokens in stems
         ]
     return [list(_words(text)) for text in texts]
@@ -215,14 +220,14 @@ def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
 def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]:
     for token in tokens:
         tag, start, length = token.tag, token.start, token.len
-        if not length or not tag.startswith(_TELLING_TAGS):
+        if not length or not tag.startswith(_CONTENT_TAGS):
             continue
         surface = [(start + w.start(), start + w.end()) for w in regex.finditer(r"\S+", text[start : start + length])]
         forms = token.form.lower().split()
         if len(forms) != len(surface):  # a name of several words is compared word by word where both agree on them
             forms, surface = ["".join(forms)], [(start, start + length)]
         for form, span in zip(forms, surface, strict=True):
-            if form not in _SILENT:
+            if form not in _IGNORED:
                 yield (form, "verb" if tag[0] == "V" else "word"), span
 
 
@@ -234,7 +239,7 @@ def _pairs(text: str) -> Iterator[tuple[_Term, Span]]:
 
 def _words(text: str) -> Iterator[tuple[_Term, Span]]:
     for match in _WORD.finditer(text):
-        if (word := match.group().lower()) not in _SILENT:
+        if (word := match.group().lower()) not in _IGNORED:
             yield (word, "word"), match.span()
 
 
@@ -248,12 +253,12 @@ def sentence_spans(text: str) -> list[Span]:
     if script_of([text]) is not Script.KOREAN:
         return marked_sentences(text)
     lines = list(_LINE.finditer(text))
-    found = []
+    spans = []
     for line, tokens in zip(lines, kiwi_tokens([line.group() for line in lines]), strict=True):
         for _, part in groupby(tokens, key=lambda token: token.sent_position):
             ends = [(token.start, token.start + token.len) for token in part]
-            found.append((line.start() + ends[0][0], line.start() + max(end for _, end in ends)))
-    return found
+            spans.append((line.start() + ends[0][0], line.start() + max(end for _, end in ends)))
+    return spans
 
 
 def marked_sentences(text: str) -> list[Span]:
@@ -282,10 +287,10 @@ class MarkedText:
         weights = {**dict.fromkeys(self.matches, 1), **dict.fromkeys(self.answers, 1000)}
         starts = [max(0, min(start - _LEAD, len(self.text) - EXCERPT_LENGTH)) for start, _ in weights] or [0]
 
-        def worth(start: int) -> int:
+        def score(start: int) -> int:
             return sum(w for (a, b), w in weights.items() if start <= a and b <= start + EXCERPT_LENGTH)
 
-        start = max(sorted(starts), key=worth)
+        start = max(sorted(starts), key=score)
         return _word_start(self.text, start), _word_end(self.text, start + EXCERPT_LENGTH)
 
     def pieces(self, start: int, end: int) -> list[tuple[str, bool, bool]]:
@@ -299,12 +304,12 @@ class MarkedText:
         return [(self.text[a:b], covers(self.matches, a), covers(self.answers, a)) for a, b in pairwise(cuts)]
 
 
-def marked(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> list[MarkedText]:
+def mark_texts(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> list[MarkedText]:
     """Mark texts for a question; `answers` holds for each text the answers to look for in it."""
     composed = [unicodedata.normalize("NFC", text) for text in texts]
     return [
-        MarkedText(text, tuple(spans), tuple(answer_spans(text, wanted)))
-        for text, spans, wanted in zip(composed, matched_spans(question, composed), answers, strict=True)
+        MarkedText(text, tuple(spans), tuple(answer_spans(text, text_answers)))
+        for text, spans, text_answers in zip(composed, matched_spans(question, composed), answers, strict=True)
     ]
 
 
@@ -316,17 +321,17 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[Span]:
     """
     spans: list[Span] = []
     for answer in answers:
-        wanted = unicodedata.normalize("NFC", answer).strip()
-        if not wanted:
+        normalized = unicodedata.normalize("NFC", answer).strip()
+        if not normalized:
             continue
-        before = r"(?<!\p{N})" if wanted[0].isdigit() else r"(?<!\p{Latin})" if wanted[0].isascii() else ""
-        after = r"(?!\p{N})" if wanted[-1].isdigit() else r"(?!\p{Latin})" if wanted[-1].isascii() else ""
-        leads = [_WORD_BEGINS, before] if len(wanted) > 1 else [_WORD_BEGINS]
+        before = r"(?<!\p{N})" if normalized[0].isdigit() else r"(?<!\p{Latin})" if normalized[0].isascii() else ""
+        after = r"(?!\p{N})" if normalized[-1].isdigit() else r"(?!\p{Latin})" if normalized[-1].isascii() else ""
+        leads = [_WORD_BEGINS, before] if len(normalized) > 1 else [_WORD_BEGINS]
         for lead in leads:
-            if found := list(regex.finditer(lead + regex.escape(wanted) + after, text, regex.IGNORECASE)):
-                spans += [match.span() for match in found]
+            if matches := list(regex.finditer(lead + regex.escape(normalized) + after, text, regex.IGNORECASE)):
+                spans += [match.span() for match in matches]
                 break
-    return merged(spans)
+    return merge_spans(spans)
 
 
 def _word_start(text: str, position: int) -> int:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.files import read_user_file, set_aside
-from mrc_workbench.data.pairs import PairSet, numbers_of, row_groups
+from mrc_workbench.data.files import back_up_damaged_file, read_user_file
+from mrc_workbench.data.pairs import PairSet, number_sentences, row_groups
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.labs.embeddings.geometry import neighbours
+from mrc_workbench.labs.embeddings.geometry import find_neighbours
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import find_model
 
@@ -33,32 +33,32 @@ class EmbeddingError(Failure):
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctSentences:
     """Sentences, each once, and where they stand: `places` `(n_rows, width)` int64 are rows of `sentences`."""
 
     sentences: list[str]
-    places: np.ndarray = field(repr=False)
+    sentence_rows: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, pairs: PairSet) -> "Distinct":
+    def from_pairs(cls, pairs: PairSet) -> "DistinctSentences":
         """Return the sentences of a set in order of first appearance, column by column."""
-        (places,) = numbers_of(pairs)
-        first = np.unique(places.T, return_index=True)[1]
+        (sentence_rows,) = number_sentences(pairs)
+        first = np.unique(sentence_rows.T, return_index=True)[1]
         column_of = first // max(1, len(pairs))
         rows = first % max(1, len(pairs))
         texts = (column.at(rows[column_of == number]) for number, column in enumerate(pairs.texts))
-        return cls([*chain.from_iterable(texts)], places)
+        return cls([*chain.from_iterable(texts)], sentence_rows)
 
     @cached_property
     def groups(self) -> np.ndarray:
         """Numbers `(n_rows,)` int64 of the groups of rows that share a sentence, directly or through others."""
-        return row_groups(self.places)
+        return row_groups(self.sentence_rows)
 
     @cached_property
     def sentence_groups(self) -> np.ndarray:
         """The group of the rows that each sentence stands in, `(n_sentences,)` int64."""
         groups = np.zeros(len(self.sentences), dtype=np.int64)
-        groups[self.places] = self.groups[:, None]
+        groups[self.sentence_rows] = self.groups[:, None]
         return groups
 
 
@@ -95,46 +95,46 @@ def encode(
 _FILE = "models.json"
 
 
-def added() -> list[str]:
+def added_models() -> list[str]:
     """Return the references of the added models, the first added first."""
     try:
-        return _added()[0]
+        return _read_added()[0]
     except OSError:
         return []
 
 
-def _added() -> tuple[list[str], bool]:
+def _read_added() -> tuple[list[str], bool]:
     """Return the readable references, and whether the file holds anything else."""
     content, is_damaged = read_user_file(workspace() / "embeddings" / _FILE)
     models = content.get("models", [])
-    found = [model for model in models if isinstance(model, str)] if isinstance(models, list) else []
-    return found, is_damaged or found != models
+    references = [model for model in models if isinstance(model, str)] if isinstance(models, list) else []
+    return references, is_damaged or references != models
 
 
-def add(reference: str) -> None:
+def add_model(reference: str) -> None:
     """Add a model, once. Raises `ModelError` if no model has this name, here or on the hub."""
     find_model(reference)
-    _write([*(one for one in added() if one != reference), reference])
+    _write([*(model for model in added_models() if model != reference), reference])
 
 
-def remove(reference: str) -> None:
+def remove_model(reference: str) -> None:
     """Remove a model from the list; its files and results stay."""
-    _write([one for one in added() if one != reference])
+    _write([model for model in added_models() if model != reference])
 
 
 def _write(models: list[str]) -> None:
     path = workspace() / "embeddings" / _FILE
-    if _added()[1]:
-        set_aside(path)
+    if _read_added()[1]:
+        back_up_damaged_file(path)
     write_json(path, {"models": models})
 
 
 SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured
 SECONDS = 60.0
 _WARM_UP = 32  # texts or pairs read first: what is loaded late counts for nobody
-_AT_ONCE = 256
-_LINKS, _CANDIDATES = 32, 128  # of a vector in the graph, and looked at while it is built and searched
-Tell = Callable[[float], None]
+_BATCH_SIZE = 256
+_HNSW_LINKS, _HNSW_CANDIDATES = 32, 128  # of a vector in the graph, and looked at while it is built and searched
+ReportProgress = Callable[[float], None]
 T = TypeVar("T")
 
 
@@ -147,7 +147,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     """Seconds that a method takes for so many sentences, reading them with it; `measured` here, or computed."""
 
     method: Method
@@ -156,31 +156,31 @@ class Point:
     measured: bool
 
 
-class _Taken(NamedTuple):
+class _Timing(NamedTuple):
     seconds: float
     measured: bool
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostComparison:
     """All points, by method and then by size. `agreement` is the share of sentences whose nearest HNSW finds."""
 
-    points: tuple[Point, ...]
+    points: tuple[CostPoint, ...]
     agreement: float
 
 
-COST = TypeAdapter(Cost)
+COST_ADAPTER = TypeAdapter(CostComparison)
 
 
-def cost(
+def measure_cost(
     bi_encoder: str,
     cross_encoder: str,
     sentences: Sequence[str],
     *,
     seconds: float = SECONDS,
     base: Path | None = None,
-    on_progress: Tell | None = None,
-) -> Cost:
+    on_progress: ReportProgress | None = None,
+) -> CostComparison:
     """Measure both models, by their references, on the first of these sentences; each kind for so many seconds.
 
     Reads and writes no cache. Raises `ModelError`, and `EmbeddingError` (`few_sentences`).
@@ -188,99 +188,112 @@ def cost(
     if len(sentences) < SIZES[0]:
         message = f"{len(sentences)} sentences are too few to measure with, {SIZES[0]} are needed"
         raise EmbeddingError("few_sentences", message, sentences=len(sentences), least=SIZES[0])
-    tell = on_progress or (lambda _: None)
+    report_progress = on_progress or (lambda _: None)
     # it is timed alone, and a head that nobody trained takes as long
     scorer = CrossEncoderScorer(find_model(cross_encoder, base), sentences, new_head=True)
-    pairs = _read_pairs(scorer, sentences, _Clock(seconds, lambda share: tell(share / 2)))
+    pairs = _time_cross_encoder(scorer, sentences, _Clock(seconds, lambda fraction: report_progress(fraction / 2)))
     encoder = BiEncoder(find_model(bi_encoder, base), sentences)
-    points, agreement = _search(encoder, sentences, _Clock(seconds, lambda share: tell(0.5 + share / 2)))
-    tell(1.0)
-    return Cost((*pairs, *points), agreement)
+    points, agreement = _time_searches(
+        encoder, sentences, _Clock(seconds, lambda fraction: report_progress(0.5 + fraction / 2))
+    )
+    report_progress(1.0)
+    return CostComparison((*pairs, *points), agreement)
 
 
 class _Clock:
     """Takes the time of work, and says what share of the seconds there are is spent."""
 
-    def __init__(self, seconds: float, tell: Tell) -> None:
-        self.seconds, self.spent, self._tell = seconds, 0.0, tell
+    def __init__(self, seconds: float, on_progress: ReportProgress) -> None:
+        self.seconds, self.spent, self._on_progress = seconds, 0.0, on_progress
 
     def time(self, work: Callable[[], T]) -> tuple[float, T]:
-        began = time.perf_counter()
-        done = work()
-        taken = time.perf_counter() - began
-        self.spent += taken
-        self._tell(min(1.0, self.spent / self.seconds))
-        return taken, done
+        started = time.perf_counter()
+        result = work()
+        elapsed = time.perf_counter() - started
+        self.spent += elapsed
+        self._on_progress(min(1.0, self.spent / self.seconds))
+        return elapsed, result
 
 
-def _line(run: Callable[[int], float], grows: Callable[[int], float], most: int, clock: _Clock) -> list[_Taken]:
+def _time_by_size(
+    run: Callable[[int], float], growth: Callable[[int], float], max_size: int, clock: _Clock
+) -> list[_Timing]:
     """Seconds of `run` by size: measured up to `most` sentences while there is time, then computed by `grows`."""
-    line: list[_Taken] = []
-    for place, size in enumerate(SIZES):
-        expected = line[-1].seconds * grows(size) / grows(SIZES[place - 1]) if line else 0.0
-        fits = size <= most and clock.spent + expected <= clock.seconds and all(one.measured for one in line)
-        line.append(_Taken(run(size) if fits or not line else expected, fits or not line))
-    return line
+    timings: list[_Timing] = []
+    for index, size in enumerate(SIZES):
+        expected = timings[-1].seconds * growth(size) / growth(SIZES[index - 1]) if timings else 0.0
+        is_measured = (
+            size <= max_size and clock.spent + expected <= clock.seconds and all(timing.measured for timing in timings)
+        )
+        timings.append(_Timing(run(size) if is_measured or not timings else expected, is_measured or not timings))
+    return timings
 
 
-def _read_pairs(scorer: CrossEncoderScorer, sentences: Sequence[str], clock: _Clock) -> list[Point]:
+def _time_cross_encoder(scorer: CrossEncoderScorer, sentences: Sequence[str], clock: _Clock) -> list[CostPoint]:
     scorer.score([*islice(combinations(sentences, 2), _WARM_UP)])
 
     def run(size: int) -> float:
         pairs, seconds = combinations(sentences[:size], 2), 0.0
-        while block := [*islice(pairs, _AT_ONCE)]:
+        while block := [*islice(pairs, _BATCH_SIZE)]:
             seconds += clock.time(partial(scorer.score, block))[0]
         return seconds
 
-    line = _line(run, lambda size: math.comb(size, 2), len(sentences), clock)
-    return [Point(Method.CROSS_ENCODER, size, *one) for size, one in zip(SIZES, line, strict=True)]
+    timings = _time_by_size(run, lambda size: math.comb(size, 2), len(sentences), clock)
+    return [CostPoint(Method.CROSS_ENCODER, size, *timing) for size, timing in zip(SIZES, timings, strict=True)]
 
 
-def _search(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) -> tuple[list[Point], float]:
+def _time_searches(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) -> tuple[list[CostPoint], float]:
     encoder.encode("question", sentences[:_WARM_UP])
     blocks: list[np.ndarray] = []
 
     def read(size: int) -> float:
         blocks.clear()
         seconds = 0.0
-        for start in range(0, size, _AT_ONCE):
-            block = sentences[start : min(size, start + _AT_ONCE)]
+        for start in range(0, size, _BATCH_SIZE):
+            block = sentences[start : min(size, start + _BATCH_SIZE)]
             taken, vectors = clock.time(partial(encoder.encode, "question", block))
             blocks.append(vectors)
             seconds += taken
         return seconds
 
-    reading = _line(read, float, len(sentences), clock)
+    encoding_times = _time_by_size(read, float, len(sentences), clock)
     vectors = np.concatenate(blocks)
-    found: dict[Method, dict[int, np.ndarray]] = {Method.EXACT: {}, Method.HNSW: {}}
+    nearest: dict[Method, dict[int, np.ndarray]] = {Method.EXACT: {}, Method.HNSW: {}}
 
-    def look(method: Method, search: Callable[[np.ndarray], np.ndarray], clock: _Clock, size: int) -> float:
+    def time_search(method: Method, search: Callable[[np.ndarray], np.ndarray], clock: _Clock, size: int) -> float:
         seconds, rows = clock.time(lambda: search(vectors[:size]))
-        found[method][size] = np.where(rows[:, 0] == np.arange(size), rows[:, 1], rows[:, 0])  # not the sentence itself
+        nearest[method][size] = np.where(
+            rows[:, 0] == np.arange(size), rows[:, 1], rows[:, 0]
+        )  # not the sentence itself
         return seconds
 
     points = []
     searches: dict[Method, tuple[Callable[[np.ndarray], np.ndarray], Callable[[int], float]]] = {
-        Method.EXACT: (lambda some: neighbours(some, some, 2)[1], lambda size: float(size) ** 2),
-        Method.HNSW: (_by_graph, lambda size: size * math.log(size)),
+        Method.EXACT: (lambda subset: find_neighbours(subset, subset, 2)[1], lambda size: float(size) ** 2),
+        Method.HNSW: (_search_graph, lambda size: size * math.log(size)),
     }
-    for method, (search, grows) in searches.items():
+    for method, (search, growth) in searches.items():
         search(vectors[:_WARM_UP])
         alone = _Clock(clock.seconds, lambda _: None)
-        looking = _line(partial(look, method, search, alone), grows, len(vectors), alone)
+        search_times = _time_by_size(partial(time_search, method, search, alone), growth, len(vectors), alone)
         points += [
-            Point(method, size, one.seconds + other.seconds, one.measured and other.measured)
-            for size, one, other in zip(SIZES, reading, looking, strict=True)
+            CostPoint(
+                method,
+                size,
+                encoding_time.seconds + search_time.seconds,
+                encoding_time.measured and search_time.measured,
+            )
+            for size, encoding_time, search_time in zip(SIZES, encoding_times, search_times, strict=True)
         ]
-    most = max(found[Method.EXACT].keys() & found[Method.HNSW].keys())
-    return points, float(np.mean(found[Method.EXACT][most] == found[Method.HNSW][most]))
+    most = max(nearest[Method.EXACT].keys() & nearest[Method.HNSW].keys())
+    return points, float(np.mean(nearest[Method.EXACT][most] == nearest[Method.HNSW][most]))
 
 
-def _by_graph(vectors: np.ndarray) -> np.ndarray:
+def _search_graph(vectors: np.ndarray) -> np.ndarray:
     """Rows of the two nearest of each in a graph, `(n, 2)`."""
     import faiss
 
-    index = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = index.hnsw.efSearch = _CANDIDATES
+    index = faiss.IndexHNSWFlat(vectors.shape[1], _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = index.hnsw.efSearch = _HNSW_CANDIDATES
     index.add(vectors)
     return np.asarray(index.search(vectors, 2)[1])

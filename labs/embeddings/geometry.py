@@ -19,7 +19,7 @@ import numpy as np
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
 
 POSITIVE = 0.8  # of the scale: gold 4 of 5
-_ROUNDING = 1e-6  # of gold scores in float32
+_GOLD_TOLERANCE = 1e-6  # of gold scores in float32
 _ROWS = 2048  # of a block: 2048 x 2048 cosines are 16 MB
 
 
@@ -28,13 +28,13 @@ def positive_rows(pairs: PairSet) -> np.ndarray:
     if pairs.kind is PairKind.SENTENCES:
         return np.zeros(0, dtype=np.int64)
     if pairs.kind is PairKind.SCORED:
-        return np.flatnonzero(pairs.gold >= POSITIVE - _ROUNDING)
+        return np.flatnonzero(pairs.gold >= POSITIVE - _GOLD_TOLERANCE)
     if pairs.kind is PairKind.LABELLED:
         return np.flatnonzero(pairs.values == Label.ENTAILMENT)
     return np.arange(len(pairs))
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
+def normalize_rows(vectors: np.ndarray) -> np.ndarray:
     """Rows scaled to length 1, those of zeros unchanged; not copied if they have that length."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     if np.allclose(lengths, 1, rtol=0, atol=1e-6):
@@ -51,7 +51,7 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
 
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """||f(x) - f(y)||^2 of the pairs of rows on the sphere, `(n,)` float64; NaN if one is a vector of zeros."""
-    between = unit(first) - unit(second)
+    between = normalize_rows(first) - normalize_rows(second)
     distances = np.einsum("ij,ij->i", between, between, dtype=np.float64)
     known = np.any(first, axis=1) & np.any(second, axis=1)
     return np.where(known, distances, np.nan)
@@ -83,7 +83,7 @@ def singular_values(vectors: np.ndarray) -> np.ndarray:
 
     The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5). Zeros if there is no vector.
     """
-    points, gram = unit(vectors), np.zeros((vectors.shape[1], vectors.shape[1]))
+    points, gram = normalize_rows(vectors), np.zeros((vectors.shape[1], vectors.shape[1]))
     for start in range(0, len(points), _ROWS):
         block = points[start : start + _ROWS].astype(np.float64)
         gram += block.T @ block
@@ -98,7 +98,7 @@ def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
     2019). With unit rows u, S their sum and near(x) = (u_x S - 1) / (n - 1), it is the mean of near, and the parts of
     this U-statistic are anisotropy + 2 (near(x) - anisotropy).
     """
-    points, known = unit(vectors), np.any(vectors, axis=1)
+    points, known = normalize_rows(vectors), np.any(vectors, axis=1)
     n = int(known.sum())
     if n < 2:
         return np.full(len(vectors), np.nan)
@@ -109,7 +109,7 @@ def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
 def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:
     """Sum over all other rows of exp(-t ||f(x) - f(y)||^2), `(n,)` float64; NaN of a vector of zeros."""
     known = np.flatnonzero(np.any(vectors, axis=1))
-    points = unit(vectors if len(known) == len(vectors) else vectors[known])
+    points = normalize_rows(vectors if len(known) == len(vectors) else vectors[known])
     sums = np.zeros(len(points))
     for start in range(0, len(points), _ROWS):
         rows = points[start : start + _ROWS]
@@ -120,9 +120,9 @@ def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:
             else:
                 sums[other : other + _ROWS] += near.sum(axis=0, dtype=np.float64)
             sums[start : start + _ROWS] += near.sum(axis=1, dtype=np.float64)
-    found = np.full(len(vectors), np.nan)
-    found[known] = sums
-    return found
+    nearness = np.full(len(vectors), np.nan)
+    nearness[known] = sums
+    return nearness
 
 
 def _log_mean(near: np.ndarray) -> float:
@@ -132,7 +132,7 @@ def _log_mean(near: np.ndarray) -> float:
 
 
 # as a training's progress writes both: as measured before its first step, and as its trainer logs them
-_WRITTEN = ("before_", "eval_validation_")
+_LOG_PREFIXES = ("before_", "eval_validation_")
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,11 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     by_step: dict[int, list[float]] = {}
     for entry in progress:
         step = entry.get("step")
-        for written in _WRITTEN:
-            values = [entry.get(written + name) for name in ("alignment", "uniformity")]
-            numbers = [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+        for prefix in _LOG_PREFIXES:
+            values = [entry.get(prefix + name) for name in ("alignment", "uniformity")]
+            numbers = [
+                float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)
+            ]
             if isinstance(step, int) and len(numbers) == 2 and all(map(math.isfinite, numbers)):
                 by_step[step] = numbers
     steps = sorted(by_step)
@@ -170,16 +172,16 @@ class Projection(StrEnum):
 
 
 @dataclass(frozen=True)
-class Map:
+class ProjectedPoints:
     """Points `(n, 2)` float32 of the rows; `explained` `(2,)` are the shares of the variance, of PCA alone."""
 
     points: np.ndarray
     explained: np.ndarray
 
 
-def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map:
+def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> ProjectedPoints:
     """Project vectors `(n, dimensions)`, scaled to length 1, onto a plane; UMAP of fewer than 4 rows is PCA."""
-    points = unit(vectors)
+    points = normalize_rows(vectors)
     if projection is Projection.PCA or len(vectors) <= 3:
         return _pca(points)
     import umap
@@ -188,10 +190,10 @@ def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map
     near = min(_NEIGHBOURS, len(points) - 1)
     start = "spectral" if len(points) > _NEIGHBOURS else "random"  # eigenvectors need more rows than they are
     model = umap.UMAP(n_neighbors=near, min_dist=_NEAREST, metric="cosine", init=start, random_state=0, n_jobs=1)
-    return Map(np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32), np.zeros(0))
+    return ProjectedPoints(np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32), np.zeros(0))
 
 
-def _pca(points: np.ndarray) -> Map:
+def _pca(points: np.ndarray) -> ProjectedPoints:
     """Principal components by the covariance, block by block; the largest loading of each is positive."""
     n, dimensions = points.shape
     mean = points.mean(axis=0, dtype=np.float64) if n else np.zeros(dimensions)
@@ -203,26 +205,26 @@ def _pca(points: np.ndarray) -> Map:
     variances, axes = np.linalg.eigh(gram)
     variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1][:, :2]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
-    found = np.zeros((n, 2), dtype=np.float32)
+    coordinates = np.zeros((n, 2), dtype=np.float32)
     for rows in blocks:
-        found[rows, : axes.shape[1]] = (points[rows] - mean) @ axes
-    shares = np.zeros(2)
-    shares[: len(variances[:2])] = variances[:2] / (variances.sum() or 1.0)
-    return Map(found, shares)
+        coordinates[rows, : axes.shape[1]] = (points[rows] - mean) @ axes
+    fractions = np.zeros(2)
+    fractions[: len(variances[:2])] = variances[:2] / (variances.sum() or 1.0)
+    return ProjectedPoints(coordinates, fractions)
 
 
-MOST = 200  # sentences that a matrix is made of: 40,000 cells are more than anybody looks at
+MAX_MATRIX_ROWS = 200  # sentences that a matrix is made of: 40,000 cells are more than anybody looks at
 
 
-def similarity(vectors: np.ndarray) -> np.ndarray:
+def similarity_matrix(vectors: np.ndarray) -> np.ndarray:
     """Cosines of all rows with all rows, `(n, n)` float32. Raises `ValueError` for more than `MOST` rows."""
-    if len(vectors) > MOST:
-        raise ValueError(f"a matrix shows {MOST} sentences at most, these are {len(vectors):,}")
-    points = unit(vectors)
+    if len(vectors) > MAX_MATRIX_ROWS:
+        raise ValueError(f"a matrix shows {MAX_MATRIX_ROWS} sentences at most, these are {len(vectors):,}")
+    points = normalize_rows(vectors)
     return np.asarray(np.clip(points @ points.T, -1, 1).astype(np.float32, copy=False))
 
 
-def neighbours(vectors: np.ndarray, of: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def find_neighbours(vectors: np.ndarray, query_vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Cosines and rows, `(n, k)` each, of the `vectors` nearest to each of `of` `(n, dimensions)`, nearest first.
 
     The search is exact; of equal cosines the first row stands first. Returns fewer than k if there are fewer vectors.
@@ -230,9 +232,11 @@ def neighbours(vectors: np.ndarray, of: np.ndarray, k: int) -> tuple[np.ndarray,
     import faiss
 
     k = min(k, len(vectors))
-    if not k or not len(of):
-        return np.zeros((len(of), k), dtype=np.float32), np.zeros((len(of), k), dtype=np.int64)
-    points, asked = (np.ascontiguousarray(unit(one), dtype=np.float32) for one in (vectors, of))
-    cosines, rows = faiss.knn(asked, points, k, metric=faiss.METRIC_INNER_PRODUCT)
+    if not k or not len(query_vectors):
+        return np.zeros((len(query_vectors), k), dtype=np.float32), np.zeros((len(query_vectors), k), dtype=np.int64)
+    points, queries = (
+        np.ascontiguousarray(normalize_rows(matrix), dtype=np.float32) for matrix in (vectors, query_vectors)
+    )
+    cosines, rows = faiss.knn(queries, points, k, metric=faiss.METRIC_INNER_PRODUCT)
     order = np.lexsort((rows, -cosines), axis=1)
     return np.clip(np.take_along_axis(cosines, order, axis=1), -1, 1), np.take_along_axis(rows, order, axis=1)

@@ -23,25 +23,25 @@ _CELLS = 300_000  # of the matrix of weights at a time: what a processor has at 
 UNDEFINED = Interval(math.nan, math.nan, math.nan)
 
 
-def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
+def resample_weights(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
     """Yield how often each row is drawn, `(n_rows, n_resamples)` float64 in blocks; whole groups are drawn."""
     n_groups = int(groups.max(initial=-1)) + 1
     for times in group_draws(n_groups, blocks(count, len(groups), _CELLS), seed, by_group=True):
         yield np.ascontiguousarray(times.T)[groups]
 
 
-def mean_draws(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+def resampled_means(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> np.ndarray:
     """Means of the columns of `values` `(n_rows, m)` in each resample, `(count, m)`, ignoring NaN cells."""
     known = np.isfinite(values)
     filled, present = np.where(known, values, 0.0), known.astype(np.float64)
     means = []
-    for drawn in resamples(groups, count, seed):
-        sums, sizes = drawn.T @ filled, drawn.T @ present
+    for weights in resample_weights(groups, count, seed):
+        sums, sizes = weights.T @ filled, weights.T @ present
         means.append(np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0))
     return np.concatenate(means)
 
 
-def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Interval:
+def bootstrap_interval(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Interval:
     """A metric with the 95% percentile interval of its resamples `(count,)`, ignoring NaN.
 
     If all resamples are equal, as for a single group, the spread is unknown: the interval is the metric's range `ends`.
@@ -55,19 +55,19 @@ def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Interv
     return Interval(value, float(low), float(high))
 
 
-def mean_figures(
+def compare_means(
     values: Mapping[str, np.ndarray], groups: np.ndarray, ends: tuple[float, float], seed: int = 0
 ) -> tuple[dict[str, Interval], list[PairedTest]]:
     """Means of each model's values `(n_rows,)`, without NaN, and the tests; `ends` is the range of a mean."""
     names, columns = [*values], np.stack([*values.values()], axis=1)
-    draws, known = mean_draws(columns, groups, seed=seed), np.isfinite(columns)
+    draws, known = resampled_means(columns, groups, seed=seed), np.isfinite(columns)
     sizes, sums = known.sum(axis=0), np.where(known, columns, 0.0).sum(axis=0)
     means = [float(total / size) if size else math.nan for total, size in zip(sums, sizes, strict=True)]
-    figures = {name: figure(means[place], draws[:, place], ends) for place, name in enumerate(names)}
-    return figures, differences(means, draws, names)
+    intervals = {name: bootstrap_interval(means[column], draws[:, column], ends) for column, name in enumerate(names)}
+    return intervals, paired_bootstrap_tests(means, draws, names)
 
 
-def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[PairedTest]:
+def paired_bootstrap_tests(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[PairedTest]:
     """Test every pair of models by their metrics `(m,)` and those of the same resamples, `draws` `(count, m)`.
 
     With D a difference, s its standard deviation over the resamples D*, t = |D| / s and t* = |D* - D| / s: `p` is the
@@ -81,21 +81,23 @@ def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]
     if not pairs:
         return []
     first, second = np.array(pairs).T
-    seen = np.array(values, dtype=np.float64)[first] - np.array(values, dtype=np.float64)[second]
-    drawn = draws[:, first] - draws[:, second]
-    drawn = drawn[np.isfinite(drawn).all(axis=1)]
-    alike = (np.abs(drawn) < _ROUNDING).all(axis=0) & (np.abs(seen) < _ROUNDING)  # the same figures, a copy's
-    scale = drawn.std(axis=0) if len(drawn) else np.zeros(len(pairs))
+    observed = np.array(values, dtype=np.float64)[first] - np.array(values, dtype=np.float64)[second]
+    resampled = draws[:, first] - draws[:, second]
+    resampled = resampled[np.isfinite(resampled).all(axis=1)]
+    is_identical = (np.abs(resampled) < _ROUNDING).all(axis=0) & (
+        np.abs(observed) < _ROUNDING
+    )  # the same figures, a copy's
+    scale = resampled.std(axis=0) if len(resampled) else np.zeros(len(pairs))
     varies = scale > _ROUNDING
-    t = np.divide(np.abs(seen), scale, out=np.zeros_like(seen), where=varies)
-    chance = np.divide(np.abs(drawn - seen), scale, out=np.zeros_like(drawn), where=varies)
-    p = (1 + (chance >= t).sum(axis=0)) / (1 + len(drawn))
-    p_family, critical = max_t(t, np.sort(chance.max(axis=1)))
-    half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(alike, 0.0, math.inf))
+    t = np.divide(np.abs(observed), scale, out=np.zeros_like(observed), where=varies)
+    null = np.divide(np.abs(resampled - observed), scale, out=np.zeros_like(resampled), where=varies)
+    p = (1 + (null >= t).sum(axis=0)) / (1 + len(resampled))
+    p_family, critical = max_t(t, np.sort(null.max(axis=1)))
+    half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(is_identical, 0.0, math.inf))
     p, p_family = np.where(varies, p, 1.0), np.where(varies, p_family, 1.0)
     return [
         PairedTest(names[a], names[b], *map(float, numbers))
-        for (a, b), *numbers in zip(pairs, seen, seen - half, seen + half, p, p_family, strict=True)
+        for (a, b), *numbers in zip(pairs, observed, observed - half, observed + half, p, p_family, strict=True)
     ]
 
 
@@ -112,14 +114,14 @@ def spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
     """Spearman's rank correlation of `(n,)` and `(n,)`, ties by their middle rank; NaN if either is constant."""
     from scipy.stats import spearmanr
 
-    return float(spearmanr(cosines, gold).statistic) if _vary(cosines, gold) else math.nan
+    return float(spearmanr(cosines, gold).statistic) if _all_vary(cosines, gold) else math.nan
 
 
 def pearson(cosines: np.ndarray, gold: np.ndarray) -> float:
     """Pearson's correlation of `(n,)` and `(n,)`; NaN if either is constant."""
     from scipy.stats import pearsonr
 
-    if not _vary(cosines, gold):
+    if not _all_vary(cosines, gold):
         return math.nan
     return float(pearsonr(cosines.astype(np.float64), gold.astype(np.float64)).statistic)
 
@@ -136,45 +138,49 @@ class Correlations:
 def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correlations:
     """Correlate each model's cosines `(n_pairs,)` with gold scores, and test the models by a paired bootstrap."""
     columns = {name: column.astype(np.float64) for name, column in cosines.items()}
-    draws = correlation_draws([*columns.values()], gold.astype(np.float64), groups, seed)
+    draws = resampled_correlations([*columns.values()], gold.astype(np.float64), groups, seed)
     intervals: dict[str, dict[str, Interval]] = {}
     tests: dict[str, list[PairedTest]] = {}
-    for (measure, correlation), drawn in zip({"spearman": spearman, "pearson": pearson}.items(), draws, strict=True):
+    for (measure, correlation), resampled in zip(
+        {"spearman": spearman, "pearson": pearson}.items(), draws, strict=True
+    ):
         values = [correlation(column, gold) for column in columns.values()]
         intervals[measure] = {
-            name: figure(value, of_model, (-1.0, 1.0))
-            for name, value, of_model in zip(columns, values, drawn.T, strict=True)
+            name: bootstrap_interval(value, of_model, (-1.0, 1.0))
+            for name, value, of_model in zip(columns, values, resampled.T, strict=True)
         }
-        tests[measure] = differences(values, drawn, [*columns])
+        tests[measure] = paired_bootstrap_tests(values, resampled, [*columns])
     return Correlations(intervals["spearman"], intervals["pearson"], tests)
 
 
-def correlation_draws(
+def resampled_correlations(
     columns: list[np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both correlations of each of m columns with gold in each resample, `(resamples, m)` each; NaN if constant."""
-    ranked, ranked_gold = [_Ranks(column) for column in columns], _Ranks(gold)
+    ranks_by_column, gold_ranks = [_Ranks(column) for column in columns], _Ranks(gold)
     centred = np.stack([(column - column.mean()) / (column.std() or 1.0) for column in (*columns, gold)], axis=1)
     by_rank, by_value = [], []
-    for drawn in resamples(groups, seed=seed):
-        of_gold = ranked_gold.of(drawn)
-        weighted = drawn * of_gold
+    for weights in resample_weights(groups, seed=seed):
+        of_gold = gold_ranks.resampled_ranks(weights)
+        weighted = weights * of_gold
         spread = (weighted * of_gold).sum(axis=0)
-        columns_of_ranks = [one.of(drawn) for one in ranked]
+        columns_of_ranks = [column_ranks.resampled_ranks(weights) for column_ranks in ranks_by_column]
         by_rank.append(
             np.stack(
                 [
-                    _ratio((weighted * ranks).sum(axis=0), spread * (drawn * ranks * ranks).sum(axis=0))
+                    _correlation_from_moments(
+                        (weighted * ranks).sum(axis=0), spread * (weights * ranks * ranks).sum(axis=0)
+                    )
                     for ranks in columns_of_ranks
                 ],
                 axis=1,
             )
         )
-        sizes = drawn.sum(axis=0)[:, None]
-        means = drawn.T @ centred / sizes
-        squares = drawn.T @ centred**2 / sizes - means**2
-        products = drawn.T @ (centred[:, :-1] * centred[:, -1:]) / sizes - means[:, :-1] * means[:, -1:]
-        by_value.append(_ratio(products, squares[:, :-1] * squares[:, -1:]))
+        sizes = weights.sum(axis=0)[:, None]
+        means = weights.T @ centred / sizes
+        squares = weights.T @ centred**2 / sizes - means**2
+        products = weights.T @ (centred[:, :-1] * centred[:, -1:]) / sizes - means[:, :-1] * means[:, -1:]
+        by_value.append(_correlation_from_moments(products, squares[:, :-1] * squares[:, -1:]))
     return np.concatenate(by_rank), np.concatenate(by_value)
 
 
@@ -189,19 +195,19 @@ class _Ranks:
         self._value[self._order] = np.cumsum(new) - 1
         self._last = np.concatenate([np.flatnonzero(new)[1:], [len(column)]]) - 1
 
-    def of(self, drawn: np.ndarray) -> np.ndarray:
+    def resampled_ranks(self, weights: np.ndarray) -> np.ndarray:
         """Middle ranks minus their mean, `(n_rows, resamples)`; `drawn` is how often each row is drawn."""
-        up_to = np.cumsum(drawn[self._order], axis=0)[self._last]
-        before = np.concatenate([np.zeros((1, drawn.shape[1])), up_to[:-1]])
+        up_to = np.cumsum(weights[self._order], axis=0)[self._last]
+        before = np.concatenate([np.zeros((1, weights.shape[1])), up_to[:-1]])
         return np.asarray(((before + up_to - up_to[-1]) / 2)[self._value])
 
 
-def _ratio(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
+def _correlation_from_moments(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
     varies = variances > 1e-20
     return np.where(varies, covariance / np.sqrt(np.where(varies, variances, 1.0)), np.nan)
 
 
-def _vary(*columns: np.ndarray) -> bool:
+def _all_vary(*columns: np.ndarray) -> bool:
     return all(len(column) > 1 and np.ptp(column) > 0 for column in columns)
 
 
@@ -222,7 +228,7 @@ class Densities:
     values: dict[str, np.ndarray]
 
 
-def bands(gold: np.ndarray) -> np.ndarray:
+def assign_bands(gold: np.ndarray) -> np.ndarray:
     """The band of gold scores from 0 to 1, `(n_pairs,)` int64 from 0; a score on a border belongs to the higher one."""
     return np.clip(np.floor(gold.astype(np.float64) * BANDS + _GOLD_ROUNDING), 0, BANDS - 1).astype(np.int64)
 
@@ -232,11 +238,11 @@ def band_labels(scale: tuple[float, float]) -> list[str]:
     return [f"{low:g} – {high:g}" for low, high in pairwise(np.linspace(*scale, BANDS + 1))]
 
 
-def densities(cosines: Mapping[str, np.ndarray], gold: np.ndarray) -> Densities:
+def estimate_densities(cosines: Mapping[str, np.ndarray], gold: np.ndarray) -> Densities:
     """Estimate the density of each model's cosines `(n_pairs,)` by band, by normal kernels (width: Scott 1992)."""
     from scipy.stats import gaussian_kde
 
-    band = bands(gold)
+    band = assign_bands(gold)
     every = np.concatenate([*cosines.values()] or [np.zeros(0)])
     low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
     grid = np.linspace(low, high, _POINTS)
@@ -261,19 +267,21 @@ class WrongPairs:
     cosines: dict[str, np.ndarray]
 
 
-def wrong_pairs(cosines: Mapping[str, np.ndarray], gold: np.ndarray, of: str, most: int = 50) -> WrongPairs:
+def find_wrong_pairs(
+    cosines: Mapping[str, np.ndarray], gold: np.ndarray, model: str, max_pairs: int = 50
+) -> WrongPairs:
     """Return the pairs whose ranks by the cosine of the model `of` and by gold differ most; ties in the set's order.
 
     Misplaced is Spearman's rank of the cosine minus that of gold, over the number of pairs.
     """
     from scipy.stats import rankdata
 
-    misplaced = (rankdata(cosines[of]) - rankdata(gold)) / max(1, len(gold))
-    rows = np.argsort(-np.abs(misplaced), kind="stable")[:most]
+    misplaced = (rankdata(cosines[model]) - rankdata(gold)) / max(1, len(gold))
+    rows = np.argsort(-np.abs(misplaced), kind="stable")[:max_pairs]
     return WrongPairs(rows, misplaced[rows], {name: column[rows] for name, column in cosines.items()})
 
 
-MOST = 10_000  # training pairs: more make a linear classifier of some thousand features little better
+MAX_TRAINING_PAIRS = 10_000  # training pairs: more make a linear classifier of some thousand features little better
 _STRENGTHS = (0.001, 0.01, 0.1)  # inverse of regularization; chosen within the training pairs
 _FOLDS = 3
 
@@ -293,20 +301,20 @@ class Probe:
     strength: float
 
 
-def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """(u, v, |u - v|) of the rows, `(n, 3 dimensions)` float32."""
     return np.concatenate([first, second, np.abs(first - second)], axis=1)
 
 
-def training_rows(rows: np.ndarray, most: int = MOST, seed: int = 0) -> np.ndarray:
+def training_rows(rows: np.ndarray, most: int = MAX_TRAINING_PAIRS, seed: int = 0) -> np.ndarray:
     """The training rows, or a random sample of `most` of them, ascending."""
     if len(rows) <= most:
         return rows
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
-def probe(
-    train: tuple[np.ndarray, np.ndarray], train_groups: np.ndarray, judged: tuple[np.ndarray, np.ndarray]
+def train_probe(
+    train: tuple[np.ndarray, np.ndarray], train_groups: np.ndarray, test_data: tuple[np.ndarray, np.ndarray]
 ) -> Probe | None:
     """Train on features and labels, `(n, width)` and `(n,)`, and judge on others; None if there is too little data.
 
@@ -319,8 +327,8 @@ def probe(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    of_train, labels = train
-    of_judged, truth = judged
+    train_features, labels = train
+    test_features, truth = test_data
     if not len(truth) or len(np.unique(labels)) < 2 or len(np.unique(train_groups)) < _FOLDS:
         return None
     search = GridSearchCV(
@@ -328,11 +336,11 @@ def probe(
         {"logisticregression__C": _STRENGTHS},
         cv=GroupKFold(_FOLDS),
     )
-    search.fit(of_train, labels, groups=train_groups)
-    said = search.predict(of_judged)
+    search.fit(train_features, labels, groups=train_groups)
+    predicted = search.predict(test_features)
     return Probe(
-        said == truth,
-        confusion_matrix(truth, said, labels=[*map(int, Label)]),
+        predicted == truth,
+        confusion_matrix(truth, predicted, labels=[*map(int, Label)]),
         np.bincount(labels, minlength=len(Label)),
         float(np.bincount(truth).max() / len(truth)),
         float(search.best_params_["logisticregression__C"]),

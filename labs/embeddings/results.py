@@ -19,7 +19,7 @@ from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.encoder import SECONDS
-from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
+from mrc_workbench.labs.embeddings.geometry import MAX_MATRIX_ROWS, ProjectedPoints, Projection
 from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Probe
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
@@ -35,10 +35,12 @@ class ModelResult:
     """
 
     model: str
-    figures: dict[str, Interval] = field(default_factory=dict)
+    metrics: dict[str, Interval] = field(default_factory=dict)
     cosines: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     singular_values: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    plane: Map = field(default_factory=lambda: Map(np.zeros((0, 2), dtype=np.float32), np.zeros(2)))
+    plane: ProjectedPoints = field(
+        default_factory=lambda: ProjectedPoints(np.zeros((0, 2), dtype=np.float32), np.zeros(2))
+    )
     probe: Probe | None = None
     dimensions: int = 0
     seconds: float = 0.0
@@ -49,22 +51,24 @@ class ModelResult:
         """Return the content of `scores.json`; null is a metric that is not defined."""
         if self.error is not None:
             return failure_dict(self.error)
-        told: dict[str, Any] = {name: _number(one.value) for name, one in self.figures.items()}
-        told["interval"] = {name: [_number(one.low), _number(one.high)] for name, one in self.figures.items()}
+        content: dict[str, Any] = {name: _number(interval.value) for name, interval in self.metrics.items()}
+        content["interval"] = {
+            name: [_number(interval.low), _number(interval.high)] for name, interval in self.metrics.items()
+        }
         if self.probe:
             labels = [label.name.lower() for label in Label]
-            told["probe"] = {
+            content["probe"] = {
                 "trained_on": dict(zip(labels, self.probe.trained_on.tolist(), strict=True)),
                 "judged_on": dict(zip(labels, self.probe.confusion.sum(axis=1).tolist(), strict=True)),
                 "confusion": self.probe.confusion.tolist(),
                 "chance": self.probe.chance,
                 "strength": self.probe.strength,
             }
-        return told | {"dimensions": self.dimensions, "seconds": self.seconds, "fingerprint": self.fingerprint}
+        return content | {"dimensions": self.dimensions, "seconds": self.seconds, "fingerprint": self.fingerprint}
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EncoderEvaluation:
     """Models on one part of a set. `rows` `(n_rows,)` int64 are the part's rows in the set.
 
     `values` `(n_rows,)` are the gold scores from 0 to 1, or the labels, empty of other kinds. `positives` counts the
@@ -84,12 +88,12 @@ class Evaluation:
     probe_part: Part | None = None
 
     @property
-    def measured(self) -> dict[str, ModelResult]:
-        return {one.model: one for one in self.results if one.error is None}
+    def results_by_model(self) -> dict[str, ModelResult]:
+        return {result.model: result for result in self.results if result.error is None}
 
     @property
     def cosines(self) -> dict[str, np.ndarray]:
-        return {name: one.cosines for name, one in self.measured.items() if len(one.cosines)}
+        return {name: result.cosines for name, result in self.results_by_model.items() if len(result.cosines)}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of `scores.json`: all but the arrays."""
@@ -102,10 +106,10 @@ class Evaluation:
             "sentences": self.sentences,
             "positives": self.positives,
             "probe_split": self.probe_part.value if self.probe_part else None,
-            "models": {one.model: one.as_dict() for one in self.results},
+            "models": {item.model: item.as_dict() for item in self.results},
             "differences": {
-                name: [asdict(one) | {"low": _number(one.low), "high": _number(one.high)} for one in told]
-                for name, told in self.differences.items()
+                name: [asdict(item) | {"low": _number(item.low), "high": _number(item.high)} for item in tests]
+                for name, tests in self.differences.items()
             },
         }
 
@@ -118,25 +122,25 @@ def _number(value: float) -> float | None:
 _ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
 
 
-def keep(evaluation: Evaluation, folder: Path) -> None:
+def save(evaluation: EncoderEvaluation, folder: Path) -> None:
     """Write what `load` reads. Raises `OSError`."""
     arrays: Arrays = {"rows": evaluation.rows, "values": evaluation.values}
-    for place, one in enumerate(evaluation.results):
-        arrays |= {f"cosines_{place}": one.cosines, f"singular_values_{place}": one.singular_values}
-        arrays |= {f"points_{place}": one.plane.points, f"explained_{place}": one.plane.explained}
-        if one.probe:
-            arrays[f"correct_{place}"] = one.probe.correct
+    for index, result in enumerate(evaluation.results):
+        arrays |= {f"cosines_{index}": result.cosines, f"singular_values_{index}": result.singular_values}
+        arrays |= {f"points_{index}": result.plane.points, f"explained_{index}": result.plane.explained}
+        if result.probe:
+            arrays[f"correct_{index}"] = result.probe.correct
     _ARTIFACT.write(folder, evaluation.as_dict(), arrays)
 
 
-def load(folder: Path) -> Evaluation:
+def load(folder: Path) -> EncoderEvaluation:
     """Read an evaluation. Raises `ValueError` if the folder holds no complete one of this version."""
-    return _ARTIFACT.read(folder, _evaluation)
+    return _ARTIFACT.read(folder, _parse_evaluation)
 
 
-def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
+def _parse_evaluation(scores: dict[str, Any], arrays: Arrays) -> EncoderEvaluation:
     models = scores["models"].items()
-    return Evaluation(
+    return EncoderEvaluation(
         data=scores["data"],
         data_fingerprint=scores["fingerprint"],
         kind=PairKind(scores["kind"]),
@@ -145,29 +149,31 @@ def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
         values=arrays["values"],
         sentences=scores["sentences"],
         positives=scores["positives"],
-        results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
+        results=tuple(_parse_result(name, content, arrays, index) for index, (name, content) in enumerate(models)),
         differences={
-            name: [PairedTest(**one | _ends(one["low"], one["high"])) for one in told]
-            for name, told in scores["differences"].items()
+            name: [PairedTest(**test | _ends(test["low"], test["high"])) for test in content]
+            for name, content in scores["differences"].items()
         },
         probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
     )
 
 
-def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> ModelResult:
-    if "error" in told:
-        return ModelResult(name, error=Failure.from_dict(told))
+def _parse_result(name: str, content: dict[str, Any], arrays: Arrays, index: int) -> ModelResult:
+    if "error" in content:
+        return ModelResult(name, error=Failure.from_dict(content))
     probe = None
-    if kept := told.get("probe"):
-        confusion, trained_on = np.array(kept["confusion"]), np.array([*kept["trained_on"].values()])
-        probe = Probe(arrays[f"correct_{place}"], confusion, trained_on, kept["chance"], kept["strength"])
-    figures = {
-        measure: UNDEFINED if told[measure] is None else Interval(told[measure], **_ends(*ends))
-        for measure, ends in told["interval"].items()
+    if stored_probe := content.get("probe"):
+        confusion, trained_on = np.array(stored_probe["confusion"]), np.array([*stored_probe["trained_on"].values()])
+        probe = Probe(
+            arrays[f"correct_{index}"], confusion, trained_on, stored_probe["chance"], stored_probe["strength"]
+        )
+    metrics = {
+        measure: UNDEFINED if content[measure] is None else Interval(content[measure], **_ends(*ends))
+        for measure, ends in content["interval"].items()
     }
-    plane = Map(arrays[f"points_{place}"], arrays[f"explained_{place}"])
-    measured = (figures, arrays[f"cosines_{place}"], arrays[f"singular_values_{place}"], plane, probe)
-    return ModelResult(name, *measured, told["dimensions"], told["seconds"], told["fingerprint"])
+    plane = ProjectedPoints(arrays[f"points_{index}"], arrays[f"explained_{index}"])
+    measured = (metrics, arrays[f"cosines_{index}"], arrays[f"singular_values_{index}"], plane, probe)
+    return ModelResult(name, *measured, content["dimensions"], content["seconds"], content["fingerprint"])
 
 
 def _ends(low: float | None, high: float | None) -> dict[str, float]:
@@ -179,7 +185,7 @@ REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedCorrelation:
     """A correlation from -1 to 1 that others published, of the named part of a set as its publisher split it."""
 
     model: str
@@ -194,28 +200,28 @@ class Published:
 
 _FILE = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 PUBLISHED = tuple(
-    Published(part=part, value=value, **entry | {"source": _FILE["sources"][entry["source"]]})
+    PublishedCorrelation(part=part, value=value, **entry | {"source": _FILE["sources"][entry["source"]]})
     for entry in _FILE["published"]
     for part, value in entry.pop("parts").items()
 )
 
 
-def published_for(data: str, part: str) -> tuple[Published, ...]:
+def published_for(data: str, part: str) -> tuple[PublishedCorrelation, ...]:
     """Published results of this part of a set whose name contains theirs."""
     name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
-    return tuple(one for one in PUBLISHED if one.data in name and one.part == part)
+    return tuple(entry for entry in PUBLISHED if entry.data in name and entry.part == part)
 
 
 Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
-class _Request(BaseModel):
+class _BaseRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str  # key, name or catalog id of a set of pairs, or a file
 
 
-class EvaluationRequest(_Request):
+class EvaluationRequest(_BaseRequest):
     """Models on a part of a set; without one, on what figures are told of."""
 
     task: Literal["evaluate"] = "evaluate"
@@ -223,25 +229,25 @@ class EvaluationRequest(_Request):
     part: Part | None = None
 
 
-class SimilarityRequest(_Request):
+class SimilarityRequest(_BaseRequest):
     """A matrix of cosines of these sentences by each model; a starter is made of the set's."""
 
     task: Literal["similarity"] = "similarity"
     models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
-    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MAX_MATRIX_ROWS)]
 
 
-class NeighboursRequest(_Request):
+class NeighboursRequest(_BaseRequest):
     """The sentences of a part that lie nearest to these."""
 
     task: Literal["neighbours"] = "neighbours"
     model: str
     part: Part = Part.ALL
-    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MAX_MATRIX_ROWS)]
     k: Annotated[int, Field(ge=1, le=1000)] = 10
 
 
-class MapRequest(_Request):
+class MapRequest(_BaseRequest):
     """The sentences of a part on a plane; by principal components they are in every evaluation, too."""
 
     task: Literal["map"] = "map"
@@ -250,7 +256,7 @@ class MapRequest(_Request):
     projection: Projection = Projection.UMAP
 
 
-class CostRequest(_Request):
+class CostRequest(_BaseRequest):
     """The time of a cross-encoder and of a bi-encoder, with the set's sentences; each has so many seconds."""
 
     task: Literal["cost"] = "cost"
@@ -259,11 +265,11 @@ class CostRequest(_Request):
     seconds: Annotated[float, Field(gt=0, le=600)] = SECONDS
 
 
-Request = EvaluationRequest | SimilarityRequest | NeighboursRequest | MapRequest | CostRequest
-REQUEST_TYPE = Annotated[Request, Field(discriminator="task")]
+EmbeddingRequest = EvaluationRequest | SimilarityRequest | NeighboursRequest | MapRequest | CostRequest
+REQUEST_TYPE = Annotated[EmbeddingRequest, Field(discriminator="task")]
 
 
-def models_of(request: Request) -> tuple[str, ...]:
+def request_models(request: EmbeddingRequest) -> tuple[str, ...]:
     """The references of the models that a request needs."""
     if isinstance(request, EvaluationRequest | SimilarityRequest):
         return request.models

@@ -14,38 +14,40 @@ import numpy as np
 from cyclopts import Parameter
 
 from mrc_workbench.data.cache import SCORES, Arrays, load_arrays, save_arrays
-from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
+from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
 from mrc_workbench.data.jobs.folder import Progress
-from mrc_workbench.data.pairs import PairKind, PairSet, part_to_measure, split_pairs
+from mrc_workbench.data.pairs import PairKind, PairSet, evaluation_part, split_pairs
 from mrc_workbench.data.pairs.store import find
 from mrc_workbench.data.problems import failure_dict, with_extra
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import Study
-from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
-from mrc_workbench.data.text.corpora import OnProgress, within
+from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
+from mrc_workbench.data.text.corpora import ProgressCallback, scale_progress
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.labs.embeddings import geometry, judgement, results
-from mrc_workbench.labs.embeddings.encoder import COST, Distinct, EmbeddingError, cost, encode
-from mrc_workbench.labs.embeddings.geometry import neighbours, project, similarity
-from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
-from mrc_workbench.models.sources import contents
+from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, DistinctSentences, EmbeddingError, encode, measure_cost
+from mrc_workbench.labs.embeddings.geometry import find_neighbours, project, similarity_matrix
+from mrc_workbench.labs.embeddings.results import EncoderEvaluation, ModelResult
+from mrc_workbench.models.sources import local_fingerprints
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 logger = logging.getLogger(__name__)
-SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
-_PAIRS = 8192  # of a block
-_ENDS = {  # what no figure can pass
+MAX_SPREAD_SENTENCES = (
+    20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
+)
+_PAIR_BLOCK_SIZE = 8192  # of a block
+_METRIC_RANGES = {  # what no figure can pass
     "alignment": (0.0, 4.0),
     "uniformity": (-math.inf, 0.0),
     "anisotropy": (-1.0, 1.0),
     "nli_accuracy": (0.0, 1.0),
 }
 # what is known of a model before it is compared, and by measure what its figure is the mean of
-_Measured = tuple[ModelResult, Mapping[str, np.ndarray]]
+_ModelMeasurement = tuple[ModelResult, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class _Material:
+class _PartData:
     """A part of a set, by its rows, and its sentences."""
 
     pairs: PairSet
@@ -57,8 +59,8 @@ class _Material:
         return self.pairs.at(self.rows)
 
     @cached_property
-    def distinct(self) -> Distinct:
-        return Distinct.of(self.part)
+    def distinct(self) -> DistinctSentences:
+        return DistinctSentences.from_pairs(self.part)
 
     @cached_property
     def positive(self) -> np.ndarray:
@@ -68,13 +70,15 @@ class _Material:
     def spread(self) -> np.ndarray:
         """Positions of the sentences for uniformity and anisotropy, ascending."""
         n = len(self.distinct.sentences)
-        drawn = np.random.default_rng(0).choice(n, min(n, SPREAD_SENTENCES), replace=False)
-        return np.sort(drawn)
+        sampled = np.random.default_rng(0).choice(n, min(n, MAX_SPREAD_SENTENCES), replace=False)
+        return np.sort(sampled)
 
     def by_block(self, measure: Callable[[np.ndarray, np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
         """Apply `measure` to the vectors of the first two sentences of each row, block by block."""
-        places = self.distinct.places
-        blocks = (places[start : start + _PAIRS] for start in range(0, len(places), _PAIRS))
+        sentence_rows = self.distinct.sentence_rows
+        blocks = (
+            sentence_rows[start : start + _PAIR_BLOCK_SIZE] for start in range(0, len(sentence_rows), _PAIR_BLOCK_SIZE)
+        )
         return np.concatenate([measure(vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks])
 
 
@@ -85,89 +89,102 @@ def evaluate(
     *,
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
-) -> Evaluation:
+) -> EncoderEvaluation:
     """Measure models by their references on a part of the set; by default, on what `part_to_measure` returns.
 
     A model that fails has its error in its result. `on_progress(model, fraction)` reports the running model and the
     fraction of all work. Raises `EmbeddingError` (`no_pairs`) if the part is empty.
     """
     rows = split_pairs(pairs)
-    part = part or part_to_measure(rows)
+    part = part or evaluation_part(rows)
     if not len(rows[part]):
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
-    measured, names = _Material(pairs, part, rows[part]), [*dict.fromkeys(models)]
-    probed = _probe_material(pairs, rows, part)
-    found: list[_Measured] = []
+    part_data, names = _PartData(pairs, part, rows[part]), [*dict.fromkeys(models)]
+    probe_parts = _probe_parts(pairs, rows, part)
+    measurements: list[_ModelMeasurement] = []
     for name in names:
 
-        def tell(share: float, name: str = name) -> None:
+        def report(fraction: float, name: str = name) -> None:
             if on_progress:
-                on_progress(name, (len(found) + share) / len(names))
+                on_progress(name, (len(measurements) + fraction) / len(names))
 
-        tell(0.0)
+        report(0.0)
         try:
-            found.append(_measured(name, measured, probed, base, tell))
+            measurements.append(_measure_model(name, part_data, probe_parts, base, report))
         except Exception as error:
             logger.exception("model %r cannot be measured", name)
-            found.append((ModelResult(name, error=with_extra(error)), {}))
-    results, tests = _compared(measured, probed, found)
+            measurements.append((ModelResult(name, error=with_extra(error)), {}))
+    results, tests = _compare_models(part_data, probe_parts, measurements)
     if on_progress:
         on_progress("", 1.0)
-    return Evaluation(
+    return EncoderEvaluation(
         data=pairs.name,
         data_fingerprint=pairs.fingerprint,
         kind=pairs.kind,
         part=part,
-        rows=measured.rows,
-        values=measured.part.gold if pairs.kind is PairKind.SCORED else measured.part.values,
-        sentences=len(measured.distinct.sentences),
-        positives=len(measured.positive),
+        rows=part_data.rows,
+        values=part_data.part.gold if pairs.kind is PairKind.SCORED else part_data.part.values,
+        sentences=len(part_data.distinct.sentences),
+        positives=len(part_data.positive),
         results=tuple(results),
         differences=tests,
-        probe_part=probed[1].name if probed else None,
+        probe_part=probe_parts[1].name if probe_parts else None,
     )
 
 
-def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> tuple[_Material, _Material] | None:
+def _probe_parts(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> tuple[_PartData, _PartData] | None:
     """Return the probe's training and test data; None without labels or training rows."""
-    judged = part_to_measure(rows) if part is Part.ALL else part
-    if pairs.kind is not PairKind.LABELLED or judged not in (Part.VALIDATION, Part.TEST) or not len(rows[Part.TRAIN]):
+    test_part = evaluation_part(rows) if part is Part.ALL else part
+    if (
+        pairs.kind is not PairKind.LABELLED
+        or test_part not in (Part.VALIDATION, Part.TEST)
+        or not len(rows[Part.TRAIN])
+    ):
         return None
-    return _Material(pairs, Part.TRAIN, judgement.training_rows(rows[Part.TRAIN])), _Material(
-        pairs, judged, rows[judged]
+    return _PartData(pairs, Part.TRAIN, judgement.training_rows(rows[Part.TRAIN])), _PartData(
+        pairs, test_part, rows[test_part]
     )
 
 
-def _measured(
-    name: str, measured: _Material, probed: tuple[_Material, _Material] | None, base: Path | None, tell: OnProgress
-) -> _Measured:
-    materials = (measured, *(probed or ()))
-    corpus = measured.pairs.sentences  # whichever rows are asked for, a starter is made of all
-    ends = np.cumsum([0, *(len(one.distinct.sentences) for one in materials)])
-    encoded, *of_probe = (
-        encode(name, one.distinct.sentences, corpus, base=base, on_progress=within(tell, low, high))
-        for one, (low, high) in zip(materials, pairwise((ends / ends[-1]).tolist()), strict=True)
+def _measure_model(
+    name: str,
+    evaluated: _PartData,
+    probe_parts: tuple[_PartData, _PartData] | None,
+    base: Path | None,
+    on_progress: ProgressCallback,
+) -> _ModelMeasurement:
+    all_parts = (evaluated, *(probe_parts or ()))
+    corpus = evaluated.pairs.sentences  # whichever rows are asked for, a starter is made of all
+    ends = np.cumsum([0, *(len(part_data.distinct.sentences) for part_data in all_parts)])
+    encoded, *probe_encodings = (
+        encode(
+            name, part_data.distinct.sentences, corpus, base=base, on_progress=scale_progress(on_progress, low, high)
+        )
+        for part_data, (low, high) in zip(all_parts, pairwise((ends / ends[-1]).tolist()), strict=True)
     )
     vectors, parts = encoded.vectors, {}
-    if len(measured.positive):
-        parts["alignment"] = measured.by_block(geometry.squared_distances, vectors)[measured.positive]
-    spread = vectors[measured.spread]
+    if len(evaluated.positive):
+        parts["alignment"] = evaluated.by_block(geometry.squared_distances, vectors)[evaluated.positive]
+    spread = vectors[evaluated.spread]
     parts |= {"uniformity": geometry.uniformity_parts(spread), "anisotropy": geometry.anisotropy_parts(spread)}
-    judged = None
-    if probed:
-        of_parts = [one.by_block(judgement.features, its.vectors) for one, its in zip(probed, of_probe, strict=True)]
-        train, test = zip(of_parts, (one.part.values for one in probed), strict=True)
-        judged = judgement.probe(train, probed[0].distinct.groups, test)
-    if judged:
-        parts["nli_accuracy"] = judged.correct.astype(np.float64)
+    probe_result = None
+    if probe_parts:
+        of_parts = [
+            part_data.by_block(judgement.pair_features, encoding.vectors)
+            for part_data, encoding in zip(probe_parts, probe_encodings, strict=True)
+        ]
+        train, test = zip(of_parts, (part_data.part.values for part_data in probe_parts), strict=True)
+        probe_result = judgement.train_probe(train, probe_parts[0].distinct.groups, test)
+    if probe_result:
+        parts["nli_accuracy"] = probe_result.correct.astype(np.float64)
     result = ModelResult(
         name,
-        cosines=measured.by_block(judgement.cosines, vectors)
-        if measured.part.kind.width > 1
+        cosines=evaluated.by_block(judgement.cosines, vectors)
+        if evaluated.part.kind.width > 1
         else np.zeros(0, dtype=np.float32),
         singular_values=geometry.singular_values(vectors),
         plane=geometry.project(vectors),
-        probe=judged,
+        probe=probe_result,
         dimensions=vectors.shape[1],
         seconds=encoded.seconds,
         fingerprint=encoded.fingerprint,
@@ -175,38 +192,42 @@ def _measured(
     return result, parts
 
 
-def _compared(
-    measured: _Material, probed: tuple[_Material, _Material] | None, found: Sequence[_Measured]
+def _compare_models(
+    part_data: _PartData, probe_parts: tuple[_PartData, _PartData] | None, measurements: Sequence[_ModelMeasurement]
 ) -> tuple[list[ModelResult], dict[str, list[PairedTest]]]:
     """Return the results with their metrics, all models on the same resamples, and the tests by metric."""
-    figures: dict[str, dict[str, Interval]] = {}
+    metrics: dict[str, dict[str, Interval]] = {}
     tests: dict[str, list[PairedTest]] = {}
-    every = {one.model: one.cosines for one, _ in found if one.error is None}
-    if measured.part.kind is PairKind.SCORED and every:
-        correlations = judgement.correlate(every, measured.part.gold, measured.distinct.groups)
-        figures |= {"spearman": correlations.spearman, "pearson": correlations.pearson}
+    cosines_by_model = {result.model: result.cosines for result, _ in measurements if result.error is None}
+    if part_data.part.kind is PairKind.SCORED and cosines_by_model:
+        correlations = judgement.correlate(cosines_by_model, part_data.part.gold, part_data.distinct.groups)
+        metrics |= {"spearman": correlations.spearman, "pearson": correlations.pearson}
         tests |= correlations.differences
     groups = {
-        "alignment": measured.distinct.groups[measured.positive],
-        "uniformity": measured.distinct.sentence_groups[measured.spread],
-        "anisotropy": measured.distinct.sentence_groups[measured.spread],
-        "nli_accuracy": probed[1].distinct.groups if probed else np.zeros(0, dtype=np.int64),
+        "alignment": part_data.distinct.groups[part_data.positive],
+        "uniformity": part_data.distinct.sentence_groups[part_data.spread],
+        "anisotropy": part_data.distinct.sentence_groups[part_data.spread],
+        "nli_accuracy": probe_parts[1].distinct.groups if probe_parts else np.zeros(0, dtype=np.int64),
     }
     for measure, of_parts in groups.items():
-        if parts := {one.model: its[measure] for one, its in found if measure in its}:
+        if parts := {
+            result.model: contributions[measure] for result, contributions in measurements if measure in contributions
+        }:
             numbered = np.unique(of_parts, return_inverse=True)[1]
-            figures[measure], tests[measure] = judgement.mean_figures(parts, numbered, _ENDS[measure])
+            metrics[measure], tests[measure] = judgement.compare_means(parts, numbered, _METRIC_RANGES[measure])
     results = [
         replace(
-            one,
-            figures={measure: by_model[one.model] for measure, by_model in figures.items() if one.model in by_model},
+            result,
+            figures={
+                measure: by_model[result.model] for measure, by_model in metrics.items() if result.model in by_model
+            },
         )
-        for one, _ in found
+        for result, _ in measurements
     ]
     return results, tests
 
 
-_ENCODING = 0.8  # fraction of the work of a map
+_ENCODING_FRACTION = 0.8  # fraction of the work of a map
 
 
 @dataclass(frozen=True)
@@ -223,17 +244,19 @@ class TaskResult:
     arrays: Arrays = field(default_factory=dict)
 
 
-def run(request: results.Request, pairs: PairSet, progress: Progress) -> results.Evaluation | TaskResult:
+def run(
+    request: results.EmbeddingRequest, pairs: PairSet, progress: Progress
+) -> results.EncoderEvaluation | TaskResult:
     """Run a request on these pairs. Raises `Failure` if the only model fails; of several each has its own error."""
     match request:
         case results.EvaluationRequest():
             return evaluate(pairs, request.models, request.part, on_progress=progress)
         case results.SimilarityRequest():
-            return _similarities(request, pairs, progress)
+            return _compute_similarities(request, pairs, progress)
         case results.NeighboursRequest():
             vectors = _part_vectors(request.model, request.part, pairs, progress)
             queries = encode(request.model, request.sentences, pairs.sentences)
-            cosines, rows = neighbours(vectors, queries.vectors, request.k)
+            cosines, rows = find_neighbours(vectors, queries.vectors, request.k)
             return TaskResult({"model": request.model}, {"cosines": cosines, "rows": rows})
         case results.MapRequest():
             vectors = _part_vectors(request.model, request.part, pairs, progress)
@@ -242,8 +265,8 @@ def run(request: results.Request, pairs: PairSet, progress: Progress) -> results
             order = np.random.default_rng(0).permutation(len(pairs.sentences)).tolist()
             sample = [pairs.sentences[row] for row in order]
             encoders = request.bi_encoder, request.cross_encoder
-            measured = cost(*encoders, sample, seconds=request.seconds, on_progress=partial(progress, ""))
-            return TaskResult(COST.dump_python(measured, mode="json"))
+            measured = measure_cost(*encoders, sample, seconds=request.seconds, on_progress=partial(progress, ""))
+            return TaskResult(COST_ADAPTER.dump_python(measured, mode="json"))
 
 
 def sentences_of(pairs: PairSet, part: Part) -> list[str]:
@@ -251,21 +274,21 @@ def sentences_of(pairs: PairSet, part: Part) -> list[str]:
     rows = split_pairs(pairs)[part]
     if not len(rows):
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
-    return Distinct.of(pairs.at(rows)).sentences
+    return DistinctSentences.from_pairs(pairs.at(rows)).sentences
 
 
 def _part_vectors(model: str, part: Part, pairs: PairSet, progress: Progress) -> np.ndarray:
-    encoding = within(partial(progress, model), 0, _ENCODING)
+    encoding = scale_progress(partial(progress, model), 0, _ENCODING_FRACTION)
     return encode(model, sentences_of(pairs, part), pairs.sentences, on_progress=encoding).vectors
 
 
-def _similarities(request: results.SimilarityRequest, pairs: PairSet, progress: Progress) -> TaskResult:
+def _compute_similarities(request: results.SimilarityRequest, pairs: PairSet, progress: Progress) -> TaskResult:
     arrays: Arrays = {}
     models: dict[str, Any] = {}
     for row, model in enumerate(request.models):
         progress(model, row / len(request.models))
         try:
-            arrays[f"matrix_{row}"] = similarity(encode(model, request.sentences, pairs.sentences).vectors)
+            arrays[f"matrix_{row}"] = similarity_matrix(encode(model, request.sentences, pairs.sentences).vectors)
             models[model] = {}
         except Exception as error:
             logger.exception("model %r cannot encode", model)
@@ -273,10 +296,10 @@ def _similarities(request: results.SimilarityRequest, pairs: PairSet, progress: 
     return TaskResult({"models": models}, arrays)
 
 
-def save(result: results.Evaluation | TaskResult, folder: Path) -> None:
+def save(result: results.EncoderEvaluation | TaskResult, folder: Path) -> None:
     """Write the arrays and, last, `scores.json`. Raises `OSError`."""
-    if isinstance(result, results.Evaluation):
-        results.keep(result, folder)
+    if isinstance(result, results.EncoderEvaluation):
+        results.save(result, folder)
         return
     save_arrays(folder / "arrays.npz", result.arrays)
     write_json(folder / SCORES, result.content)
@@ -290,18 +313,18 @@ def load_task(folder: Path) -> TaskResult:
     return TaskResult(read_json(folder / SCORES), arrays)
 
 
-STUDY = Study[results.Request, results.Evaluation | TaskResult](
+STUDY = Study[results.EmbeddingRequest, results.EncoderEvaluation | TaskResult](
     name="embeddings",
     summary="Evaluate sentence encoders.",
     versions=(4,),
     spec=results.REQUEST_TYPE,
     run=lambda request, progress: run(request, find(request.data), progress),
-    inputs=lambda request: (contents(results.models_of(request)),),
+    inputs=lambda request: (local_fingerprints(results.request_models(request)),),
     save=save,
 )
 
 
-commands = commands_of("embeddings", "Evaluate sentence encoders.")
+commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
 @commands.command(name="evaluate")
@@ -309,7 +332,7 @@ def evaluate_command(
     *,
     data: Annotated[str, Parameter(help="sentence pairs: a path, or a name or key of the catalog or the workspace")],
     model: Annotated[list[str], Parameter(help="a folder, a run, a hub id or starter; several after one flag")],
-    split: Annotated[Part | None, one_of(Part)] = None,
+    split: Annotated[Part | None, choice_option(Part)] = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, Parameter(help="folder for scores.json and its arrays")] = None,
 ) -> int:
@@ -325,26 +348,26 @@ def evaluate_command(
     with stop_message("Stopped. Vectors encoded so far are kept: run the same command again to continue."):
         evaluation = evaluate(find(data), model, split, on_progress=report_progress)
     end_progress_line()
-    tell(json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2) if as_json else table(evaluation))
-    failed = [one for one in evaluation.results if one.error]
-    for one in failed:
-        tell(f"{one.model} failed: {one.error}", error=True)
+    print_line(json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2) if as_json else format_evaluation(evaluation))
+    failed = [result for result in evaluation.results if result.error]
+    for result in failed:
+        print_line(f"{result.model} failed: {result.error}", error=True)
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        results.keep(evaluation, out)
+        results.save(evaluation, out)
     return int(bool(failed))
 
 
-def table(evaluation: results.Evaluation) -> str:
+def format_evaluation(evaluation: results.EncoderEvaluation) -> str:
     """Return the metrics with their intervals as lines of text."""
-    measures = [*dict.fromkeys(name for one in evaluation.measured.values() for name in one.figures)]
+    measures = [*dict.fromkeys(name for result in evaluation.results_by_model.values() for name in result.metrics)]
     counts = f"{len(evaluation.rows):,} {evaluation.kind.value} rows, {evaluation.sentences:,} different sentences"
     rows = []
-    for one in evaluation.results:
+    for result in evaluation.results:
         cells = []
-        for name in measures if one.error is None else ():
-            figure = one.figures.get(name)
-            interval = f"{figure.low:.4f} to {figure.high:.4f}" if figure else ""
-            cells.append(f"{figure.value:8.4f} {interval:>16}" if figure else "-")
-        rows.append((one.model, cells or ["failed"]))
-    return "\n".join([f"{counts}, {evaluation.part.value}", *aligned(measures, rows, 25)])
+        for name in measures if result.error is None else ():
+            metric = result.metrics.get(name)
+            interval = f"{metric.low:.4f} to {metric.high:.4f}" if metric else ""
+            cells.append(f"{metric.value:8.4f} {interval:>16}" if metric else "-")
+        rows.append((result.model, cells or ["failed"]))
+    return "\n".join([f"{counts}, {evaluation.part.value}", *format_table(measures, rows, 25)])

@@ -16,10 +16,10 @@ from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.labs.language.network import Network, Piece, composed
+from mrc_workbench.labs.language.network import SentenceToken, TransformerModel, normalize_text
 
 
-class Pooling(StrEnum):
+class PoolingMode(StrEnum):
     """How a sentence's pieces become one vector; those that the tokenizer adds count, as in sentence-transformers."""
 
     MEAN = "mean"
@@ -27,7 +27,7 @@ class Pooling(StrEnum):
     MAX = "max"  # the largest value of each dimension
 
 
-def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
+def pooled_vectors(network: TransformerModel, sentences: Sequence[str]) -> np.ndarray:
     """Return unit vectors by layer and `Pooling`, `(n_layers + 1, 3, n_sentences, dimensions)` float64."""
     import torch
 
@@ -38,19 +38,19 @@ def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
         for state in network.model(**features, output_hidden_states=True).hidden_states:
             mean = state.masked_fill(~mask, 0).sum(dim=1) / mask.sum(dim=1)
             largest = state.masked_fill(~mask, float("-inf")).amax(dim=1)
-            layers.append([one.double().cpu().numpy() for one in (mean, state[:, 0], largest)])
+            layers.append([pooled.double().cpu().numpy() for pooled in (mean, state[:, 0], largest)])
     vectors = np.stack(layers)
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
-def best_layer(figures: np.ndarray) -> tuple[int, Pooling]:
+def best_layer(scores: np.ndarray) -> tuple[int, PoolingMode]:
     """The layer and pooling of the highest value, `(n_layers + 1, 3)`. Raises `ValueError` if all are NaN."""
-    layer, pooling = np.unravel_index(np.nanargmax(figures), figures.shape)
-    return int(layer), list(Pooling)[pooling]
+    layer, pooling = np.unravel_index(np.nanargmax(scores), scores.shape)
+    return int(layer), list(PoolingMode)[pooling]
 
 
 _PAIRS_AT_ONCE = 16
-_LEAST_PAIRS = 3  # pairs: of two, every order is perfect
+_MIN_PAIRS = 3  # pairs: of two, every order is perfect
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,13 @@ class LayerScores:
     pairs: int
 
     @property
-    def best(self) -> tuple[int, Pooling]:
+    def best(self) -> tuple[int, PoolingMode]:
         return best_layer(self.spearman)
 
 
-def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float], None] | None = None) -> LayerScores:
+def score_layers(
+    network: TransformerModel, pairs: PairSet, on_progress: Callable[[float], None] | None = None
+) -> LayerScores:
     """Measure every layer and pooling over scored pairs, in batches.
 
     Stores only cosines, so memory does not grow with the model's width. Raises `LanguageError`: `no_scores`,
@@ -76,29 +78,29 @@ def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float]
     """
     if pairs.kind is not PairKind.SCORED:
         raise LanguageError("no_scores", f"{pairs.name!r} has no scores: take pairs that people scored")
-    if len(pairs) < _LEAST_PAIRS:
-        message = f"{len(pairs)} pairs are too few, {_LEAST_PAIRS} are needed"
-        raise LanguageError("few_pairs", message, least=_LEAST_PAIRS)
+    if len(pairs) < _MIN_PAIRS:
+        message = f"{len(pairs)} pairs are too few, {_MIN_PAIRS} are needed"
+        raise LanguageError("few_pairs", message, least=_MIN_PAIRS)
     first, second = ([str(text) for text in column] for column in pairs.texts)
     order = sorted(range(len(pairs)), key=lambda row: -len(first[row]) - len(second[row]))
     parts = []
-    for at in range(0, len(order), _PAIRS_AT_ONCE):
-        rows = order[at : at + _PAIRS_AT_ONCE]
-        every = points(network, [first[row] for row in rows] + [second[row] for row in rows])
-        parts.append(np.einsum("lpnd,lpnd->lpn", every[:, :, : len(rows)], every[:, :, len(rows) :]))
+    for start in range(0, len(order), _PAIRS_AT_ONCE):
+        rows = order[start : start + _PAIRS_AT_ONCE]
+        vectors = pooled_vectors(network, [first[row] for row in rows] + [second[row] for row in rows])
+        parts.append(np.einsum("lpnd,lpnd->lpn", vectors[:, :, : len(rows)], vectors[:, :, len(rows) :]))
         if on_progress:
-            on_progress((at + len(rows)) / len(order))
+            on_progress((start + len(rows)) / len(order))
     cosines = np.concatenate(parts, axis=2)
     gold = pairs.gold[order]
 
     def spearman(cosines: np.ndarray) -> float:
         return float(spearmanr(cosines, gold).statistic) if np.ptp(cosines) >= 1e-6 else np.nan  # rounding is no order
 
-    return LayerScores(np.array([[spearman(one) for one in of_layer] for of_layer in cosines]), len(pairs))
+    return LayerScores(np.array([[spearman(values) for values in of_layer] for of_layer in cosines]), len(pairs))
 
 
-MOST_QUESTIONS, MOST_PASSAGES = 200, 300
-_LEAST_QUESTIONS = 2  # questions
+MAX_QUESTIONS, MAX_PASSAGES = 200, 300
+_MIN_QUESTIONS = 2  # questions
 _AT_ONCE = 8  # texts: of a passage of 512 pieces, all layers are held
 
 
@@ -110,14 +112,14 @@ class LayerSearch:
     """
 
     ndcg: np.ndarray
-    searched: QuestionSet
+    question_set: QuestionSet
 
     @property
     def means(self) -> np.ndarray:
         return np.asarray(self.ndcg.mean(axis=2))
 
     @property
-    def best(self) -> tuple[int, Pooling]:
+    def best(self) -> tuple[int, PoolingMode]:
         return best_layer(self.means)
 
 
@@ -127,28 +129,30 @@ def sample_questions(question_set: QuestionSet, rows: np.ndarray, seed: int = 0)
     The passages are shuffled. Raises `LanguageError` `few_questions`.
     """
     rng = np.random.default_rng(seed)
-    asked: list[int] = []
+    question_rows: list[int] = []
     passages: set[int] = set()
     for row in rng.permutation(np.intersect1d(rows, question_set.answerable)).tolist():
-        own = set(question_set.relevance[[row]].indices.tolist())
-        if len(passages | own) <= MOST_PASSAGES:
-            asked.append(row)
-            passages |= own
-        if len(asked) == MOST_QUESTIONS:
+        relevant_rows = set(question_set.relevance[[row]].indices.tolist())
+        if len(passages | relevant_rows) <= MAX_PASSAGES:
+            question_rows.append(row)
+            passages |= relevant_rows
+        if len(question_rows) == MAX_QUESTIONS:
             break
-    if len(asked) < _LEAST_QUESTIONS:
-        message = f"{question_set.name!r} has {len(asked)} questions to measure with, {_LEAST_QUESTIONS} are needed"
-        raise LanguageError("few_questions", message, least=_LEAST_QUESTIONS)
+    if len(question_rows) < _MIN_QUESTIONS:
+        message = (
+            f"{question_set.name!r} has {len(question_rows)} questions to measure with, {_MIN_QUESTIONS} are needed"
+        )
+        raise LanguageError("few_questions", message, least=_MIN_QUESTIONS)
     others = [row for row in rng.permutation(len(question_set.passages)).tolist() if row not in passages]
-    kept = rng.permutation([*sorted(passages), *others[: MOST_PASSAGES - len(passages)]]).tolist()
-    questions = tuple(question_set.questions[row] for row in asked)
-    searched = Passages.of(question_set.passages[row] for row in kept)
-    return QuestionSet(question_set.name, searched, questions)
+    passage_rows = rng.permutation([*sorted(passages), *others[: MAX_PASSAGES - len(passages)]]).tolist()
+    questions = tuple(question_set.questions[row] for row in question_rows)
+    corpus = Passages.from_passages(question_set.passages[row] for row in passage_rows)
+    return QuestionSet(question_set.name, corpus, questions)
 
 
-def layer_search(
-    network: Network,
-    searched: QuestionSet,
+def search_with_layers(
+    network: TransformerModel,
+    question_set: QuestionSet,
     prompts: tuple[str, str] = ("", ""),
     on_progress: Callable[[float], None] | None = None,
 ) -> LayerSearch:
@@ -157,16 +161,16 @@ def layer_search(
     `prompts` are the prefixes of questions and passages. Memory holds the float32 vectors of all layers.
     """
     before_question, before_passage = prompts
-    texts = [before_question + question.text for question in searched.questions]
-    texts += [before_passage + text for text in searched.passages.indexed_texts(title=True)]
-    vectors = _encoded(network, texts, on_progress)
-    relevant = searched.relevance.toarray()
+    texts = [before_question + question.text for question in question_set.questions]
+    texts += [before_passage + text for text in question_set.passages.indexed_texts(title=True)]
+    vectors = _encode_with_layers(network, texts, on_progress)
+    relevant = question_set.relevance.toarray()
 
-    def scored(vectors: np.ndarray) -> np.ndarray:
+    def score_layer(vectors: np.ndarray) -> np.ndarray:
         cosines = vectors[: len(relevant)] @ vectors[len(relevant) :].T
         return np.full(len(cosines), np.nan) if np.ptp(cosines) < 1e-6 else ndcg(cosines, relevant)  # only rounding
 
-    return LayerSearch(np.array([[scored(pooled) for pooled in layer] for layer in vectors]), searched)
+    return LayerSearch(np.array([[score_layer(pooled) for pooled in layer] for layer in vectors]), question_set)
 
 
 def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
@@ -182,24 +186,26 @@ def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
     return np.asarray(reached / np.cumsum(gains)[np.minimum(relevant.sum(axis=1), k) - 1])
 
 
-def _encoded(network: Network, texts: Sequence[str], on_progress: Callable[[float], None] | None) -> np.ndarray:
+def _encode_with_layers(
+    network: TransformerModel, texts: Sequence[str], on_progress: Callable[[float], None] | None
+) -> np.ndarray:
     """Return vectors by layer and pooling, `(n_layers + 1, 3, n_texts, dimensions)` float32."""
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     total, done = sum(map(len, texts)), 0
-    found = np.zeros(0)
-    for at in range(0, len(order), _AT_ONCE):
-        rows = order[at : at + _AT_ONCE]
-        vectors = points(network, [texts[row] for row in rows])
-        if not found.size:
-            found = np.empty((*vectors.shape[:2], len(texts), vectors.shape[3]), dtype=np.float32)
-        found[:, :, rows] = vectors
+    encoded = np.zeros(0)
+    for start in range(0, len(order), _AT_ONCE):
+        rows = order[start : start + _AT_ONCE]
+        vectors = pooled_vectors(network, [texts[row] for row in rows])
+        if not encoded.size:
+            encoded = np.empty((*vectors.shape[:2], len(texts), vectors.shape[3]), dtype=np.float32)
+        encoded[:, :, rows] = vectors
         done += sum(len(texts[row]) for row in rows)
         if on_progress:
             on_progress(done / max(1, total))
-    return found
+    return encoded
 
 
-MOST_SENTENCES = 50
+MAX_SENTENCES = 50
 STATIC = -1  # the number of the layer before all others: the table of pieces
 
 
@@ -213,7 +219,7 @@ class Occurrence:
     sentence: str
     start: int
     pieces: tuple[str, ...]
-    letters: str
+    covered_text: str
 
 
 @dataclass(frozen=True)
@@ -230,46 +236,46 @@ class WordVectors:
     layers: np.ndarray
 
     @property
-    def numbers(self) -> range:
+    def layer_numbers(self) -> range:
         return range(STATIC, len(self.layers))
 
-    def at(self, layer: int) -> np.ndarray:
+    def layer_vectors(self, layer: int) -> np.ndarray:
         """Return the vectors of a layer, `(n, dimensions)` float32."""
         return np.asarray(self.static if layer == STATIC else self.layers[layer])
 
     def cosines(self, layer: int) -> np.ndarray:
         """Return the cosine of every two occurrences in a layer, `(n, n)` float64."""
-        points = _unit(self.at(layer))
+        points = _normalize_rows(self.layer_vectors(layer))
         return np.asarray(np.clip(points @ points.T, -1, 1))
 
-    def likeness(self, layer: int) -> float:
+    def mean_cosine(self, layer: int) -> float:
         """Return the mean cosine of two different occurrences in a layer; NaN of a single one."""
         n = len(self.occurrences)
         return float((self.cosines(layer).sum() - n) / (n * (n - 1))) if n > 1 else float("nan")
 
 
 @dataclass(frozen=True)
-class Plane:
+class PlaneProjection:
     """Points `(n, 2)` float64 on the two main directions, and the shares of the variance these hold, `(2,)`."""
 
     points: np.ndarray
     explained: np.ndarray
 
 
-def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> WordVectors:
+def words_in_context(network: TransformerModel, word: str, sentences: Sequence[str]) -> WordVectors:
     """Find every occurrence of a word in sentences, and return its vectors there.
 
     Raises `LanguageError`: `no_word`, `no_sentence`, `many_sentences`, `word_not_found` in a sentence, and `word_cut`
     if it stands after the last token that the model reads.
     """
-    word, sentences = composed(word), [text for text in map(composed, sentences) if text]
+    word, sentences = normalize_text(word), [text for text in map(normalize_text, sentences) if text]
     if not word:
         raise LanguageError("no_word", "type the word whose meaning is compared")
     if not sentences:
         raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
-    if len(sentences) > MOST_SENTENCES:
-        message = f"{len(sentences)} sentences were given, {MOST_SENTENCES} are read at most"
-        raise LanguageError("many_sentences", message, most=MOST_SENTENCES)
+    if len(sentences) > MAX_SENTENCES:
+        message = f"{len(sentences)} sentences were given, {MAX_SENTENCES} are read at most"
+        raise LanguageError("many_sentences", message, most=MAX_SENTENCES)
     for sentence in sentences:
         if word not in sentence:
             message = f"{word!r} is not in the sentence {sentence[:80]!r}"
@@ -278,43 +284,49 @@ def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> W
     for sentence in sentences:
         pieces = network.pieces(sentence)
         table, states = network.static_vectors(sentence), network.hidden_states(sentence)
-        for start in (found.start() for found in re.finditer(re.escape(word), sentence)):
+        for start in (match.start() for match in re.finditer(re.escape(word), sentence)):
             end = start + len(word)
-            places = [at for at, one in enumerate(pieces) if not one.special and one.start < end and one.end > start]
-            if not places:
-                message = f"{word!r} stands behind the first {network.longest} tokens of {sentence[:80]!r}"
-                raise LanguageError("word_cut", message, word=word, sentence=sentence[:200], most=network.longest)
-            letters = sentence[pieces[places[0]].start : pieces[places[-1]].end]
-            occurrences.append(Occurrence(sentence, start, tuple(pieces[at].text for at in places), letters))
-            static.append(table[places].mean(axis=0))
-            layers.append(states[:, places].mean(axis=1))
+            indices = [
+                index
+                for index, piece in enumerate(pieces)
+                if not piece.is_special and piece.start < end and piece.end > start
+            ]
+            if not indices:
+                message = f"{word!r} stands behind the first {network.max_tokens} tokens of {sentence[:80]!r}"
+                raise LanguageError("word_cut", message, word=word, sentence=sentence[:200], most=network.max_tokens)
+            covered_text = sentence[pieces[indices[0]].start : pieces[indices[-1]].end]
+            occurrences.append(
+                Occurrence(sentence, start, tuple(pieces[index].text for index in indices), covered_text)
+            )
+            static.append(table[indices].mean(axis=0))
+            layers.append(states[:, indices].mean(axis=1))
     return WordVectors(word, tuple(occurrences), np.stack(static), np.stack(layers, axis=1))
 
 
-def plane(vectors: np.ndarray) -> Plane:
+def project_to_plane(vectors: np.ndarray) -> PlaneProjection:
     """Project vectors `(n, dimensions)`, scaled to length 1, onto their two main directions: PCA by SVD.
 
     The largest coordinate of either direction is positive. Equal vectors are one point, with nothing explained.
     """
-    points = _unit(vectors)
+    points = _normalize_rows(vectors)
     points = points - points.mean(axis=0)
-    sides, strengths, _ = np.linalg.svd(points, full_matrices=False)
-    strengths = np.where(strengths > 1e-6, strengths, 0)  # rounding is no direction
-    found = np.zeros((len(vectors), 2))
-    wide = min(2, len(strengths))
-    found[:, :wide] = (sides * strengths)[:, :wide]
-    largest = found[np.abs(found).argmax(axis=0), [0, 1]]
+    left_vectors, singular_values, _ = np.linalg.svd(points, full_matrices=False)
+    singular_values = np.where(singular_values > 1e-6, singular_values, 0)  # rounding is no direction
+    coordinates = np.zeros((len(vectors), 2))
+    n_axes = min(2, len(singular_values))
+    coordinates[:, :n_axes] = (left_vectors * singular_values)[:, :n_axes]
+    largest = coordinates[np.abs(coordinates).argmax(axis=0), [0, 1]]
     variances = np.zeros(2)
-    variances[:wide] = strengths[:wide] ** 2
-    return Plane(found * np.where(largest < 0, -1, 1), variances / ((strengths**2).sum() or 1.0))
+    variances[:n_axes] = singular_values[:n_axes] ** 2
+    return PlaneProjection(coordinates * np.where(largest < 0, -1, 1), variances / ((singular_values**2).sum() or 1.0))
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def _normalize_rows(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1))
 
 
-class Target(StrEnum):
+class AttentionTarget(StrEnum):
     """What a piece may look at. A piece can be several of them: the one before may be of the same word."""
 
     PREVIOUS = "previous"
@@ -328,59 +340,63 @@ class Target(StrEnum):
 class SentenceAttention:
     """How much each piece looks at each: `weights[layer, head, from, to]` float32, whose sum over `to` is 1."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SentenceToken, ...]
     weights: np.ndarray
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadAttention:
     """The fraction of attention each head gives each `Target`, `shares` `(n_layers, n_heads, 5)` float64, 0 to 1.
 
     Averaged over the text's own pieces with such a target; NaN if there is none. `even` `(5,)` are the fractions of
     uniform attention.
     """
 
-    shares: np.ndarray
-    even: np.ndarray
+    fractions: np.ndarray
+    uniform: np.ndarray
 
 
-def attention_of(network: Network, sentence: str) -> SentenceAttention:
+def sentence_attention(network: TransformerModel, sentence: str) -> SentenceAttention:
     """Return the attention of all heads over a sentence. Raises `LanguageError`: `no_sentence`."""
     import torch
 
-    sentence = composed(sentence)
+    sentence = normalize_text(sentence)
     if not sentence:
         raise LanguageError("no_sentence", "type a sentence")
     with torch.inference_mode():
-        told = network.model(**network.features([sentence]), output_attentions=True)
-        weights = np.stack([layer[0].float().cpu().numpy() for layer in told.attentions])
+        output = network.model(**network.features([sentence]), output_attentions=True)
+        weights = np.stack([layer[0].float().cpu().numpy() for layer in output.attentions])
     return SentenceAttention(tuple(network.pieces(sentence)), weights)
 
 
-def heads_of(found: Sequence[SentenceAttention]) -> Heads:
+def attention_by_head(sentences: Sequence[SentenceAttention]) -> HeadAttention:
     """Return what the heads attend to, over the pieces of all these sentences, with equal weights."""
-    layers, heads = found[0].weights.shape[:2]
-    given, even, givers = np.zeros((layers, heads, len(Target))), np.zeros(len(Target)), np.zeros(len(Target))
-    for one in found:
-        targets = targets_of(one.pieces)
-        given += np.einsum("lhij,tij->lht", one.weights, targets, dtype=np.float64)
-        even += targets.sum(axis=(1, 2)) / len(one.pieces)
-        givers += targets.any(axis=2).sum(axis=1)
-    counts = np.where(givers > 0, givers, np.nan)
-    return Heads(given / counts, even / counts)
+    n_layers, n_heads = sentences[0].weights.shape[:2]
+    attention, uniform, n_sources = (
+        np.zeros((n_layers, n_heads, len(AttentionTarget))),
+        np.zeros(len(AttentionTarget)),
+        np.zeros(len(AttentionTarget)),
+    )
+    for sentence in sentences:
+        targets = target_masks(sentence.pieces)
+        attention += np.einsum("lhij,tij->lht", sentence.weights, targets, dtype=np.float64)
+        uniform += targets.sum(axis=(1, 2)) / len(sentence.pieces)
+        n_sources += targets.any(axis=2).sum(axis=1)
+    counts = np.where(n_sources > 0, n_sources, np.nan)
+    return HeadAttention(attention / counts, uniform / counts)
 
 
-def targets_of(pieces: Sequence[Piece]) -> np.ndarray:
+def target_masks(pieces: Sequence[SentenceToken]) -> np.ndarray:
     """Return which piece is which target of which, `[target, from, to]`, `(5, n, n)` bool."""
     n = len(pieces)
-    words = np.array([one.word for one in pieces], dtype=np.int64)
-    added = words < 0
+    words = np.array([piece.word for piece in pieces], dtype=np.int64)
+    is_special = words < 0
     itself = np.eye(n, dtype=bool)
     by_target = {
-        Target.PREVIOUS: np.eye(n, k=-1, dtype=bool),
-        Target.NEXT: np.eye(n, k=1, dtype=bool),
-        Target.ITSELF: itself,
-        Target.SPECIAL: np.tile(added, (n, 1)),
-        Target.SAME_WORD: (words[:, None] == words) & ~itself,
+        AttentionTarget.PREVIOUS: np.eye(n, k=-1, dtype=bool),
+        AttentionTarget.NEXT: np.eye(n, k=1, dtype=bool),
+        AttentionTarget.ITSELF: itself,
+        AttentionTarget.SPECIAL: np.tile(is_special, (n, 1)),
+        AttentionTarget.SAME_WORD: (words[:, None] == words) & ~itself,
     }
-    return np.asarray(np.stack([by_target[target] for target in Target]) & ~added[:, None])
+    return np.asarray(np.stack([by_target[target] for target in AttentionTarget]) & ~is_special[:, None])

@@ -15,24 +15,30 @@ import numpy as np
 from cyclopts import Parameter
 from pydantic import ConfigDict, Field
 
-from mrc_workbench.data.commands import AsJson, commands_of, several_of, tell_kept
-from mrc_workbench.data.formats.opening import set_name
+from mrc_workbench.data.commands import AsJson, choices_option, command_group, print_stored
+from mrc_workbench.data.formats.opening import derive_name
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.studies import Array, Study
-from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
 from mrc_workbench.data.text import corpora
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import replacing
-from mrc_workbench.labs.language.comparison import Fertility, Measured, Request, compare, prepared_tokenizer
+from mrc_workbench.labs.language.comparison import (
+    Fertility,
+    TokenizerGrid,
+    TokenizerResult,
+    compare,
+    prepared_tokenizer,
+)
 from mrc_workbench.models.language import tokenizer_training
-from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind
+from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
-from mrc_workbench.models.sources import contents
+from mrc_workbench.models.sources import local_fingerprints
 
 TOKENIZERS = "tokenizers"  # the folder of all of them
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
-_COMPARING = 0.85  # share of the work before pieces are counted
+_COMPARISON_FRACTION = 0.85  # share of the work before pieces are counted
 _BLOCK = 64  # documents cut at a time
 
 
@@ -41,7 +47,7 @@ class TokenizerRequest:
     """Tokenizers to compare over a text, named as for `data.text.corpora.find_corpus`."""
 
     data: str
-    compared: Request = field(default_factory=Request)
+    compared: TokenizerGrid = field(default_factory=TokenizerGrid)
 
 
 @dataclass(frozen=True)
@@ -55,57 +61,67 @@ class TokenizerComparison:
 
     corpus: str
     counted: int
-    tokenizers: list[Measured]
+    tokenizers: list[TokenizerResult]
     occurrences: dict[int, Array]
     # the `PreparedTokenizer` of each row, before the result is stored
     prepared: Annotated[dict[int, Any], Field(exclude=True)] = field(default_factory=dict)
 
     @property
     def errors(self) -> dict[str, Exception]:
-        return {one.name: one.error for one in self.tokenizers if one.error}
+        return {result.name: result.error for result in self.tokenizers if result.error}
 
 
 @dataclass(frozen=True)
 class StoredTokenizer:
     """A tokenizer of a stored comparison, and how often each token `(n_tokens,)` occurs in the counted documents."""
 
-    measured: Measured
-    figures: Fertility
+    result: TokenizerResult
+    metrics: Fertility
     folder: Path
     occurrences: np.ndarray
 
     @property
     def is_trained(self) -> bool:
-        return bool(self.measured.trained)
+        return bool(self.result.trained)
 
     def load(self) -> PreparedTokenizer:
         """Raises `LanguageError` `no_tokenizer`."""
-        return load_tokenizer(self.folder, self.measured.name)
+        return load_tokenizer(self.folder, self.result.name)
 
 
 def stored_tokenizers(comparison: TokenizerComparison, folder: Path) -> list[StoredTokenizer]:
     """Return the tokenizers with figures of the comparison that is stored in a folder."""
     return [
-        StoredTokenizer(one, one.figures, folder / TOKENIZERS / folder_name(one, row), comparison.occurrences[row])
-        for row, one in enumerate(comparison.tokenizers)
-        if one.figures
+        StoredTokenizer(
+            result, result.figures, folder / TOKENIZERS / folder_name(result, row), comparison.occurrences[row]
+        )
+        for row, result in enumerate(comparison.tokenizers)
+        if result.figures
     ]
 
 
-def folder_name(measured: Measured, row: int) -> str:
+def folder_name(result: TokenizerResult, row: int) -> str:
     """Return the folder name of the tokenizer in this row; a model's name may be a path, so it is not used."""
-    trained = measured.trained
+    trained = result.trained
     return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{row}"
 
 
 def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
     """Train and compare tokenizers, and count their tokens. Raises `LanguageError`."""
     corpus = corpora.find_corpus(request.data)
-    measured = compare(corpus, request.compared, on_progress=lambda name, share: progress(name, _COMPARING * share))
-    able = {row: prepared_tokenizer(one, corpus, request.compared) for row, one in enumerate(measured) if one.figures}
-    counting = corpora.within(lambda fraction: progress("", fraction), _COMPARING, 1)
-    counted, occurrences = occurrences_of([*able.values()], corpus, counting)
-    return TokenizerComparison(corpus.name, counted, measured, dict(zip(able, occurrences, strict=True)), able)
+    results = compare(
+        corpus, request.compared, on_progress=lambda name, done: progress(name, _COMPARISON_FRACTION * done)
+    )
+    tokenizers = {
+        row: prepared_tokenizer(result, corpus, request.compared)
+        for row, result in enumerate(results)
+        if result.figures
+    }
+    counting = corpora.scale_progress(lambda fraction: progress("", fraction), _COMPARISON_FRACTION, 1)
+    counted, occurrences = count_tokens([*tokenizers.values()], corpus, counting)
+    return TokenizerComparison(
+        corpus.name, counted, results, dict(zip(tokenizers, occurrences, strict=True)), tokenizers
+    )
 
 
 def save(result: TokenizerComparison, folder: Path) -> None:
@@ -120,27 +136,27 @@ def save(result: TokenizerComparison, folder: Path) -> None:
     STUDY.results.write(folder, result)
 
 
-def occurrences_of(
-    tokenizers: Sequence[PreparedTokenizer], corpus: corpora.Corpus, on_progress: corpora.OnProgress | None = None
+def count_tokens(
+    tokenizers: Sequence[PreparedTokenizer], corpus: corpora.Corpus, on_progress: corpora.ProgressCallback | None = None
 ) -> tuple[int, list[np.ndarray]]:
     """Count each tokenizer's tokens, `(n_tokens,)`, in the first documents of a corpus; also return their number."""
     # some vocabularies leave numbers out
-    counts = [np.zeros(1 + max(one.tokenizer.get_vocab().values()), dtype=np.int64) for one in tokenizers]
-    documents, seen = list[str](), 0
+    counts = [np.zeros(1 + max(tokenizer.tokenizer.get_vocab().values()), dtype=np.int64) for tokenizer in tokenizers]
+    documents, n_characters = list[str](), 0
     for document in corpus.documents():
-        if seen >= COUNTED:
+        if n_characters >= COUNTED:
             break
         documents.append(document)
-        seen += len(document)
-    marks = any(one.marks_morphemes for one in tokenizers)
+        n_characters += len(document)
+    needs_morphemes = any(tokenizer.marks_morphemes for tokenizer in tokenizers)
     for number, block in enumerate(in_blocks(documents, _BLOCK)):
         if on_progress:
             on_progress(number * _BLOCK / len(documents))
-        texts = [tokenizer_training.composed_letters(text) for text in block]
-        morphemes: Sequence[np.ndarray] = tokenizer_training.morpheme_cuts(texts) if marks else ()
-        for place, one in enumerate(tokenizers):
-            numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
-            counts[place] += np.bincount(numbers, minlength=len(counts[place]))
+        texts = [tokenizer_training.normalize_text(text) for text in block]
+        morphemes: Sequence[np.ndarray] = tokenizer_training.morpheme_boundaries(texts) if needs_morphemes else ()
+        for index, tokenizer in enumerate(tokenizers):
+            numbers = np.concatenate([cut.numbers for cut in tokenizer.cut(texts, morphemes)])
+            counts[index] += np.bincount(numbers, minlength=len(counts[index]))
     return len(documents), counts
 
 
@@ -151,12 +167,12 @@ STUDY = Study[TokenizerRequest, TokenizerComparison](
     spec=TokenizerRequest,
     result=TokenizerComparison,
     run=run,
-    inputs=lambda request: (contents(request.compared.against),),
+    inputs=lambda request: (local_fingerprints(request.compared.against),),
     save=save,
 )
 
 
-commands = commands_of("language", "Compare tokenizers and import texts.")
+commands = command_group("language", "Compare tokenizers and import texts.")
 
 _COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
 _DATA = (
@@ -170,8 +186,10 @@ def compare_tokenizers(
     *,
     data: Annotated[str, Parameter(help=_DATA)],
     vocabulary: Annotated[tuple[int, ...], Parameter(help="vocabulary sizes, 1000 to 64000: 8000")] = (),
-    kind: Annotated[tuple[TokenizerKind, ...], several_of(TokenizerKind, help="by default all")] = (),
-    split: Annotated[tuple[Split, ...], several_of(Split, help=f"by default {Split.WORDS}")] = (),
+    kind: Annotated[tuple[TokenizerKind, ...], choices_option(TokenizerKind, help="by default all")] = (),
+    split: Annotated[
+        tuple[PreTokenization, ...], choices_option(PreTokenization, help=f"by default {PreTokenization.WORDS}")
+    ] = (),
     against: Annotated[tuple[str, ...], Parameter(help="models whose tokenizers are compared, too")] = (),
     lowercase: Annotated[bool, Parameter(negative="", help="convert the text to lower case")] = False,
     held_out: Annotated[float, Parameter(help="fraction of documents to evaluate on")] = 0.1,
@@ -187,22 +205,22 @@ def compare_tokenizers(
     JSON has fractions from 0 to 1.
     """
     sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, most_characters=most_characters)
-    asked = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
-    given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
-    request = Request(sample=sample, **given)
+    options = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
+    request_options: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in options.items() if values}
+    request = TokenizerGrid(sample=sample, **request_options)
     corpus = corpora.find_corpus(data)
-    found = compare(corpus, request, out=out, on_progress=report_progress)
+    results = compare(corpus, request, out=out, on_progress=report_progress)
     end_progress_line()
-    told: dict[str, Any] = {"data": corpus.name, "fingerprint": corpus.fingerprint}
-    told["tokenizers"] = {one.name: one.as_dict() for one in found}
-    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _table(found))
-    failed = [one for one in found if one.error]
-    for one in failed:
-        tell(f"{one.name} failed: {one.error}", error=True)
+    content: dict[str, Any] = {"data": corpus.name, "fingerprint": corpus.fingerprint}
+    content["tokenizers"] = {result.name: result.as_dict() for result in results}
+    print_line(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _format_table(results))
+    failed = [result for result in results if result.error]
+    for result in failed:
+        print_line(f"{result.name} failed: {result.error}", error=True)
     return int(bool(failed))
 
 
-def _table(found: list[Measured]) -> str:
+def _format_table(results: list[TokenizerResult]) -> str:
     """Return the metrics as lines of text, fractions in percent."""
 
     def cell(name: str, value: float | None) -> str:
@@ -211,10 +229,12 @@ def _table(found: list[Measured]) -> str:
         return f"{value:.3f}" if name == "tokens_per_word" else f"{100 * value:.2f}"
 
     rows = []
-    for one in found:
-        figures = one.as_dict()
-        rows.append((one.name, [cell(name, figures.get(name)) for name in _COLUMNS] if one.figures else ["failed"]))
-    return "\n".join(aligned(_COLUMNS, rows, 15))
+    for result in results:
+        metrics = result.as_dict()
+        rows.append(
+            (result.name, [cell(name, metrics.get(name)) for name in _COLUMNS] if result.figures else ["failed"])
+        )
+    return "\n".join(format_table(_COLUMNS, rows, 15))
 
 
 @commands.command(name="import")
@@ -226,9 +246,11 @@ def import_files(
     """Import texts to train on, and print their references."""
     for path in (file, *files):
         corpora.require_file(path, path.name)
-        name = set_name(path.name, "text")
+        name = derive_name(path.name, "text")
         with path.open("rb") as content:
-            tell(_line(corpora.keep(content, name, source=str(path), on_progress=partial(report_progress, name))))
+            print_line(
+                _format_line(corpora.keep(content, name, source=str(path), on_progress=partial(report_progress, name)))
+            )
     return 0
 
 
@@ -236,8 +258,8 @@ def import_files(
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported texts, the newest first."""
     empty = "No texts yet: `mrc language import FILE` imports one."
-    return tell_kept(corpora.stored(), _line, as_json=as_json, empty=empty)
+    return print_stored(corpora.stored(), _format_line, as_json=as_json, empty=empty)
 
 
-def _line(kept: corpora.StoredText) -> str:
-    return f"{kept.reference}  {kept.characters:>15,} characters  {kept.documents:>12,} documents  {kept.name}"
+def _format_line(text: corpora.StoredText) -> str:
+    return f"{text.reference}  {text.characters:>15,} characters  {text.documents:>12,} documents  {text.name}"

@@ -15,15 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.text.corpora import OnProgress, within
+from mrc_workbench.data.text.corpora import ProgressCallback, scale_progress
 from mrc_workbench.labs.reading import extractive
-from mrc_workbench.labs.reading.generate import GeneratorResult, generated
+from mrc_workbench.labs.reading.generate import GeneratorResult, run_generator
 from mrc_workbench.labs.reading.generator import GeneratorSpec, Name
-from mrc_workbench.labs.reading.scores import Rules
+from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.reader import SpanReader
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, read_as
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment_as
 from mrc_workbench.retrieval.rankings import Rankings
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
@@ -40,14 +40,14 @@ class ReaderSpec(BaseModel):
 class ReadingExperiment(Experiment):
     """Readers and generators over the first K passages of every retriever, K each of `depths`."""
 
-    rules: Rules = Rules.KORQUAD
+    rules: ScoringRules = ScoringRules.KORQUAD
     depths_read: tuple[PositiveInt, ...] = Field(default=DEFAULT_DEPTHS, min_length=1)
     reader: tuple[ReaderSpec, ...] = ()
     generator: tuple[GeneratorSpec, ...] = ()
 
     @model_validator(mode="after")
-    def _has_someone_who_answers(self) -> "ReadingExperiment":
-        names = [*(one.name for one in self.reader), *(one.name for one in self.generator)]
+    def _require_reader_or_generator(self) -> "ReadingExperiment":
+        names = [*(spec.name for spec in self.reader), *(spec.name for spec in self.generator)]
         if not names:
             raise ValueError("a [[reader]] or a [[generator]] is needed")
         if len(set(names)) < len(names):
@@ -55,36 +55,36 @@ class ReadingExperiment(Experiment):
         return self
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         return max(self.depths_read)
 
 
 def read_experiment(path: Path) -> ReadingExperiment:
     """Read an experiment file (TOML). Raises `ExperimentError`."""
-    return read_as(ReadingExperiment, path)
+    return read_experiment_as(ReadingExperiment, path)
 
 
-Tell = Callable[[str, float], None]
-_SEARCHING = 0.2  # of all the work
+OnNamedProgress = Callable[[str, float], None]
+_SEARCH_FRACTION = 0.2  # of all the work
 
 
 @dataclass(frozen=True)
-class Answered:
+class ReaderAnswers:
     """A reader's answers from one retriever's passages; `weight` is that of the retrieval score, in `unit`s.
 
     `weight_by_validation` is False, and the weight 0, if no validation questions could choose it.
     """
 
-    depth: extractive.ByDepth
-    read: extractive.Candidates
+    depth: extractive.AnswersByDepth
+    read: extractive.SpanCandidates
     weight: float
     weight_by_validation: bool
     unit: float = 1.0
 
-    def answers(self, place: int) -> list[str]:
+    def answers(self, depth_index: int) -> list[str]:
         """Return the answers from the first `ks[place]` passages, "" for a question without a passage."""
-        taken = self.depth.place[:, place].tolist()
-        return ["" if rank < 0 else said[rank] for rank, said in zip(taken, self.read.answers, strict=True)]
+        ranks = self.depth.place[:, depth_index].tolist()
+        return ["" if rank < 0 else spans[rank] for rank, spans in zip(ranks, self.read.answers, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ReaderResult:
     """
 
     name: str
-    by_retriever: Mapping[str, Answered] = field(default_factory=dict)
+    by_retriever: Mapping[str, ReaderAnswers] = field(default_factory=dict)
     oracle: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
     error: Exception | None = None
 
@@ -120,102 +120,122 @@ def evaluate(
     question_set: QuestionSet,
     *,
     base: Path | None = None,
-    on_progress: Tell | None = None,
+    on_progress: OnNamedProgress | None = None,
 ) -> ReadingResult:
     """Search, read and judge; `on_progress` reports the running retriever or reader, and the fraction of all work.
 
     The weight of each retriever's score is chosen on the validation questions, at the greatest depth; for a part that
     includes them it is 0. Raises `ValueError` if no question of the part has a relevant passage.
     """
-    tell = on_progress or (lambda *_: None)
-    test, validation = _searched(experiment, question_set, base, lambda name, share: tell(name, _SEARCHING * share))
-    count = len(experiment.reader) + len(experiment.generator)
+    report = on_progress or (lambda *_: None)
+    test, validation = _search(
+        experiment, question_set, base, lambda name, progress: report(name, _SEARCH_FRACTION * progress)
+    )
+    n_models = len(experiment.reader) + len(experiment.generator)
 
-    def teller(number: int, name: str) -> Callable[[float], None]:
-        return lambda share: tell(name, _SEARCHING + (1 - _SEARCHING) * (number + share) / count)
+    def make_reporter(number: int, name: str) -> Callable[[float], None]:
+        return lambda fraction: report(name, _SEARCH_FRACTION + (1 - _SEARCH_FRACTION) * (number + fraction) / n_models)
 
     readers = [
-        _result(spec, experiment, test, validation, base=base, tell=teller(number, spec.name))
+        _evaluate_reader(spec, experiment, test, validation, base=base, on_progress=make_reporter(number, spec.name))
         for number, spec in enumerate(experiment.reader)
     ]
     generators = [
-        generated(spec, test, experiment.rules, experiment.seed, teller(number, spec.name))
+        run_generator(spec, test, experiment.rules, experiment.seed, make_reporter(number, spec.name))
         for number, spec in enumerate(experiment.generator, start=len(readers))
     ]
-    tell("", 1.0)
+    report("", 1.0)
     return ReadingResult(experiment, test, tuple(readers), tuple(generators))
 
 
-def _searched(
-    experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, tell: Tell
+def _search(
+    experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, report_progress: OnNamedProgress
 ) -> tuple[Comparison, Comparison | None]:
     """Return the rankings of the part's questions, and of the validation questions if they choose the weight."""
-    sent = [one.most_passages for one in experiment.generator]
-    deep = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, experiment.deepest, *sent}))})
-    test = compare(deep, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 * share))
+    n_passages = [entry.most_passages for entry in experiment.generator]
+    deep_experiment = experiment.model_copy(
+        update={"ks": tuple(sorted({*experiment.ks, experiment.max_depth, *n_passages}))}
+    )
+    test = compare(
+        deep_experiment,
+        question_set,
+        base=base,
+        on_progress=lambda name, fraction: report_progress(name, 0.7 * fraction),
+    )
     if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
         return test, None
-    deep = deep.model_copy(update={"split": Part.VALIDATION})
+    deep_experiment = deep_experiment.model_copy(update={"split": Part.VALIDATION})
     try:
-        validation = compare(deep, question_set, base=base, on_progress=lambda name, one: tell(name, 0.7 + 0.3 * one))
+        validation = compare(
+            deep_experiment,
+            question_set,
+            base=base,
+            on_progress=lambda name, entry: report_progress(name, 0.7 + 0.3 * entry),
+        )
     except ValueError:  # no such question
         return test, None
     return test, validation
 
 
-def _result(
+def _evaluate_reader(
     spec: ReaderSpec,
     experiment: ReadingExperiment,
     test: Comparison,
     validation: Comparison | None,
     *,
     base: Path | None,
-    tell: OnProgress,
+    on_progress: ProgressCallback,
 ) -> ReaderResult:
     try:
         reader = SpanReader(find_model(spec.model, base))
-        work = len(test.rankings) + 1
+        n_steps = len(test.rankings) + 1
         # exact match and overlap where each question is read with its own passage
-        own = extractive.own_passages(test.question_set)[:, None].astype(np.int32)
-        rankings = Rankings(own, np.where(own >= 0, 0, -np.inf).astype(np.float32))
-        given = _read(reader, test.question_set, rankings, experiment.rules)
-        tell(1 / work)
-        answered = {}
+        contexts = extractive.context_rows(test.question_set)[:, None].astype(np.int32)
+        rankings = Rankings(contexts, np.where(contexts >= 0, 0, -np.inf).astype(np.float32))
+        oracle = _read_passages(reader, test.question_set, rankings, experiment.rules)
+        on_progress(1 / n_steps)
+        answers = {}
         for number, name in enumerate(test.rankings, start=1):
-            judging = validation if validation and name in validation.rankings else None
-            report = within(tell, number / work, (number + 1) / work)
-            answered[name] = _answered(reader, experiment, name, test, judging, tell=report)
-        return ReaderResult(spec.name, answered, np.concatenate([given.exact, given.overlap], axis=1))
+            tuning = validation if validation and name in validation.rankings else None
+            report = scale_progress(on_progress, number / n_steps, (number + 1) / n_steps)
+            answers[name] = _evaluate_retriever(reader, experiment, name, test, tuning, on_progress=report)
+        return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
     except Exception as error:  # the others go on
         return ReaderResult(spec.name, error=with_extra(error))
 
 
-def _answered(
+def _evaluate_retriever(
     reader: SpanReader,
     experiment: ReadingExperiment,
     name: str,
     test: Comparison,
-    judging: Comparison | None,
+    tuning: Comparison | None,
     *,
-    tell: OnProgress | None,
-) -> Answered:
-    parts = [one for one in (judging, test) if one]
-    ends = [*accumulate((len(one.question_set.questions) for one in parts), initial=0)]
-    read = []
+    on_progress: ProgressCallback | None,
+) -> ReaderAnswers:
+    parts = [comparison for comparison in (tuning, test) if comparison]
+    ends = [*accumulate((len(comparison.question_set.questions) for comparison in parts), initial=0)]
+    candidates = []
     for part, (first, last) in zip(parts, pairwise(ends), strict=True):
-        rankings = part.rankings[name].first(experiment.deepest)
-        report = within(tell, first / ends[-1], last / ends[-1])
-        read.append(_read(reader, part.question_set, rankings, experiment.rules, report))
-    judged, asked = read[0], read[-1]
-    unit = extractive.spread(judged.found)
-    weight = extractive.best_weight(judged, experiment.deepest, unit) if judging else 0.0
-    depth = extractive.by_depth(asked, experiment.depths_read, weight, unit)
-    return Answered(depth, asked, weight, judging is not None, unit)
+        rankings = part.rankings[name].first(experiment.max_depth)
+        report = scale_progress(on_progress, first / ends[-1], last / ends[-1])
+        candidates.append(_read_passages(reader, part.question_set, rankings, experiment.rules, report))
+    tuning_candidates, test_candidates = candidates[0], candidates[-1]
+    unit = extractive.mean_score_gap(tuning_candidates.found)
+    weight = extractive.best_weight(tuning_candidates, experiment.max_depth, unit) if tuning else 0.0
+    depth = extractive.select_answers(test_candidates, experiment.depths_read, weight, unit)
+    return ReaderAnswers(depth, test_candidates, weight, tuning is not None, unit)
 
 
-def _read(
-    reader: SpanReader, question_set: QuestionSet, rankings: Rankings, rules: Rules, tell: OnProgress | None = None
-) -> extractive.Candidates:
-    corpus = extractive.CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
-    readings = corpus.of([question.text for question in question_set.questions], rankings)
-    return extractive.candidates(question_set, rankings, readings, rules)
+def _read_passages(
+    reader: SpanReader,
+    question_set: QuestionSet,
+    rankings: Rankings,
+    rules: ScoringRules,
+    on_progress: ProgressCallback | None = None,
+) -> extractive.SpanCandidates:
+    corpus_reader = extractive.CorpusReader(
+        reader, question_set.passages.texts, question_set.passages.fingerprint, on_progress
+    )
+    readings = corpus_reader.read([question.text for question in question_set.questions], rankings)
+    return extractive.score_candidates(question_set, rankings, readings, rules)

@@ -16,18 +16,18 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.marking import answer_spans
 from mrc_workbench.data.texts import Texts
-from mrc_workbench.labs.reading.scores import Rules, judged
+from mrc_workbench.labs.reading.scores import ScoringRules, score_answer
 from mrc_workbench.models.reader import SpanReader
-from mrc_workbench.retrieval.combine import KnownPairs
+from mrc_workbench.retrieval.combine import StoredPairScores
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
 _BLOCK = 16  # questions between two words of progress
-_START, _END, _SCORE, _NOTHING = range(4)
-_LEAST = -1e9  # of a passage without any span: a number, since what is not known yet is none
+_START, _END, _SCORE, _NO_ANSWER = range(4)
+_MIN_SCORE = -1e9  # of a passage without any span: a number, since what is not known yet is none
 
 
 @dataclass(frozen=True)
-class Readings:
+class BestSpans:
     """The best span of each question's passages `(n_questions, depth)`: its first character and its end (int64).
 
     `scores` and `nothing` (no answer) are float32, see `models.reader.Spans`. Without a passage: 0, 0, -inf and 0.
@@ -36,7 +36,7 @@ class Readings:
     starts: np.ndarray
     ends: np.ndarray
     scores: np.ndarray
-    nothing: np.ndarray
+    no_answer_scores: np.ndarray
 
 
 class CorpusReader:
@@ -50,35 +50,39 @@ class CorpusReader:
     ) -> None:
         self._reader, self._texts, self._corpus, self._on_progress = reader, texts, corpus, on_progress
 
-    def of(self, questions: Sequence[str], found: Rankings) -> Readings:
+    def read(self, questions: Sequence[str], rankings: Rankings) -> BestSpans:
         """Raises `ModelError`."""
         key = key_of(self._reader.fingerprint, self._corpus, list(questions))
-        known = KnownPairs(len(self._texts), key, kind="readings", width=4)
-        values = known.of(found.indices)
+        cache = StoredPairScores(len(self._texts), key, kind="readings", width=4)
+        values = cache.lookup(rankings.indices)
         try:
             for first in range(0, len(questions), _BLOCK):
-                rows, places = np.nonzero(np.isnan(values[first : first + _BLOCK, :, _SCORE]))
+                rows, columns = np.nonzero(np.isnan(values[first : first + _BLOCK, :, _SCORE]))
                 rows += first
                 if len(rows):
-                    passages = found.indices[rows, places]
-                    asked = [questions[row] for row in rows.tolist()]
-                    spans = self._reader.read(list(zip(asked, self._texts.at(passages), strict=True)))
-                    best = np.maximum(spans.scores[:, 0], _LEAST)
-                    said = np.stack([spans.starts[:, 0], spans.ends[:, 0], best, spans.nothing], 1).astype(np.float32)
-                    known.add(rows, passages, said, load_seconds=0.0, seconds=0.0)
-                    values[rows, places] = said
+                    passages = rankings.indices[rows, columns]
+                    pair_questions = [questions[row] for row in rows.tolist()]
+                    spans = self._reader.read(list(zip(pair_questions, self._texts.at(passages), strict=True)))
+                    best = np.maximum(spans.scores[:, 0], _MIN_SCORE)
+                    new_values = np.stack([spans.starts[:, 0], spans.ends[:, 0], best, spans.nothing], 1).astype(
+                        np.float32
+                    )
+                    cache.add(rows, passages, new_values, load_seconds=0.0, seconds=0.0)
+                    values[rows, columns] = new_values
                 if self._on_progress:
                     self._on_progress(min(1.0, (first + _BLOCK) / len(questions)))
         finally:
-            known.write()
-        missing = found.indices == NOT_FOUND
-        letters = np.where(missing[..., None], 0, values[..., :_SCORE]).astype(np.int64)
+            cache.write()
+        missing = rankings.indices == NOT_FOUND
+        offsets = np.where(missing[..., None], 0, values[..., :_SCORE]).astype(np.int64)
         scores = np.where(missing, -np.inf, values[..., _SCORE])
-        return Readings(letters[..., _START], letters[..., _END], scores, np.where(missing, 0, values[..., _NOTHING]))
+        return BestSpans(
+            offsets[..., _START], offsets[..., _END], scores, np.where(missing, 0, values[..., _NO_ANSWER])
+        )
 
 
 @dataclass(frozen=True)
-class ReadPassages:
+class ContextAnswers:
     """A reader's best span of one passage for each question, "" without a passage.
 
     `scores` `(n_questions,)` of the spans and `nothing` (no answer) are as in `models.reader.Spans`: -inf and 0 without
@@ -87,61 +91,68 @@ class ReadPassages:
 
     answers: list[str]
     scores: np.ndarray
-    nothing: np.ndarray
+    no_answer_scores: np.ndarray
 
-    def said(self, threshold: float | None) -> list[str]:
+    def predictions(self, threshold: float | None) -> list[str]:
         """Return the answers, "" if no answer is likelier by more than `threshold`; None never refuses."""
         if threshold is None:
             return self.answers
-        silent = self.nothing - self.scores > threshold
-        return ["" if none else answer for answer, none in zip(self.answers, silent.tolist(), strict=True)]
+        is_refused = self.no_answer_scores - self.scores > threshold
+        return ["" if refused else answer for answer, refused in zip(self.answers, is_refused.tolist(), strict=True)]
 
 
-def read_own_passages(reader: SpanReader, question_set: QuestionSet) -> ReadPassages:
+def read_contexts(reader: SpanReader, question_set: QuestionSet) -> ContextAnswers:
     """Read, for each question, its first relevant passage, or else its first rejected one."""
     questions = question_set.questions
-    rows = own_passages(question_set)
-    known = np.flatnonzero(rows >= 0)
-    texts = question_set.passages.texts.at(rows[known])
-    spans = reader.read([(questions[row].text, text) for row, text in zip(known.tolist(), texts, strict=True)])
-    answers, scores, nothing = [""] * len(questions), np.full(len(questions), -np.inf), np.zeros(len(questions))
-    scores[known], nothing[known] = spans.scores[:, 0], spans.nothing
-    for row, text, start, end in zip(known, texts, spans.starts[:, 0], spans.ends[:, 0], strict=True):
+    rows = context_rows(question_set)
+    with_context = np.flatnonzero(rows >= 0)
+    texts = question_set.passages.texts.at(rows[with_context])
+    spans = reader.read([(questions[row].text, text) for row, text in zip(with_context.tolist(), texts, strict=True)])
+    answers, scores, no_answer_scores = (
+        [""] * len(questions),
+        np.full(len(questions), -np.inf),
+        np.zeros(len(questions)),
+    )
+    scores[with_context], no_answer_scores[with_context] = spans.scores[:, 0], spans.nothing
+    for row, text, start, end in zip(with_context, texts, spans.starts[:, 0], spans.ends[:, 0], strict=True):
         answers[row] = text[start:end]
-    return ReadPassages(answers, scores, nothing)
+    return ContextAnswers(answers, scores, no_answer_scores)
 
 
-def own_passages(question_set: QuestionSet) -> np.ndarray:
+def context_rows(question_set: QuestionSet) -> np.ndarray:
     """Rows of the passage that each question was asked of, `(n_questions,)` int64; -1 if unknown."""
     row_of = question_set.row_of_passage
-    asked = [next(iter((*question.relevant, *question.rejected)), "") for question in question_set.questions]
-    return np.asarray(row_of.rows(asked))
+    passage_ids = [next(iter((*question.relevant, *question.rejected)), "") for question in question_set.questions]
+    return np.asarray(row_of.rows(passage_ids))
 
 
-def best_threshold(read: ReadPassages, question_set: QuestionSet, rules: Rules) -> float | None:
+def best_threshold(context_answers: ContextAnswers, question_set: QuestionSet, rules: ScoringRules) -> float | None:
     """The threshold of the highest mean overlap on these questions (Rajpurkar et al. 2018); None if all have one."""
     questions = question_set.questions
     if all(question.answers for question in questions):
         return None
-    spoken = [judged(said, one.answers, rules)[1] for said, one in zip(read.answers, questions, strict=True)]
-    silent = [judged("", one.answers, rules)[1] for one in questions]
-    margins = read.nothing - read.scores
+    answered_scores = [
+        score_answer(answer, example.answers, rules)[1]
+        for answer, example in zip(context_answers.answers, questions, strict=True)
+    ]
+    refused_scores = [score_answer("", example.answers, rules)[1] for example in questions]
+    margins = context_answers.no_answer_scores - context_answers.scores
     order = np.argsort(margins, kind="stable")
-    rising = margins[order]
+    sorted_margins = margins[order]
     # of every way to cut, the first so many by margin speak, and the others are silent; equal ones are not cut apart
-    gained = np.concatenate([[0.0], np.cumsum((np.array(spoken) - np.array(silent))[order])])
-    cut = np.concatenate([[True], rising[:-1] < rising[1:], [True]])
-    best = int(np.where(cut, gained, -np.inf).argmax())
+    gains = np.concatenate([[0.0], np.cumsum((np.array(answered_scores) - np.array(refused_scores))[order])])
+    is_boundary = np.concatenate([[True], sorted_margins[:-1] < sorted_margins[1:], [True]])
+    best = int(np.where(is_boundary, gains, -np.inf).argmax())
     if best == 0:
-        return float(rising[0] - 1)
-    low, high = rising[best - 1], rising[best] if best < len(rising) else np.inf
+        return float(sorted_margins[0] - 1)
+    low, high = sorted_margins[best - 1], sorted_margins[best] if best < len(sorted_margins) else np.inf
     return float((low + high) / 2 if np.isfinite(high) else low + 1)
 
 
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the retrieval score, that are tried
 
 
-class Fate(IntEnum):
+class AnswerOutcome(IntEnum):
     """What became of a question's answer, each question's in one way."""
 
     RIGHT = 0  # said, letter by letter by the rules
@@ -151,7 +162,7 @@ class Fate(IntEnum):
 
 
 @dataclass(frozen=True)
-class Candidates:
+class SpanCandidates:
     """The best span of every passage, `(n_questions, depth)`, and its scores against the right answers, 0 to 1.
 
     `holds`: whether the passage is relevant or contains a right answer. `scores` are the reader's, `found` the
@@ -169,7 +180,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class ByDepth:
+class AnswersByDepth:
     """The answers from the first K passages, for every K of `ks`: all `(n_questions, n_ks)`.
 
     `place` is the rank from 0 of the passage with the taken span, -1 without passages; `exact` and `overlap` are from 0
@@ -184,69 +195,78 @@ class ByDepth:
     fate: np.ndarray
 
 
-def candidates(question_set: QuestionSet, rankings: Rankings, readings: Readings, rules: Rules) -> Candidates:
+def score_candidates(
+    question_set: QuestionSet, rankings: Rankings, readings: BestSpans, rules: ScoringRules
+) -> SpanCandidates:
     """Judge the best span of every passage found."""
     shape = rankings.indices.shape
     exact, overlap, holds = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
     answers: list[list[str]] = []
-    found = np.unique(rankings.indices[rankings.indices != NOT_FOUND])
-    texts = dict(zip(found.tolist(), question_set.passages.texts.at(found), strict=True))
+    passage_rows = np.unique(rankings.indices[rankings.indices != NOT_FOUND])
+    texts = dict(zip(passage_rows.tolist(), question_set.passages.texts.at(passage_rows), strict=True))
     for row, question in enumerate(question_set.questions):
-        relevant = {int(one) for one in question_set.relevance[[row]].indices}
-        said: list[str] = []
-        for place, passage in enumerate(rankings.indices[row].tolist()):
+        relevant = {int(index) for index in question_set.relevance[[row]].indices}
+        spans: list[str] = []
+        for rank, passage in enumerate(rankings.indices[row].tolist()):
             text = texts.get(passage, "")
-            said.append(text[readings.starts[row, place] : readings.ends[row, place]])
+            spans.append(text[readings.starts[row, rank] : readings.ends[row, rank]])
             if passage == NOT_FOUND:
                 continue
-            exact[row, place], overlap[row, place] = judged(said[-1], question.answers, rules)
-            holds[row, place] = passage in relevant or bool(
+            exact[row, rank], overlap[row, rank] = score_answer(spans[-1], question.answers, rules)
+            holds[row, rank] = passage in relevant or bool(
                 question.answers and answer_spans(unicodedata.normalize("NFC", text), question.answers)
             )
-        answers.append(said)
+        answers.append(spans)
     scores = np.where(rankings.indices == NOT_FOUND, -np.inf, rankings.scores)
-    letters = np.stack([readings.starts, readings.ends], axis=-1)
-    return Candidates(answers, exact, overlap, holds, readings.scores, scores, letters)
+    offsets = np.stack([readings.starts, readings.ends], axis=-1)
+    return SpanCandidates(answers, exact, overlap, holds, readings.scores, scores, offsets)
 
 
-def by_depth(read: Candidates, ks: Sequence[int], weight: float, unit: float) -> ByDepth:
+def select_answers(candidates: SpanCandidates, ks: Sequence[int], weight: float, unit: float) -> AnswersByDepth:
     """Take from the first K passages the span of the highest log P(span) + `weight` times the retrieval score.
 
     The retrieval score is the distance from the question's best, in `unit`s (see `spread`).
     """
-    sums = summed(read.scores, read.found, weight, unit)
-    within = [min(k, sums.shape[1]) for k in ks]
-    place = np.stack([np.argmax(sums[:, :k], axis=1) for k in within], axis=1)
-    place = np.where(np.isneginf(np.take_along_axis(sums, place, axis=1)), -1, place)
-    taken = np.maximum(place, 0)
-    exact, overlap = (np.where(place < 0, 0, np.take_along_axis(one, taken, 1)) for one in (read.exact, read.overlap))
-    ceiling = np.stack([read.holds[:, :k].any(axis=1) for k in within], axis=1)
-    pointed = np.stack([(read.exact[:, :k] == 1).any(axis=1) for k in within], axis=1)
-    fate = np.select([exact == 1, pointed, ceiling], [Fate.RIGHT, Fate.OUTRANKED, Fate.MISREAD], Fate.NOT_FOUND)
-    return ByDepth(tuple(ks), place, exact, overlap, ceiling, fate.astype(np.int8))
+    total_scores = combined_scores(candidates.scores, candidates.found, weight, unit)
+    depths = [min(k, total_scores.shape[1]) for k in ks]
+    ranks = np.stack([np.argmax(total_scores[:, :k], axis=1) for k in depths], axis=1)
+    ranks = np.where(np.isneginf(np.take_along_axis(total_scores, ranks, axis=1)), -1, ranks)
+    indices = np.maximum(ranks, 0)
+    exact, overlap = (
+        np.where(ranks < 0, 0, np.take_along_axis(values, indices, 1))
+        for values in (candidates.exact, candidates.overlap)
+    )
+    ceiling = np.stack([candidates.holds[:, :k].any(axis=1) for k in depths], axis=1)
+    has_exact = np.stack([(candidates.exact[:, :k] == 1).any(axis=1) for k in depths], axis=1)
+    outcome = np.select(
+        [exact == 1, has_exact, ceiling],
+        [AnswerOutcome.RIGHT, AnswerOutcome.OUTRANKED, AnswerOutcome.MISREAD],
+        AnswerOutcome.NOT_FOUND,
+    )
+    return AnswersByDepth(tuple(ks), ranks, exact, overlap, ceiling, outcome.astype(np.int8))
 
 
-def spread(found: np.ndarray) -> float:
+def mean_score_gap(scores: np.ndarray) -> float:
     """The mean distance of retrieval scores `(n_questions, depth)` from their question's best; 1 if all are equal.
 
     As a unit, it gives a weight the same meaning for every retriever.
     """
-    below = _below(found)[np.isfinite(found)]
-    return float(below.mean()) if len(below) and below.mean() > 0 else 1.0
+    gaps = _score_gaps(scores)[np.isfinite(scores)]
+    return float(gaps.mean()) if len(gaps) and gaps.mean() > 0 else 1.0
 
 
-def best_weight(read: Candidates, k: int, unit: float) -> float:
+def best_weight(candidates: SpanCandidates, k: int, unit: float) -> float:
     """The smallest weight of the highest mean overlap from the first K passages."""
-    means = [float(by_depth(read, (k,), weight, unit).overlap.mean()) for weight in WEIGHTS]
+    means = [float(select_answers(candidates, (k,), weight, unit).overlap.mean()) for weight in WEIGHTS]
     return WEIGHTS[int(np.argmax(means))]
 
 
-def summed(scores: np.ndarray, found: np.ndarray, weight: float, unit: float) -> np.ndarray:
+def combined_scores(scores: np.ndarray, retrieval_scores: np.ndarray, weight: float, unit: float) -> np.ndarray:
     """The score by which passages compete, `(n_questions, depth)`, higher is better; -inf without one."""
-    return np.where(np.isfinite(found), scores - weight * _below(found) / unit, -np.inf)
+    return np.where(np.isfinite(retrieval_scores), scores - weight * _score_gaps(retrieval_scores) / unit, -np.inf)
 
 
-def _below(found: np.ndarray) -> np.ndarray:
+def _score_gaps(scores: np.ndarray) -> np.ndarray:
     """The distance of each score from its question's best; 0 without a passage."""
-    best = found.max(axis=1, keepdims=True, initial=-np.inf)
-    return np.asarray(np.subtract(best, found, out=np.zeros_like(found), where=np.isfinite(found)))
+    best = scores.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.asarray(np.subtract(best, scores, out=np.zeros_like(scores), where=np.isfinite(scores)))

@@ -17,22 +17,24 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraint
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
-from mrc_workbench.labs.reading.scores import EXACT, ReadingError, Rules, judged, normalized
-from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Endpoint, Usage, without_thoughts
+from mrc_workbench.labs.reading.scores import EXACT, ReadingError, ScoringRules, normalize_answer, score_answer
+from mrc_workbench.models.llm import TIMEOUT_SECONDS, ChatAnswer, Endpoint, Usage, remove_thoughts
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.significance import question_groups, share_intervals
+from mrc_workbench.retrieval.significance import proportion_intervals, question_groups
 
 if TYPE_CHECKING:
     from mrc_workbench.models.llm_connection import Chat  # imports the library
 
 
-def contains(text: str, answer: str, rules: Rules) -> bool:
+def contains(text: str, answer: str, rules: ScoringRules) -> bool:
     """Whether a text contains an answer, both normalized; nothing contains the empty answer.
 
     It never matches inside a number or a Latin word: "3" is not in "1934".
     """
-    wanted = unicodedata.normalize("NFC", normalized(answer, rules))
-    return bool(wanted) and bool(answer_spans(unicodedata.normalize("NFC", normalized(text, rules)), [wanted]))
+    normalized_answer = unicodedata.normalize("NFC", normalize_answer(answer, rules))
+    return bool(normalized_answer) and bool(
+        answer_spans(unicodedata.normalize("NFC", normalize_answer(text, rules)), [normalized_answer])
+    )
 
 
 def contains_words(text: str, answer: str) -> bool:
@@ -41,14 +43,14 @@ def contains_words(text: str, answer: str) -> bool:
     Words are compared as in `data.text.marking`: content morphemes in Korean, lower-cased words elsewhere.
     """
     answer = unicodedata.normalize("NFC", answer)
-    (telling,) = matched_spans(f"{text}\n{answer}", [answer])  # all of them, told apart as the next line does
-    (found,) = matched_spans(text, [answer])
-    return bool(telling) and found == telling
+    (answer_words,) = matched_spans(f"{text}\n{answer}", [answer])  # all of them, told apart as the next line does
+    (matched_words,) = matched_spans(text, [answer])
+    return bool(answer_words) and matched_words == answer_words
 
 
 _NUMBER = r"\d{1,3}"  # of any script, full-width ones too; four digits in brackets are a year
-_ONE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
-CITATION = regex.compile(rf"[\[［【]\s*({_ONE}(?:\s*[,，、;；]\s*{_ONE})*)\s*[\]］】]")
+_NUMBER_OR_RANGE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
+CITATION = regex.compile(rf"[\[［【]\s*({_NUMBER_OR_RANGE}(?:\s*[,，、;；]\s*{_NUMBER_OR_RANGE})*)\s*[\]］】]")
 
 
 class Support(StrEnum):
@@ -74,33 +76,33 @@ class CitedAnswer:
     numbers: tuple[int, ...]
 
 
-def cited(said: str) -> CitedAnswer:
+def parse_citations(response: str) -> CitedAnswer:
     """Split an answer from its citations: `[2]`, `[1][3]`, `[1, 3]`, `[1-3]`, in full-width signs too."""
-    answer = without_thoughts(said)
-    places = [*CITATION.finditer(answer)]
-    edges = [0, *(edge for place in places for edge in place.span()), len(answer)]
+    answer = remove_thoughts(response)
+    matches = [*CITATION.finditer(answer)]
+    edges = [0, *(edge for match in matches for edge in match.span()), len(answer)]
     text = "".join(answer[start:end].rstrip() for start, end in zip(edges[::2], edges[1::2], strict=True))
     numbers: dict[int, None] = {}
-    for part in (part for place in places for part in regex.findall(_ONE, place[1])):
+    for part in (part for match in matches for part in regex.findall(_NUMBER_OR_RANGE, match[1])):
         first, *last = sorted(map(int, regex.findall(r"\d+", part)))
         numbers |= dict.fromkeys(range(first, (last or [first])[0] + 1))
     return CitedAnswer(text.strip(), tuple(numbers))
 
 
-def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple[Citation, ...]:
+def check_citations(answer: CitedAnswer, sent: Sequence[Passage], rules: ScoringRules) -> tuple[Citation, ...]:
     """Check each cited passage: it supports an answer if it contains it, or every content word of it.
 
     No check compares their meaning.
     """
-    found = []
+    citations = []
     for number in answer.numbers:
         if not 1 <= number <= len(sent):
-            found.append(Citation(number, Support.NEVER_SENT))
+            citations.append(Citation(number, Support.NEVER_SENT))
             continue
         text = f"{sent[number - 1].title}\n{sent[number - 1].text}"
         holds = contains(text, answer.text, rules) or contains_words(text, answer.text)
-        found.append(Citation(number, Support.HOLDS if holds else Support.LACKS))
-    return tuple(found)
+        citations.append(Citation(number, Support.HOLDS if holds else Support.LACKS))
+    return tuple(citations)
 
 
 @dataclass(frozen=True)
@@ -124,30 +126,35 @@ class Prompt:
 
     @property
     def system(self) -> str:
-        return _filled(self.instruction, {"refusal": self.refusal.strip()})
+        return _fill_template(self.instruction, {"refusal": self.refusal.strip()})
 
-    def asking(self, question: str, sent: Sequence[Passage]) -> str:
+    def user_text(self, question: str, sent: Sequence[Passage]) -> str:
         """Return the user's text with a question, on one line, and passages from `as_sent`."""
-        return _filled(self.template, {"passages": numbered(sent), "question": " ".join(question.split())})
+        return _fill_template(
+            self.template, {"passages": format_passages(sent), "question": " ".join(question.split())}
+        )
 
 
 @cache
-def prompts() -> dict[str, Prompt]:
+def load_prompts() -> dict[str, Prompt]:
     """Return the prompts that come with the program, by language."""
     languages = tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
-    return {language: Prompt(**{name: text.strip() for name, text in of.items()}) for language, of in languages.items()}
+    return {
+        language: Prompt(**{name: text.strip() for name, text in texts.items()})
+        for language, texts in languages.items()
+    }
 
 
-def as_sent(passage: Passage, most_characters: int) -> Passage:
+def prepare_passage(passage: Passage, max_characters: int) -> Passage:
     """Return a passage as it is sent: its first characters, without text that a model could misread.
 
     A citation, `[3]`, becomes `(3)`, and `<|`, which marks turns in many models, `< |`.
     """
-    rest = "…" if len(passage.text) > most_characters else ""
-    return Passage(passage.id, _harmless(passage.text[:most_characters] + rest), _harmless(passage.title))
+    rest = "…" if len(passage.text) > max_characters else ""
+    return Passage(passage.id, _sanitize(passage.text[:max_characters] + rest), _sanitize(passage.title))
 
 
-def numbered(sent: Sequence[Passage]) -> str:
+def format_passages(sent: Sequence[Passage]) -> str:
     """Return passages under their numbers, `[1]` and so on, their lines quoted by `> `, the title first.
 
     So no text of a passage can open a number or end the quotation.
@@ -159,20 +166,20 @@ def numbered(sent: Sequence[Passage]) -> str:
     return "\n\n".join(parts)
 
 
-def _harmless(text: str) -> str:
+def _sanitize(text: str) -> str:
     return str(CITATION.sub(r"(\1)", text)).replace("<|", "< |")
 
 
-def _filled(template: str, values: Mapping[str, str]) -> str:
+def _fill_template(template: str, values: Mapping[str, str]) -> str:
     """Replace the placeholders of a template, but none in the values."""
-    return re.sub(r"\{(passages|question|refusal)\}", lambda found: values.get(found[1], found[0]), template)
+    return re.sub(r"\{(passages|question|refusal)\}", lambda match: values.get(match[1], match[0]), template)
 
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
 @dataclass(frozen=True)
-class Request:
+class GenerationRequest:
     """A question and the passages that were found for it, the best first."""
 
     id: str
@@ -181,12 +188,12 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Messages:
+class ChatMessages:
     """What is sent of a request: the system's and the user's text, and the passages in it as they are read there."""
 
     system: str
     text: str
-    sent: tuple[Passage, ...]
+    passages: tuple[Passage, ...]
 
     @cached_property
     def key(self) -> str:
@@ -203,19 +210,19 @@ class Messages:
 class GeneratedAnswer:
     """What a model said, what that took, the passages it was sent as `[1]` and so on, and whether it refused."""
 
-    said: str
+    response: str
     usage: Usage
-    sent: tuple[Passage, ...]
+    passages: tuple[Passage, ...]
     refused: bool
 
     @cached_property
-    def cited(self) -> CitedAnswer:
-        return cited(self.said)
+    def cited_answer(self) -> CitedAnswer:
+        return parse_citations(self.response)
 
     @property
     def prediction(self) -> str:
         """The answer without citations, empty ("no answer") for a refusal."""
-        return "" if self.refused else self.cited.text
+        return "" if self.refused else self.cited_answer.text
 
 
 class GeneratorSpec(BaseModel):
@@ -247,7 +254,7 @@ class Generator:
 
     name: str
     model: str
-    prompt: Prompt = field(default_factory=lambda: prompts()["ko"])
+    prompt: Prompt = field(default_factory=lambda: load_prompts()["ko"])
     temperature: float = 0.0
     most_passages: int = 5
     most_characters: int = 2000
@@ -266,22 +273,27 @@ class Generator:
 
         return Chat(endpoint, self.model, self.temperature, self.timeout_seconds)
 
-    def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[Request]:
+    def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[GenerationRequest]:
         """Return the requests for a set's questions and the passages of a ranking."""
         passages, rows = question_set.passages, rankings.first(self.most_passages).indices
         return [
-            Request(question.id, question.text, [passages[row] for row in found if row != NOT_FOUND])
-            for question, found in zip(question_set.questions, rows.tolist(), strict=True)
+            GenerationRequest(question.id, question.text, [passages[row] for row in passage_rows if row != NOT_FOUND])
+            for question, passage_rows in zip(question_set.questions, rows.tolist(), strict=True)
         ]
 
-    def messages(self, request: Request) -> Messages:
-        sent = tuple(as_sent(passage, self.most_characters) for passage in request.passages[: self.most_passages])
-        return Messages(self.prompt.system, self.prompt.asking(request.question, sent), sent)
+    def build_messages(self, request: GenerationRequest) -> ChatMessages:
+        sent = tuple(
+            prepare_passage(passage, self.most_characters) for passage in request.passages[: self.most_passages]
+        )
+        return ChatMessages(self.prompt.system, self.prompt.user_text(request.question, sent), sent)
 
-    def answer(self, answer: Answer, sent: tuple[Passage, ...]) -> GeneratedAnswer:
+    def parse_answer(self, answer: ChatAnswer, sent: tuple[Passage, ...]) -> GeneratedAnswer:
         """Return a model's answer; it is a refusal if, without citations, it says the refusal and no more."""
-        said, refusal = (normalized(cited(text).text, Rules.KORQUAD) for text in (answer.text, self.prompt.refusal))
-        return GeneratedAnswer(answer.text, answer.usage, sent, refused=said == refusal)
+        answer_text, refusal = (
+            normalize_answer(parse_citations(text).text, ScoringRules.KORQUAD)
+            for text in (answer.text, self.prompt.refusal)
+        )
+        return GeneratedAnswer(answer.text, answer.usage, sent, refused=answer_text == refusal)
 
 
 def require_range(name: str, value: float, low: float, high: float) -> None:
@@ -315,45 +327,45 @@ class GeneratedScores:
 
     per_question: dict[str, np.ndarray]
     intervals: dict[str, tuple[float, float]]
-    unanswered: int
+    n_unanswered: int
 
     def means(self) -> dict[str, float]:
         return {name: float(np.nanmean(self.per_question[name])) for name in self.intervals}
 
 
-def generated_scores(
-    question_set: QuestionSet, answers: Mapping[str, GeneratedAnswer], rules: Rules
+def score_generated_answers(
+    question_set: QuestionSet, answers: Mapping[str, GeneratedAnswer], rules: ScoringRules
 ) -> GeneratedScores:
     """Judge answers by question id. Raises `ReadingError` (`other_questions`) where none is of the set."""
     questions = question_set.questions
     rows = [row for row, question in enumerate(questions) if question.id in answers]
     if not rows:
         raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
-    told = [_measured(questions[row], answers[questions[row].id], rules) for row in rows]
+    question_metrics = [_question_metrics(questions[row], answers[questions[row].id], rules) for row in rows]
     citing = (CITES, CITATIONS_HOLD, CITES_NEVER_SENT)
     names = (EXACT, rules.overlap_name, CONTAINS, *citing, REFUSED_WITH_PASSAGE, REFUSED_WITHOUT_PASSAGE)
     per_question = {name: np.full(len(questions), np.nan) for name in names}
-    for row, values in zip(rows, told, strict=True):
+    for row, values in zip(rows, question_metrics, strict=True):
         for name, value in values.items():
             per_question[name][row] = value
     groups, intervals = question_groups(question_set), {}
     for name, column in per_question.items():
         known = ~np.isnan(column)
         if known.any():
-            drawn = np.unique(groups[known], return_inverse=True)[1]  # without gaps
-            ((low, high),) = share_intervals(column[known, None], drawn).tolist()
+            group_ids = np.unique(groups[known], return_inverse=True)[1]  # without gaps
+            ((low, high),) = proportion_intervals(column[known, None], group_ids).tolist()
             intervals[name] = (low, high)
     return GeneratedScores(per_question, intervals, len(questions) - len(rows))
 
 
-def _measured(question: Question, answer: GeneratedAnswer, rules: Rules) -> dict[str, float]:
-    exact, overlap = judged(answer.prediction, question.answers, rules)
-    held = any(contains(answer.prediction, right, rules) for right in question.answers)
-    values = {EXACT: exact, rules.overlap_name: overlap, CONTAINS: float(held) if question.answers else exact}
-    found = any(passage.id in question.relevant for passage in answer.sent)
-    values[REFUSED_WITH_PASSAGE if found else REFUSED_WITHOUT_PASSAGE] = float(answer.refused)
+def _question_metrics(question: Question, answer: GeneratedAnswer, rules: ScoringRules) -> dict[str, float]:
+    exact, overlap = score_answer(answer.prediction, question.answers, rules)
+    contains_gold = any(contains(answer.prediction, gold_answer, rules) for gold_answer in question.answers)
+    values = {EXACT: exact, rules.overlap_name: overlap, CONTAINS: float(contains_gold) if question.answers else exact}
+    has_relevant = any(passage.id in question.relevant for passage in answer.passages)
+    values[REFUSED_WITH_PASSAGE if has_relevant else REFUSED_WITHOUT_PASSAGE] = float(answer.refused)
     if not answer.refused:
-        support = [citation.support for citation in checked(answer.cited, answer.sent, rules)]
+        support = [citation.support for citation in check_citations(answer.cited_answer, answer.passages, rules)]
         values |= {CITES: float(bool(support)), CITES_NEVER_SENT: float(Support.NEVER_SENT in support)}
         if support:
             values[CITATIONS_HOLD] = support.count(Support.HOLDS) / len(support)

@@ -46,7 +46,7 @@ class QuestionWord(StrEnum):
     OTHER = "other"
 
 
-def question_words(questions: Sequence[str]) -> list[QuestionWord]:
+def classify_question_words(questions: Sequence[str]) -> list[QuestionWord]:
     """Return what each question asks by, in their order."""
     return [_question_word(unicodedata.normalize("NFC", question)) for question in questions]
 
@@ -55,45 +55,45 @@ def _question_word(question: str) -> QuestionWord:
     script = script_of([question])
     if script is Script.KOREAN:
         if _TOPIC.search(question):
-            return _word(_TOPIC_NOUN.search(question))
+            return _matched_word(_TOPIC_NOUN.search(question))
         *_, last = None, *_KOREAN.finditer(question)
-        return _through(_NEXT_NOUN, last) if last else _word(_LAST_NOUN.search(question))
+        return _classify_with_noun(_NEXT_NOUN, last) if last else _matched_word(_LAST_NOUN.search(question))
     first = _ENGLISH.search(question.lower()) if script is Script.SPACED else None
-    return _through(_ENGLISH_NOUN, first) if first else QuestionWord.OTHER
+    return _classify_with_noun(_ENGLISH_NOUN, first) if first else QuestionWord.OTHER
 
 
-def _through(noun: re.Pattern[str], found: re.Match[str]) -> QuestionWord:
-    after = noun.match(found.string, found.end()) if found.lastgroup == QuestionWord.WHAT else None
-    return _word(after or found)
+def _classify_with_noun(noun: re.Pattern[str], match: re.Match[str]) -> QuestionWord:
+    noun_match = noun.match(match.string, match.end()) if match.lastgroup == QuestionWord.WHAT else None
+    return _matched_word(noun_match or match)
 
 
-def _word(match: re.Match[str] | None) -> QuestionWord:
+def _matched_word(match: re.Match[str] | None) -> QuestionWord:
     return QuestionWord(match.lastgroup) if match and match.lastgroup else QuestionWord.OTHER
 
 
-def _expanded(pattern: str) -> str:
+def _expand_fragments(pattern: str) -> str:
     """Replace each `<NAME>` by its fragment."""
-    return re.sub("<([A-Z_]+)>", lambda name: _expanded(_DATA["fragments"][name[1]]), pattern)
+    return re.sub("<([A-Z_]+)>", lambda name: _expand_fragments(_DATA["fragments"][name[1]]), pattern)
 
 
-def _any_of(patterns: Mapping[str, str]) -> str:
-    return "(?:" + "|".join(f"(?P<{word}>{_expanded(pattern)})" for word, pattern in patterns.items()) + ")"
+def _alternatives(patterns: Mapping[str, str]) -> str:
+    return "(?:" + "|".join(f"(?P<{word}>{_expand_fragments(pattern)})" for word, pattern in patterns.items()) + ")"
 
 
 _DATA = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
 _NOUNS: dict[str, str] = _DATA["nouns"]
 _SYLLABLES: dict[str, str] = _DATA["syllables"]
-_STANDING = _any_of(
+_STANDALONE_NOUNS = _alternatives(
     _NOUNS | {word: rf"{_NOUNS[word]}|\b[이그첫]?(?:{syllable})" for word, syllable in _SYLLABLES.items()}
 )
-_FOLLOWING = _any_of(_NOUNS | {word: f"{_NOUNS[word]}|{syllable}" for word, syllable in _SYLLABLES.items()})
+_FOLLOWING_NOUNS = _alternatives(_NOUNS | {word: f"{_NOUNS[word]}|{syllable}" for word, syllable in _SYLLABLES.items()})
 _TOPIC = re.compile(r"\w[은는]\W*$")
-_TOPIC_NOUN = re.compile(rf"{_STANDING}들?[은는]\W*$")
-_LAST_NOUN = re.compile(rf"{_STANDING}\W*$")
-_NEXT_NOUN = re.compile(rf"\s*{_FOLLOWING}들?(?=[에을를의이은는부까인으로과와였입]|\b)")
-_KOREAN = re.compile(_any_of(_DATA["korean"]))
-_ENGLISH = re.compile(rf"\b{_any_of(_DATA['english'])}\b")
-_ENGLISH_NOUN = re.compile(rf"\s+{_any_of(_DATA['english_nouns'])}\b")
+_TOPIC_NOUN = re.compile(rf"{_STANDALONE_NOUNS}들?[은는]\W*$")
+_LAST_NOUN = re.compile(rf"{_STANDALONE_NOUNS}\W*$")
+_NEXT_NOUN = re.compile(rf"\s*{_FOLLOWING_NOUNS}들?(?=[에을를의이은는부까인으로과와였입]|\b)")
+_KOREAN = re.compile(_alternatives(_DATA["korean"]))
+_ENGLISH = re.compile(rf"\b{_alternatives(_DATA['english'])}\b")
+_ENGLISH_NOUN = re.compile(rf"\s+{_alternatives(_DATA['english_nouns'])}\b")
 
 
 class AnswerKind(StrEnum):
@@ -107,9 +107,9 @@ class AnswerKind(StrEnum):
 
 _SHORT = 4  # words
 
-_DATE = re.compile(_expanded(_DATA["answers"]["date"]))
-_ENGLISH_DATE = re.compile(_expanded(_DATA["answers"]["english_date"]), re.IGNORECASE)
-_ENGLISH_NUMBER = re.compile(_expanded(_DATA["answers"]["english_number"]))
+_DATE = re.compile(_expand_fragments(_DATA["answers"]["date"]))
+_ENGLISH_DATE = re.compile(_expand_fragments(_DATA["answers"]["english_date"]), re.IGNORECASE)
+_ENGLISH_NUMBER = re.compile(_expand_fragments(_DATA["answers"]["english_number"]))
 _NUMERALS, _BEFORE, _AFTER = (frozenset(_DATA["numbers"][name].split()) for name in ("numerals", "before", "after"))
 _UNITS = frozenset(("NNB", "SW", "SL"))  # Kiwi's tags: bound nouns, signs, foreign letters
 _LONGEST_NOUN = 2  # letters of a unit that Kiwi does not know for one
@@ -119,12 +119,12 @@ _ENDINGS = frozenset(("EF", "EC", "ETN"))
 _PARTICLES = frozenset(("JKS", "JKO", "JKB", "JKC", "JX"))
 
 
-def answer_kinds(answers: Sequence[str]) -> list[AnswerKind]:
+def classify_answer_kinds(answers: Sequence[str]) -> list[AnswerKind]:
     """Return what each answer is, in their order."""
     composed = [unicodedata.normalize("NFC", answer).strip() for answer in answers]
-    different = list(dict.fromkeys(composed))
-    tokens = kiwi_tokens(different)
-    kind_of = {answer: _kind(answer, found) for answer, found in zip(different, tokens, strict=True)}
+    unique = list(dict.fromkeys(composed))
+    tokens = kiwi_tokens(unique)
+    kind_of = {answer: _kind(answer, answer_tokens) for answer, answer_tokens in zip(unique, tokens, strict=True)}
     return [kind_of[answer] for answer in composed]
 
 
@@ -132,16 +132,16 @@ def _kind(answer: str, tokens: Sequence[Any]) -> AnswerKind:
     if _DATE.fullmatch(answer) or _ENGLISH_DATE.fullmatch(answer):
         return AnswerKind.DATE
     # 한유리 is a name, 한 and 유리 as it may look
-    nouns = any(letter.isdigit() or letter.isspace() for letter in answer)
-    parts = "".join(_part(token, nouns=nouns) for token in tokens)
-    if _NUMBER.fullmatch(parts) or _ENGLISH_NUMBER.fullmatch(answer):
+    allow_noun_units = any(letter.isdigit() or letter.isspace() for letter in answer)
+    roles = "".join(_number_role(token, allow_noun_units=allow_noun_units) for token in tokens)
+    if _NUMBER.fullmatch(roles) or _ENGLISH_NUMBER.fullmatch(answer):
         return AnswerKind.NUMBER
     words, tags = len(answer.split()), {token.tag for token in tokens}
     clause = words > 1 and tags & _ENDINGS and tags & _PARTICLES
     return AnswerKind.LONG_PHRASE if clause or words > _SHORT else AnswerKind.SHORT_PHRASE
 
 
-def _part(token: Any, *, nouns: bool) -> str:
+def _number_role(token: Any, *, allow_noun_units: bool) -> str:
     """The role of a morpheme in a number: (n)umber, (u)nit, a word (b)efore or (a)fter, or none (x)."""
     if token.tag in ("SN", "NR", "W_SERIAL") or (token.tag == "MM" and token.form in _NUMERALS):
         return "n"
@@ -149,7 +149,7 @@ def _part(token: Any, *, nouns: bool) -> str:
         return "b"
     if token.form in _AFTER:
         return "a"
-    short_noun = nouns and token.tag == "NNG" and len(token.form) <= _LONGEST_NOUN
+    short_noun = allow_noun_units and token.tag == "NNG" and len(token.form) <= _LONGEST_NOUN
     return "u" if token.tag in _UNITS or short_noun else "x"
 
 
@@ -157,31 +157,33 @@ NO_ANSWER = "no_answer"
 UNKNOWN = "unknown"
 
 
-class Property(StrEnum):
+class LabelKind(StrEnum):
     """What questions are told apart by. Lengths are in characters."""
 
     QUESTION_WORD = "question_word"
     ANSWER_KIND = "answer_kind"
     ANSWER_LENGTH = "answer_length"
     PASSAGE_LENGTH = "passage_length"
-    ANSWER_PLACE = "answer_place"
+    ANSWER_POSITION = "answer_place"
 
 
 @dataclass(frozen=True)
-class Labels:
+class QuestionLabels:
     """The label of each question is `names[code]`, with `codes` `(n_questions,)` int8; not every name need occur."""
 
     codes: np.ndarray
     names: tuple[str, ...]
 
 
-def labels(question_set: QuestionSet, by: Property) -> Labels:
+def label_questions(question_set: QuestionSet, by: LabelKind) -> QuestionLabels:
     """Label every question; `UNKNOWN` without a passage, or if the passage does not hold the answer."""
     names = (*_NAMES[by], NO_ANSWER)
     code_of = {name: code for code, name in enumerate(names)}
-    found = iter(_found(question_set, [question for question in question_set.questions if question.answers], by))
-    told = (next(found) if question.answers else NO_ANSWER for question in question_set.questions)
-    return Labels(np.array([code_of[name] for name in told], dtype=np.int8), names)
+    values = iter(
+        _label_answerable(question_set, [question for question in question_set.questions if question.answers], by)
+    )
+    texts = (next(values) if question.answers else NO_ANSWER for question in question_set.questions)
+    return QuestionLabels(np.array([code_of[name] for name in texts], dtype=np.int8), names)
 
 
 # where each band begins: what KorQuAD and SQuAD answer with, and what passages they, KLUE-MRC and KorQuAD 2 have
@@ -197,20 +199,20 @@ def _band_names(starts: Sequence[int]) -> tuple[str, ...]:
 
 def _in_bands(lengths: Sequence[int], starts: Sequence[int]) -> list[str]:
     names = _band_names(starts)
-    return [names[place] for place in np.digitize(lengths, starts[1:])]
+    return [names[band] for band in np.digitize(lengths, starts[1:])]
 
 
-def _found(question_set: QuestionSet, questions: Sequence[Question], by: Property) -> Sequence[str]:
+def _label_answerable(question_set: QuestionSet, questions: Sequence[Question], by: LabelKind) -> Sequence[str]:
     match by:
-        case Property.QUESTION_WORD:
-            return question_words([question.text for question in questions])
-        case Property.ANSWER_KIND:
-            return answer_kinds([question.answers[0] for question in questions])
-        case Property.ANSWER_LENGTH:
+        case LabelKind.QUESTION_WORD:
+            return classify_question_words([question.text for question in questions])
+        case LabelKind.ANSWER_KIND:
+            return classify_answer_kinds([question.answers[0] for question in questions])
+        case LabelKind.ANSWER_LENGTH:
             return _in_bands([len(question.answers[0]) for question in questions], _ANSWER_BANDS)
     passages, row_of = question_set.passages, question_set.row_of_passage
-    texts = [passages[row_of[one.relevant[0]]].text if one.relevant else None for one in questions]
-    if by is Property.PASSAGE_LENGTH:
+    texts = [passages[row_of[example.relevant[0]]].text if example.relevant else None for example in questions]
+    if by is LabelKind.PASSAGE_LENGTH:
         bands = _in_bands([len(text or "") for text in texts], _PASSAGE_BANDS)
         return [UNKNOWN if text is None else band for text, band in zip(texts, bands, strict=True)]
     thirds = []
@@ -221,10 +223,10 @@ def _found(question_set: QuestionSet, questions: Sequence[Question], by: Propert
     return thirds
 
 
-_NAMES: dict[Property, tuple[str, ...]] = {
-    Property.QUESTION_WORD: tuple(map(str, QuestionWord)),
-    Property.ANSWER_KIND: tuple(map(str, AnswerKind)),
-    Property.ANSWER_LENGTH: _band_names(_ANSWER_BANDS),
-    Property.PASSAGE_LENGTH: (*_band_names(_PASSAGE_BANDS), UNKNOWN),
-    Property.ANSWER_PLACE: (*_THIRDS, UNKNOWN),
+_NAMES: dict[LabelKind, tuple[str, ...]] = {
+    LabelKind.QUESTION_WORD: tuple(map(str, QuestionWord)),
+    LabelKind.ANSWER_KIND: tuple(map(str, AnswerKind)),
+    LabelKind.ANSWER_LENGTH: _band_names(_ANSWER_BANDS),
+    LabelKind.PASSAGE_LENGTH: (*_band_names(_PASSAGE_BANDS), UNKNOWN),
+    LabelKind.ANSWER_POSITION: (*_THIRDS, UNKNOWN),
 }

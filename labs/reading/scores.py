@@ -30,10 +30,10 @@ from pydantic import TypeAdapter, ValidationError
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import write_text
-from mrc_workbench.labs.reading.labels import Property, labels
+from mrc_workbench.labs.reading.labels import LabelKind, label_questions
 from mrc_workbench.retrieval.analysis.questions import Slice, slice_table, slice_tests
 from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
+from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 
 
 class ReadingError(Failure):
@@ -47,7 +47,7 @@ _KLUE_MARKS = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-class Rules(StrEnum):
+class ScoringRules(StrEnum):
     """Whose rules say what is right."""
 
     KORQUAD = "korquad"
@@ -57,63 +57,68 @@ class Rules(StrEnum):
     @property
     def overlap_name(self) -> str:
         """The measure's name in this field."""
-        return "rouge_w" if self is Rules.KLUE else "f1"
+        return "rouge_w" if self is ScoringRules.KLUE else "f1"
 
 
-def normalized(answer: str, rules: Rules) -> str:
+def normalize_answer(answer: str, rules: ScoringRules) -> str:
     """Return the text by which answers are compared."""
     text = answer.lower()
-    if rules is Rules.KORQUAD:
+    if rules is ScoringRules.KORQUAD:
         text = text.translate(_MARKS)
-    elif rules is Rules.KLUE:
+    elif rules is ScoringRules.KLUE:
         text = _KLUE_MARKS.sub(" ", text)
     text = text.translate(_PUNCTUATION)
-    if rules is Rules.SQUAD:
+    if rules is ScoringRules.SQUAD:
         text = _ARTICLES.sub(" ", text)
     return " ".join(text.split())
 
 
-def judged(said: str, right: Sequence[str], rules: Rules) -> tuple[float, float]:
+def score_answer(prediction: str, gold_answers: Sequence[str], rules: ScoringRules) -> tuple[float, float]:
     """Return exact match and overlap, 0 to 1, with the best matching right answer."""
-    answer = normalized(said, rules)
-    wanted = _wanted(tuple(right), rules)
-    if not wanted:
-        return (same := float(not answer)), same
-    return float(answer in wanted), max(_overlap(answer, one, rules) for one in wanted)
+    answer = normalize_answer(prediction, rules)
+    references = _normalized_references(tuple(gold_answers), rules)
+    if not references:
+        return (match := float(not answer)), match
+    return float(answer in references), max(_overlap(answer, reference, rules) for reference in references)
 
 
 @lru_cache(maxsize=1 << 16)
-def _wanted(right: tuple[str, ...], rules: Rules) -> tuple[str, ...]:
-    every = tuple(dict.fromkeys(normalized(one, rules) for one in right))
-    if rules is Rules.SQUAD:  # its script of 2018 leaves out right answers that hold nothing but what is taken away
-        return tuple(filter(None, every))
-    return every
+def _normalized_references(gold_answers: tuple[str, ...], rules: ScoringRules) -> tuple[str, ...]:
+    unique = tuple(dict.fromkeys(normalize_answer(gold_answer, rules) for gold_answer in gold_answers))
+    if (
+        rules is ScoringRules.SQUAD
+    ):  # its script of 2018 leaves out right answers that hold nothing but what is taken away
+        return tuple(filter(None, unique))
+    return unique
 
 
-def _overlap(said: str, right: str, rules: Rules) -> float:
+def _overlap(prediction: str, reference: str, rules: ScoringRules) -> float:
     """F1 of what both have in common: 2 P R / (P + R) with P = common / said and R = common / right."""
-    if rules is Rules.KLUE:
-        if not said or not right:
-            return float(said == right)
-        common, total = SequenceMatcher(None, said, right).find_longest_match().size, len(said) + len(right)
+    if rules is ScoringRules.KLUE:
+        if not prediction or not reference:
+            return float(prediction == reference)
+        common, total = (
+            SequenceMatcher(None, prediction, reference).find_longest_match().size,
+            len(prediction) + len(reference),
+        )
     else:
         parts: list[Sequence[str]] = [
-            one.split() if rules is Rules.SQUAD else one.replace(" ", "") for one in (said, right)
+            text.split() if rules is ScoringRules.SQUAD else text.replace(" ", "") for text in (prediction, reference)
         ]
         common, total = sum((Counter(parts[0]) & Counter(parts[1])).values()), sum(map(len, parts))
     return 2 * common / total if common else 0.0
 
 
-_FORM: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+_PREDICTIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
 
 def read_predictions(path: Path) -> dict[str, str]:
     """Read the answers of a file; the empty text is "no answer". Raises `ReadingError`, `OSError`."""
     try:
-        return _FORM.validate_json(path.read_bytes(), strict=True)
+        return _PREDICTIONS.validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        where = "".join(f" at {place!r}" for place in first["loc"][:1])
+        where = "".join(f" at {part!r}" for part in first["loc"][:1])
         form = 'one object of question ids and answers is needed, as {"q1": "서울", "q2": ""}'
         raise ReadingError("bad_predictions", f"{path.name}{where}: {first['msg']}; {form}") from error
 
@@ -136,21 +141,21 @@ class AnswerScores:
 
     per_question: dict[str, np.ndarray]
     intervals: dict[str, tuple[float, float]]
-    unsaid: int
-    without_answer: np.ndarray
+    n_missing: int
+    is_unanswerable: np.ndarray
 
     def means(self) -> dict[str, float]:
         """Return the means; of answerable and unanswerable questions alone, too, if there are both."""
-        told = {name: float(values.mean()) for name, values in self.per_question.items()}
-        if self.without_answer.any() and not self.without_answer.all():
+        means = {name: float(values.mean()) for name, values in self.per_question.items()}
+        if self.is_unanswerable.any() and not self.is_unanswerable.all():
             exact = self.per_question[EXACT]
-            told["no_answer_accuracy"] = float(exact[self.without_answer].mean())
+            means["no_answer_accuracy"] = float(exact[self.is_unanswerable].mean())
             for name, values in self.per_question.items():
-                told[f"{name}_answerable"] = float(values[~self.without_answer].mean())
-        return told
+                means[f"{name}_answerable"] = float(values[~self.is_unanswerable].mean())
+        return means
 
 
-def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) -> AnswerScores:
+def score_answers(question_set: QuestionSet, answers: Mapping[str, str], rules: ScoringRules) -> AnswerScores:
     """Judge answers by question id; a missing one is wrong, even if "no answer" would be right.
 
     Raises `ReadingError`: `no_questions`, or `other_questions` if no answer is of the set.
@@ -158,23 +163,29 @@ def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) 
     questions = question_set.questions
     if not questions:
         raise ReadingError("no_questions", f"{question_set.name!r} holds no question")
-    said = [answers.get(question.id) for question in questions]
-    unsaid = sum(one is None for one in said)
-    if unsaid == len(questions):
+    predictions = [answers.get(question.id) for question in questions]
+    n_missing = sum(prediction is None for prediction in predictions)
+    if n_missing == len(questions):
         raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
-    answered = zip(said, questions, strict=True)
-    values = np.array([(0, 0) if one is None else judged(one, of.answers, rules) for one, of in answered], np.float64)
-    intervals = share_intervals(values, question_groups(question_set))
+    pairs = zip(predictions, questions, strict=True)
+    values = np.array(
+        [
+            (0, 0) if prediction is None else score_answer(prediction, example.answers, rules)
+            for prediction, example in pairs
+        ],
+        np.float64,
+    )
+    intervals = proportion_intervals(values, question_groups(question_set))
     names = (EXACT, rules.overlap_name)
     return AnswerScores(
-        {name: values[:, place] for place, name in enumerate(names)},
+        {name: values[:, column] for column, name in enumerate(names)},
         {name: (float(low), float(high)) for name, (low, high) in zip(names, intervals, strict=True)},
-        unsaid,
+        n_missing,
         np.array([not question.answers for question in questions]),
     )
 
 
-def compared(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
+def compare_readers(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
     """Test every pair of readers, judged by the same rules, by each measure."""
     measures: Sequence[str] = [*next(iter(scores.values())).per_question] if scores else []
     pairs = [
@@ -185,29 +196,31 @@ def compared(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> l
     return paired_tests(pairs, question_groups(question_set))
 
 
-FEWEST = 5  # questions of a slice: of fewer a mean says nothing, and every test made takes from the others
+MIN_SLICE_QUESTIONS = 5  # questions of a slice: of fewer a mean says nothing, and every test made takes from the others
 
 
-def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
+def slice_questions(question_set: QuestionSet, by: LabelKind) -> list[Slice]:
     """Cut a set into slices of at least `FEWEST` questions, by label in its order."""
-    found = labels(question_set, by)
-    parts = (Slice(np.flatnonzero(found.codes == code), name) for code, name in enumerate(found.names))
-    return [part for part in parts if len(part.rows) >= FEWEST]
+    labelled = label_questions(question_set, by)
+    parts = (Slice(np.flatnonzero(labelled.codes == code), name) for code, name in enumerate(labelled.names))
+    return [part for part in parts if len(part.rows) >= MIN_SLICE_QUESTIONS]
 
 
-def slice_figures(question_set: QuestionSet, scores: Mapping[str, AnswerScores], by: Property) -> pd.DataFrame:
+def score_slices(question_set: QuestionSet, scores: Mapping[str, AnswerScores], by: LabelKind) -> pd.DataFrame:
     """Measure every reader, judged by the same rules, on every slice.
 
     Columns: "measure", "slice" (its label), "questions", "reader", "mean" with its 95% interval "low" to "high", and
     "difference" from the first reader with "difference_low" and "difference_high", as fractions. "p_holm" is corrected
     for all slices and readers of a measure; NaN for the first reader.
     """
-    parts, groups = slices(question_set, by), question_groups(question_set)
-    values = {name: Scores((), one.per_question) for name, one in scores.items()}
+    parts, groups = slice_questions(question_set, by), question_groups(question_set)
+    values = {name: Scores((), reader_scores.per_question) for name, reader_scores in scores.items()}
     tables = []
-    for measure in dict.fromkeys(measure for one in values.values() for measure in one.per_question):
+    for measure in dict.fromkeys(
+        measure for reader_scores in values.values() for measure in reader_scores.per_question
+    ):
         table = slice_table(parts, values, measure, groups).rename(columns={"retriever": "reader"})
         table.insert(0, "measure", measure)
         tables.append(table.assign(p_holm=slice_tests(parts, values, measure, groups)))
-    figures = pd.concat(tables, ignore_index=True)
-    return figures.assign(slice=[parts[place].label for place in figures["slice"]])
+    slice_scores = pd.concat(tables, ignore_index=True)
+    return slice_scores.assign(slice=[parts[index].label for index in slice_scores["slice"]])

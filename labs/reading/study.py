@@ -17,35 +17,35 @@ from cyclopts import Parameter
 from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
-from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
+from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.data.studies import Study
-from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.labs.reading import scores
 from mrc_workbench.labs.reading.evaluate import (
-    Answered,
+    ReaderAnswers,
     ReaderResult,
     ReadingExperiment,
     ReadingResult,
     evaluate,
     read_experiment,
 )
-from mrc_workbench.labs.reading.extractive import ByDepth, Candidates, Fate
-from mrc_workbench.labs.reading.generate import Generated
-from mrc_workbench.labs.reading.labels import Property
-from mrc_workbench.labs.reading.scores import Rules
-from mrc_workbench.models.sources import contents
+from mrc_workbench.labs.reading.extractive import AnswerOutcome, AnswersByDepth, SpanCandidates
+from mrc_workbench.labs.reading.generate import RetrieverAnswers
+from mrc_workbench.labs.reading.labels import LabelKind
+from mrc_workbench.labs.reading.scores import ScoringRules
+from mrc_workbench.models.sources import local_fingerprints
 from mrc_workbench.retrieval.comparison import store as comparison_store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
-from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
+from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 
-_TESTED = 5  # the depth at which retrievers are told apart, or the nearest below
+_TESTED_K = 5  # the depth at which retrievers are told apart, or the nearest below
 
 
 def as_dict(result: ReadingResult) -> dict[str, Any]:
@@ -56,70 +56,70 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     """
     experiment, groups = result.experiment, question_groups(result.question_set)
     names = (scores.EXACT, experiment.rules.overlap_name)
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "data": result.question_set.name,
         "fingerprint": result.question_set.fingerprint,
         "split": experiment.split.value,
         "questions": len(result.question_set.questions),
         "rules": experiment.rules.value,
     }
-    told |= {part: {} for part in ("readers", "oracles", "weights", "differences", "generators")}
-    for one in result.readers:
-        answered, name = one.by_retriever, one.name
-        figures = {by: _by_k(said.depth, names, groups) for by, said in answered.items()}
-        told["readers"][name] = failure_dict(one.error) if one.error else figures
-        if not one.error:
-            told["oracles"][name] = _shares(one.oracle, names, groups)
-        told["weights"][name] = {
-            by: {"weight": said.weight, "chosen_on": "validation" if said.weight_by_validation else None}
-            for by, said in answered.items()
+    content |= {part: {} for part in ("readers", "oracles", "weights", "differences", "generators")}
+    for reader in result.readers:
+        answered, name = reader.by_retriever, reader.name
+        metrics = {retriever: _metrics_by_k(answers.depth, names, groups) for retriever, answers in answered.items()}
+        content["readers"][name] = failure_dict(reader.error) if reader.error else metrics
+        if not reader.error:
+            content["oracles"][name] = _means_with_intervals(reader.oracle, names, groups)
+        content["weights"][name] = {
+            retriever: {"weight": answers.weight, "chosen_on": "validation" if answers.weight_by_validation else None}
+            for retriever, answers in answered.items()
         }
-        told["differences"][name] = [
+        content["differences"][name] = [
             {part: getattr(test, part) for part in ("measure", "a", "b", "difference")}
-            | {"interval": [test.low, test.high], "p": test.p_family, "sure": bool(test.sure)}
-            for test in differences(result, one)
+            | {"interval": [test.low, test.high], "p": test.p_family, "sure": bool(test.is_significant)}
+            for test in compare_retrievers(result, reader)
         ]
-    for by_model in result.generators:
-        figures = {by: _generated(batch) for by, batch in by_model.by_retriever.items()}
-        told["generators"][by_model.name] = failure_dict(by_model.error) if by_model.error else figures
-    return told
+    for generator in result.generators:
+        metrics = {retriever: _generator_dict(batch) for retriever, batch in generator.by_retriever.items()}
+        content["generators"][generator.name] = failure_dict(generator.error) if generator.error else metrics
+    return content
 
 
-def tested_depth(ks: tuple[int, ...]) -> int:
+def tested_depth_index(ks: tuple[int, ...]) -> int:
     """The index in `ks` of the depth at which retrievers are compared."""
-    within = [place for place, k in enumerate(ks) if k <= _TESTED]
-    return max(within, key=lambda place: ks[place], default=0)
+    indices = [index for index, k in enumerate(ks) if k <= _TESTED_K]
+    return max(indices, key=lambda index: ks[index], default=0)
 
 
-def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
+def compare_retrievers(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
     """Test every pair of retrievers by one reader's answers; one family of tests."""
     pairs = []
     for measure, name in (("exact", scores.EXACT), ("overlap", result.experiment.rules.overlap_name)):
         for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
-            place = tested_depth(first.depth.ks)
-            pairs.append(Pair(a, b, name, *(getattr(one.depth, measure)[:, place] for one in (first, second))))
+            index = tested_depth_index(first.depth.ks)
+            pairs.append(Pair(a, b, name, *(getattr(answers.depth, measure)[:, index] for answers in (first, second))))
     return paired_tests(pairs, question_groups(result.question_set))
 
 
-def save(result: ReadingResult, folder: Path) -> None:
+def export_scores(result: ReadingResult, folder: Path) -> None:
     """Write the metrics, and every answer in KorQuAD's official form. Raises `OSError`."""
     ids = [question.id for question in result.question_set.questions]
-    said: list[tuple[dict[str, str | int], dict[str, str]]] = []
+    outputs: list[tuple[dict[str, str | int], dict[str, str]]] = []
     for reader in result.readers:
         for retriever, answered in reader.by_retriever.items():
-            for place, k in enumerate(answered.depth.ks):
-                of: dict[str, str | int] = {"reader": reader.name, "retriever": retriever, "k": k}
-                said.append((of, dict(zip(ids, answered.answers(place), strict=True))))
+            for index, k in enumerate(answered.depth.ks):
+                source: dict[str, str | int] = {"reader": reader.name, "retriever": retriever, "k": k}
+                outputs.append((source, dict(zip(ids, answered.answers(index), strict=True))))
     for generator in result.generators:
-        for retriever, one in generator.by_retriever.items():
-            predictions = {id_: answer.prediction for id_, answer in one.batch.answers.items()}
-            said.append(({"generator": generator.name, "retriever": retriever}, predictions))
+        for retriever, entry in generator.by_retriever.items():
+            predictions = {id_: answer.prediction for id_, answer in entry.batch.answers.items()}
+            outputs.append(({"generator": generator.name, "retriever": retriever}, predictions))
     files: dict[str, dict[str, str | int]] = {}
-    for number, (of, predictions) in enumerate(said, start=1):
-        name = "-".join([f"{number:03}", *(file_name(str(one)) for one in of.values())]) + ".json"
+    for number, (source, predictions) in enumerate(outputs, start=1):
+        name = "-".join([f"{number:03}", *(file_name(str(entry)) for entry in source.values())]) + ".json"
         (folder / "predictions").mkdir(parents=True, exist_ok=True)
         scores.write_predictions(predictions, folder / "predictions" / name)
-        files[name] = of
+        files[name] = source
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "scores.json", as_dict(result) | {"predictions": files})
 
@@ -129,46 +129,46 @@ def file_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
 
 
-def _generated(one: Generated) -> dict[str, Any]:
+def _generator_dict(result: RetrieverAnswers) -> dict[str, Any]:
     """Return the means with their intervals, the failures, and the tokens if the server reported them."""
-    batch = one.batch
-    told = [answer.usage for answer in batch.answers.values()]
+    batch = result.batch
+    usages = [answer.usage for answer in batch.answers.values()]
     tokens = {
         name: sum(known)
         for name in ("prompt_tokens", "completion_tokens")
-        if (known := [value for usage in told if (value := getattr(usage, name)) is not None])
+        if (known := [value for usage in usages if (value := getattr(usage, name)) is not None])
     }
     return {
-        **(one.scores.means() if one.scores else {}),
-        "interval": {name: [*ends] for name, ends in one.scores.intervals.items()} if one.scores else {},
+        **(result.scores.means() if result.scores else {}),
+        "interval": {name: [*ends] for name, ends in result.scores.intervals.items()} if result.scores else {},
         "answered": len(batch.answers),
         "failed": {id_: failure.as_dict() for id_, failure in batch.failures.items()},
-        "left": batch.left,
-        **({"ended": batch.ended.as_dict()} if batch.ended else {}),
+        "left": batch.n_remaining,
+        **({"ended": batch.end_reason.as_dict()} if batch.end_reason else {}),
         **tokens,
-        "seconds": sum(usage.seconds for usage in told),
+        "seconds": sum(usage.seconds for usage in usages),
         "spent": batch.spent,
     }
 
 
-def _by_k(depth: ByDepth, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
+def _metrics_by_k(depth: AnswersByDepth, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
     return {
-        str(k): _shares(np.stack([depth.exact[:, place], depth.overlap[:, place]], axis=1), names, groups)
-        | {"ceiling": float(depth.ceiling[:, place].mean())}
-        | {"fates": {fate.name.lower(): float((depth.fate[:, place] == fate).mean()) for fate in Fate}}
-        for place, k in enumerate(depth.ks)
+        str(k): _means_with_intervals(np.stack([depth.exact[:, index], depth.overlap[:, index]], axis=1), names, groups)
+        | {"ceiling": float(depth.ceiling[:, index].mean())}
+        | {"fates": {fate.name.lower(): float((depth.fate[:, index] == fate).mean()) for fate in AnswerOutcome}}
+        for index, k in enumerate(depth.ks)
     }
 
 
-def _shares(values: np.ndarray, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
-    means, ends = values.mean(axis=0).tolist(), share_intervals(values, groups).tolist()
+def _means_with_intervals(values: np.ndarray, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
+    means, ends = values.mean(axis=0).tolist(), proportion_intervals(values, groups).tolist()
     return {**dict(zip(names, means, strict=True)), "interval": dict(zip(names, ends, strict=True))}
 
 
-_SCORES, _TEXTS, _ARRAYS, _FOUND = "scores.json", "answers.json", "judged.npz", "found"
+_SCORES, _TEXTS, _ARRAYS, _COMPARISON_FOLDER = "scores.json", "answers.json", "judged.npz", "found"
 _ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
-_OF_CANDIDATES = tuple(one.name for one in fields(Candidates) if one.name != "answers")
-_OF_DEPTHS = tuple(one.name for one in fields(ByDepth) if one.name != "ks")
+_CANDIDATE_FIELDS = tuple(field.name for field in fields(SpanCandidates) if field.name != "answers")
+_DEPTH_FIELDS = tuple(field.name for field in fields(AnswersByDepth) if field.name != "ks")
 
 
 @dataclass(frozen=True)
@@ -176,26 +176,32 @@ class StoredReading:
     """An evaluation of readers as it was made, and the content of its `scores.json`; language models are not in it."""
 
     result: ReadingResult
-    told: dict[str, Any]
+    scores: dict[str, Any]
 
 
-def keep(result: ReadingResult, folder: Path) -> None:
+def save_result(result: ReadingResult, folder: Path) -> None:
     """Write what `load` reads. Raises `OSError`."""
     (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to what follows
     # without what is of readers alone, as any other comparison is kept
     content = result.comparison.experiment.model_dump(include=set(Experiment.model_fields))
-    plain = replace(result.comparison, experiment=Experiment.model_validate(content))
-    comparison_store.keep(plain, folder / _FOUND)
+    comparison = replace(result.comparison, experiment=Experiment.model_validate(content))
+    comparison_store.save_comparison(comparison, folder / _COMPARISON_FOLDER)
     arrays: Arrays = {}
     for number, reader in enumerate(result.readers):
         arrays[f"{number}_oracle"] = reader.oracle
-        for place, answered in enumerate(reader.by_retriever.values()):
-            arrays |= {f"{number}_{place}_read_{name}": getattr(answered.read, name) for name in _OF_CANDIDATES}
-            arrays |= {f"{number}_{place}_depth_{name}": getattr(answered.depth, name) for name in _OF_DEPTHS}
+        for index, answered in enumerate(reader.by_retriever.values()):
+            arrays |= {f"{number}_{index}_read_{name}": getattr(answered.read, name) for name in _CANDIDATE_FIELDS}
+            arrays |= {f"{number}_{index}_depth_{name}": getattr(answered.depth, name) for name in _DEPTH_FIELDS}
     save_arrays(folder / _ARRAYS, arrays)
-    texts = {one.name: {name: by.read.answers for name, by in one.by_retriever.items()} for one in result.readers}
+    texts = {
+        reader_result.name: {name: answers.read.answers for name, answers in reader_result.by_retriever.items()}
+        for reader_result in result.readers
+    }
     write_json(folder / _TEXTS, texts)
-    units = {one.name: {name: by.unit for name, by in one.by_retriever.items()} for one in result.readers}
+    units = {
+        reader_result.name: {name: answers.unit for name, answers in reader_result.by_retriever.items()}
+        for reader_result in result.readers
+    }
     experiment = result.experiment.model_dump(mode="json")
     write_json(folder / _SCORES, as_dict(result) | {"experiment": experiment, "units": units})
 
@@ -205,20 +211,22 @@ def load(folder: Path, question_set: QuestionSet) -> StoredReading:
 
     Raises `ValueError` if the folder holds no complete evaluation of this version, or one of other questions.
     """
-    told, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
-    if not told or arrays is None:
+    content, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
+    if not content or arrays is None:
         raise ValueError(f"{folder} holds no finished evaluation")
-    found = comparison_store.load(folder / _FOUND, question_set)
+    comparison = comparison_store.load(folder / _COMPARISON_FOLDER, question_set)
     try:
         texts = _ANSWERS.validate_json((folder / _TEXTS).read_bytes())
-        experiment = ReadingExperiment.model_validate(told["experiment"])
+        experiment = ReadingExperiment.model_validate(content["experiment"])
         readers = tuple(
-            _reader_result(number, spec.name, experiment.depths_read, told=told, texts=texts[spec.name], arrays=arrays)
+            _reader_result(
+                number, spec.name, experiment.depths_read, content=content, texts=texts[spec.name], arrays=arrays
+            )
             for number, spec in enumerate(experiment.reader)
         )
     except (AttributeError, KeyError, OSError, TypeError, ValidationError) as error:
         raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
-    return StoredReading(ReadingResult(experiment, found, readers), told)
+    return StoredReading(ReadingResult(experiment, comparison, readers), content)
 
 
 def _reader_result(
@@ -226,27 +234,27 @@ def _reader_result(
     name: str,
     ks: tuple[int, ...],
     *,
-    told: dict[str, Any],
+    content: dict[str, Any],
     texts: dict[str, list[list[str]]],
     arrays: Arrays,
 ) -> ReaderResult:
-    if isinstance(told["readers"][name].get("error"), str):  # a retriever may be called so
-        return ReaderResult(name, error=Failure.from_dict(told["readers"][name]))
-    answered = {}
-    for place, retriever in enumerate(told["readers"][name]):
+    if isinstance(content["readers"][name].get("error"), str):  # a retriever may be called so
+        return ReaderResult(name, error=Failure.from_dict(content["readers"][name]))
+    answers = {}
+    for index, retriever in enumerate(content["readers"][name]):
 
-        def part(of: str, names: tuple[str, ...], place: int = place) -> dict[str, np.ndarray]:
-            return {one: arrays[f"{number}_{place}_{of}_{one}"] for one in names}
+        def load_fields(prefix: str, names: tuple[str, ...], index: int = index) -> dict[str, np.ndarray]:
+            return {name: arrays[f"{number}_{index}_{prefix}_{name}"] for name in names}
 
-        weight = told["weights"][name][retriever]
-        answered[retriever] = Answered(
-            ByDepth(ks, **part("depth", _OF_DEPTHS)),
-            Candidates(texts[retriever], **part("read", _OF_CANDIDATES)),
+        weight = content["weights"][name][retriever]
+        answers[retriever] = ReaderAnswers(
+            AnswersByDepth(ks, **load_fields("depth", _DEPTH_FIELDS)),
+            SpanCandidates(texts[retriever], **load_fields("read", _CANDIDATE_FIELDS)),
             weight["weight"],
             weight["chosen_on"] is not None,
-            told["units"][name][retriever],
+            content["units"][name][retriever],
         )
-    return ReaderResult(name, answered, arrays[f"{number}_oracle"])
+    return ReaderResult(name, answers, arrays[f"{number}_oracle"])
 
 
 STUDY = Study[ReadingExperiment, ReadingResult](
@@ -256,12 +264,12 @@ STUDY = Study[ReadingExperiment, ReadingResult](
     spec=ReadingExperiment,
     spec_file="experiment.toml",
     run=lambda experiment, progress: evaluate(experiment, find(experiment.data), on_progress=progress),
-    inputs=lambda experiment: (contents(reader.model for reader in experiment.reader),),
-    save=keep,
+    inputs=lambda experiment: (local_fingerprints(reader.model for reader in experiment.reader),),
+    save=save_result,
 )
 
 
-commands = commands_of("reading", "Evaluate readers and score answers.")
+commands = command_group("reading", "Evaluate readers and score answers.")
 _PREDICTIONS = 'JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'
 _BY_SLICE = "also score kinds of questions, answers and passages, with differences from the first file"
 
@@ -271,7 +279,9 @@ def score(
     *,
     data: Annotated[str, Parameter(help="the questions: a path, or a name or key of the catalog or the workspace")],
     predictions: Annotated[tuple[Path, ...], Parameter(help=_PREDICTIONS)],
-    rules: Annotated[Rules, one_of(Rules, help="rules that decide what is correct")] = Rules.KORQUAD,
+    rules: Annotated[
+        ScoringRules, choice_option(ScoringRules, help="rules that decide what is correct")
+    ] = ScoringRules.KORQUAD,
     by_slice: Annotated[bool, Parameter(negative="", help=_BY_SLICE)] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -280,51 +290,57 @@ def score(
     JSON has fractions from 0 to 1.
     """
     question_set = find(data)
-    by_reader = {str(path): scores.scored(question_set, scores.read_predictions(path), rules) for path in predictions}
-    tests = scores.compared(question_set, by_reader)
-    figures = {by: scores.slice_figures(question_set, by_reader, by) for by in Property} if by_slice else {}
+    by_reader = {
+        str(path): scores.score_answers(question_set, scores.read_predictions(path), rules) for path in predictions
+    }
+    tests = scores.compare_readers(question_set, by_reader)
+    slice_tables = {by: scores.score_slices(question_set, by_reader, by) for by in LabelKind} if by_slice else {}
     if as_json:
-        told: dict[str, Any] = {"rules": rules.value, "readers": {}, "differences": [asdict(test) for test in tests]}
-        for name, one in by_reader.items():
-            told["readers"][name] = {**one.means(), "interval": one.intervals, "unsaid": one.unsaid}
-        if figures:
-            told["slices"] = {by: _records(table) for by, table in figures.items()}
-        tell(json.dumps(told, ensure_ascii=False, indent=2))
+        content: dict[str, Any] = {"rules": rules.value, "readers": {}, "differences": [asdict(test) for test in tests]}
+        for name, reader_scores in by_reader.items():
+            content["readers"][name] = {
+                **reader_scores.means(),
+                "interval": reader_scores.intervals,
+                "unsaid": reader_scores.n_missing,
+            }
+        if slice_tables:
+            content["slices"] = {by: _table_records(table) for by, table in slice_tables.items()}
+        print_line(json.dumps(content, ensure_ascii=False, indent=2))
         return 0
-    tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
-    for name, one in by_reader.items():
-        tell(name)
-        for measure, mean in one.means().items():
-            low, high = one.intervals.get(measure, (None, None))
+    print_line(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
+    for name, reader_scores in by_reader.items():
+        print_line(name)
+        for measure, mean in reader_scores.means().items():
+            low, high = reader_scores.intervals.get(measure, (None, None))
             interval = "" if low is None or high is None else f"  95% {100 * low:.2f} to {100 * high:.2f}"
-            tell(f"  {measure:<20} {100 * mean:6.2f}{interval}")
-        if one.unsaid:
-            tell(f"  {one.unsaid:,} questions have no answer in the file: wrong")
+            print_line(f"  {measure:<20} {100 * mean:6.2f}{interval}")
+        if reader_scores.n_missing:
+            print_line(f"  {reader_scores.n_missing:,} questions have no answer in the file: wrong")
     for test in tests:
         ends = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}, p {test.p_family:.4f}"
-        sure = "sure" if test.sure else "not sure"
-        tell(f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, {sure})")
-    for by, table in figures.items():
-        about = "each interval alone, p of a measure's slices together"
-        tell(f"by {by}: slices of {scores.FEWEST} questions and more, {about}")
-        tell("\n".join(map(_slice_line, _records(table))))
+        verdict = "sure" if test.is_significant else "not sure"
+        print_line(f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, {verdict})")
+    for by, table in slice_tables.items():
+        note = "each interval alone, p of a measure's slices together"
+        print_line(f"by {by}: slices of {scores.MIN_SLICE_QUESTIONS} questions and more, {note}")
+        print_line("\n".join(map(_format_slice, _table_records(table))))
     return 0
 
 
-def _records(figures: pd.DataFrame) -> list[dict[Any, Any]]:
+def _table_records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the rows of `slice_figures` for JSON: NaN is null."""
-    return figures.astype(object).where(figures.notna(), None).to_dict("records")
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
-def _slice_line(row: dict[str, Any]) -> str:
+def _format_slice(row: dict[str, Any]) -> str:
     mean, low, high = (f"{100 * row[name]:6.2f}" for name in ("mean", "low", "high"))
     line = (
         f"  {row['slice']:<14}{row['questions']:>7,}  {row['measure']:<7}{mean}  95% {low} to {high}  {row['reader']}"
     )
     if row["p_holm"] is None:
         return line
-    apart, *ends = (f"{100 * row[name]:+.2f}" for name in ("difference", "difference_low", "difference_high"))
-    return f"{line} {apart} ({' to '.join(ends)}, p {row['p_holm']:.4f})"
+    difference, *ends = (f"{100 * row[name]:+.2f}" for name in ("difference", "difference_low", "difference_high"))
+    return f"{line} {difference} ({' to '.join(ends)}, p {row['p_holm']:.4f})"
 
 
 @commands.command(name="evaluate")
@@ -341,41 +357,43 @@ def evaluate_command(
 
     JSON has fractions from 0 to 1.
     """
-    asked, base = read_experiment(experiment), experiment.parent
+    reading_experiment, base = read_experiment(experiment), experiment.parent
     with stop_message("Stopped. Rankings and answers found so far are kept: run the same command again to continue."):
-        result = evaluate(asked, find(asked.data, base), base=base, on_progress=report_progress)
+        result = evaluate(
+            reading_experiment, find(reading_experiment.data, base), base=base, on_progress=report_progress
+        )
     end_progress_line()
-    tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if as_json else table(result))
-    tried: tuple[Any, ...] = (*result.comparison.results, *result.readers, *result.generators)
-    failed = [one for one in tried if one.error]
-    for one in failed:
-        tell(f"{one.name} failed: {one.error}", error=True)
+    print_line(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if as_json else format_reading(result))
+    outcomes: tuple[Any, ...] = (*result.comparison.results, *result.readers, *result.generators)
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for outcome in failed:
+        print_line(f"{outcome.name} failed: {outcome.error}", error=True)
     if out:
-        save(result, out)
+        export_scores(result, out)
     return int(bool(failed))
 
 
-def table(result: ReadingResult) -> str:
+def format_reading(result: ReadingResult) -> str:
     """Return exact match and overlap by depth as lines of text, in percent."""
-    rules, told = result.experiment.rules, as_dict(result)
-    lines = [f"{result.question_set.name}: {told['questions']:,} questions, by the rules of {rules}, em / overlap"]
+    rules, content = result.experiment.rules, as_dict(result)
+    lines = [f"{result.question_set.name}: {content['questions']:,} questions, by the rules of {rules}, em / overlap"]
     for reader in result.readers:
         if reader.error:
             continue
-        oracle = told["oracles"][reader.name]
-        lines.append(f"{reader.name}, with the right passage: {_cell(oracle, rules.overlap_name)}")
+        oracle = content["oracles"][reader.name]
+        lines.append(f"{reader.name}, with the right passage: {_format_cell(oracle, rules.overlap_name)}")
         ks, rows = result.experiment.depths_read, []
-        for name, by_k in told["readers"][reader.name].items():
-            rows.append((name, [_cell(by_k[str(k)], rules.overlap_name) for k in ks]))
+        for name, by_k in content["readers"][reader.name].items():
+            rows.append((name, [_format_cell(by_k[str(k)], rules.overlap_name) for k in ks]))
             rows.append(("  holds it", [f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in ks]))
-        lines += aligned((f"first {k}" for k in ks), rows, 15)
-    for name, by_retriever in told["generators"].items():
-        for retriever, one in by_retriever.items() if "error" not in by_retriever else ():
-            shares = _cell(one, rules.overlap_name) if "em" in one else "-"
-            left = sum((len(one["failed"]), one["left"]))
-            lines.append(f"{name} from {retriever}: {shares}, {one['answered']:,} answered, {left:,} not")
+        lines += format_table((f"first {k}" for k in ks), rows, 15)
+    for name, by_retriever in content["generators"].items():
+        for retriever, metrics in by_retriever.items() if "error" not in by_retriever else ():
+            cell = _format_cell(metrics, rules.overlap_name) if "em" in metrics else "-"
+            n_missing = sum((len(metrics["failed"]), metrics["left"]))
+            lines.append(f"{name} from {retriever}: {cell}, {metrics['answered']:,} answered, {n_missing:,} not")
     return "\n".join(lines)
 
 
-def _cell(shares: dict[str, float], overlap: str) -> str:
-    return f"{100 * shares['em']:.2f} / {100 * shares[overlap]:.2f}"
+def _format_cell(metrics: dict[str, float], overlap: str) -> str:
+    return f"{100 * metrics['em']:.2f} / {100 * metrics[overlap]:.2f}"

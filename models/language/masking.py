@@ -46,21 +46,27 @@ class Masker:
     mask: int  # the id of [MASK]
     special: np.ndarray = field(repr=False)  # (vocabulary,) bool, true of the ids that are no text
 
-    def masked(self, tokens: np.ndarray, words: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def mask_tokens(
+        self, tokens: np.ndarray, words: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens shown, and the labels (`IGNORED` where nothing is hidden), both like `tokens` `(n, width)`.
 
         `words`, of the same shape, numbers the word of each token, from 0 in each row: a word is hidden as a whole with
         the probability `share`. How each of its tokens is shown is drawn separately.
         """
-        drawn = np.take_along_axis(rng.random(tokens.shape), words, axis=1)
-        chosen = (drawn < self.options.share) & ~self.special[tokens]
-        labels = np.where(chosen, tokens, IGNORED)
-        fate = rng.random(tokens.shape)
+        random_values = np.take_along_axis(rng.random(tokens.shape), words, axis=1)
+        is_selected = (random_values < self.options.share) & ~self.special[tokens]
+        labels = np.where(is_selected, tokens, IGNORED)
+        replacement_draw = rng.random(tokens.shape)
         others = np.flatnonzero(~self.special)
-        shown = np.where(chosen & (fate < self.options.masked), self.mask, tokens)
-        is_random = chosen & (fate >= self.options.masked) & (fate < self.options.masked + self.options.random)
-        shown[is_random] = others[rng.integers(len(others), size=int(is_random.sum()))]
-        return shown, labels
+        inputs = np.where(is_selected & (replacement_draw < self.options.masked), self.mask, tokens)
+        is_random = (
+            is_selected
+            & (replacement_draw >= self.options.masked)
+            & (replacement_draw < self.options.masked + self.options.random)
+        )
+        inputs[is_random] = others[rng.integers(len(others), size=int(is_random.sum()))]
+        return inputs, labels
 
 
 def words_of(starts: np.ndarray) -> np.ndarray:
@@ -132,12 +138,12 @@ class SegmentPairs:
     document: np.ndarray = field(init=False, repr=False)  # (n,) rows of `TokenFile.same`
 
     def __post_init__(self) -> None:
-        room, found, document = self.length - 3, array("q"), array("q")
+        room, bounds, document = self.length - 3, array("q"), array("q")
         for number, (start, end) in enumerate(zip(self.file.bounds[:-1], self.file.bounds[1:] - 1, strict=True)):
             pairs = _segments(int(start), self.file.starts[start:end], room)
-            found.extend(pairs.ravel().tolist())
+            bounds.extend(pairs.ravel().tolist())
             document.extend([number] * len(pairs))
-        object.__setattr__(self, "pairs", np.array(found, dtype=np.int64).reshape(-1, 3))
+        object.__setattr__(self, "pairs", np.array(bounds, dtype=np.int64).reshape(-1, 3))
         object.__setattr__(self, "document", np.array(document, dtype=np.int64))
         if len(np.unique(self.file.same[self.document])) < 2:
             message = "one document has no segment of another beside it: give several, or learn without pairs"
@@ -157,12 +163,12 @@ class SegmentPairs:
             for row, follow in zip(rows, follows.tolist(), strict=True)
         ]
         room = self.length - 3
-        bodies = [list(_fitted(first, second, room)) for first, second in zip(firsts, seconds, strict=True)]
+        bodies = [list(_truncate_pair(first, second, room)) for first, second in zip(firsts, seconds, strict=True)]
         return _rows(self.file, bodies, self.specials)._replace(follows=follows)
 
     def _of_another(self, row: int, rng: np.random.Generator) -> slice:
-        own = self.file.same[self.document[row]]
-        while self.file.same[self.document[other := int(rng.integers(len(self.pairs)))]] == own:
+        own_document = self.file.same[self.document[row]]
+        while self.file.same[self.document[other := int(rng.integers(len(self.pairs)))]] == own_document:
             pass
         side = int(rng.integers(2))
         return slice(*self.pairs[other, side : side + 2].tolist())
@@ -181,7 +187,7 @@ def _segments(first: int, starts: np.ndarray, room: int) -> np.ndarray:
     return np.asarray(first + np.stack([bounds[:-2:2], bounds[1:-1:2], bounds[2::2]], axis=1))
 
 
-def _fitted(first: slice, second: slice, room: int) -> tuple[slice, slice]:
+def _truncate_pair(first: slice, second: slice, room: int) -> tuple[slice, slice]:
     sizes = [first.stop - first.start, second.stop - second.start]
     while sum(sizes) > room:
         sizes[sizes[0] < sizes[1]] -= 1
@@ -189,19 +195,19 @@ def _fitted(first: slice, second: slice, room: int) -> tuple[slice, slice]:
 
 
 def _rows(file: TokenFile, bodies: Sequence[Sequence[slice]], specials: Specials) -> Rows:
-    lengths = np.array([1 + sum(len(range(*one.indices(len(file.tokens)))) + 1 for one in body) for body in bodies])
+    lengths = np.array([1 + sum(len(range(*span.indices(len(file.tokens)))) + 1 for span in body) for body in bodies])
     shape = (len(bodies), int(lengths.max()))
     tokens, segments = np.full(shape, specials.pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     starts = np.ones(shape, dtype=bool)
     for row, body in enumerate(bodies):
-        tokens[row, 0], place = specials.begin, 1
+        tokens[row, 0], position = specials.begin, 1
         for number, part in enumerate(body):
             ids = file.tokens[part]
-            end = place + len(ids)
-            tokens[row, place:end], tokens[row, end] = ids, specials.end
-            starts[row, place + 1 : end] = file.starts[part][1:]
-            segments[row, place : end + 1] = number
-            place = end + 1
+            end = position + len(ids)
+            tokens[row, position:end], tokens[row, end] = ids, specials.end
+            starts[row, position + 1 : end] = file.starts[part][1:]
+            segments[row, position : end + 1] = number
+            position = end + 1
     return Rows(tokens, segments, words_of(starts), lengths, None)
 
 
@@ -216,7 +222,7 @@ class Size(StrEnum):
     LARGE = "large"
 
 
-class Shape(NamedTuple):
+class BertShape(NamedTuple):
     """Layers, and the dimensions of their vectors."""
 
     layers: int
@@ -224,12 +230,12 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    Size.TINY: Shape(2, 128),
-    Size.MINI: Shape(4, 256),
-    Size.SMALL: Shape(4, 512),
-    Size.MEDIUM: Shape(8, 512),
-    Size.BASE: Shape(12, 768),
-    Size.LARGE: Shape(24, 1024),
+    Size.TINY: BertShape(2, 128),
+    Size.MINI: BertShape(4, 256),
+    Size.SMALL: BertShape(4, 512),
+    Size.MEDIUM: BertShape(8, 512),
+    Size.BASE: BertShape(12, 768),
+    Size.LARGE: BertShape(24, 1024),
 }
 
 
@@ -248,7 +254,7 @@ def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[st
 
 
 @dataclass(frozen=True)
-class Guesses:
+class MaskedPredictions:
     """What was said of hidden tokens, row by row: sums of -ln P (natural), how many were hidden, how many right."""
 
     losses: np.ndarray  # (n,) float64
@@ -259,36 +265,36 @@ class Guesses:
     def means(self) -> dict[str, float]:
         """Perplexity, from 1, lower is better; the rest is better higher: mean of ln P, and shares that were right."""
         loss = float(self.losses.sum() / max(1, self.hidden.sum()))
-        found = {
+        means = {
             PERPLEXITY: float(np.exp(loss)),
             LOG_LIKELIHOOD: -loss,
             GUESSED: float(self.right.sum() / max(1, self.hidden.sum())),
         }
-        return found | ({FOLLOWED: float(self.follow_right.mean())} if len(self.follow_right) else {})
+        return means | ({FOLLOWED: float(self.follow_right.mean())} if len(self.follow_right) else {})
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         """95% intervals: of the bootstrap over rows, and Wilson's of pairs, as each of these is right or wrong."""
         losses, right, hidden = (self._resampled(values) for values in (self.losses, self.right, self.hidden))
-        loss = _ends(losses / np.maximum(1, hidden))
-        found = {
+        loss = _quantile_interval(losses / np.maximum(1, hidden))
+        intervals = {
             PERPLEXITY: (float(np.exp(loss[0])), float(np.exp(loss[1]))),
             LOG_LIKELIHOOD: (-loss[1], -loss[0]),
-            GUESSED: _ends(right / np.maximum(1, hidden)),
+            GUESSED: _quantile_interval(right / np.maximum(1, hidden)),
         }
-        return found | ({FOLLOWED: share_interval(self.follow_right)} if len(self.follow_right) else {})
+        return intervals | ({FOLLOWED: proportion_interval(self.follow_right)} if len(self.follow_right) else {})
 
-    def gain(self, before: "Guesses") -> tuple[float, tuple[float, float]]:
+    def gain(self, before: "MaskedPredictions") -> tuple[float, tuple[float, float]]:
         """How much larger the share guessed right is than before, and its 95% interval, of the same rows drawn."""
         difference, hidden = self._resampled(self.right - before.right), self._resampled(self.hidden)
-        return self.means()[GUESSED] - before.means()[GUESSED], _ends(difference / np.maximum(1, hidden))
+        return self.means()[GUESSED] - before.means()[GUESSED], _quantile_interval(difference / np.maximum(1, hidden))
 
-    def kept(self) -> dict[str, list[Any]]:
+    def to_dict(self) -> dict[str, list[Any]]:
         return {name: getattr(self, name).tolist() for name in _COLUMNS}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self:
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         types = (np.float64, np.int64, np.int64, np.bool_)
-        return cls(*(np.array(kept[name], dtype=of) for name, of in zip(_COLUMNS, types, strict=True)))
+        return cls(*(np.array(stored[name], dtype=dtype) for name, dtype in zip(_COLUMNS, types, strict=True)))
 
     def _resampled(self, values: np.ndarray) -> np.ndarray:
         """Sums over as many rows drawn with replacement, `(2000,)`: the same rows every time."""
@@ -296,31 +302,33 @@ class Guesses:
         return np.array([values[rng.integers(n, size=n)].sum() for _ in range(2000)])
 
 
-def share_interval(right: np.ndarray) -> tuple[float, float]:
+def proportion_interval(right: np.ndarray) -> tuple[float, float]:
     """Wilson's 95% interval (1927) of the share of what is right, `(n,)` bool."""
     from scipy.stats import binomtest
 
-    found = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
+    interval = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
 
 
-def guesses(network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], precision: Precision) -> Guesses:
+def predict_masked_tokens(
+    network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], precision: Precision
+) -> MaskedPredictions:
     """Let a model guess the hidden tokens of batches; it stays as it is. Raises `ModelError` (`not_finite`)."""
     import torch
 
     was_training = network.training
     network.eval()
-    found: dict[str, list[np.ndarray]] = {}
+    values_by_name: dict[str, list[np.ndarray]] = {}
     with torch.inference_mode(), in_precision(network[0], precision):
         for batch in batches:
-            judged = network.judged({name: value.to(network.device) for name, value in batch.items()})
-            for name, value in judged.items():
-                found.setdefault(name, []).append(value.cpu().numpy())
+            scores = network.score_tokens({name: value.to(network.device) for name, value in batch.items()})
+            for name, value in scores.items():
+                values_by_name.setdefault(name, []).append(value.cpu().numpy())
     network.train(was_training)
-    columns = {name: np.concatenate(values) for name, values in found.items()}
+    columns = {name: np.concatenate(values) for name, values in values_by_name.items()}
     if not np.isfinite(columns["token_losses"]).all():
         raise ModelError("not_finite", "the model answers with what is no number: its weights are damaged", model="")
-    return Guesses(
+    return MaskedPredictions(
         columns["token_losses"].astype(np.float64),
         columns["hidden"].astype(np.int64),
         columns["right"].astype(np.int64),
@@ -328,7 +336,7 @@ def guesses(network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], prec
     )
 
 
-def unigram_guesses(labels: Sequence[np.ndarray], counts: np.ndarray, special: np.ndarray) -> Guesses:
+def unigram_predictions(labels: Sequence[np.ndarray], counts: np.ndarray, special: np.ndarray) -> MaskedPredictions:
     """Guess the same tokens, `labels` of rows, by frequency alone: P = (count + 1) / (sum of counts + pieces).
 
     `counts` `(vocabulary,)` are those of the training text; `special` pieces, of the same shape, are never hidden. The
@@ -336,15 +344,15 @@ def unigram_guesses(labels: Sequence[np.ndarray], counts: np.ndarray, special: n
     """
     counts = np.where(special, 0, counts)
     losses = -np.log((counts + 1) / (counts.sum() + (~special).sum()))
-    asked = [row[row != IGNORED] for row in labels]
-    return Guesses(
-        np.array([losses[row].sum() for row in asked]),
-        np.array([len(row) for row in asked], dtype=np.int64),
-        np.array([(row == counts.argmax()).sum() for row in asked], dtype=np.int64),
+    masked = [row[row != IGNORED] for row in labels]
+    return MaskedPredictions(
+        np.array([losses[row].sum() for row in masked]),
+        np.array([len(row) for row in masked], dtype=np.int64),
+        np.array([(row == counts.argmax()).sum() for row in masked], dtype=np.int64),
         np.zeros(0, dtype=bool),
     )
 
 
-def _ends(drawn: np.ndarray) -> tuple[float, float]:
-    low, high = np.quantile(drawn, (0.025, 0.975))
+def _quantile_interval(samples: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(samples, (0.025, 0.975))
     return float(low), float(high)

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrc_workbench.data.text.analyzers import kiwi_tokens
-from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, gone_through, held_out, within
+from mrc_workbench.data.text.corpora import (
+    Corpus,
+    LanguageError,
+    ProgressCallback,
+    is_held_out,
+    report_documents,
+    scale_progress,
+)
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import replacing, write_json
 
@@ -33,11 +40,11 @@ PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[
 BLANKS = ("▁", "Ġ")  # as Metaspace and byte-level BPE write one
 BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # nobody sees it, NFC keeps it, and texts of people hold none
 _BLOCK = 256  # texts that Kiwi is given at a time: its morphemes take a hundred times the memory of the text
-LEAST, MOST = 1_000, 64_000  # pieces of a vocabulary
+MIN_VOCABULARY, MAX_VOCABULARY = 1_000, 64_000  # pieces of a vocabulary
 TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
-MOST_CHARACTERS = 50_000_000
-_FEWEST = 2  # times that a pair occurs before it is a piece
-_READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
+MAX_CHARACTERS = 50_000_000
+_MIN_PAIR_FREQUENCY = 2  # times that a pair occurs before it is a piece
+_READING_FRACTION = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
 _CONFIG = {
     "tokenizer_class": "PreTrainedTokenizerFast",
     "pad_token": PAD,
@@ -65,19 +72,19 @@ class TokenizerKind(StrEnum):
     UNIGRAM = "unigram"
 
 
-class Split(StrEnum):
+class PreTokenization(StrEnum):
     """What no piece crosses: the ends of words, or those of the morphemes in them as well."""
 
     WORDS = "words"
     MORPHEMES = "morphemes"
 
 
-def composed_letters(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text as cuts are told in it: its letters composed (NFC), and no boundary marked."""
     return unicodedata.normalize("NFC", text).replace(BOUNDARY, "")
 
 
-def cuts(spans: np.ndarray, text: str) -> np.ndarray:
+def cut_positions(spans: np.ndarray, text: str) -> np.ndarray:
     """Return the places `(n,)` between two letters or digits at which a span begins and over which none reaches.
 
     `spans` `(n, 2)` are in the order of their beginnings. Blanks and punctuation are no cuts, and pieces that share a
@@ -85,51 +92,62 @@ def cuts(spans: np.ndarray, text: str) -> np.ndarray:
     """
     starts, ends = spans.T
     reached = np.maximum.accumulate(np.concatenate([[0], ends]))[:-1]
-    places = np.unique(starts[starts >= reached])
-    inside = [place for place in places.tolist() if 0 < place < len(text) and text[place - 1 : place + 1].isalnum()]
+    positions = np.unique(starts[starts >= reached])
+    inside = [
+        position
+        for position in positions.tolist()
+        if 0 < position < len(text) and text[position - 1 : position + 1].isalnum()
+    ]
     return np.array(inside, dtype=np.int64)
 
 
-def morpheme_cuts(texts: Sequence[str]) -> list[np.ndarray]:
+def morpheme_boundaries(texts: Sequence[str]) -> list[np.ndarray]:
     """Return the places inside the words of each text at which a morpheme begins, by Kiwi: 갔다 is 갔 | 다."""
-    found = []
+    boundaries = []
     for block in in_blocks(texts, _BLOCK):
         for text, tokens in zip(block, kiwi_tokens(block), strict=True):
             spans = [(token.start, token.start + token.len) for token in tokens]
-            found.append(cuts(np.array(spans, dtype=np.int64).reshape(-1, 2), text))
-    return found
+            boundaries.append(cut_positions(np.array(spans, dtype=np.int64).reshape(-1, 2), text))
+    return boundaries
 
 
-def marked(texts: Sequence[str]) -> list[str]:
+def mark_morphemes(texts: Sequence[str]) -> list[str]:
     """Return the texts composed, with `BOUNDARY` where a morpheme begins inside a word.
 
     A tokenizer that was trained on morphemes expects such texts. Without the marks each is as `composed_letters`
     returns it.
     """
-    composed = [composed_letters(text) for text in texts]
-    return [mark(text, places) for text, places in zip(composed, morpheme_cuts(composed), strict=True)]
+    composed = [normalize_text(text) for text in texts]
+    return [
+        insert_boundaries(text, positions)
+        for text, positions in zip(composed, morpheme_boundaries(composed), strict=True)
+    ]
 
 
-def mark(text: str, places: np.ndarray) -> str:
+def insert_boundaries(text: str, positions: np.ndarray) -> str:
     """Return a text with `BOUNDARY` at the places."""
-    ends = [0, *places.tolist(), len(text)]
+    ends = [0, *positions.tolist(), len(text)]
     return BOUNDARY.join(text[start:end] for start, end in pairwise(ends))
 
 
-def unmarked(places: np.ndarray, at: np.ndarray) -> np.ndarray:
+def to_unmarked_offsets(positions: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return where positions `at` of a text that was marked at `places` stand in the text without the marks."""
-    return at - np.searchsorted(places + np.arange(1, len(places) + 1), at, side="right") if len(places) else at
+    return (
+        offsets - np.searchsorted(positions + np.arange(1, len(positions) + 1), offsets, side="right")
+        if len(positions)
+        else offsets
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """Which documents are learned from. `held_out` is the share kept for measuring, chosen by `seed`."""
 
-    split: Split = Split.WORDS
+    split: PreTokenization = PreTokenization.WORDS
     lowercase: bool = False
     held_out: float = 0.1
     seed: int = 0
-    most_characters: int = MOST_CHARACTERS
+    most_characters: int = MAX_CHARACTERS
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -138,49 +156,55 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingDocuments:
     """Documents to learn from, a line each at `path`; `letters` by frequency, `share` of the documents not held out."""
 
     corpus: Corpus
     sample: Sample
     path: Path
-    letters: tuple[str, ...]
+    alphabet: tuple[str, ...]
     documents: int
     characters: int
     share: float
 
-    def lines(self, letters: int | None = None, on_progress: OnProgress | None = None) -> Iterator[str]:
+    def lines(self, alphabet_size: int | None = None, on_progress: ProgressCallback | None = None) -> Iterator[str]:
         """With `letters`, all but so many of the most frequent leave a gap in their word."""
-        kept = len(self.letters) if letters is None else letters
-        rare = {ord(letter): " " for letter in self.letters[kept:] if letter != BOUNDARY}
+        n_frequent = len(self.alphabet) if alphabet_size is None else alphabet_size
+        rare = {ord(letter): " " for letter in self.alphabet[n_frequent:] if letter != BOUNDARY}
         with self.path.open(encoding="utf-8", newline="\n") as file:
-            for line in gone_through(file, self.characters, on_progress):
+            for line in report_documents(file, self.characters, on_progress):
                 yield line.translate(rare) if rare else line
 
 
 @contextmanager
-def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = None) -> Iterator[Material]:
+def gathered(
+    corpus: Corpus, sample: Sample, on_progress: ProgressCallback | None = None
+) -> Iterator[TrainingDocuments]:
     """Write the documents to a temporary file. Raises `LanguageError` (`nothing_to_learn`) if all are held out."""
-    letters, documents, characters = Counter[str](), 0, 0
+    character_counts, documents, characters = Counter[str](), 0, 0
     share = min(1.0, sample.most_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
-            every = gone_through(corpus.documents(), corpus.characters, on_progress)
-            not_held_out = (one for one in every if not held_out(one, sample.held_out, sample.seed))
-            learned = (one for one in not_held_out if held_out(one, share, sample.seed + 1))
+            all_documents = report_documents(corpus.documents(), corpus.characters, on_progress)
+            not_held_out = (
+                document for document in all_documents if not is_held_out(document, sample.held_out, sample.seed)
+            )
+            learned = (document for document in not_held_out if is_held_out(document, share, sample.seed + 1))
             for block in in_blocks(learned, _BLOCK):
-                for text in marked(block) if sample.split is Split.MORPHEMES else map(composed_letters, block):
+                for text in (
+                    mark_morphemes(block) if sample.split is PreTokenization.MORPHEMES else map(normalize_text, block)
+                ):
                     line = " ".join(text.split())
                     line = line.lower() if sample.lowercase else line
-                    letters.update(line)
+                    character_counts.update(line)
                     file.write(line + "\n")
                     documents, characters = documents + 1, characters + len(line)
         if not documents:
             message = f"{corpus.name} is too small: all of its documents are held out for measuring"
             raise LanguageError("nothing_to_learn", message, corpus=corpus.name)
-        frequent = sorted(letters, key=lambda letter: (-letters[letter], letter))
-        yield Material(corpus, sample, path, tuple(frequent), documents, characters, share)
+        frequent = sorted(character_counts, key=lambda letter: (-character_counts[letter], letter))
+        yield TrainingDocuments(corpus, sample, path, tuple(frequent), documents, characters, share)
 
 
 @dataclass(frozen=True)
@@ -192,10 +216,10 @@ class TokenizerOptions:
     sample: Sample = field(default_factory=Sample)
 
     def __post_init__(self) -> None:
-        if not LEAST <= self.vocabulary <= MOST:
-            told = {"pieces": f"{self.vocabulary:,}", "least": f"{LEAST:,}", "most": f"{MOST:,}"}
-            message = "a vocabulary of {pieces} pieces: there may be {least} to {most}".format(**told)
-            raise LanguageError("vocabulary", message, **told)
+        if not MIN_VOCABULARY <= self.vocabulary <= MAX_VOCABULARY:
+            details = {"pieces": f"{self.vocabulary:,}", "least": f"{MIN_VOCABULARY:,}", "most": f"{MAX_VOCABULARY:,}"}
+            message = "a vocabulary of {pieces} pieces: there may be {least} to {most}".format(**details)
+            raise LanguageError("vocabulary", message, **details)
 
     @property
     def name(self) -> str:
@@ -215,8 +239,8 @@ class TrainedTokenizer:
 
     def provenance(self) -> dict[str, Any]:
         options = {"kind": self.options.kind, "vocabulary": self.options.vocabulary, **asdict(self.options.sample)}
-        found = {"pieces": self.tokenizer.get_vocab_size(), "share": self.share, "seconds": self.seconds}
-        return {**options, **found, "corpus": self.corpus, "fingerprint": self.fingerprint}
+        statistics = {"pieces": self.tokenizer.get_vocab_size(), "share": self.share, "seconds": self.seconds}
+        return {**options, **statistics, "corpus": self.corpus, "fingerprint": self.fingerprint}
 
     def save(self, folder: Path) -> None:
         """Write a folder that `AutoTokenizer.from_pretrained` reads; one that stands there is replaced."""
@@ -228,7 +252,7 @@ class TrainedTokenizer:
 
 
 def train_on(
-    material: Material, kind: TokenizerKind, vocabulary: int, on_progress: OnProgress | None = None
+    documents: TrainingDocuments, kind: TokenizerKind, vocabulary: int, on_progress: ProgressCallback | None = None
 ) -> TrainedTokenizer:
     """Train a tokenizer on gathered documents; `on_progress` is called while they are read.
 
@@ -236,20 +260,22 @@ def train_on(
     deterministic: the library sums Unigram's expectations in random order. Memory is that of the distinct words. Raises
     `LanguageError` (`vocabulary`).
     """
-    began, options = perf_counter(), TokenizerOptions(kind, vocabulary, material.sample)
-    tokenizer = untrained(kind, material.sample.split, lowercase=material.sample.lowercase)
+    began, options = perf_counter(), TokenizerOptions(kind, vocabulary, documents.sample)
+    tokenizer = untrained(kind, documents.sample.split, lowercase=documents.sample.lowercase)
     if kind is TokenizerKind.WORDPIECE:
-        _train_wordpiece(tokenizer, material, vocabulary, on_progress)
+        _train_wordpiece(tokenizer, documents, vocabulary, on_progress)
     else:
-        letters = None if kind is TokenizerKind.BYTE_BPE else vocabulary // 2
-        lines = material.lines(letters, within(on_progress, 0, _READING))
+        alphabet_size = None if kind is TokenizerKind.BYTE_BPE else vocabulary // 2
+        lines = documents.lines(alphabet_size, scale_progress(on_progress, 0, _READING_FRACTION))
         tokenizer.train_from_iterator(lines, _trainer(kind, vocabulary, SPECIAL))
-    of = material.corpus
-    return TrainedTokenizer(tokenizer, options, of.name, of.fingerprint, material.share, perf_counter() - began)
+    corpus = documents.corpus
+    return TrainedTokenizer(
+        tokenizer, options, corpus.name, corpus.fingerprint, documents.share, perf_counter() - began
+    )
 
 
 def _train_wordpiece(
-    tokenizer: "Tokenizer", material: Material, vocabulary: int, on_progress: OnProgress | None
+    tokenizer: "Tokenizer", documents: TrainingDocuments, vocabulary: int, on_progress: ProgressCallback | None
 ) -> None:
     """Train by BPE's merges in an order that is always the same.
 
@@ -258,17 +284,20 @@ def _train_wordpiece(
     """
     from tokenizers import AddedToken, models
 
-    def trained(first: Sequence[str], size: int, told: OnProgress | None) -> dict[str, int]:
-        learner = untrained(TokenizerKind.WORDPIECE, material.sample.split)
+    def trained(first: Sequence[str], size: int, report: ProgressCallback | None) -> dict[str, int]:
+        learner = untrained(TokenizerKind.WORDPIECE, documents.sample.split)
         # a letter is a piece at the beginning of words and another inside
-        lines = material.lines(vocabulary // 4, told)
+        lines = documents.lines(vocabulary // 4, report)
         learner.train_from_iterator(lines, _trainer(TokenizerKind.WORDPIECE, size, first))
         pieces: dict[str, int] = learner.get_vocab()
         return pieces
 
-    halves = within(on_progress, 0, _READING / 2), within(on_progress, _READING / 2, _READING)
-    inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL), halves[0]) if piece.startswith("##"))
-    tokenizer.model = models.WordPiece(trained([*SPECIAL, *inside], vocabulary, halves[1]), unk_token=UNKNOWN)
+    callbacks = (
+        scale_progress(on_progress, 0, _READING_FRACTION / 2),
+        scale_progress(on_progress, _READING_FRACTION / 2, _READING_FRACTION),
+    )
+    inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL), callbacks[0]) if piece.startswith("##"))
+    tokenizer.model = models.WordPiece(trained([*SPECIAL, *inside], vocabulary, callbacks[1]), unk_token=UNKNOWN)
     tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in SPECIAL])
 
 
@@ -280,14 +309,14 @@ def _trainer(kind: TokenizerKind, vocabulary: int, first: Sequence[str]) -> Any:
         case TokenizerKind.UNIGRAM:
             return trainers.UnigramTrainer(**shared, unk_token=UNKNOWN)
         case TokenizerKind.WORDPIECE:
-            return trainers.WordPieceTrainer(**shared, min_frequency=_FEWEST)
+            return trainers.WordPieceTrainer(**shared, min_frequency=_MIN_PAIR_FREQUENCY)
         case TokenizerKind.BPE:
-            return trainers.BpeTrainer(**shared, min_frequency=_FEWEST)
+            return trainers.BpeTrainer(**shared, min_frequency=_MIN_PAIR_FREQUENCY)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    return trainers.BpeTrainer(**shared, min_frequency=_FEWEST, initial_alphabet=alphabet)
+    return trainers.BpeTrainer(**shared, min_frequency=_MIN_PAIR_FREQUENCY, initial_alphabet=alphabet)
 
 
-def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> "Tokenizer":
+def untrained(kind: TokenizerKind, split: PreTokenization, *, lowercase: bool = False) -> "Tokenizer":
     """Return a tokenizer without a vocabulary: BERT's `[CLS] a [SEP] b [SEP]`, letters composed (NFC), accents kept.
 
     All kinds split words alike, at blanks and around each sign. WordPiece marks a piece inside a word with ##; the
@@ -295,19 +324,21 @@ def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> 
     """
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
-    model, words, decoder = _of_kind(kind)
-    if split is Split.MORPHEMES:  # WordPiece has no other sign that a morpheme goes on with a word: the boundary stays
+    model, pre_tokenizer_steps, decoder = _of_kind(kind)
+    if (
+        split is PreTokenization.MORPHEMES
+    ):  # WordPiece has no other sign that a morpheme goes on with a word: the boundary stays
         behaviour = "merged_with_next" if kind is TokenizerKind.WORDPIECE else "removed"
-        words.append(pre_tokenizers.Split(BOUNDARY, behaviour))
-    after = []
+        pre_tokenizer_steps.append(pre_tokenizers.Split(BOUNDARY, behaviour))
+    final_normalizers = []
     if kind is TokenizerKind.BYTE_BPE:
-        words.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-        after = [normalizers.Prepend(" ")]
-    before = [normalizers.Lowercase()] if lowercase else []
+        pre_tokenizer_steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        final_normalizers = [normalizers.Prepend(" ")]
+    first_normalizers = [normalizers.Lowercase()] if lowercase else []
     blanks = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.Sequence([*before, normalizers.NFC(), *blanks, *after])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)
+    tokenizer.normalizer = normalizers.Sequence([*first_normalizers, normalizers.NFC(), *blanks, *final_normalizers])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(pre_tokenizer_steps)
     tokenizer.decoder = decoder
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
@@ -322,13 +353,16 @@ def _of_kind(kind: TokenizerKind) -> tuple[Any, list[Any], Any]:
     from tokenizers import Regex, decoders, models, pre_tokenizers
 
     if kind is TokenizerKind.WORDPIECE:
-        words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_SIGN), "isolated")]
+        pre_tokenizer_steps = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(_SIGN), "isolated")]
         decoder = decoders.Sequence([decoders.WordPiece(), decoders.Replace(f" {BOUNDARY}", "")])
-        return models.WordPiece(unk_token=UNKNOWN), words, decoder
+        return models.WordPiece(unk_token=UNKNOWN), pre_tokenizer_steps, decoder
     if kind is TokenizerKind.BYTE_BPE:
-        words = [pre_tokenizers.Split(" ", "merged_with_next"), pre_tokenizers.Split(Regex(f" ?{_SIGN}"), "isolated")]
-        return models.BPE(), words, decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        pre_tokenizer_steps = [
+            pre_tokenizers.Split(" ", "merged_with_next"),
+            pre_tokenizers.Split(Regex(f" ?{_SIGN}"), "isolated"),
+        ]
+        return models.BPE(), pre_tokenizer_steps, decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     blanks = pre_tokenizers.Metaspace(prepend_scheme="always")
-    words = [blanks, pre_tokenizers.Split(Regex(f"▁?{_SIGN}"), "isolated")]
+    pre_tokenizer_steps = [blanks, pre_tokenizers.Split(Regex(f"▁?{_SIGN}"), "isolated")]
     model = models.BPE(unk_token=UNKNOWN) if kind is TokenizerKind.BPE else models.Unigram()
-    return model, words, decoders.Metaspace(prepend_scheme="always")
+    return model, pre_tokenizer_steps, decoders.Metaspace(prepend_scheme="always")

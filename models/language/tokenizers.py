@@ -25,13 +25,13 @@ from mrc_workbench.models.language.tokenizer_training import (
     BOUNDARY,
     TRAINED,
     UNKNOWN,
-    Split,
+    PreTokenization,
     TrainedTokenizer,
-    composed_letters,
-    mark,
-    marked,
-    morpheme_cuts,
-    unmarked,
+    insert_boundaries,
+    mark_morphemes,
+    morpheme_boundaries,
+    normalize_text,
+    to_unmarked_offsets,
 )
 from mrc_workbench.models.sources import ModelSource, find_model, is_starter
 
@@ -48,10 +48,10 @@ class Cut(NamedTuple):
     spans: np.ndarray
 
 
-class Piece(NamedTuple):
+class TokenPiece(NamedTuple):
     """One piece of a text: its letters there, its name in the vocabulary, and whether it is in it."""
 
-    letters: str
+    text: str
     name: str
     known: bool
 
@@ -66,12 +66,12 @@ class PreparedTokenizer:
     folder: Path | None = None  # that it was loaded from
 
     @classmethod
-    def of(cls, trained: TrainedTokenizer) -> "PreparedTokenizer":
+    def from_trained(cls, trained: TrainedTokenizer) -> "PreparedTokenizer":
         return cls(trained.options.name, trained.tokenizer, trained.provenance())
 
     @property
     def marks_morphemes(self) -> bool:
-        return self.trained.get("split") == Split.MORPHEMES
+        return self.trained.get("split") == PreTokenization.MORPHEMES
 
     @cached_property
     def content(self) -> dict[str, Any]:
@@ -86,22 +86,25 @@ class PreparedTokenizer:
         return model.get("unk_id") if piece is None else self.tokenizer.token_to_id(piece)
 
     def prepared(self, texts: Sequence[str]) -> list[str]:
-        return marked(texts) if self.marks_morphemes else [composed_letters(text) for text in texts]
+        return mark_morphemes(texts) if self.marks_morphemes else [normalize_text(text) for text in texts]
 
     def cut(self, texts: Sequence[str], morphemes: Sequence[np.ndarray]) -> list[Cut]:
         """Cut texts (`composed_letters`) without special pieces; `morphemes` are their `morpheme_cuts`."""
         if not self.marks_morphemes:
             morphemes = [np.zeros(0, dtype=np.int64)] * len(texts)
-        given = [mark(text, places) for text, places in zip(texts, morphemes, strict=True)]
-        encodings = self.tokenizer.encode_batch(given, add_special_tokens=False)
-        return [_cut(*one) for one in zip(encodings, texts, morphemes, strict=True)]
+        marked_texts = [insert_boundaries(text, positions) for text, positions in zip(texts, morphemes, strict=True)]
+        encodings = self.tokenizer.encode_batch(marked_texts, add_special_tokens=False)
+        return [_cut(*item) for item in zip(encodings, texts, morphemes, strict=True)]
 
-    def pieces(self, text: str) -> list[Piece]:
-        text = composed_letters(text)
-        ((numbers, spans),) = self.cut([text], morpheme_cuts([text]) if self.marks_morphemes else ())
+    def pieces(self, text: str) -> list[TokenPiece]:
+        text = normalize_text(text)
+        ((numbers, spans),) = self.cut([text], morpheme_boundaries([text]) if self.marks_morphemes else ())
         names = map(self.tokenizer.id_to_token, numbers.tolist())
         known = (numbers != self.unknown).tolist()
-        return [Piece(text[a:b], *told) for (a, b), *told in zip(spans.tolist(), names, known, strict=True)]
+        return [
+            TokenPiece(text[a:b], *name_and_known)
+            for (a, b), *name_and_known in zip(spans.tolist(), names, known, strict=True)
+        ]
 
 
 def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
@@ -114,7 +117,7 @@ def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
     except Exception as error:  # the library raises no kind of its own
         raise _no_tokenizer(name) from error
     trained = read_json(folder / "tokenizer_config.json").get(TRAINED)
-    return PreparedTokenizer(name, _whole(tokenizer), trained if isinstance(trained, dict) else {}, folder)
+    return PreparedTokenizer(name, _without_truncation(tokenizer), trained if isinstance(trained, dict) else {}, folder)
 
 
 def find_tokenizer(reference: str) -> PreparedTokenizer:
@@ -129,7 +132,7 @@ def find_tokenizer(reference: str) -> PreparedTokenizer:
         source.packaged.write()
     if source.folder and (source.folder / "tokenizer.json").is_file():
         return load_tokenizer(source.folder, reference)
-    return PreparedTokenizer(reference, _whole(_by_transformers(source)))
+    return PreparedTokenizer(reference, _without_truncation(_by_transformers(source)))
 
 
 def _by_transformers(source: ModelSource) -> "Tokenizer":
@@ -146,11 +149,11 @@ def _by_transformers(source: ModelSource) -> "Tokenizer":
         raise _no_tokenizer(source.reference) from error
     if not tokenizer.is_fast:
         raise _no_tokenizer(source.reference)
-    found: Tokenizer = tokenizer.backend_tokenizer
-    return found
+    backend: Tokenizer = tokenizer.backend_tokenizer
+    return backend
 
 
-def _whole(tokenizer: "Tokenizer") -> "Tokenizer":
+def _without_truncation(tokenizer: "Tokenizer") -> "Tokenizer":
     """Have texts cut whole, and as they are: some are saved as a model used them."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -158,10 +161,10 @@ def _whole(tokenizer: "Tokenizer") -> "Tokenizer":
 
 
 def _cut(encoding: Any, text: str, morphemes: np.ndarray) -> Cut:
-    spans = unmarked(morphemes, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
+    spans = to_unmarked_offsets(morphemes, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
     blank = np.array([letter.isspace() for letter in text] + [False])
-    filled = np.where(blank, len(text), np.arange(len(text) + 1))
-    next_filled = np.minimum.accumulate(filled[::-1])[::-1]
+    next_non_blank = np.where(blank, len(text), np.arange(len(text) + 1))
+    next_filled = np.minimum.accumulate(next_non_blank[::-1])[::-1]
     starts = np.minimum(next_filled[spans[:, 0]], spans[:, 1])
     # the blank that is put before the first word has the place of that word's first letter
     ends = np.where([name in BLANKS for name in encoding.tokens], starts, spans[:, 1])
@@ -198,7 +201,7 @@ def _byte_of() -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Step:
+class MergeStep:
     """The pieces of a word, readable, after the first `merges` of a tokenizer, when `pair` was `joined` last."""
 
     merges: int
@@ -207,7 +210,7 @@ class Step:
     pieces: tuple[str, ...]
 
 
-def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
+def merge_steps(word: str, tokenizer: PreparedTokenizer) -> list[MergeStep]:
     """Return how a word is built: its letters or bytes first (`merges` 0, no `pair`), and then each merge that joins.
 
     Of the pairs that stand beside each other the one learned first is joined wherever it stands, until none was learned
@@ -219,36 +222,36 @@ def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
     if learned is None:
         message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
         raise LanguageError("no_merges", message, name=tokenizer.name)
-    place_of = {(first, second): place for place, (first, second) in enumerate(learned)}
-    made = tokenizer.tokenizer
-    (given,) = tokenizer.prepared([word])
-    normal = made.normalizer.normalize_str(given) if made.normalizer else given
-    parted = made.pre_tokenizer.pre_tokenize_str(normal) if made.pre_tokenizer else [(normal, None)]
-    known = made.get_vocab()
-    parts = [[letter if letter in known else UNKNOWN for letter in part] for part, _ in parted]
+    merge_ranks = {(first, second): rank for rank, (first, second) in enumerate(learned)}
+    backend = tokenizer.tokenizer
+    (prepared_word,) = tokenizer.prepared([word])
+    normal = backend.normalizer.normalize_str(prepared_word) if backend.normalizer else prepared_word
+    pre_tokenized = backend.pre_tokenizer.pre_tokenize_str(normal) if backend.pre_tokenizer else [(normal, None)]
+    known = backend.get_vocab()
+    parts = [[letter if letter in known else UNKNOWN for letter in part] for part, _ in pre_tokenized]
 
-    def step(merges: int, pair: tuple[str, str] = ("", "")) -> Step:
+    def step(merges: int, pair: tuple[str, str] = ("", "")) -> MergeStep:
         first, second, joined, *names = (
             readable(name, in_bytes=in_bytes) for name in (*pair, "".join(pair), *chain.from_iterable(parts))
         )
-        return Step(merges, (first, second), joined, tuple(names))
+        return MergeStep(merges, (first, second), joined, tuple(names))
 
-    found = [step(0)]
-    while pairs := [pair for part in parts for pair in pairwise(part) if pair in place_of]:
-        pair = min(pairs, key=lambda one: place_of[one])
-        parts = [_joined(part, pair) for part in parts]
-        found.append(step(max(found[-1].merges, 1 + place_of[pair]), pair))
-    return found
+    history = [step(0)]
+    while pairs := [pair for part in parts for pair in pairwise(part) if pair in merge_ranks]:
+        pair = min(pairs, key=lambda candidate: merge_ranks[candidate])
+        parts = [_merge_pair(part, pair) for part in parts]
+        history.append(step(max(history[-1].merges, 1 + merge_ranks[pair]), pair))
+    return history
 
 
-def _joined(part: list[str], pair: tuple[str, str]) -> list[str]:
-    found: list[str] = []
+def _merge_pair(part: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
     for piece in part:
-        if found and (found[-1], piece) == pair:
-            found[-1] += piece
+        if merged and (merged[-1], piece) == pair:
+            merged[-1] += piece
         else:
-            found.append(piece)
-    return found
+            merged.append(piece)
+    return merged
 
 
 class WholeWords(StrEnum):
@@ -259,7 +262,7 @@ class WholeWords(StrEnum):
     MORPHEMES = "morphemes"  # as Kiwi parts them
 
 
-def word_starts(texts: Sequence[str], letters: Sequence[np.ndarray], whole_words: WholeWords) -> list[np.ndarray]:
+def word_starts(texts: Sequence[str], offsets: Sequence[np.ndarray], whole_words: WholeWords) -> list[np.ndarray]:
     """Say of every token of each text whether a word begins with it, `(n_tokens,)` bool.
 
     `letters` holds the first and the last letter and one of every token, `(n_tokens, 2)`. Words that share a token, or
@@ -270,20 +273,20 @@ def word_starts(texts: Sequence[str], letters: Sequence[np.ndarray], whole_words
     else:
         begins = [np.zeros(len(text), dtype=bool) for text in texts]
     numbered = [_numbered(text, starts) for text, starts in zip(texts, begins, strict=True)]
-    return [_starts(numbers, spans) for numbers, spans in zip(numbered, letters, strict=True)]
+    return [_starts(numbers, spans) for numbers, spans in zip(numbered, offsets, strict=True)]
 
 
 def _morpheme_starts(texts: Sequence[str]) -> list[np.ndarray]:
     """The letters that morphemes begin with, bool: as they are marked, or as Kiwi finds them where nothing is."""
-    told = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
-    found = []
+    tokens_of_texts = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
+    starts_of_texts = []
     for text in texts:
         starts, end = np.array([letter == BOUNDARY for letter in text], dtype=bool), 0
-        for token in () if BOUNDARY in text else next(told):
+        for token in () if BOUNDARY in text else next(tokens_of_texts):
             starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
             end = max(end, token.start + token.len)
-        found.append(starts)
-    return found
+        starts_of_texts.append(starts)
+    return starts_of_texts
 
 
 def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
@@ -293,10 +296,10 @@ def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
     return np.asarray(np.cumsum(starts) + blank)
 
 
-def _starts(numbers: np.ndarray, letters: np.ndarray) -> np.ndarray:
-    if not len(letters):
+def _starts(numbers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    if not len(offsets):
         return np.zeros(0, dtype=bool)
-    first, last = letters[:, 0], np.maximum(letters[:, 1] - 1, letters[:, 0])
+    first, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
     reached = np.concatenate([[-1], np.maximum.accumulate(numbers[last])[:-1]])
     return np.asarray(numbers[first] > reached)
 
@@ -338,18 +341,18 @@ def write_tokens(
     `tokenizer` is a fast one of transformers; morphemes are marked for one that was trained so
     (`models.language.tokenizer_training`).
     """
-    morphemes = getattr(tokenizer, "init_kwargs", {}).get("trained", {}).get("split") == Split.MORPHEMES
+    morphemes = getattr(tokenizer, "init_kwargs", {}).get("trained", {}).get("split") == PreTokenization.MORPHEMES
     size = len(tokenizer)
     dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.uint32)
     folder.mkdir(parents=True, exist_ok=True)
     counts, lengths, same = np.zeros(size, dtype=np.int64), array("q"), array("Q")  # of numbers, not of objects
     with (folder / "tokens.bin").open("wb") as tokens, (folder / "starts.bin").open("wb") as starts:
-        for some in _some(documents):
-            texts = marked(some) if morphemes else [composed_letters(text) for text in some]
-            told = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
-            letters = [np.array(one.offsets, dtype=np.int64).reshape(-1, 2) for one in told]
-            for text, one, begins in zip(texts, told, word_starts(texts, letters, whole_words), strict=True):
-                ids = np.array(one.ids, dtype=np.int64)
+        for block in _some(documents):
+            texts = mark_morphemes(block) if morphemes else [normalize_text(text) for text in block]
+            encodings = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
+            offsets = [np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) for encoding in encodings]
+            for text, encoding, begins in zip(texts, encodings, word_starts(texts, offsets, whole_words), strict=True):
+                ids = np.array(encoding.ids, dtype=np.int64)
                 counts += np.bincount(ids, minlength=size)
                 tokens.write(np.append(ids, specials.end).astype(dtype).tobytes())
                 starts.write(np.append(begins, True).tobytes())

@@ -18,24 +18,24 @@ from mrc_workbench.api.experiment import (
     require_scores,
     store_rankings,
 )
-from mrc_workbench.api.retrievers import Item, Items, requested
+from mrc_workbench.api.retrievers import Item, Items, build_request
 from mrc_workbench.api.values import ApiError, progress_bar
-from mrc_workbench.data.problems import naming_extras
+from mrc_workbench.data.problems import raise_missing_extra
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
 from mrc_workbench.data.workspace import error_message
-from mrc_workbench.retrieval.analysis.evidence import label, shown_measures, usual_baseline
+from mrc_workbench.retrieval.analysis.evidence import default_baseline, displayed_measures, label
 from mrc_workbench.retrieval.comparison import compare as comparing
 from mrc_workbench.retrieval.comparison.compare import provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, storable
+from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable
 from mrc_workbench.retrieval.comparison.store import find_comparison, kept_comparisons, store_comparison
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.measures import cutoff_of, own_measure
-from mrc_workbench.retrieval.searcher import Searcher, searchers_of
+from mrc_workbench.retrieval.searcher import Searcher, build_searchers
 
-_opened: dict[tuple[str, str], Searcher] = {}
-_MOST_OPENED = 4  # retrievers that stay in memory
+_searcher_cache: dict[tuple[str, str], Searcher] = {}
+_MAX_SEARCHERS = 4  # retrievers that stay in memory
 
 
 class ComparisonResult(ScoredRankings):
@@ -55,8 +55,8 @@ class ComparisonResult(ScoredRankings):
         super().__init__(
             comparison.question_set,
             comparison.rankings,
-            [label(measure) for measure in shown_measures(comparison)],
-            usual_baseline(comparison),
+            [label(measure) for measure in displayed_measures(comparison)],
+            default_baseline(comparison),
         )
         self.comparison, self.dataset, self.key = comparison, dataset, key
         self._searchers: dict[str, Searcher] = {}
@@ -93,18 +93,18 @@ class ComparisonResult(ScoredRankings):
         table = pd.DataFrame(rows, columns=["retriever", "index_seconds", "ms_per_question", "index_bytes"])
         return table.astype({"index_bytes": "Int64"}).set_index("retriever")
 
-    @naming_extras("the retriever")
+    @raise_missing_extra("the retriever")
     def searcher(self, name: str, *, progress: bool = True) -> Searcher:
         """Return a retriever, built, which answers any question. Raises `ApiError` for an imported run."""
-        full = self.find(name)
-        if full not in self._searchers:
+        full_name = self.find(name)
+        if full_name not in self._searchers:
             experiment = self.comparison.experiment
-            if any(not spec.searchable for spec in experiment.needed([full])):
-                message = f"{full} is a run: it has rankings of the compared questions, and cannot search others"
+            if any(not spec.searchable for spec in experiment.with_dependencies([full_name])):
+                message = f"{full_name} is a run: it has rankings of the compared questions, and cannot search others"
                 raise ApiError("not_searchable", message)
             with progress_bar("Opening", enabled=progress) as report:
-                self._searchers |= searchers_of(experiment, self.dataset.question_set, None, [full], report)
-        return self._searchers[full]
+                self._searchers |= build_searchers(experiment, self.dataset.question_set, None, [full_name], report)
+        return self._searchers[full_name]
 
     def __repr__(self) -> str:
         stored = f", stored as {self.key}" if self.key else ""
@@ -213,7 +213,7 @@ def compare(
     [1]
     """
     dataset, items = dataset_and_items(data, retrievers)
-    request = requested(items, dataset.question_set)
+    request = build_request(items, dataset.question_set)
     if not request.specs:
         raise ApiError("no_retriever", "compare needs at least one retriever")
     base = base_experiment(request, part=part, split=split, ks=ks, relevant_from=relevant_from)
@@ -221,7 +221,7 @@ def compare(
     with progress_bar("Comparing", enabled=progress) as report:
         errors = store_rankings(request, base, dataset.question_set, report)
         experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
-        experiment = storable(experiment, dataset.question_set, Path.cwd())
+        experiment = make_storable(experiment, dataset.question_set, Path.cwd())
         comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
     require_scores(comparison, errors)
     key = ""
@@ -246,8 +246,16 @@ def comparisons() -> pd.DataFrame:
     True
     """
     rows = [
-        (one.key, one.made, one.name, one.data, one.part.value, one.questions, ", ".join(one.retrievers))
-        for one in kept_comparisons()
+        (
+            stored.key,
+            stored.made,
+            stored.name,
+            stored.data,
+            stored.part.value,
+            stored.questions,
+            ", ".join(stored.retrievers),
+        )
+        for stored in kept_comparisons()
     ]
     columns = ["key", "created", "name", "data", "part", "questions", "retrievers"]
     return pd.DataFrame(rows, columns=columns).set_index("key")
@@ -281,7 +289,7 @@ def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rank", "score", "passage_id", "title", "text"])
 
 
-@naming_extras("mrc_workbench.search")
+@raise_missing_extra("mrc_workbench.search")
 def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, progress: bool = True) -> pd.DataFrame:
     """Search the passages of a dataset.
 
@@ -316,18 +324,18 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     """
     check_query(query, k)
     dataset = load(data)
-    request = requested(retriever, dataset.question_set)
+    request = build_request(retriever, dataset.question_set)
     if request.runs or request.objects or not request.specs:
         raise ApiError("not_searchable", "search needs a retriever of this project: a name, a specification or a model")
     name = list(request.specs)[-1]
     experiment = Experiment(data=dataset.key, retriever=tuple(request.specs.values()))
-    if any(not spec.searchable for spec in experiment.needed([name])):
+    if any(not spec.searchable for spec in experiment.with_dependencies([name])):
         raise ApiError("not_searchable", f"{name} is a run: it has rankings of known questions alone")
     key = (dataset.question_set.fingerprint, experiment.model_dump_json())
-    if key not in _opened:
+    if key not in _searcher_cache:
         with progress_bar("Opening", enabled=progress) as report:
-            searchers = searchers_of(experiment, dataset.question_set, None, [name], report)
-        while len(_opened) >= _MOST_OPENED:
-            del _opened[next(iter(_opened))]
-        _opened[key] = searchers[name]
-    return hits_table(_opened[key], query, k)
+            searchers = build_searchers(experiment, dataset.question_set, None, [name], report)
+        while len(_searcher_cache) >= _MAX_SEARCHERS:
+            del _searcher_cache[next(iter(_searcher_cache))]
+        _searcher_cache[key] = searchers[name]
+    return hits_table(_searcher_cache[key], query, k)

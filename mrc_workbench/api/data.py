@@ -23,15 +23,15 @@ from mrc_workbench.api.values import (
     unknown_name,
 )
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.columns import QuestionColumns
+from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions.read import WORK, Reading, read_paths_apart
+from mrc_workbench.data.questions.read import WORK, QuestionSetReading, read_paths_in_subprocess
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, display_name, find, read_entry, stored
 from mrc_workbench.retrieval.comparison.store import store_question_set
 
-_COLUMNS = [field.name for field in fields(Columns)]
+_COLUMNS = [field.name for field in fields(QuestionColumns)]
 _FILE = re.compile(r"\b([Tt]he|this) file\b")  # in the templates of problems
 _LONGEST = 200
 
@@ -75,7 +75,7 @@ class Dataset:
     def questions(self) -> pd.DataFrame:
         """One row per question, indexed by id: text, answers, ids of relevant passages, kind and part."""
         questions = self.question_set.questions
-        rows = [(of.text, list(of.answers), dict(of.grade_of), of.kind, of.part) for of in questions]
+        rows = [(entry.text, list(entry.answers), dict(entry.grade_of), entry.kind, entry.part) for entry in questions]
         index = pd.Index([question.id for question in questions], name="id")
         return pd.DataFrame(rows, columns=["text", "answers", "relevant", "kind", "part"], index=index)
 
@@ -149,26 +149,28 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     >>> data.questions["relevant"]["q1"]
     {'d1': 1}
     """
-    chosen = _checked(columns)
+    column_by_role = _checked(columns)
     given: object = source  # of any type, since callers need not check types
     if isinstance(source, Dataset):
         dataset = source
     elif isinstance(source, QuestionSet):
         dataset = Dataset(source, source="Python")
     elif isinstance(source, str | os.PathLike):
-        dataset = _of_reference(os.fspath(source), chosen, encoding)
+        dataset = _of_reference(os.fspath(source), column_by_role, encoding)
     elif isinstance(source, pd.DataFrame):
-        dataset = _of_files("Table", table_files(source), chosen)
+        dataset = _of_files("Table", table_files(source), column_by_role)
     elif isinstance(source, Mapping):
         dataset = _of_files("Collection", collection_files(source), {})
     elif isinstance(source, _Table):
-        dataset = _of_files("Table", table_files(source.to_pandas()), chosen)
+        dataset = _of_files("Table", table_files(source.to_pandas()), column_by_role)
     elif isinstance(given, Iterable) and not isinstance(given, bytes):
-        dataset = _of_items(list(given), chosen, encoding)
+        dataset = _of_items(list(given), column_by_role, encoding)
     else:
         raise _unknown("None" if given is None else type(given).__name__)
-    tidy = display_name(name)
-    return replace(dataset, question_set=replace(dataset.question_set, name=tidy)) if tidy else dataset
+    display_title = display_name(name)
+    return (
+        replace(dataset, question_set=replace(dataset.question_set, name=display_title)) if display_title else dataset
+    )
 
 
 def datasets() -> pd.DataFrame:
@@ -181,7 +183,7 @@ def datasets() -> pd.DataFrame:
     ['sample', 'korquad-v1-dev']
     """
     public = [(entry.id, entry.title, None, None, False) for entry in CATALOG.values()]
-    own = [(kept.key, kept.name, kept.questions, kept.passages, True) for kept in stored()]
+    own = [(dataset.key, dataset.name, dataset.questions, dataset.passages, True) for dataset in stored()]
     return pd.DataFrame([*public, *own], columns=["name", "title", "questions", "passages", "stored"])
 
 
@@ -206,7 +208,7 @@ def _of_reference(reference: str, columns: Mapping[str, str | None], encoding: s
             return _dataset(read_entry(CATALOG[reference]), reference)
         path = Path(reference).expanduser()
         if os.path.isfile(path) or (os.path.isdir(path) and reference.strip("./\\")):  # noqa: PTH112, PTH113
-            return _dataset(read_paths_apart([path], columns, encoding), reference)
+            return _dataset(read_paths_in_subprocess([path], columns, encoding), reference)
         return Dataset(find(reference), source=reference)
 
 
@@ -214,7 +216,7 @@ def _of_items(items: list[Any], columns: Mapping[str, str | None], encoding: str
     if items and all(isinstance(item, str | os.PathLike) for item in items):
         paths = [Path(item) for item in items]
         with _naming_arguments():
-            return _dataset(read_paths_apart(paths, columns, encoding), ", ".join(path.name for path in paths))
+            return _dataset(read_paths_in_subprocess(paths, columns, encoding), ", ".join(path.name for path in paths))
     if items and all(isinstance(item, Mapping) for item in items):
         return _of_files("Table", row_files(items), columns)
     raise _unknown(f"a list of {type(items[0]).__name__}" if items else "an empty list")
@@ -228,7 +230,7 @@ def _of_files(kind: str, files: Sequence[File], columns: Mapping[str, str | None
     return replace(dataset, question_set=named)
 
 
-def _dataset(reading: Reading, source: str, *, is_table: bool = False) -> Dataset:
+def _dataset(reading: QuestionSetReading, source: str, *, is_table: bool = False) -> Dataset:
     problems = (*reading.problems, *reading.gaps)
     messages = tuple(_message_of(problem, is_table=is_table) for problem in problems)
     return Dataset(reading.question_set, messages, source)
@@ -252,7 +254,7 @@ def _naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterato
         is_path = bool(os.path.dirname(reference) or Path(reference).suffix)  # noqa: PTH120 - of any text
         if error.problem.code is ProblemCode.UNKNOWN_SET and is_path:
             known = error.problem.details.get("known", "")
-            path = shown(reference, _LONGEST)
+            path = display_text(reference, _LONGEST)
             message = f"There is no dataset {path}: no such file, looked for from {Path.cwd()}. Datasets: {known}."
         error.args = (message,)
         raise

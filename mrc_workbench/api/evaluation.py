@@ -29,7 +29,13 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES
 from mrc_workbench.retrieval.measures import check_metric, own_measure, score_by_name
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.significance import Pair, mean_intervals, paired_tests, question_groups, share_intervals
+from mrc_workbench.retrieval.significance import (
+    Pair,
+    mean_intervals,
+    paired_tests,
+    proportion_intervals,
+    question_groups,
+)
 from mrc_workbench.retrieval.trec import read_run_table, without_ties
 
 Metrics: TypeAlias = str | Sequence[Any] | Any  # names or measures of ir_measures
@@ -96,31 +102,31 @@ class ScoredRankings:
 
         Raises `MetricError` if a metric is unknown or cannot be computed.
         """
-        named = self._named(metrics)
+        named = self._metric_names(metrics)
         rows = []
         for name in self.names:
-            values = self._of(name, named)
+            values = self._metric_values(name, named)
             rows.append([float(values[metric].mean()) if metric in values else np.nan for metric in named])
         return pd.DataFrame(rows, columns=named, index=pd.Index(self.names, name="retriever"))
 
     def to_pandas(self, metrics: Metrics | None = None) -> pd.DataFrame:
         """Return a row per retriever and metric: retriever, metric, mean, and its 95% interval low to high."""
-        named = self._named(metrics)
+        named = self._metric_names(metrics)
         rows = []
         for name in self.names:
-            values = self._of(name, named)
+            values = self._metric_values(name, named)
             intervals = self._intervals(list(values.values()))
-            for (metric, of), (low, high) in zip(values.items(), intervals, strict=True):
-                rows.append((name, metric, float(of.mean()), low, high))
+            for (metric, scores), (low, high) in zip(values.items(), intervals, strict=True):
+                rows.append((name, metric, float(scores.mean()), low, high))
         return pd.DataFrame(rows, columns=["retriever", "metric", "mean", "low", "high"])
 
     def per_question(self, metrics: Metrics = DEFAULT_METRIC) -> pd.DataFrame:
         """Return a row per question, indexed by id: its text, and each retriever's value of each metric."""
-        named = self._named(metrics)
+        named = self._metric_names(metrics)
         columns = {"text": [question.text for question in self.question_set.questions]}
         values: dict[str, Any] = {}
         for name in self.names:
-            for metric, column in self._of(name, named).items():
+            for metric, column in self._metric_values(name, named).items():
                 values[name if len(named) == 1 else f"{name}: {metric}"] = column
         index = pd.Index([question.id for question in self.question_set.questions], name="id")
         return pd.DataFrame(columns | values, index=index)
@@ -147,17 +153,17 @@ class ScoredRankings:
     def tests(self, pairs: Sequence[tuple[str, str]], metrics: Metrics = DEFAULT_METRIC) -> pd.DataFrame:
         """Test pairs of retrievers; those of a metric are corrected for each other. See `differences`."""
         rows: list[tuple[Any, ...]] = []
-        for metric in self._named(metrics):
-            found = {name: self._of(name, [metric]) for name in self.names}
-            values = {name: of[metric] for name, of in found.items() if metric in of}
-            scale = max([1.0, *(float(np.abs(of).max()) for of in values.values())])  # the tests are of shares
+        for metric in self._metric_names(metrics):
+            values_by_name = {name: self._metric_values(name, [metric]) for name in self.names}
+            values = {name: scores[metric] for name, scores in values_by_name.items() if metric in scores}
+            scale = max([1.0, *(float(np.abs(scores).max()) for scores in values.values())])  # the tests are of shares
             known = [(a, b) for a, b in pairs if a in values and b in values]
             untested = [(a, b) for a, b in pairs if (a, b) not in known]
             tested = [Pair(a, b, metric, values[a] / scale, values[b] / scale) for a, b in known]
             for test in paired_tests(tested, self._groups):
                 ends = (test.difference * scale, test.low * scale, test.high * scale)
                 counts = (test.wins, test.ties, test.losses)
-                rows.append((test.a, test.b, metric, *ends, test.p, test.p_family, test.sure, *counts))
+                rows.append((test.a, test.b, metric, *ends, test.p, test.p_family, test.is_significant, *counts))
             rows += [(a, b, metric, *[np.nan] * 5, False, *[pd.NA] * 3) for a, b in untested]
         names = ["retriever", "baseline", "metric", "difference", "low", "high"]
         names += ["p", "p_corrected", "significant", "wins", "ties", "losses"]
@@ -173,7 +179,7 @@ class ScoredRankings:
             order = table.sort_values("mean", ascending=False, kind="stable")["retriever"].tolist()
             return charts.intervals(table, self.names, row="retriever", order=order, x=metric)
         own = {name: own_measure(name) for name in self.metrics}
-        cuts = {name: measure.cut for name, measure in own.items() if measure and measure.name == "recall"}
+        cuts = {name: measure.cutoff for name, measure in own.items() if measure and measure.name == "recall"}
         if not cuts:
             return self.plot(self.metrics[0])
         table = self.to_pandas(list(cuts))
@@ -188,11 +194,11 @@ class ScoredRankings:
         """
         rankings, passages = self._rankings[self.find(name)], self.question_set.passages.ids
         scores = without_ties(rankings.scores)
-        found: dict[str, dict[str, float]] = {}
+        scores_by_question: dict[str, dict[str, float]] = {}
         for row, question in enumerate(self.question_set.questions):
             pairs = zip(rankings.indices[row].tolist(), scores[row].tolist(), strict=True)
-            found[question.id] = {passages[passage]: score for passage, score in pairs if passage >= 0}
-        return found
+            scores_by_question[question.id] = {passages[passage]: score for passage, score in pairs if passage >= 0}
+        return scores_by_question
 
     def find(self, name: str) -> str:
         """Return the full name of a retriever: its own, or of a short one ("mix") that of the default retriever.
@@ -213,9 +219,9 @@ class ScoredRankings:
             (name, metric): f"{100 * mean:.2f} ({100 * low:.1f} – {100 * high:.1f})"
             for name, metric, mean, low, high in table.to_numpy().tolist()
         }
-        shown = [metric for metric in self.metrics if metric in set(table["metric"])]
-        rows = [[name, *(cells.get((name, label), "–") for label in shown)] for name in self.names]
-        means = pd.DataFrame(rows, columns=["retriever", *shown])
+        metrics = [metric for metric in self.metrics if metric in set(table["metric"])]
+        rows = [[name, *(cells.get((name, label), "–") for label in metrics)] for name in self.names]
+        means = pd.DataFrame(rows, columns=["retriever", *metrics])
         return html_table(means, caption=repr(self)[1:-1], notes=self._notes())
 
     def _notes(self) -> list[str]:
@@ -225,11 +231,11 @@ class ScoredRankings:
     def _groups(self) -> np.ndarray:
         return question_groups(self.question_set)
 
-    def _named(self, metrics: Metrics | None) -> list[str]:
+    def _metric_names(self, metrics: Metrics | None) -> list[str]:
         """Return the names of metrics, those of tables if none is given. Raises `MetricError` for an unknown one."""
         return list(self.metrics) if metrics is None else metric_names(metrics)
 
-    def _of(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
+    def _metric_values(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the per-question values of a retriever by metric, `(n_questions,)`; none of metrics not known."""
         known = self._values[name]
         if missing := [metric for metric in metrics if metric not in known]:
@@ -244,7 +250,7 @@ class ScoredRankings:
         if not columns:
             return []
         values = np.stack(columns, axis=1)
-        of_fractions = share_intervals(values, self._groups)
+        of_fractions = proportion_intervals(values, self._groups)
         is_fraction: np.ndarray = np.all((values >= 0) & (values <= 1), axis=0)
         if not is_fraction.all():
             of_fractions[~is_fraction] = mean_intervals(values[:, ~is_fraction], self._groups)
@@ -308,7 +314,7 @@ def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS
     by_name = _by_name(runs)
     if not by_name:
         raise ApiError("no_run", "evaluate needs at least one run")
-    question_set = _of_judgements(data, by_name) if _are_judgements(data) else load(data).question_set
+    question_set = _judged_question_set(data, by_name) if _are_judgements(data) else load(data).question_set
     scored = question_set.with_questions(question_set.answerable)
     if not scored.questions:
         raise ApiError("no_judgement", "no question has a relevant passage, so nothing can be scored")
@@ -375,15 +381,15 @@ def _are_judgements(data: object) -> bool:
     return "qrel" in os.fspath(data).casefold() or is_qrels_file(Path(data))
 
 
-def _of_judgements(data: Any, runs: Mapping[str, Run]) -> QuestionSet:
+def _judged_question_set(data: Any, runs: Mapping[str, Run]) -> QuestionSet:
     """Return a question set of ids alone: the passages are those judged or found, and their ids are their texts."""
     grades = judgements(data)
-    passages = dict.fromkeys(id_ for of in grades.values() for id_ in of)
+    passages = dict.fromkeys(id_ for passage_grades in grades.values() for id_ in passage_grades)
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike):
             table = read_run_table(Path(run).expanduser(), name)[0]
         else:
             table = run_table(run)
         passages |= dict.fromkeys(table["passage"].cat.categories)
-    questions = tuple(Question.judged(id_, id_, of) for id_, of in grades.items())
+    questions = tuple(Question.from_grades(id_, id_, passage_grades) for id_, passage_grades in grades.items())
     return QuestionSet("judgements", [Passage(id_, id_) for id_ in passages], questions)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mrc_workbench.api.data import Dataset, Source, load
-from mrc_workbench.api.retrievers import Items, Request
+from mrc_workbench.api.retrievers import Items, RetrieverRequest
 from mrc_workbench.api.values import ApiError, OnProgress, is_whole_number, store_run
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
@@ -18,7 +18,7 @@ from mrc_workbench.retrieval.comparison.experiment import NO_PATH, Experiment, R
 from mrc_workbench.retrieval.comparison.multistage import DefaultRetrievers
 from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.outside.adapt import measure
-from mrc_workbench.retrieval.rankings import MOST
+from mrc_workbench.retrieval.rankings import MAX_PASSAGES
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ def _is_experiment(item: object) -> bool:
 
 
 def base_experiment(
-    request: Request, *, part: str | None, split: object, ks: object, relevant_from: object
+    request: RetrieverRequest, *, part: str | None, split: object, ks: object, relevant_from: object
 ) -> Experiment:
     """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
-    given = request.experiment
+    experiment = request.experiment
     if part is not None and part not in [*Part]:
         raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
     if split is not None and not isinstance(split, SplitOptions):
@@ -65,22 +65,22 @@ def base_experiment(
     if not is_whole_number(relevant_from) or relevant_from < RELEVANT_GRADE:
         message = f"relevant_from must be a whole number of {RELEVANT_GRADE} or more, not {relevant_from!r}"
         raise ApiError("wrong_grade", message)
-    depths = given.ks if given else DEFAULT_KS
+    depths = experiment.ks if experiment else DEFAULT_KS
     if ks is not None:
         depths = tuple(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else ()
-        if not depths or not all(is_whole_number(k) and 1 <= k <= MOST for k in depths):
-            raise ApiError("wrong_ks", f"ks must be a list of whole numbers from 1 to {MOST:,}, not {ks!r}")
+        if not depths or not all(is_whole_number(k) and 1 <= k <= MAX_PASSAGES for k in depths):
+            raise ApiError("wrong_ks", f"ks must be a list of whole numbers from 1 to {MAX_PASSAGES:,}, not {ks!r}")
     plans = [model.plan for model in request.models]
-    shares = split or (plans[-1].split if plans else given.split_options if given else SplitOptions())
-    first_part = Part.TEST if plans else given.split if given else Part.ALL
+    split_options = split or (plans[-1].split if plans else experiment.split_options if experiment else SplitOptions())
+    first_part = Part.TEST if plans else experiment.split if experiment else Part.ALL
     return Experiment.model_construct(
         data="",
         split=Part(part) if part else first_part,
-        validation_share=shares.validation,
-        test_share=shares.test,
-        seed=shares.seed,
-        strict_split=shares.strict,
-        relevant_from=given.relevant_from if given else int(relevant_from),
+        validation_share=split_options.validation,
+        test_share=split_options.test,
+        seed=split_options.seed,
+        strict_split=split_options.strict,
+        relevant_from=experiment.relevant_from if experiment else int(relevant_from),
         ks=tuple(map(int, depths)),
         lab=None,
         retriever=(),
@@ -89,7 +89,7 @@ def base_experiment(
 
 def require_questions(experiment: Experiment, question_set: QuestionSet) -> None:
     """Raise `ApiError` if an experiment compares no question of the dataset."""
-    if experiment.asked(question_set).questions:
+    if experiment.evaluation_set(question_set).questions:
         return
     part = "dataset" if experiment.split is Part.ALL else f"{experiment.split.value} part"
     grade = experiment.relevant_from
@@ -106,7 +106,7 @@ def check_query(query: object, k: object) -> None:
 
 
 def store_rankings(
-    request: Request, base: Experiment, question_set: QuestionSet, report: OnProgress
+    request: RetrieverRequest, base: Experiment, question_set: QuestionSet, report: OnProgress
 ) -> dict[str, Exception]:
     """Search with the retrievers from outside, store all rankings as runs, and put their specs into the request.
 
@@ -114,7 +114,7 @@ def store_rankings(
     the workspace cannot be written.
     """
     depths = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())}).depths
-    questions = base.asked(question_set) if request.objects else question_set
+    questions = base.evaluation_set(question_set) if request.objects else question_set
     errors: dict[str, Exception] = {}
     for name in [*request.runs, *request.objects]:
         report(name, 0.0)

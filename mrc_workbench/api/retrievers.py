@@ -18,8 +18,8 @@ from mrc_workbench.retrieval.comparison.experiment import (
     NO_PATH,
     Experiment,
     RunSpec,
-    messages_of,
-    of_kind,
+    error_messages,
+    parse_spec,
     read_experiment,
     with_absolute_paths,
 )
@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.comparison.multistage import (
 )
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.outside.adapt import plugins
-from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes import get_recipe
 
 # a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside
 Item: TypeAlias = object
@@ -43,7 +43,7 @@ _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")
 
 
 @dataclass
-class Request:
+class RetrieverRequest:
     """The retrievers of a comparison: specs in the order in which they were given.
 
     `runs` are rankings that a user brings, and `objects` retrievers from outside, each by the name of the spec that
@@ -57,7 +57,7 @@ class Request:
     experiment: Experiment | None = None
 
 
-def requested(items: Items, question_set: QuestionSet) -> Request:
+def build_request(items: Items, question_set: QuestionSet) -> RetrieverRequest:
     """Return what is compared. Raises `ApiError` and the errors of experiment files and default retrievers."""
     builder = _Builder(question_set, _with_names(_named_items(items)))
     for number in range(len(builder.items)):
@@ -124,8 +124,8 @@ def _name_of_spec(item: Item) -> str:
     if dict(item) == {"kind": "bm25"}:  # the default retriever
         return BM25_NAME
     settings = {field: _short_text(value) for field, value in item.items() if field != "kind"}
-    shown = ", ".join(f"{field}={text}" for field, text in settings.items() if text)
-    name = f"{item['kind']} ({shown})" if shown else str(item["kind"])
+    settings_text = ", ".join(f"{field}={text}" for field, text in settings.items() if text)
+    name = f"{item['kind']} ({settings_text})" if settings_text else str(item["kind"])
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
@@ -152,10 +152,10 @@ class _Builder:
     """Adds items to a request, each after the retrievers that it combines."""
 
     def __init__(self, question_set: QuestionSet, items: Sequence[tuple[str, Item]]) -> None:
-        self.request = Request()
+        self.request = RetrieverRequest()
         self.items = items
         self._added: set[int] = set()
-        generated = sum(question_set.made.values())
+        generated = sum(question_set.generated_counts.values())
         self._defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions) - generated)
 
     def add(self, number: int) -> None:
@@ -188,7 +188,7 @@ class _Builder:
     def _reserve(self, name: str) -> None:
         """Add a spec that stands for a run or an object until it is stored."""
         if name in self.request.specs:
-            raise _two_of_a_name(name)
+            raise _duplicate_name_error(name)
         self.request.specs[name] = RunSpec(name=name, path=NO_PATH)
 
     def _add_reference(self, item: str | os.PathLike[str], name: str) -> None:
@@ -199,7 +199,7 @@ class _Builder:
         if reference.casefold() in SHORT_NAMES or (isinstance(item, str) and not is_file):
             self._add_spec(self._named(reference), name)
         elif not is_file:
-            raise _no_file(reference)
+            raise _missing_file_error(reference)
         elif path.suffix == ".toml":
             base = path.absolute().parent
             experiment = read_experiment(path)
@@ -214,12 +214,12 @@ class _Builder:
         if name.casefold() not in SHORT_NAMES and name in registered:
             return PluginSpec(name=name, entry=name)
         try:
-            return self._defaults.named(name)
+            return self._defaults.by_name(name)
         except UnknownRetrieverError as error:
             if error.code != "unknown_retriever":
                 raise
             if "/" in name or os.sep in name or _FILE_ENDING.search(name):
-                raise _no_file(name) from None
+                raise _missing_file_error(name) from None
             listed = [given for given, _ in self.items if given]
             message = str(unknown_name("retriever", name, dict.fromkeys([*SHORT_NAMES, *registered, *listed])))
             raise UnknownRetrieverError("unknown_retriever", message, name=name) from None
@@ -237,7 +237,7 @@ class _Builder:
         def named(kind: str) -> str:
             return f"{kind} · {plan.name}"
 
-        specs = recipe_of(plan.kind).retrievers(model.reference, self._defaults.bm25.name, title=title, named=named)
+        specs = get_recipe(plan.kind).retrievers(model.reference, self._defaults.bm25.name, title=title, name_for=named)
         if not specs:
             raise ApiError("not_a_retriever", f"a {plan.kind} does not rank passages, so it cannot be compared")
         self.request.models.append(model)
@@ -246,7 +246,7 @@ class _Builder:
     def _add_spec(self, spec: Spec, name: str) -> None:
         """Add a spec after the retrievers that it combines; those that are not listed are default retrievers."""
         known = self.request.specs
-        components = {part: self._component(part) for part in spec.parts}
+        components = {part: self._component(part) for part in spec.components}
         values = dict(spec)
         changes: dict[str, Any] = {"name": name} if name else {}
         if components and "of" in values:
@@ -255,7 +255,7 @@ class _Builder:
             changes["first"] = components[values["first"]]
         spec = spec.model_copy(update=changes)
         if spec.name in known and known[spec.name] != spec:
-            raise _two_of_a_name(spec.name)
+            raise _duplicate_name_error(spec.name)
         known[spec.name] = spec
 
     def _component(self, part: str) -> str:
@@ -273,7 +273,7 @@ class _Builder:
 
 
 def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
-    kinds = [str(one.model_fields["kind"].default) for one in KINDS]
+    kinds = [str(spec_class.model_fields["kind"].default) for spec_class in KINDS]
     kind = values.get("kind")
     if not kind:
         given = ", ".join(map(repr, values))[:200]
@@ -283,16 +283,16 @@ def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
     if kind not in kinds:
         raise unknown_name("kind of retriever", str(kind), kinds)
     try:
-        return of_kind({"name": name, **values})
+        return parse_spec({"name": name, **values})
     except ValidationError as error:
-        raise ApiError("wrong_retriever", "; ".join(messages_of(error, Experiment, KINDS))) from error
+        raise ApiError("wrong_retriever", "; ".join(error_messages(error, Experiment, KINDS))) from error
 
 
-def _no_file(reference: str) -> ApiError:
+def _missing_file_error(reference: str) -> ApiError:
     is_folder = os.path.isdir(reference)  # noqa: PTH112 - a long name
     problem = f"{reference} is a folder" if is_folder else f"there is no file {reference!r}"
     return ApiError("no_file", f"{problem}; give the path of a TREC run or of an experiment file")
 
 
-def _two_of_a_name(name: str) -> ApiError:
+def _duplicate_name_error(name: str) -> ApiError:
     return ApiError("two_of_a_name", f"two retrievers are named {name!r}: give them different names")

@@ -15,11 +15,11 @@ import pandas as pd
 from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.values import ApiError, html_table, is_number, is_whole_number, progress_bar, unknown_name
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.problems import Failure, naming_extras
+from mrc_workbench.data.problems import Failure, raise_missing_extra
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
-from mrc_workbench.training.runs import Plan, Run, create_rounds, plan_training
+from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
+from mrc_workbench.training.runs import Run, TrainingPlan, create_rounds, plan_training
 from mrc_workbench.training.text_options import READER
 
 _MEASURED = ("before", "after", "interpolated", "bm25", "unigram")
@@ -60,7 +60,7 @@ class TrainedModel:
         return self.run.id if in_workspace else str(self.run.model_folder)
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> TrainingPlan:
         """What was planned: kind, data, split and every option."""
         return self.run.plan()
 
@@ -74,7 +74,7 @@ class TrainedModel:
 
         Rows are "before", "after", and others that the kind measures, such as "bm25"; columns are metrics.
         """
-        names = recipe_of(self.plan.kind).family.measures
+        names = get_recipe(self.plan.kind).family.measures
         rows = {name: self.scores[name] for name in _MEASURED if name in self.scores}
         table = pd.DataFrame.from_dict(rows, orient="index")
         return table.rename(columns={name: str(names.get(name, name)) for name in table.columns})
@@ -87,7 +87,7 @@ class TrainedModel:
         return html_table(table, caption=repr(self)[1:-1], notes=[f"model: {self.folder}"])
 
 
-@naming_extras("mrc_workbench.train")
+@raise_missing_extra("mrc_workbench.train")
 def train(
     kind: str,
     data: Source,
@@ -136,50 +136,50 @@ def train(
     if not isinstance(kind, str) or kind not in RECIPES:
         raise unknown_name("kind of training", kind, RECIPES)
     checked = _checked_options(kind, options)
-    shares = _split_options(validation, test, split_seed)
-    plan = plan_training(kind, _reference(kind, data), name, shares, checked)
+    split = _split_options(validation, test, split_seed)
+    plan = plan_training(kind, _reference(kind, data), name, split, checked)
     from mrc_workbench.training.train import train as run_training  # loads torch
 
     runs = create_rounds(plan, attended=True)
     for number, run in enumerate(runs):
-        with progress_bar("Training", enabled=progress) as report, _reporting(run, report):
-            ended = run_training(run)
-        if ended.state is not State.DONE:
-            for later in runs[number + 1 :]:
-                later.stop()
-            if ended.code == "interrupted":
+        with progress_bar("Training", enabled=progress) as report, _report_progress(run, report):
+            status = run_training(run)
+        if status.state is not State.DONE:
+            for remaining_run in runs[number + 1 :]:
+                remaining_run.stop()
+            if status.code == "interrupted":
                 raise KeyboardInterrupt(f"stopped; the run {run.id} can be resumed from its last checkpoint")
-            message = f"the training {run.id} ended early: {ended.message or ended.state.value}"
-            raise TrainingFailedError(ended.code or "stopped", message, run=run.id)
+            message = f"the training {run.id} ended early: {status.message or status.state.value}"
+            raise TrainingFailedError(status.code or "stopped", message, run=run.id)
     return TrainedModel(runs[-1])
 
 
 def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options as plain values of their types. Raises `ApiError`."""
-    declared = recipe_of(kind).options
+    declared = get_recipe(kind).options
     known = [field.name for field in fields(declared)]
     types = get_type_hints(declared)
     checked: dict[str, Any] = {}
     for option, value in options.items():
         if option not in known:
             raise unknown_name(f"option of a {kind}", option, known)
-        checked[option] = _of_type(option, value, types[option])
+        checked[option] = _convert_option(option, value, types[option])
     return checked
 
 
-def _of_type(option: str, value: object, wanted: Any) -> object:
+def _convert_option(option: str, value: object, expected_type: Any) -> object:
     """Return a value as Python's own number or text, also a number of NumPy or a path. Raises `ApiError`."""
-    if wanted is bool and isinstance(value, bool | np.bool):
+    if expected_type is bool and isinstance(value, bool | np.bool):
         return bool(value)
-    if wanted is int and is_whole_number(value):
+    if expected_type is int and is_whole_number(value):
         return int(value)
-    if wanted is float and is_number(value):
+    if expected_type is float and is_number(value):
         return int(value) if is_whole_number(value) else float(value)
-    if wanted is str and isinstance(value, str | os.PathLike):
+    if expected_type is str and isinstance(value, str | os.PathLike):
         return os.fspath(value)
-    if wanted not in _NAMES_OF_TYPES:  # a word, which the options check
+    if expected_type not in _NAMES_OF_TYPES:  # a word, which the options check
         return value
-    raise ApiError("wrong_option", f"{option} must be {_NAMES_OF_TYPES[wanted]}, not {value!r}")
+    raise ApiError("wrong_option", f"{option} must be {_NAMES_OF_TYPES[expected_type]}, not {value!r}")
 
 
 def _split_options(validation: Any, test: Any, seed: object) -> SplitOptions:
@@ -203,12 +203,12 @@ def _reference(kind: str, data: Source) -> str:
 
 
 @contextmanager
-def _reporting(run: Run, report: Any) -> Iterator[None]:
+def _report_progress(run: Run, report: Any) -> Iterator[None]:
     """Report the progress that a run writes into its folder, while this process carries it out."""
-    is_over = threading.Event()
+    is_finished = threading.Event()
 
     def watch() -> None:
-        while not is_over.wait(_SECONDS_BETWEEN):
+        while not is_finished.wait(_SECONDS_BETWEEN):
             status = run.status()
             phase = (status.phase or status.state.value).replace("_", " ")
             report(phase, status.share)
@@ -218,5 +218,5 @@ def _reporting(run: Run, report: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        is_over.set()
+        is_finished.set()
         thread.join()

@@ -23,9 +23,9 @@ from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.terminal import quiet_libraries
-from mrc_workbench.retrieval.comparison.experiment import Recorded, RunSpec, add_run
+from mrc_workbench.retrieval.comparison.experiment import RunMeasurements, RunSpec, add_run
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.trec import Notes, read_run, run_of_rows, write_run
+from mrc_workbench.retrieval.trec import RunNotes, rankings_from_table, read_run, write_run
 
 _CELL = Markup('<{tag} style="text-align:{side};padding:2px 10px;border:0">{text}</{tag}>')
 _TABLE = Markup(
@@ -119,21 +119,21 @@ def is_run(item: object) -> bool:
     """Whether an item is a run: passage scores by question id, or a table of them."""
     if isinstance(item, pd.DataFrame):
         return True
-    return isinstance(item, Mapping) and bool(item) and all(isinstance(of, Mapping) for of in item.values())
+    return isinstance(item, Mapping) and bool(item) and all(isinstance(scores, Mapping) for scores in item.values())
 
 
-def read_any_run(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankings, Notes]:
+def read_any_run(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankings, RunNotes]:
     """Return a run as rankings over a question set, with notes. Raises `RunError` and `ApiError`."""
     if isinstance(run, str | os.PathLike):
         return read_run(Path(run).expanduser(), question_set, os.fspath(run))
-    return run_of_rows(run_table(run), question_set, name)
+    return rankings_from_table(run_table(run), question_set, name)
 
 
 def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
     """Store a run in the workspace as the page stores an imported one; returns its spec. Raises `RunError`."""
     rankings, notes = read_any_run(run, question_set, name)
     noticed = {note: getattr(notes, note) for note in ("unknown_passages", "repeated") if getattr(notes, note)}
-    recorded = Recorded(seconds_per_query=0.0, **noticed) if noticed else None
+    recorded = RunMeasurements(seconds_per_query=0.0, **noticed) if noticed else None
     with TemporaryDirectory() as folder:
         path = Path(folder, "run.trec")
         write_run(path, rankings, question_set, name)
@@ -148,7 +148,7 @@ def run_table(run: Run) -> pd.DataFrame:
         table = pd.DataFrame({column: given[_column(given, known)].to_numpy() for column, known in names.items()})
     else:
         pairs = _by_passage(given, "run", "scores").items()
-        rows = [(query, passage, score) for query, found in pairs for passage, score in found.items()]
+        rows = [(query, passage, score) for query, passage_scores in pairs for passage, score in passage_scores.items()]
         table = pd.DataFrame(rows, columns=["question", "passage", "score"])
     try:
         scores = table["score"].to_numpy(dtype=np.float32)
@@ -168,7 +168,10 @@ def judgements(qrels: Any) -> dict[str, dict[str, int]]:
         given = records_table(qrels)
     if not isinstance(given, pd.DataFrame):
         by_query = _by_passage(given, "judgements", "grades")
-        return {str(query): {str(id_): _grade(grade) for id_, grade in of.items()} for query, of in by_query.items()}
+        return {
+            str(query): {str(id_): _grade(grade) for id_, grade in passage_grades.items()}
+            for query, passage_grades in by_query.items()
+        }
     columns = [_column(given, names) for names in (_QUERY, _PASSAGE, _GRADE)]
     grades: dict[str, dict[str, int]] = {}
     for query, passage, grade in given[columns].itertuples(index=False, name=None):
@@ -213,9 +216,9 @@ def _by_passage(values: Any, what: str, numbers: str) -> Mapping[Any, Mapping[An
     if not isinstance(values, Mapping):
         message = f"{what} must be {numbers} by passage id by question id, a table, a list of records or a file"
         raise ApiError(f"wrong_{what}", f"{message}, not {_kind(values)}")
-    for query, of in values.items():
-        if not isinstance(of, Mapping):
-            message = f"{what} of question {str(query)[:80]!r} must be {numbers} by passage id, not {_kind(of)}"
+    for query, by_passage in values.items():
+        if not isinstance(by_passage, Mapping):
+            message = f"{what} of question {str(query)[:80]!r} must be {numbers} by passage id, not {_kind(by_passage)}"
             raise ApiError(f"wrong_{what}", message)
     return values
 
@@ -294,8 +297,11 @@ def collection_files(source: Mapping[str, Any]) -> list[File]:
         given = ", ".join(map(repr, source)) or "nothing"
         message = f"a mapping needs corpus, queries and qrels; {', '.join(missing)} is missing, given: {given[:200]}"
         raise ApiError("unknown_source", message)
-    corpus = [{"_id": id_, "title": _text(of, "title"), "text": _text(of)} for id_, of in _items(source, "corpus")]
-    queries = [{"_id": id_, "text": _text(of)} for id_, of in _items(source, "queries")]
+    corpus = [
+        {"_id": id_, "title": _text(content, "title"), "text": _text(content)}
+        for id_, content in _items(source, "corpus")
+    ]
+    queries = [{"_id": id_, "text": _text(content)} for id_, content in _items(source, "queries")]
     graded = [
         {"query-id": query, "corpus-id": passage, "score": grade}
         for query, grades in judgements(source["qrels"]).items()
@@ -319,7 +325,7 @@ def _items(source: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
         form = '{"title": ..., "text": ...}' if part == "corpus" else '{"text": ...}'
         message = f"{part} must be a dictionary of texts, or of {form}, by id; given: {type(content).__name__}"
         raise ApiError("unknown_source", message)
-    return [(str(id_), of) for id_, of in content.items()]
+    return [(str(id_), entry) for id_, entry in content.items()]
 
 
 def _text(content: Any, field: str = "text") -> str:
@@ -333,4 +339,4 @@ def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _file(name: str, content: bytes) -> File:
-    return File(Content.of(content), name)
+    return File(Content.from_bytes(content), name)

@@ -22,20 +22,26 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.split.partition import Lessons
+from mrc_workbench.data.split.partition import TrainingQueries
 from mrc_workbench.data.text.analysis import WITH_KIWI
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
-from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab
+from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.measures import Measure, evaluate, hits_of
+from mrc_workbench.retrieval.measures import Measure, evaluate, relevant_hits
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.significance import Pair, PairTest, difference_intervals, paired_tests, share_intervals
+from mrc_workbench.retrieval.significance import (
+    Pair,
+    PairTest,
+    difference_intervals,
+    paired_tests,
+    proportion_intervals,
+)
 
 S = TypeVar("S", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
@@ -45,45 +51,45 @@ DEPTHS = (5, 10, 20, 50, 100)
 RERANKER_WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 11))
 TITLE_WEIGHTS = (1.0, 2.0, 3.0, 5.0)
 FEEDBACK_PASSAGES, FEEDBACK_SHARES = (3, 10), (0.1, 0.3, 0.5)
-MOST_VALUES = 12  # of k1, and of b
-MOST_CHANGES = 60  # of BM25's options, alone and together
+MAX_VALUES = 12  # of k1, and of b
+MAX_CHANGES = 60  # of BM25's options, alone and together
 OPTIONS = ("title_weight", "compounds", "dictionary", "feedback_passages", "feedback_terms", "feedback_share")
 UNCHANGED = "unchanged"
 
-Change = dict[str, Any]  # values by option, in place of the present ones
+OptionChange = dict[str, Any]  # values by option, in place of the present ones
 
-_OF_KIWI = ("compounds", "dictionary")  # other analyzers hardly use them
-_VALUES: dict[Lab | None, tuple[str, ...]] = {
+_KIWI_OPTIONS = ("compounds", "dictionary")  # other analyzers hardly use them
+_VARIED_FIELDS: dict[LabKind | None, tuple[str, ...]] = {
     None: (),
-    Lab.BM25: ("sentences", "analyzer", "k1", "b"),
-    Lab.LEXICAL: OPTIONS,
-    Lab.HYBRID: ("fusion", "weight"),
-    Lab.RERANK: ("depth", "weight"),
-    Lab.INDEX: ("index",),
-    Lab.LAYERS: ("layers",),
+    LabKind.BM25: ("sentences", "analyzer", "k1", "b"),
+    LabKind.LEXICAL: OPTIONS,
+    LabKind.HYBRID: ("fusion", "weight"),
+    LabKind.RERANK: ("depth", "weight"),
+    LabKind.INDEX: ("index",),
+    LabKind.LAYERS: ("layers",),
 }
 # the value beside which a part alone is listed, and the weight of each part if it is alone
-_ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
-    Lab.HYBRID: ("fusion", (1.0, 0.0)),
-    Lab.RERANK: ("depth", (0.0,)),
+_SINGLE_COMPONENT_ROWS: dict[LabKind | None, tuple[str, tuple[float, ...]]] = {
+    LabKind.HYBRID: ("fusion", (1.0, 0.0)),
+    LabKind.RERANK: ("depth", (0.0,)),
 }
 SELECTED = "selected"  # the name of the cross-fitted side of the test
 
 
-def numbers(text: str, *, most: float) -> tuple[float, ...]:
+def parse_numbers(text: str, *, maximum: float) -> tuple[float, ...]:
     """Read numbers from 0 to `most`, separated by commas or spaces: ascending, without duplicates.
 
     Raises `ValueError` for anything else, and if there are none or more than `MOST_VALUES`.
     """
     values = sorted({float(part) for part in re.split(r"[\s,;]+", text.strip()) if part})
-    if not 0 < len(values) <= MOST_VALUES or not all(0 <= value <= most for value in values):
-        raise ValueError(f"{text!r} is not 1 to {MOST_VALUES} numbers between 0 and {most}")
+    if not 0 < len(values) <= MAX_VALUES or not all(0 <= value <= maximum for value in values):
+        raise ValueError(f"{text!r} is not 1 to {MAX_VALUES} numbers between 0 and {maximum}")
     return tuple(values)
 
 
 def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
     """Return the analyzers worth trying on passages of this script and language, the default one first."""
-    best = choose(Analyzer.AUTO, texts)
+    best = resolve_analyzer(Analyzer.AUTO, texts)
     if best in LANGUAGE_OF:
         return best, Analyzer.WORD, Analyzer.BIGRAM, Analyzer.WHITESPACE
     others = {
@@ -96,7 +102,7 @@ def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
 
 def bm25_lab(
     compared: Experiment,
-    present: str,
+    current: str,
     analyzers: Sequence[Analyzer],
     *,
     sentences: Sequence[int] = (0,),
@@ -108,8 +114,8 @@ def bm25_lab(
     `sentences` are lengths of windows in which passages are searched, 0 for whole passages. Its other options stay as
     they are, unless the variant cannot use them: windows have no feedback, and a dictionary is Kiwi's.
     """
-    spec = _present(compared, present, TermSpec, "is no BM25")  # type: ignore[type-abstract]
-    tries: list[Spec] = []
+    spec = _current_spec(compared, current, TermSpec, "is no BM25")  # type: ignore[type-abstract]
+    variants: list[Spec] = []
     for length, analyzer, k1, b in product(sentences, analyzers, k1s, bs):
         window = f"windows of {length} · " if length else ""
         values = {"name": f"{window}{analyzer} · k1 {k1:g} · b {b:g}", "analyzer": analyzer, "k1": k1, "b": b}
@@ -117,35 +123,35 @@ def bm25_lab(
         values |= {"stop_words": spec.stop_words and analyzer in LANGUAGE_OF}
         values |= {"sentences": length} if length else {}
         kind = WindowedBM25Spec if length else BM25Spec
-        unused = () if analyzer in WITH_KIWI else _OF_KIWI
+        unused = () if analyzer in WITH_KIWI else _KIWI_OPTIONS
         options = {name: value for name, value in _options(spec).items() if name not in unused}
         values |= {name: value for name, value in options.items() if name in kind.model_fields}
-        tries.append(kind.model_validate(values))
-    return _lab(compared, Lab.BM25, (present,), tries)
+        variants.append(kind.model_validate(values))
+    return _lab_experiment(compared, LabKind.BM25, (current,), variants)
 
 
-def changes(**values: Sequence[Any]) -> list[Change]:
+def option_changes(**values: Sequence[Any]) -> list[OptionChange]:
     """Return every combination of values of one kind of change: `changes(title_weight=(1, 2))`."""
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
-def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Change]]) -> Experiment:
+def lexical_lab(compared: Experiment, current: str, kinds: Sequence[Sequence[OptionChange]]) -> Experiment:
     """Return the experiment that tries other options of BM25 `present`; `kinds` are the changes of each kind.
 
     It tries the present values (`UNCHANGED`), every change alone, and every combination of one change of each kind,
     which shows whether the gains add up. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if
     `present` does not have an option or cannot combine two.
     """
-    spec = _present(compared, present, TermSpec, "is no BM25")  # type: ignore[type-abstract]
-    alone = [change for kind in kinds for change in kind]
-    together = [reduce(or_, parts) for parts in product(*kinds)] if len(kinds) > 1 else []
-    every = [*alone, *together]
-    if len(every) > MOST_CHANGES:
-        raise ValueError(f"{len(every)} changes are too many: {MOST_CHANGES} are tried at most")
+    spec = _current_spec(compared, current, TermSpec, "is no BM25")  # type: ignore[type-abstract]
+    single_changes = [change for kind in kinds for change in kind]
+    combined_changes = [reduce(or_, parts) for parts in product(*kinds)] if len(kinds) > 1 else []
+    all_changes = [*single_changes, *combined_changes]
+    if len(all_changes) > MAX_CHANGES:
+        raise ValueError(f"{len(all_changes)} changes are too many: {MAX_CHANGES} are tried at most")
     values = spec.model_dump()
-    named: list[Change] = [change | {"name": _description(change) or UNCHANGED} for change in ({}, *every)]
-    tries = [type(spec).model_validate(values | change) for change in named]
-    return _lab(compared, Lab.LEXICAL, (present,), tries)
+    named: list[OptionChange] = [change | {"name": _description(change) or UNCHANGED} for change in ({}, *all_changes)]
+    variants = [type(spec).model_validate(values | change) for change in named]
+    return _lab_experiment(compared, LabKind.LEXICAL, (current,), variants)
 
 
 def hybrid_lab(
@@ -159,61 +165,63 @@ def hybrid_lab(
 
     A hybrid of only these two that is compared already is listed beside them.
     """
-    tries = [
+    variants = [
         HybridSpec(
             name=f"{fusion} · {weight:g}", of=(first, second), fusion=fusion, weights=(weight, round(1 - weight, 9))
         )
         for fusion, weight in product(fusions, weights)
     ]
     hybrids = [spec for spec in compared.retriever if isinstance(spec, HybridSpec)]
-    present = [spec.name for spec in hybrids if {*spec.of} == {first, second}]
-    return _lab(compared, Lab.HYBRID, (first, second, *present), tries)
+    current = [spec.name for spec in hybrids if {*spec.of} == {first, second}]
+    return _lab_experiment(compared, LabKind.HYBRID, (first, second, *current), variants)
 
 
 def rerank_lab(
-    compared: Experiment, present: str, depths: Sequence[int] = DEPTHS, weights: Sequence[float] = RERANKER_WEIGHTS
+    compared: Experiment, current: str, depths: Sequence[int] = DEPTHS, weights: Sequence[float] = RERANKER_WEIGHTS
 ) -> Experiment:
     """Return the experiment that reranks so many first passages with these weights of the reranker's score."""
-    spec = _present(compared, present, RerankSpec, "reranks nothing")
+    spec = _current_spec(compared, current, RerankSpec, "reranks nothing")
     # the deepest comes first: it scores all pairs there are
     grid = product(sorted(depths, reverse=True), weights)
     values = [{"name": f"{depth} · {weight:g}", "depth": depth, "weight": weight} for depth, weight in grid]
-    return _lab(compared, Lab.RERANK, (present,), [spec.model_copy(update=one) for one in values])
+    return _lab_experiment(
+        compared, LabKind.RERANK, (current,), [spec.model_copy(update=changed) for changed in values]
+    )
 
 
-def index_lab(compared: Experiment, present: str) -> Experiment:
+def index_lab(compared: Experiment, current: str) -> Experiment:
     """Return the experiment that searches the same vectors in every kind of index."""
-    spec = _present(compared, present, DenseSpec, "has no vectors")
-    tries = [spec.model_copy(update={"name": kind.value, "index": kind}) for kind in IndexKind]
-    return _lab(compared, Lab.INDEX, (present,), tries)
+    spec = _current_spec(compared, current, DenseSpec, "has no vectors")
+    variants = [spec.model_copy(update={"name": kind.value, "index": kind}) for kind in IndexKind]
+    return _lab_experiment(compared, LabKind.INDEX, (current,), variants)
 
 
-def layers_lab(compared: Experiment, present: str) -> Experiment:
+def layers_lab(compared: Experiment, current: str) -> Experiment:
     """Return the experiment that compares passages by other layers of the model of late interaction `present`."""
-    spec = _present(compared, present, LateSpec, "compares no tokens")
-    tries = [spec.model_copy(update={"name": layers.value, "layers": layers}) for layers in TokenLayers]
-    return _lab(compared, Lab.LAYERS, (present,), tries)
+    spec = _current_spec(compared, current, LateSpec, "compares no tokens")
+    variants = [spec.model_copy(update={"name": layers.value, "layers": layers}) for layers in TokenLayers]
+    return _lab_experiment(compared, LabKind.LAYERS, (current,), variants)
 
 
-def tried(experiment: Experiment) -> list[Spec]:
+def tried_specs(experiment: Experiment) -> list[Spec]:
     """Return the retrievers that a lab tries."""
     return [spec for spec in experiment.retriever if spec.chosen_on]
 
 
-def chosen(experiment: Experiment, name: str) -> Spec:
+def selected_spec(experiment: Experiment, name: str) -> Spec:
     """Return what a lab tried under this name as a retriever to use, under a name that describes it."""
-    spec, present = experiment.specs[name], _given(experiment)
+    spec, current = experiment.specs[name], _reference_spec(experiment)
     if isinstance(spec, HybridSpec) and spec.weights:
         weights = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
         name = f"Hybrid · {' + '.join(weights)} · {spec.fusion}"
-    elif experiment.lab is Lab.LEXICAL or isinstance(spec, RerankSpec | DenseSpec | LateSpec):
-        name = present.name.removesuffix(_settings(present)) + _settings(spec)
+    elif experiment.lab is LabKind.LEXICAL or isinstance(spec, RerankSpec | DenseSpec | LateSpec):
+        name = current.name.removesuffix(_settings_suffix(current)) + _settings_suffix(spec)
     else:
         name = f"BM25 · {name}"
     return spec.model_copy(update={"name": name})
 
 
-def _settings(spec: Spec) -> str:
+def _settings_suffix(spec: Spec) -> str:
     match spec:
         case RerankSpec(depth=depth, weight=float(weight)):
             return f" · first {depth} · weight {weight:g}"
@@ -230,30 +238,34 @@ def _options(spec: Spec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in OPTIONS if name in type(spec).model_fields}
 
 
-def _description(change: Change) -> str:
-    values = {name: f"{to:g}" if isinstance(to, float | int) else str(to or "none") for name, to in change.items()}
-    return " · ".join(f"{name.replace('_', ' ')} {to}" for name, to in values.items())
+def _description(change: OptionChange) -> str:
+    values = {
+        name: f"{value:g}" if isinstance(value, float | int) else str(value or "none") for name, value in change.items()
+    }
+    return " · ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
 
 
-def _present(compared: Experiment, name: str, kind: type[S], lacks: str) -> S:
+def _current_spec(compared: Experiment, name: str, kind: type[S], problem: str) -> S:
     spec = compared.specs[name]
     if not isinstance(spec, kind):
-        raise ValueError(f"{name!r} {lacks}")
+        raise ValueError(f"{name!r} {problem}")
     return spec
 
 
-def _given(experiment: Experiment) -> Spec:
+def _reference_spec(experiment: Experiment) -> Spec:
     """Return the retriever whose values a lab varies; of a hybrid lab, the last that it lists beside those tried."""
     return [spec for spec in experiment.retriever if not spec.chosen_on][-1]
 
 
-def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[Spec]) -> Experiment:
-    known = [spec.model_copy(update={"chosen_on": None}) for spec in compared.needed(given)]
-    marked = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tries]
-    return compared.model_copy(update={"split": Part.VALIDATION, "lab": lab, "retriever": (*known, *marked)})
+def _lab_experiment(
+    compared: Experiment, lab: LabKind, reference_names: Sequence[str], tried: Sequence[Spec]
+) -> Experiment:
+    references = [spec.model_copy(update={"chosen_on": None}) for spec in compared.with_dependencies(reference_names)]
+    variants = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tried]
+    return compared.model_copy(update={"split": Part.VALIDATION, "lab": lab, "retriever": (*references, *variants)})
 
 
-def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
+def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
     """Measure what a lab tried: a row each with its name, values, mean with the interval "low" to "high", and costs.
 
     Columns of values are those of the spec ("k1"); of a hybrid "fusion" and "weight", that of its first part. Parts
@@ -262,46 +274,50 @@ def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     "difference" to its mean with the interval "difference_low" to "difference_high". So have changes of BM25's options
     and layers, to the present values; "changed" names the changed options.
     """
-    values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
+    values = {
+        name: retriever_scores.per_question[measure]
+        for name, retriever_scores in lab.scores.items()
+        if measure in retriever_scores.per_question
+    }
     kind, results = lab.experiment.lab, {result.name: result for result in lab.results if result.name in values}
-    rows = [_row(spec, kind, results[spec.name]) for spec in tried(lab.experiment) if spec.name in results]
-    by, weights = _ALONE.get(kind, ("", ()))
+    rows = [_result_row(spec, kind, results[spec.name]) for spec in tried_specs(lab.experiment) if spec.name in results]
+    by, weights = _SINGLE_COMPONENT_ROWS.get(kind, ("", ()))
     rows += [
         {"name": name, "tried": False, by: value, "weight": weight}
-        for name, weight in zip(tried(lab.experiment)[0].parts, weights, strict=False)
+        for name, weight in zip(tried_specs(lab.experiment)[0].components, weights, strict=False)
         for value in dict.fromkeys(row[by] for row in rows)
         if name in values
     ]
-    figures = pd.DataFrame(rows)
-    if figures.empty:
-        return figures
-    per_question = np.stack([values[name] for name in figures["name"]], axis=1)
-    ends = share_intervals(per_question, groups)
-    figures = figures.assign(value=per_question.mean(axis=0), low=ends[:, 0], high=ends[:, 1])
-    if kind is Lab.RERANK:
-        return _with_ceilings(figures, lab, measure)
-    given = _given(lab.experiment)
-    if kind is Lab.LEXICAL:
-        specs = [_options(lab.experiment.specs[name]) for name in figures["name"]]
-        present = _options(given)
-        changed = [tuple(name for name in OPTIONS if spec.get(name) != present.get(name)) for spec in specs]
-        figures = figures.assign(changed=pd.Series(changed))
-    base = IndexKind.EXACT if kind is Lab.INDEX else given.name
-    if kind in (Lab.LEXICAL, Lab.INDEX, Lab.LAYERS) and base in lab.scores:
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    per_question = np.stack([values[name] for name in table["name"]], axis=1)
+    intervals = proportion_intervals(per_question, groups)
+    table = table.assign(value=per_question.mean(axis=0), low=intervals[:, 0], high=intervals[:, 1])
+    if kind is LabKind.RERANK:
+        return _with_ceilings(table, lab, measure)
+    reference = _reference_spec(lab.experiment)
+    if kind is LabKind.LEXICAL:
+        specs = [_options(lab.experiment.specs[name]) for name in table["name"]]
+        current_options = _options(reference)
+        changed = [tuple(name for name in OPTIONS if spec.get(name) != current_options.get(name)) for spec in specs]
+        table = table.assign(changed=pd.Series(changed))
+    base = IndexKind.EXACT if kind is LabKind.INDEX else reference.name
+    if kind in (LabKind.LEXICAL, LabKind.INDEX, LabKind.LAYERS) and base in lab.scores:
         differences = per_question - lab.scores[base].per_question[measure][:, None]
         low, high = difference_intervals(differences, groups).T
-        figures = figures.assign(difference=differences.mean(axis=0), difference_low=low, difference_high=high)
-    if kind is Lab.INDEX and base in lab.scores:
-        cut, rankings = Measure.parse(measure).cut, lab.rankings
-        figures = figures.assign(overlap=[overlap(rankings[base], rankings[name], cut) for name in figures["name"]])
-    return figures
+        table = table.assign(difference=differences.mean(axis=0), difference_low=low, difference_high=high)
+    if kind is LabKind.INDEX and base in lab.scores:
+        cut, rankings = Measure.parse(measure).cutoff, lab.rankings
+        table = table.assign(overlap=[overlap(rankings[base], rankings[name], cut) for name in table["name"]])
+    return table
 
 
-def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
+def _result_row(spec: Spec, lab: LabKind | None, result: Result) -> dict[str, object]:
     return {
         "name": spec.name,
         "tried": True,
-        **{name: getattr(spec, name, None) for name in _VALUES[lab]},
+        **{name: getattr(spec, name, None) for name in _VARIED_FIELDS[lab]},
         "build_seconds": result.build_seconds,
         "query_seconds": result.query_seconds,
         "search_seconds": result.query_seconds - result.model_seconds,
@@ -309,25 +325,25 @@ def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
     }
 
 
-def _with_ceilings(figures: pd.DataFrame, lab: Comparison, measure: str) -> pd.DataFrame:
-    (name,) = {part for spec in tried(lab.experiment) for part in spec.parts}
+def _with_ceilings(table: pd.DataFrame, lab: Comparison, measure: str) -> pd.DataFrame:
+    (name,) = {part for spec in tried_specs(lab.experiment) for part in spec.components}
     first = next(result for result in lab.results if result.name == name)
     if first.rankings is None:
-        return figures
-    reached = {depth: ceiling(first.rankings, lab, depth, measure) for depth in figures["depth"].unique()}
-    reranking = (figures["query_seconds"] - first.query_seconds).clip(lower=0).fillna(0)  # alone it reranks nothing
-    return figures.assign(ceiling=figures["depth"].map(reached), reranking_seconds=reranking)
+        return table
+    ceilings = {depth: ceiling(first.rankings, lab, depth, measure) for depth in table["depth"].unique()}
+    reranking = (table["query_seconds"] - first.query_seconds).clip(lower=0).fillna(0)  # alone it reranks nothing
+    return table.assign(ceiling=table["depth"].map(ceilings), reranking_seconds=reranking)
 
 
-def best(figures: pd.DataFrame) -> str:
+def best_setting_name(table: pd.DataFrame) -> str:
     """Return the name with the highest mean; of several the one without a mixture, then of least depth, then first."""
-    top = figures[figures["value"] == figures["value"].max()]
+    top = table[table["value"] == table["value"].max()]
     return str(top.sort_values([name for name in ("tried", "depth") if name in top], kind="stable")["name"].iloc[0])
 
 
 def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float:
     """Return the mean of `measure` if a reranker put all relevant passages among the first `depth` on top."""
-    hits = hits_of(first, lab.question_set)
+    hits = relevant_hits(first, lab.question_set)
     hits[:, depth:] = False
     order = np.argsort(~hits, axis=1, kind="stable")
     best = Rankings(np.take_along_axis(first.indices, order, 1), first.scores)
@@ -336,9 +352,9 @@ def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float
 
 def overlap(exact: Rankings, other: Rankings, k: int) -> float:
     """Return the share of the first k passages of `exact` that are among those of `other`, averaged over questions."""
-    there = exact.indices[:, :k, None] == other.indices[:, None, :k]
+    is_shared = exact.indices[:, :k, None] == other.indices[:, None, :k]
     expected = exact.indices[:, :k] != NOT_FOUND
-    shared = (there.any(axis=2) & expected).sum(axis=1)
+    shared = (is_shared.any(axis=2) & expected).sum(axis=1)
     counts = expected.sum(axis=1)
     return float((shared[counts > 0] / counts[counts > 0]).mean()) if counts.any() else 1.0
 
@@ -359,24 +375,26 @@ class CrossFit:
         return sum(self.selections.values())
 
 
-def cross_fit(
-    lab: Comparison, figures: pd.DataFrame, present: str, measure: str, groups: np.ndarray
-) -> CrossFit | None:
+def cross_fit(lab: Comparison, table: pd.DataFrame, current: str, measure: str, groups: np.ndarray) -> CrossFit | None:
     """Cross-fit the selection among the settings of `figures` (see `lab_figures`) against the setting `present`.
 
     Returns None if `present` has no value of the measure, or if all questions are in one fold.
     """
-    values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
-    folds = Lessons.of(lab.question_set, np.arange(len(lab.question_set.questions))).folds
-    if present not in values or len(np.unique(folds)) < 2:
+    values = {
+        name: retriever_scores.per_question[measure]
+        for name, retriever_scores in lab.scores.items()
+        if measure in retriever_scores.per_question
+    }
+    folds = TrainingQueries.from_question_set(lab.question_set, np.arange(len(lab.question_set.questions))).folds
+    if current not in values or len(np.unique(folds)) < 2:
         return None
-    per_setting = np.stack([values[name] for name in figures["name"]], axis=1)
+    per_setting = np.stack([values[name] for name in table["name"]], axis=1)
     fitted = np.empty(len(folds))
     selections: Counter[str] = Counter()
     for fold in np.unique(folds).tolist():
-        inside = folds == fold
-        selected = best(figures.assign(value=per_setting[~inside].mean(axis=0)))
-        fitted[inside] = values[selected][inside]
+        is_in_fold = folds == fold
+        selected = best_setting_name(table.assign(value=per_setting[~is_in_fold].mean(axis=0)))
+        fitted[is_in_fold] = values[selected][is_in_fold]
         selections[selected] += 1
-    (test,) = paired_tests([Pair(SELECTED, present, measure, fitted, values[present])], groups)
+    (test,) = paired_tests([Pair(SELECTED, current, measure, fitted, values[current])], groups)
     return CrossFit(test, dict(selections.most_common()))

@@ -21,15 +21,15 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis import questions as per_question
-from mrc_workbench.retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
-from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_figures
+from mrc_workbench.retrieval.analysis.evidence import ComparisonEvidence, evidence, underjudged_tests
+from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_results
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparison, load
+from mrc_workbench.retrieval.comparison.store import StoredComparison, get_comparison, load
 from mrc_workbench.retrieval.explain import standing
-from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
-from mrc_workbench.retrieval.measures import Measure, measures
+from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, find_unmatched_questions
+from mrc_workbench.retrieval.measures import Measure, measure_names
 from mrc_workbench.retrieval.significance import (
     Pair,
     PairTest,
@@ -42,7 +42,7 @@ from mrc_workbench.retrieval.significance import (
 
 logger = logging.getLogger(__name__)
 Analysis = TypeVar("Analysis", bound=Callable[..., Any])
-MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
+MAX_MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Change:
     test: PairTest
 
 
-def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
+def find_difference(a: StoredComparison, b: StoredComparison) -> str | None:
     """Return None if two comparisons have the same questions and passages, else the difference as a code.
 
     `other_questions`: another split, or the data changed.
@@ -79,46 +79,49 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
         old = before.scores[name].per_question if name in before.scores else {}
         shared = [measure for measure in new.per_question if measure in old]
         names += [name] * len(shared)
-        pairs += [Pair("after", "before", one, new.per_question[one], old[one]) for one in shared]
+        pairs += [
+            Pair("after", "before", shared_measure, new.per_question[shared_measure], old[shared_measure])
+            for shared_measure in shared
+        ]
     tests = paired_tests(pairs, question_groups(after.question_set))
-    means = [(float(pair.of_b.mean()), float(pair.of_a.mean())) for pair in pairs]
-    return [Change(name, *ends, test) for name, ends, test in zip(names, means, tests, strict=True)]
+    means = [(float(pair.values_b.mean()), float(pair.values_a.mean())) for pair in pairs]
+    return [Change(name, *mean_pair, test) for name, mean_pair, test in zip(names, means, tests, strict=True)]
 
 
 @dataclass(frozen=True)
-class Demand:
+class ScoreThreshold:
     """At least `least` (0 to 1) by a measure, of one retriever, or of the best if none is named."""
 
     measure: Measure
-    least: float
+    minimum: float
     retriever: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "ndcg@10=.95" or "Hybrid:ndcg@10=.95". Raises `ValueError` for anything else."""
-        left, _, least = text.rpartition("=")
-        if not left:
+        target, _, minimum = text.rpartition("=")
+        if not target:
             raise ValueError(f"{text!r} names no figure to reach, as ndcg@10=.95 does")
-        retriever, _, measure = left.rpartition(":")
-        demand = cls(Measure.parse(measure), float(least), retriever)
-        if not 0 <= demand.least <= 1:
-            raise ValueError(f"figures lie between 0 and 1, and so must {least}")
-        return demand
+        retriever, _, measure = target.rpartition(":")
+        threshold = cls(Measure.parse(measure), float(minimum), retriever)
+        if not 0 <= threshold.minimum <= 1:
+            raise ValueError(f"figures lie between 0 and 1, and so must {minimum}")
+        return threshold
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """Whether one condition holds, and what was measured."""
 
-    holds: bool
-    said: str
+    is_met: bool
+    message: str
 
 
 @dataclass(frozen=True)
-class Gate:
+class QualityGate:
     """The conditions for a comparison: demands, and to be no worse by `measure` than the comparison `before`."""
 
-    demands: tuple[Demand, ...]
+    thresholds: tuple[ScoreThreshold, ...]
     before: Comparison | None
     measure: Measure
 
@@ -131,36 +134,38 @@ class Gate:
         `not_below` is a key of the workspace, or a folder that `compare` wrote; empty: none. Raises `ValueError` if the
         experiment lacks a retriever or a measure, or if the comparison before has other questions.
         """
-        demands, measure, before = tuple(map(Demand.parse, at_least)), Measure.parse(by), None
-        names, known = {*experiment.specs}, measures(experiment.ks)
-        for demand in demands:
-            if demand.retriever and demand.retriever not in names:
-                raise ValueError(f"no retriever of this experiment is called {demand.retriever!r}")
-        for one in (measure, *(demand.measure for demand in demands)):
-            if str(one) not in known:
-                raise ValueError(f"{one} is not measured here; ks of the experiment decide: {', '.join(known)}")
+        thresholds, measure, before = tuple(map(ScoreThreshold.parse, at_least)), Measure.parse(by), None
+        names, known_measures = {*experiment.specs}, measure_names(experiment.ks)
+        for threshold in thresholds:
+            if threshold.retriever and threshold.retriever not in names:
+                raise ValueError(f"no retriever of this experiment is called {threshold.retriever!r}")
+        for required in (measure, *(threshold.measure for threshold in thresholds)):
+            if str(required) not in known_measures:
+                raise ValueError(
+                    f"{required} is not measured here; ks of the experiment decide: {', '.join(known_measures)}"
+                )
         if not_below:
-            stored = kept_comparison(not_below)
+            stored = get_comparison(not_below)
             before = load(stored.folder if stored else Path(not_below), question_set)
             if not names & {*before.scores}:
                 raise ValueError(f"no retriever of {not_below} has the name of one here: {', '.join(before.scores)}")
-        return cls(demands, before, measure)
+        return cls(thresholds, before, measure)
 
-    def verdicts(self, comparison: Comparison) -> Iterator[Verdict]:
+    def check(self, comparison: Comparison) -> Iterator[CheckResult]:
         """Check every condition. Raises `ValueError` if the comparison has other questions than the one before."""
-        yield from (_met(demand, comparison) for demand in self.demands)
+        yield from (_check_threshold(threshold, comparison) for threshold in self.thresholds)
         if self.before is None:
             return
         failed = {result.name for result in comparison.results if result.error}
         for name in self.before.scores:
             if name in failed:
-                yield Verdict(False, f"{name} failed, and did not before")
+                yield CheckResult(False, f"{name} failed, and did not before")
         for change in changes(self.before, comparison):
             test = change.test
             if test.measure != str(self.measure):
                 continue
-            is_worse = test.sure and test.difference < 0
-            yield Verdict(
+            is_worse = test.is_significant and test.difference < 0
+            yield CheckResult(
                 not is_worse,
                 f"{change.retriever}: {test.measure} {change.before:.4f} before, {change.after:.4f} now, "
                 f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f}; p = {test.p_family:.4f}), "
@@ -168,45 +173,47 @@ class Gate:
             )
 
 
-def _met(demand: Demand, comparison: Comparison) -> Verdict:
-    measure = str(demand.measure)
+def _check_threshold(threshold: ScoreThreshold, comparison: Comparison) -> CheckResult:
+    measure = str(threshold.measure)
     values = {
         name: scores.per_question[measure]
         for name, scores in comparison.scores.items()
-        if name == (demand.retriever or name) and measure in scores.per_question
+        if name == (threshold.retriever or name) and measure in scores.per_question
     }
     if not values:  # it failed or did not look as deep, which is no metric, and not 0
-        return Verdict(False, f"{demand.retriever or 'every retriever'} has no figure of {measure}")
+        return CheckResult(False, f"{threshold.retriever or 'every retriever'} has no figure of {measure}")
     best = max(values, key=lambda name: values[name].mean())
     low, high = mean_interval(values[best], question_groups(comparison.question_set))
     mean = float(values[best].mean())
-    holds = mean >= demand.least
-    sign = "at least" if holds else "below"
-    return Verdict(holds, f"{best}: {measure} {mean:.4f} (95 % {low:.4f} to {high:.4f}), {sign} {demand.least:g}")
+    is_met = mean >= threshold.minimum
+    relation = "at least" if is_met else "below"
+    return CheckResult(
+        is_met, f"{best}: {measure} {mean:.4f} (95 % {low:.4f} to {high:.4f}), {relation} {threshold.minimum:g}"
+    )
 
 
-def _last(count: int) -> Callable[[Analysis], Analysis]:
+def _cache_last(count: int) -> Callable[[Analysis], Analysis]:
     """Keep the last `count` answers of an analysis, by its parameters.
 
     Sessions share the comparison: while one of them computes an answer, others that need a new one wait for it.
     """
 
-    def keeping(analysis: Analysis) -> Analysis:
+    def decorate(analysis: Analysis) -> Analysis:
         @wraps(analysis)
-        def answer(self: "OpenComparison", *parameters: object) -> Any:
-            answers = self._answers.setdefault(analysis.__name__, {})
+        def cached(self: "OpenComparison", *arguments: object) -> Any:
+            results = self._cache.setdefault(analysis.__name__, {})
             with suppress(KeyError):
-                return answers[parameters]
+                return results[arguments]
             with self._lock:
-                if parameters not in answers:
-                    answers[parameters] = analysis(self, *parameters)
-                    if len(answers) > count:
-                        del answers[next(iter(answers))]
-                return answers[parameters]
+                if arguments not in results:
+                    results[arguments] = analysis(self, *arguments)
+                    if len(results) > count:
+                        del results[next(iter(results))]
+                return results[arguments]
 
-        return cast(Analysis, answer)
+        return cast(Analysis, cached)
 
-    return keeping
+    return decorate
 
 
 class OpenComparison:
@@ -218,7 +225,7 @@ class OpenComparison:
     def __init__(self, folder: Path, question_set: QuestionSet) -> None:
         self.folder = folder
         self.comparison = load(folder, question_set)
-        self._answers: dict[str, dict[tuple[object, ...], Any]] = {}
+        self._cache: dict[str, dict[tuple[object, ...], Any]] = {}
         self._lock = RLock()  # an analysis may need another
 
     @property
@@ -226,111 +233,115 @@ class OpenComparison:
         return self.comparison.question_set
 
     @property
-    @_last(1)
+    @_cache_last(1)
     def groups(self) -> np.ndarray:
         return question_groups(self.question_set)
 
     @property
-    @_last(1)
+    @_cache_last(1)
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         return {name: intervals_of(scores, self.groups) for name, scores in self.comparison.scores.items()}
 
     @property
-    @_last(1)
-    def evidence(self) -> Evidence:
+    @_cache_last(1)
+    def evidence(self) -> ComparisonEvidence:
         return evidence(self.comparison)
 
     @property
-    @_last(1)
-    def at_disadvantage(self) -> list[PairTest]:
-        return at_disadvantage(self.comparison.scores, self.groups)
+    @_cache_last(1)
+    def underjudged_tests(self) -> list[PairTest]:
+        return underjudged_tests(self.comparison.scores, self.groups)
 
-    @_last(16)
+    @_cache_last(16)
     def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[PairTest]:
-        scores = {name: of for name, of in self.comparison.scores.items() if name in names}
+        scores = {name: retriever_scores for name, retriever_scores in self.comparison.scores.items() if name in names}
         return pair_tests(scores, [measure], self.groups, baseline=baseline)
 
-    @_last(2)
+    @_cache_last(2)
     def changes_since(self, earlier: "OpenComparison") -> list[Change]:
         return changes(earlier.comparison, self.comparison)
 
-    @_last(16)
-    def lab_figures(self, measure: str) -> pd.DataFrame:
-        return lab_figures(self.comparison, measure, self.groups)
+    @_cache_last(16)
+    def lab_results(self, measure: str) -> pd.DataFrame:
+        return lab_results(self.comparison, measure, self.groups)
 
-    @_last(16)
-    def cross_fit(self, present: str, measure: str) -> CrossFit | None:
-        return cross_fit(self.comparison, self.lab_figures(measure), present, measure, self.groups)
+    @_cache_last(16)
+    def cross_fit(self, current: str, measure: str) -> CrossFit | None:
+        return cross_fit(self.comparison, self.lab_results(measure), current, measure, self.groups)
 
     @property
-    @_last(1)
-    def properties(self) -> list[per_question.Property]:
+    @_cache_last(1)
+    def properties(self) -> list[per_question.SliceProperty]:
         return per_question.properties(self.question_set)
 
-    @_last(len(per_question.Property))
-    def slices(self, by: per_question.Property) -> list[per_question.Slice]:
+    @_cache_last(len(per_question.SliceProperty))
+    def slices(self, by: per_question.SliceProperty) -> list[per_question.Slice]:
         return per_question.slices(self.question_set, by)
 
-    @_last(16)
-    def slice_figures(self, by: per_question.Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
+    @_cache_last(16)
+    def slice_results(self, by: per_question.SliceProperty, names: tuple[str, ...], measure: str) -> pd.DataFrame:
         """Return the `slice_table` of the first `MEASURED_SLICES` slices, with "p_holm" of their tests."""
         scores = {name: self.comparison.scores[name] for name in names if name in self.comparison.scores}
-        parts = self.slices(by)[:MEASURED_SLICES]
+        parts = self.slices(by)[:MAX_MEASURED_SLICES]
         table = per_question.slice_table(parts, scores, measure, self.groups)
         return table.assign(p_holm=per_question.slice_tests(parts, scores, measure, self.groups))
 
-    @_last(8)
-    def fates(self, k: int) -> dict[str, np.ndarray]:
-        return per_question.fates(self.comparison, k)
+    @_cache_last(8)
+    def outcomes(self, k: int) -> dict[str, np.ndarray]:
+        return per_question.find_outcomes(self.comparison, k)
 
-    @_last(4)
+    @_cache_last(4)
     def ceilings(self, depths: tuple[int, ...]) -> dict[str, np.ndarray]:
         return per_question.ceilings(self.comparison, depths)
 
-    @_last(4)
+    @_cache_last(4)
     def unmatched(self, analyzer: Analyzer) -> UnmatchedQuestions:
-        return unmatched(self.question_set, analyzer)
+        return find_unmatched_questions(self.question_set, analyzer)
 
-    @_last(4)
+    @_cache_last(4)
     def ranks(self, names: tuple[str, ...]) -> per_question.RankMap:
         rankings = self.comparison.rankings
         return per_question.rank_map([rankings[name] for name in names if name in rankings], self.question_set)
 
-    @_last(4)
+    @_cache_last(4)
     def quadrants(self, pair: tuple[str, str], k: int) -> dict[per_question.Quadrant, np.ndarray]:
         ranks = self.ranks(pair).ranks
         return per_question.quadrants(ranks[:, 0], ranks[:, 1], k)
 
-    @_last(2)
+    @_cache_last(2)
     def questions(self, names: tuple[str, ...]) -> pd.DataFrame:
         depth = min(self.comparison.rankings[name].indices.shape[1] for name in names)
         return per_question.question_table(self.question_set, self.ranks(names).ranks, names, depth)
 
-    @_last(2)
-    def disputed(self, count: int) -> list[str]:
+    @_cache_last(2)
+    def disputed_questions(self, count: int) -> list[str]:
         rows = self.disputed_rows(tuple(self.comparison.rankings), count)
         return [self.question_set.questions[row].text for row in rows]
 
-    @_last(4)
+    @_cache_last(4)
     def disputed_rows(self, names: tuple[str, ...], count: int) -> list[int]:
         rankings = [self.comparison.rankings[name] for name in names if name in self.comparison.rankings]
         return per_question.most_disputed(rankings, self.question_set, count) if rankings else []
 
-    @_last(8)
-    def rows_with(self, text: str) -> np.ndarray:
+    @_cache_last(8)
+    def rows_with_text(self, text: str) -> np.ndarray:
         return per_question.rows_with_text(self.question_set, text)
 
-    @_last(8)
-    def confusers(self, row: int) -> frozenset[int]:
-        return per_question.same_article(self.question_set, row)
+    @_cache_last(8)
+    def same_article_rows(self, row: int) -> frozenset[int]:
+        return per_question.same_article_rows(self.question_set, row)
 
     def fusion(self, spec: HybridSpec, row: int, passage: int) -> standing.FusionExplanation | None:
         """Explain the fused score of a passage; None if the stored rankings are not as deep as those fused."""
-        lists = {part: self.comparison.rankings[part] for part in spec.of if part in self.comparison.rankings}
+        lists = {
+            component: self.comparison.rankings[component]
+            for component in spec.of
+            if component in self.comparison.rankings
+        }
         depth = min(spec.depth, len(self.question_set.passages))
         if len(lists) < len(spec.of) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
             return None
-        depths = [self.comparison.experiment.specs[name].scored(spec.depth) for name in spec.of]
+        depths = [self.comparison.experiment.specs[name].scored_depth(spec.depth) for name in spec.of]
         return standing.fusion_contributions(
             lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights, depths=depths
         )

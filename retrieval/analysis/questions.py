@@ -17,13 +17,13 @@ import pandas as pd
 
 from mrc_workbench.data.questions import word_overlap
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose
+from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, resolve_analyzer
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.lexical.terms import shared_terms
 from mrc_workbench.retrieval.measures import Scores, first_relevant_ranks
-from mrc_workbench.retrieval.rankings import Findings, Rankings
-from mrc_workbench.retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, share_intervals
+from mrc_workbench.retrieval.rankings import QueryHits, Rankings
+from mrc_workbench.retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, proportion_intervals
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
 DEPTHS = (1, 2, 5, 10, 20, 50, 100)
@@ -39,7 +39,7 @@ class Quadrant(StrEnum):
 
 
 @dataclass(frozen=True)
-class Block:
+class RankBlock:
     """Neighbouring questions of the map, from `start` up to `end`, that one retriever (a column) ranks in one band."""
 
     column: int
@@ -58,45 +58,45 @@ class RankMap:
     ranks: np.ndarray
     order: np.ndarray
 
-    def blocks(self) -> list[Block]:
-        bands = bands_of(self.ranks)[self.order]
-        blocks: list[Block] = []
+    def blocks(self) -> list[RankBlock]:
+        bands = rank_bands(self.ranks)[self.order]
+        blocks: list[RankBlock] = []
         for number, column in enumerate(bands.T):
-            edges = (np.flatnonzero(np.diff(column)) + 1).tolist()
-            ends = pairwise([0, *edges, len(column)] if len(column) else [])
-            blocks += [Block(number, start, end, int(column[start])) for start, end in ends]
+            changes = (np.flatnonzero(np.diff(column)) + 1).tolist()
+            ends = pairwise([0, *changes, len(column)] if len(column) else [])
+            blocks += [RankBlock(number, start, end, int(column[start])) for start, end in ends]
         return blocks
 
 
 def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
     """Return the map of one or more retrievers' rankings."""
-    ranks = np.stack([first_relevant_ranks(one, question_set) for one in rankings], axis=1)
-    return RankMap(ranks, np.lexsort(bands_of(ranks).T[::-1]))
+    ranks = np.stack([first_relevant_ranks(ranking, question_set) for ranking in rankings], axis=1)
+    return RankMap(ranks, np.lexsort(rank_bands(ranks).T[::-1]))
 
 
-def bands_of(ranks: np.ndarray) -> np.ndarray:
+def rank_bands(ranks: np.ndarray) -> np.ndarray:
     """Return the band of each rank: its position in `BANDS`, `len(BANDS)` if it is deeper or 0 (not found)."""
     return np.where(ranks == 0, len(BANDS), np.searchsorted(BANDS, ranks))
 
 
 def quadrants(first: np.ndarray, second: np.ndarray, k: int) -> dict[Quadrant, np.ndarray]:
     """Return question rows (ascending) by which of two retrievers, given by ranks, finds them among its first k."""
-    a, b = (_within(ranks, k) for ranks in (first, second))
+    a, b = (_is_within(ranks, k) for ranks in (first, second))
     masks = (a & b, a & ~b, ~a & b, ~a & ~b)  # in the order of `Quadrant`
     return {quadrant: np.flatnonzero(mask) for quadrant, mask in zip(Quadrant, masks, strict=True)}
 
 
 def band_counts(ranks: np.ndarray) -> np.ndarray:
     """Count the questions of each retriever in each band of ranks, `(n_retrievers, n_bands)` int64."""
-    return np.stack([np.bincount(column, minlength=len(BANDS) + 1) for column in bands_of(ranks).T])
+    return np.stack([np.bincount(column, minlength=len(BANDS) + 1) for column in rank_bands(ranks).T])
 
 
-def most_unlike(ranks: np.ndarray, first: int, k: int) -> int:
+def most_different_retriever(ranks: np.ndarray, first: int, k: int) -> int:
     """Return the retriever (a column) with most questions that it alone or `first` alone finds among the first k.
 
     `ranks` are those of a `RankMap`. A single retriever is returned itself.
     """
-    hits = _within(ranks, k)
+    hits = _is_within(ranks, k)
     differences = (hits != hits[:, [first]]).sum(axis=0)
     differences[first] = -1
     return int(differences.argmax())
@@ -107,8 +107,10 @@ def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
 
     Passages not among the first `depth` count as one past them.
     """
-    placed = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
-    return np.asarray(np.log(placed.max(axis=1) / placed.min(axis=1)))  # of the ratio: equal ones stay equal
+    capped_ranks = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
+    return np.asarray(
+        np.log(capped_ranks.max(axis=1) / capped_ranks.min(axis=1))
+    )  # of the ratio: equal ones stay equal
 
 
 def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence[str], depth: int) -> pd.DataFrame:
@@ -128,26 +130,30 @@ def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return rows of the questions whose words, id or answers hold `text`, in any case."""
     text = text.strip().lower()
     searched = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
-    return np.flatnonzero([text == id_.lower() or any(text in one.lower() for one in texts) for id_, texts in searched])
+    return np.flatnonzero(
+        [text == id_.lower() or any(text in field.lower() for field in texts) for id_, texts in searched]
+    )
 
 
-def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
+def intersection_mask(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
     rows = np.arange(count)
     return np.isin(rows, reduce(np.intersect1d, parts, rows))
 
 
-def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
+def findings_of(compared: Comparison, row: int) -> dict[str, QueryHits]:
     """Return the stored results of every retriever that has rankings for the question at `row`."""
-    return {name: Findings.of(rankings, row) for name, rankings in compared.rankings.items()}
+    return {name: QueryHits.from_rankings(rankings, row) for name, rankings in compared.rankings.items()}
 
 
-def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:
+def same_article_rows(question_set: QuestionSet, row: int) -> frozenset[int]:
     """Return rows of the passages from the articles of a question's relevant passages that are not relevant."""
     relevant = {question_set.row_of_passage[id_] for id_ in question_set.questions[row].relevant}
-    every = question_set.passages.titles
-    titles = set(every.at(sorted(relevant))) - {""}
-    return frozenset(place for place, title in enumerate(every) if title in titles and place not in relevant)
+    all_titles = question_set.passages.titles
+    titles = set(all_titles.at(sorted(relevant))) - {""}
+    return frozenset(
+        passage_row for passage_row, title in enumerate(all_titles) if title in titles and passage_row not in relevant
+    )
 
 
 def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count: int) -> list[int]:
@@ -156,7 +162,7 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     Each retriever that is best on some question leads once before any leads twice, so that none looks always best.
     """
     depth = min(ranking.indices.shape[1] for ranking in rankings)
-    ranks = rank_map([one.first(depth) for one in rankings], question_set).ranks
+    ranks = rank_map([full_ranking.first(depth) for full_ranking in rankings], question_set).ranks
     spreads = spread(ranks, depth)
     order = [int(row) for row in np.argsort(-spreads, kind="stable") if spreads[row] > 0]
     leaders = np.where(ranks == 0, depth + 1, ranks).argmin(axis=1)
@@ -166,7 +172,7 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     return sorted(selected, key=order.index)
 
 
-class Fate(StrEnum):
+class RetrievalOutcome(StrEnum):
     """The fate of a question. `BELOW` and `NOT_FOUND` are of retrievers that wrap no other."""
 
     FOUND = "found"
@@ -177,11 +183,11 @@ class Fate(StrEnum):
     LOST_IN_RERANKING = "lost_in_reranking"
 
 
-FATES = tuple(Fate)
-_FOUND, _BELOW, _NOT_FOUND, _NOT_A_CANDIDATE, _LOST_IN_FUSION, _LOST_IN_RERANKING = range(len(FATES))
+OUTCOMES = tuple(RetrievalOutcome)
+_FOUND, _BELOW, _NOT_FOUND, _NOT_A_CANDIDATE, _LOST_IN_FUSION, _LOST_IN_RERANKING = range(len(OUTCOMES))
 
 
-def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
+def find_outcomes(compared: Comparison, k: int) -> dict[str, np.ndarray]:
     """Return the fate of every question by retriever, as positions in `FATES` `(n_questions,)`.
 
     Retrievers not searched k deep, or that wrap one without rankings, are left out. Raises `ValueError` for k below 1.
@@ -189,15 +195,15 @@ def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
     if k < 1:
         raise ValueError(f"k must be 1 or more, not {k}")
     ranks, experiment = _ranks(compared), compared.experiment
-    traced = [name for name in ranks if all(spec.name in ranks for spec in experiment.needed([name]))]
-    deep = [name for name in traced if compared.rankings[name].indices.shape[1] >= k]
-    return {name: _fate(experiment.specs, ranks, name, k) for name in deep}
+    traceable = [name for name in ranks if all(spec.name in ranks for spec in experiment.with_dependencies([name]))]
+    deep_enough = [name for name in traceable if compared.rankings[name].indices.shape[1] >= k]
+    return {name: _outcome(experiment.specs, ranks, name, k) for name in deep_enough}
 
 
-def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
+def count_outcomes(outcomes: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Count fates: a row for each retriever, by name, and a column for each of `FATES`, by its value."""
-    counts = {name: np.bincount(fate, minlength=len(FATES)) for name, fate in found.items()}
-    return pd.DataFrame.from_dict(counts, orient="index", columns=[fate.value for fate in FATES])
+    counts = {name: np.bincount(outcome, minlength=len(OUTCOMES)) for name, outcome in outcomes.items()}
+    return pd.DataFrame.from_dict(counts, orient="index", columns=[outcome.value for outcome in OUTCOMES])
 
 
 def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, np.ndarray]:
@@ -211,44 +217,46 @@ def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, 
     for spec in compared.experiment.retriever:
         if spec.name in ranks and all(name in ranks for name in spec.sources):
             deepest = min(compared.rankings[name].indices.shape[1] for name in spec.sources)
-            hits = [_any_within(ranks, spec.sources, depth).mean() for depth in depths]
+            hits = [_is_any_within(ranks, spec.sources, depth).mean() for depth in depths]
             limits[spec.name] = np.where(np.array(depths) <= deepest, hits, np.nan)
     return limits
 
 
 def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
-    return {name: first_relevant_ranks(one, compared.question_set) for name, one in compared.rankings.items()}
+    return {name: first_relevant_ranks(rankings, compared.question_set) for name, rankings in compared.rankings.items()}
 
 
-def _within(ranks: np.ndarray, depth: int) -> np.ndarray:
+def _is_within(ranks: np.ndarray, depth: int) -> np.ndarray:
     return np.asarray((ranks > 0) & (ranks <= depth))
 
 
-def _any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth: int) -> np.ndarray:
-    return np.asarray(np.any([_within(ranks[name], depth) for name in names], axis=0))
+def _is_any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth: int) -> np.ndarray:
+    return np.asarray(np.any([_is_within(ranks[name], depth) for name in names], axis=0))
 
 
-def _fate(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
-    spec, depth = specs[name], specs[name].candidates(k)
-    if len(spec.parts) > 1:
-        lost = np.where(_any_within(ranks, spec.sources, depth), _LOST_IN_FUSION, _NOT_A_CANDIDATE)
-    elif spec.parts:
-        before = _fate(specs, ranks, spec.parts[0], depth)
-        lost = np.where(np.isin(before, (_BELOW, _NOT_FOUND)), _NOT_A_CANDIDATE, before)
-        lost = np.where(before == _FOUND, _LOST_IN_RERANKING, lost)
+def _outcome(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
+    spec, depth = specs[name], specs[name].candidate_depth(k)
+    if len(spec.components) > 1:
+        outcome_if_missed = np.where(_is_any_within(ranks, spec.sources, depth), _LOST_IN_FUSION, _NOT_A_CANDIDATE)
+    elif spec.components:
+        first_stage_outcome = _outcome(specs, ranks, spec.components[0], depth)
+        outcome_if_missed = np.where(
+            np.isin(first_stage_outcome, (_BELOW, _NOT_FOUND)), _NOT_A_CANDIDATE, first_stage_outcome
+        )
+        outcome_if_missed = np.where(first_stage_outcome == _FOUND, _LOST_IN_RERANKING, outcome_if_missed)
     else:
-        lost = np.where(ranks[name] > 0, _BELOW, _NOT_FOUND)
-    return np.where(_within(ranks[name], k), _FOUND, lost)
+        outcome_if_missed = np.where(ranks[name] > 0, _BELOW, _NOT_FOUND)
+    return np.where(_is_within(ranks[name], k), _FOUND, outcome_if_missed)
 
 
-class Property(StrEnum):
+class SliceProperty(StrEnum):
     """A property by which questions are sliced. Lengths are in characters."""
 
     KIND = "kind"
     QUESTION_LENGTH = "question_length"
     PASSAGE_LENGTH = "passage_length"
     OVERLAP = "overlap"
-    TERMS_FOUND = "terms_found"
+    MATCHED_TERMS = "terms_found"
     ARTICLE = "article"
 
 
@@ -262,23 +270,27 @@ class Slice:
     high: float = float("nan")
 
 
-def properties(question_set: QuestionSet) -> list[Property]:
+def properties(question_set: QuestionSet) -> list[SliceProperty]:
     """Return the properties that can slice these questions: kinds and articles only if the set has at least two."""
-    return [by for by in Property if by not in _LABELS or len({*_LABELS[by](question_set)} - {""}) > 1]
+    return [
+        slice_property
+        for slice_property in SliceProperty
+        if slice_property not in _LABEL_PROPERTIES or len({*_LABEL_PROPERTIES[slice_property](question_set)} - {""}) > 1
+    ]
 
 
-def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
+def slices(question_set: QuestionSet, slice_property: SliceProperty) -> list[Slice]:
     """Cut questions that all have a relevant passage into slices.
 
     Kinds and articles are sorted by size; numbers make up to four ranges of about as many questions each, equal values
     always in the same range. A question without a value is in no slice.
     """
-    if by in _LABELS:
-        labels = _LABELS[by](question_set)
+    if slice_property in _LABEL_PROPERTIES:
+        labels = _LABEL_PROPERTIES[slice_property](question_set)
         rows = pd.Series(range(len(labels))).groupby(pd.Series(labels, dtype=object)).indices
-        named = [Slice(np.sort(found), str(label)) for label, found in rows.items() if label]
+        named = [Slice(np.sort(label_rows), str(label)) for label, label_rows in rows.items() if label]
         return sorted(named, key=lambda part: -len(part.rows))
-    values = _NUMBERS[by](question_set)
+    values = _NUMERIC_PROPERTIES[slice_property](question_set)
     known = np.flatnonzero(~np.isnan(values))
     # equal values have the rank of their middle: they are never separated
     quantiles = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
@@ -297,18 +309,23 @@ def slice_table(
     """
     columns = ["slice", "questions", "retriever", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high"]
-    known = _known(scores, measure)
+    known = _scores_with(scores, measure)
     if not known:
         return pd.DataFrame(columns=columns)
-    values = np.stack([of.per_question[measure] for of in known.values()], axis=1)
+    values = np.stack([known_scores.per_question[measure] for known_scores in known.values()], axis=1)
     rows: list[tuple[object, ...]] = []
     for number, part in enumerate(parts):
-        of_slice, inside = values[part.rows], _groups_in(groups, part)
-        differences = of_slice - of_slice[:, :1]
-        intervals, apart = share_intervals(of_slice, inside), difference_intervals(differences, inside)
+        slice_values, slice_groups = values[part.rows], _groups_in(groups, part)
+        differences = slice_values - slice_values[:, :1]
+        intervals, difference_bounds = (
+            proportion_intervals(slice_values, slice_groups),
+            difference_intervals(differences, slice_groups),
+        )
         for column, name in enumerate(known):
-            mean, difference = of_slice[:, column].mean(), differences[:, column].mean()
-            rows.append((number, len(part.rows), name, mean, *intervals[column], difference, *apart[column]))
+            mean, difference = slice_values[:, column].mean(), differences[:, column].mean()
+            rows.append(
+                (number, len(part.rows), name, mean, *intervals[column], difference, *difference_bounds[column])
+            )
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -319,78 +336,89 @@ def slice_tests(
 
     They are Holm-corrected over all slices and retrievers; NaN for the first retriever.
     """
-    known = _known(scores, measure)
-    found: list[float] = []
+    known = _scores_with(scores, measure)
+    p_values: list[float] = []
     for part in parts if known else []:
-        of_slice = {name: Scores((), {measure: of.per_question[measure][part.rows]}) for name, of in known.items()}
-        tests = pair_tests(of_slice, [measure], _groups_in(groups, part))
+        slice_scores = {
+            name: Scores((), {measure: known_scores.per_question[measure][part.rows]})
+            for name, known_scores in known.items()
+        }
+        tests = pair_tests(slice_scores, [measure], _groups_in(groups, part))
         first, *others = known
         p_of = {test.b: test.p for test in tests if test.a == first}
-        found += [np.nan, *(p_of[name] for name in others)]
-    p = np.array(found)
+        p_values += [np.nan, *(p_of[name] for name in others)]
+    p = np.array(p_values)
     tested = ~np.isnan(p)
     p[tested] = holm(p[tested])
     return p
 
 
-def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
+def largest_significant_difference(table: pd.DataFrame) -> "pd.Series[Any] | None":
     """Return the row of a `slice_table` with "p_holm" that has the largest significant difference, None if none has."""
-    apart = (table["difference_low"] > 0) | (table["difference_high"] < 0)
-    sure = table[apart & (table["p_holm"] < 1 - LEVEL)]  # the interval excludes 0, and p is below 5 %
-    return sure.iloc[int(sure["difference"].abs().to_numpy().argmax())] if len(sure) else None
+    excludes_zero = (table["difference_low"] > 0) | (table["difference_high"] < 0)
+    significant = table[excludes_zero & (table["p_holm"] < 1 - LEVEL)]  # the interval excludes 0, and p is below 5 %
+    return significant.iloc[int(significant["difference"].abs().to_numpy().argmax())] if len(significant) else None
 
 
-def most_contested(table: pd.DataFrame, count: int) -> list[int]:
+def most_contested_slices(table: pd.DataFrame, count: int) -> list[int]:
     """Return the `count` slices with most questions won or lost against the first; of one alone the largest."""
-    won = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
+    changed_count = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
     size = table.groupby("slice")["questions"].first()
-    ranked = pd.DataFrame({"won": won, "size": size}).sort_values(["won", "size"], ascending=False, kind="stable")
-    return [int(place) for place in ranked.index[:count]]
+    ranked = pd.DataFrame({"won": changed_count, "size": size}).sort_values(
+        ["won", "size"], ascending=False, kind="stable"
+    )
+    return [int(slice_index) for slice_index in ranked.index[:count]]
 
 
-def terms_found(question_set: QuestionSet) -> np.ndarray:
+def matched_terms(question_set: QuestionSet) -> np.ndarray:
     """Return how many distinct content words of each question its passage contains, `(n_questions,)` float64.
 
     Words are Kiwi's content morphemes in Korean, else those of the default analyzer. The best relevant passage counts.
     """
-    analyzer = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
+    analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
     rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # a letter pair is no word
     most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)
     return most
 
 
-def _known(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
-    return {name: of for name, of in scores.items() if measure in of.per_question}
+def _scores_with(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
+    return {
+        name: retriever_scores for name, retriever_scores in scores.items() if measure in retriever_scores.per_question
+    }
 
 
 def _groups_in(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
-def _first_passages(question_set: QuestionSet) -> list[Passage]:
+def _first_relevant_passages(question_set: QuestionSet) -> list[Passage]:
     rows = (question_set.row_of_passage[question.relevant[0]] for question in question_set.questions)
     return [question_set.passages[row] for row in rows]
 
 
-_LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {
-    Property.KIND: lambda questions: [question.kind for question in questions.questions],
-    Property.ARTICLE: lambda questions: [passage.title for passage in _first_passages(questions)],
+_LABEL_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], list[str]]] = {
+    SliceProperty.KIND: lambda questions: [question.kind for question in questions.questions],
+    SliceProperty.ARTICLE: lambda questions: [passage.title for passage in _first_relevant_passages(questions)],
 }
-_NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
-    Property.QUESTION_LENGTH: lambda questions: np.array([float(len(one.text)) for one in questions.questions]),
-    Property.PASSAGE_LENGTH: lambda questions: np.array([float(len(one.text)) for one in _first_passages(questions)]),
-    Property.OVERLAP: word_overlap,
-    Property.TERMS_FOUND: terms_found,
+_NUMERIC_PROPERTIES: dict[SliceProperty, Callable[[QuestionSet], np.ndarray]] = {
+    SliceProperty.QUESTION_LENGTH: lambda questions: np.array(
+        [float(len(entry.text)) for entry in questions.questions]
+    ),
+    SliceProperty.PASSAGE_LENGTH: lambda questions: np.array(
+        [float(len(entry.text)) for entry in _first_relevant_passages(questions)]
+    ),
+    SliceProperty.OVERLAP: word_overlap,
+    SliceProperty.MATCHED_TERMS: matched_terms,
 }
 
 
-def labels_of(parts: Sequence[Slice], by: Property) -> list[str]:
+def slice_labels(parts: Sequence[Slice], slice_property: SliceProperty) -> list[str]:
     """Return the label of each slice, or its range with as many decimals as distinguish all of them."""
     for decimals in range(4):
-        form = f".{decimals}%" if by is Property.OVERLAP else f",.{decimals}f"
-        ends = [(f"{part.low:{form}}", f"{part.high:{form}}") for part in parts]
-        ranges = [low if low == high else f"{low.removesuffix('%')}–{high}" for low, high in ends]
+        number_format = f".{decimals}%" if slice_property is SliceProperty.OVERLAP else f",.{decimals}f"
+        bounds = [(f"{part.low:{number_format}}", f"{part.high:{number_format}}") for part in parts]
+        ranges = [low if low == high else f"{low.removesuffix('%')}–{high}" for low, high in bounds]
         labels = [part.label or range_ for part, range_ in zip(parts, ranges, strict=True)]
         if len(set(labels)) == len(labels):
             break

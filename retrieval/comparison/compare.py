@@ -19,39 +19,45 @@ from mrc_workbench.data.workspace import error_message
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.pace import Pace
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, SearchCosts, Spec
-from mrc_workbench.retrieval.measures import Scores, depth_of, evaluate
-from mrc_workbench.retrieval.mix import SignalTold
+from mrc_workbench.retrieval.comparison.pace import TimeEstimator
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, SearchCosts, Spec
+from mrc_workbench.retrieval.measures import Scores, evaluate, required_depth
+from mrc_workbench.retrieval.mix import SignalDetails
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
 
 logger = logging.getLogger(__name__)
 
 
-def materials_of(
+def build_context(
     experiment: Experiment,
     question_set: QuestionSet,
     base: Path | None = None,
     on_progress: Callable[[float], None] | None = None,
     *,
     whole: QuestionSet | None = None,
-) -> Materials:
+) -> RetrieverContext:
     """Make the experiment's retrievers over the set's passages: `made` of the materials returned, by name.
 
     The first search builds an index. Imported runs answer only the questions of the set; a mix learns from the `whole`
     set that they are a part of. A retriever that cannot be made is an exception instead.
     """
-    asked = experiment.split_options, experiment.split
-    materials = Materials(
-        question_set, base, on_progress, experiment.depths, specs=experiment.specs, whole=whole, asked=asked
+    evaluated_split = experiment.split_options, experiment.split
+    context = RetrieverContext(
+        question_set,
+        base,
+        on_progress,
+        experiment.depths,
+        specs=experiment.specs,
+        full_set=whole,
+        evaluated_split=evaluated_split,
     )
     for spec in experiment.retriever:
         try:
-            materials.made[spec.name] = spec.make(materials)
+            context.retrievers[spec.name] = spec.make(context)
         except Exception as error:
-            materials.made[spec.name] = with_extra(error)
-    return materials
+            context.retrievers[spec.name] = with_extra(error)
+    return context
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,9 @@ class Result(SearchCosts):
     def of(
         cls, name: str, rankings: Rankings, scores: Scores, question_set: QuestionSet, costs: SearchCosts | None = None
     ) -> Self:
-        within = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
-        counts = (rankings.indices[:, :within] != NOT_FOUND).sum(axis=1)
-        short, unanswered = int((counts < within).sum()), int((counts == 0).sum())
+        expected_count = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
+        counts = (rankings.indices[:, :expected_count] != NOT_FOUND).sum(axis=1)
+        short, unanswered = int((counts < expected_count).sum()), int((counts == 0).sum())
         return cls(name, rankings, scores, short, unanswered, **vars(costs or SearchCosts()))
 
     @property
@@ -88,30 +94,30 @@ class Result(SearchCosts):
         return int(self.notes.get("cut_off", 0))
 
     @property
-    def signals(self) -> Mapping[str, SignalTold]:
+    def signals(self) -> Mapping[str, SignalDetails]:
         """What a learned mix knows of its signals, by name: `share` and `brings`; empty of every other."""
         return dict(self.notes.get("signals", {}))
 
     @property
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """The mean of every measure, 0 to 1, and the seconds that are known; empty if it failed."""
         means = self.scores.means() if self.scores else {}
         if not means or (self.imported and not self.query_seconds):
             return means
         build = {} if self.imported else {"build_seconds": self.build_seconds}
-        elsewhere = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
-        return {**means, **build, "query_seconds": self.query_seconds, **elsewhere}
+        remote = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
+        return {**means, **build, "query_seconds": self.query_seconds, **remote}
 
     @property
-    def taught_by(self) -> int | None:
+    def training_query_count(self) -> int | None:
         return int(self.notes["questions"]) if "signals" in self.notes else None
 
     @property
     def warnings(self) -> list[str]:
         """What limits the conclusions about it, in English."""
         name, notes, warnings = self.name, self.notes, []
-        if self.taught_by is not None:
-            warnings.append(few_questions(self.taught_by, f"training questions for {name}"))
+        if self.training_query_count is not None:
+            warnings.append(few_questions(self.training_query_count, f"training questions for {name}"))
         if count := notes.get("unknown_passages"):
             example = f", such as {notes['unknown_example']!r}" if notes.get("unknown_example") else ""
             warnings.append(f"{name}: {count:,} results name passages that are not in the dataset{example}; skipped.")
@@ -139,7 +145,7 @@ class Comparison:
     experiment: Experiment
     question_set: QuestionSet  # the whole corpus, the questions of the part compared
     results: tuple[Result, ...]
-    parts: Split | None = None  # the split of the whole set, None if unknown
+    split: Split | None = None  # the split of the whole set, None if unknown
 
     @cached_property
     def rankings(self) -> dict[str, Rankings]:
@@ -154,15 +160,20 @@ class Comparison:
     def blind(self) -> list[tuple[str, str, int]]:
         """Mixes with a part that found nothing for some questions, that part, and for how many questions."""
         unanswered = {result.name: result.unanswered for result in self.results}
-        return [(name, part, unanswered[part]) for name, part in blind_parts(self.experiment.retriever, unanswered)]
+        return [
+            (name, component, unanswered[component])
+            for name, component in find_incomplete_mixes(self.experiment.retriever, unanswered)
+        ]
 
     @property
     def cut_off(self) -> list[tuple[str, int, list[str]]]:
         """Retrievers that read only the beginning of some passages, of how many, and those that wrap them."""
         experiment = self.experiment
-        needs = {name: {one.name for one in experiment.needed([name])} - {name} for name in experiment.specs}
+        wrapped_names = {
+            name: {spec.name for spec in experiment.with_dependencies([name])} - {name} for name in experiment.specs
+        }
         return [
-            (result.name, result.cut_off, [name for name, needed in needs.items() if result.name in needed])
+            (result.name, result.cut_off, [name for name, wrapped in wrapped_names.items() if result.name in wrapped])
             for result in self.results
             if result.cut_off
         ]
@@ -182,7 +193,7 @@ class Comparison:
 
     @property
     def depth(self) -> int:
-        return min(depth_of(self.experiment.ks), len(self.question_set.passages))
+        return min(required_depth(self.experiment.ks), len(self.question_set.passages))
 
     @property
     def shallow(self) -> list[tuple[str, int]]:
@@ -197,18 +208,18 @@ class Comparison:
             "fingerprint": self.question_set.fingerprint,
             "split": self.experiment.split.value,
             "questions": len(self.question_set.questions),
-            **({"made_questions": self.question_set.made} if self.question_set.made else {}),
+            **({"made_questions": self.question_set.generated_counts} if self.question_set.generated_counts else {}),
             "passages": len(self.question_set.passages),
-            **({"parts": self.parts.summary()} if self.parts else {}),
+            **({"parts": self.split.summary()} if self.split else {}),
             **({"warnings": warnings} if (warnings := self.warnings) else {}),
             "retrievers": {result.name: result.as_dict() for result in self.results},
         }
 
 
-def blind_parts(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tuple[str, str]]:
+def find_incomplete_mixes(specs: Iterable[Spec], unanswered: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the mixes with a part that found nothing for some questions, `unanswered` by name, and that part."""
-    mixes = (spec for spec in specs if len(spec.parts) > 1)
-    return [(spec.name, part) for spec in mixes for part in spec.parts if unanswered.get(part)]
+    mixes = (spec for spec in specs if len(spec.components) > 1)
+    return [(spec.name, component) for spec in mixes for component in spec.components if unanswered.get(component)]
 
 
 def compare(
@@ -218,7 +229,7 @@ def compare(
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
     on_result: Callable[[Result], None] | None = None,
-    pace: Pace | None = None,
+    estimator: TimeEstimator | None = None,
 ) -> Comparison:
     """Search and score every retriever of the experiment over the questions of its split.
 
@@ -227,84 +238,92 @@ def compare(
     has no question with a relevant passage.
     """
     report_progress = on_progress or (lambda *_: None)
-    parts = split(question_set, experiment.split_options)
-    asked = _asked(experiment, question_set, parts)
+    split_parts = split(question_set, experiment.split_options)
+    evaluated = _evaluation_set(experiment, question_set, split_parts)
     names = list(experiment.specs)
     results = []
-    pace = pace or Pace()
-    for result in _in_turn(experiment, question_set, asked, names, base, on_progress=report_progress, pace=pace):
+    estimator = estimator or TimeEstimator()
+    for result in _search_each(
+        experiment, question_set, evaluated, names, base, on_progress=report_progress, estimator=estimator
+    ):
         results.append(result)
         if on_result:
             on_result(result)
     report_progress("", 1.0)
-    return Comparison(experiment, asked, tuple(results), parts)
+    return Comparison(experiment, evaluated, tuple(results), split_parts)
 
 
-def search_light(
+def search_model_free(
     experiment: Experiment,
     question_set: QuestionSet,
     *,
     base: Path | None = None,
     on_progress: Callable[[str, float], None],
     on_result: Callable[[Result], None],
-    pace: Pace,
+    estimator: TimeEstimator,
 ) -> bool:
     """Search the retrievers that need no model or are cached, and cache their rankings for `compare`.
 
     Returns whether any is left for that. `compare` meets every error again; only its `ValueError` is raised.
     """
-    asked = _asked(experiment, question_set)
-    texts = [question.text for question in asked.questions]
-    retrievers = materials_of(experiment, asked, base, whole=question_set).made
-    light: list[str] = []
+    evaluated = _evaluation_set(experiment, question_set)
+    texts = [question.text for question in evaluated.questions]
+    retrievers = build_context(experiment, evaluated, base, whole=question_set).retrievers
+    model_free: list[str] = []
     for spec in experiment.retriever:
-        made = retrievers[spec.name]
-        reads_nothing = not spec.needs_model or (not isinstance(made, Exception) and _is_done(made, texts))
-        if reads_nothing and all(part in light for part in spec.parts):
-            light.append(spec.name)
-    for result in _in_turn(experiment, question_set, asked, light, base, on_progress=on_progress, pace=pace):
+        retriever = retrievers[spec.name]
+        needs_no_loading = not spec.needs_model or (
+            not isinstance(retriever, Exception) and _is_finished(retriever, texts)
+        )
+        if needs_no_loading and all(component in model_free for component in spec.components):
+            model_free.append(spec.name)
+    for result in _search_each(
+        experiment, question_set, evaluated, model_free, base, on_progress=on_progress, estimator=estimator
+    ):
         on_result(result)
-    left = [name for name in experiment.specs if name not in light]
-    if left:
-        on_progress(left[0], pace.at(left[0], 0.0))
-    return bool(left)
+    remaining = [name for name in experiment.specs if name not in model_free]
+    if remaining:
+        on_progress(remaining[0], estimator.update(remaining[0], 0.0))
+    return bool(remaining)
 
 
-def _asked(experiment: Experiment, question_set: QuestionSet, parts: Split | None = None) -> QuestionSet:
-    asked = experiment.asked(question_set, parts)
-    if not asked.questions:
-        part = f"the {experiment.split.value} part has no question with a relevant passage"
-        raise ValueError(f"{part}: retrievers are compared by questions whose passages are known")
-    return asked
+def _evaluation_set(experiment: Experiment, question_set: QuestionSet, split_parts: Split | None = None) -> QuestionSet:
+    evaluated = experiment.evaluation_set(question_set, split_parts)
+    if not evaluated.questions:
+        problem = f"the {experiment.split.value} part has no question with a relevant passage"
+        raise ValueError(f"{problem}: retrievers are compared by questions whose passages are known")
+    return evaluated
 
 
-def _in_turn(
+def _search_each(
     experiment: Experiment,
-    whole: QuestionSet,
-    asked: QuestionSet,
+    full_set: QuestionSet,
+    evaluated: QuestionSet,
     names: Sequence[str],
     base: Path | None,
     *,
     on_progress: Callable[[str, float], None],
-    pace: Pace,
+    estimator: TimeEstimator,
 ) -> Iterator[Result]:
     """Search the retrievers named, one after the other, and report progress while one is running."""
     running = names[0] if names else ""
 
     def report_within(fraction: float) -> None:
-        on_progress(running, pace.at(running, fraction))
+        on_progress(running, estimator.update(running, fraction))
 
-    retrievers = materials_of(experiment, asked, base, report_within, whole=whole).made
-    texts = [question.text for question in asked.questions]
-    pace.begin(experiment.specs, asked, [name for name, made in retrievers.items() if _is_done(made, texts)])
+    retrievers = build_context(experiment, evaluated, base, report_within, whole=full_set).retrievers
+    texts = [question.text for question in evaluated.questions]
+    estimator.start(
+        experiment.specs, evaluated, [name for name, retriever in retrievers.items() if _is_finished(retriever, texts)]
+    )
     for running in names:
         report_within(0.0)
-        yield _result(running, retrievers[running], asked, experiment.ks)
-    pace.end()
+        yield _result(running, retrievers[running], evaluated, experiment.ks)
+    estimator.finish()
 
 
-def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> bool:
-    return isinstance(made, Exception) or made.remembers(questions, made.depth)
+def _is_finished(retriever: CachedRetriever | Exception, questions: Sequence[str]) -> bool:
+    return isinstance(retriever, Exception) or retriever.is_cached(questions, retriever.depth)
 
 
 def _result(
@@ -325,7 +344,7 @@ def _result(
     return Result.of(name, rankings, evaluate(rankings, question_set, ks), question_set, retriever.costs)
 
 
-def write_bases(experiment: Experiment) -> None:
+def write_packaged_bases(experiment: Experiment) -> None:
     """Write the packaged bases of an experiment as folders that libraries read, unless they are there.
 
     It takes seconds, while another process loads the libraries. The retriever that needs a base reports an error.
@@ -350,18 +369,18 @@ def provenance(
 
     `question_set` is the whole set, if only a part of it was compared; `base` is that of `compare`.
     """
-    experiment, asked = comparison.experiment, comparison.question_set
-    whole, materials = question_set or asked, Materials(asked, base)
-    parts = comparison.parts or split(whole, experiment.split_options)
+    experiment, evaluated = comparison.experiment, comparison.question_set
+    full_set, context = question_set or evaluated, RetrieverContext(evaluated, base)
+    parts = comparison.split or split(full_set, experiment.split_options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "data": {
-            "name": whole.name,
-            "fingerprint": whole.fingerprint,
-            "corpus_fingerprint": whole.corpus_fingerprint,
-            "questions": len(whole.questions),
-            **({"made_questions": whole.made} if whole.made else {}),
-            "passages": len(whole.passages),
+            "name": full_set.name,
+            "fingerprint": full_set.fingerprint,
+            "corpus_fingerprint": full_set.corpus_fingerprint,
+            "questions": len(full_set.questions),
+            **({"made_questions": full_set.generated_counts} if full_set.generated_counts else {}),
+            "passages": len(full_set.passages),
         },
         "split": {
             "part": experiment.split.value,
@@ -371,7 +390,7 @@ def provenance(
             **parts.summary(),
         },
         "experiment": experiment.model_dump(mode="json", exclude_none=True),
-        "retrievers": {spec.name: spec.resolved(materials) for spec in experiment.retriever},
+        "retrievers": {spec.name: spec.resolved_values(context) for spec in experiment.retriever},
         "analyzer_version": ANALYZER_VERSION,
         "languages_version": LANGUAGES_VERSION,
         "statistics": {

@@ -19,23 +19,30 @@ from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.retrieval.comparison.spec import (
     CachedRetriever,
     Count,
-    CountOrNone,
-    Materials,
+    CountOrZero,
     ReadingSpec,
+    RetrieverContext,
     Spec,
     Weight,
-    omitted,
+    omit_if_default,
 )
-from mrc_workbench.retrieval.dense import Dense, IndexKind, Late, LateIndex, LearnedSparse
-from mrc_workbench.retrieval.lexical import Engine
+from mrc_workbench.retrieval.dense import Dense, IndexKind, LateIndex, LateInteraction, SparseRetriever
+from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
-from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
-from mrc_workbench.retrieval.milvus_connection import place
+from mrc_workbench.retrieval.milvus import (
+    EngineFusion,
+    MilvusRetriever,
+    MilvusSearchMode,
+    Ranker,
+    TermField,
+    VectorField,
+)
+from mrc_workbench.retrieval.milvus_connection import milvus_settings
 from mrc_workbench.retrieval.outside import Order, OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import find_plugin
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
-_OPTIONS = {option.name for option in fields(BM25Options)}
+_BM25_OPTIONS = {option.name for option in fields(BM25Options)}
 
 
 class TermSpec(Spec):
@@ -49,42 +56,42 @@ class TermSpec(Spec):
     k1: Weight = 0.9
     b: Fraction = 0.4
     title: bool = True
-    title_weight: Weight | None = omitted(None, gt=0)
-    compounds: Compounds = omitted(Compounds.AS_READ)
-    dictionary: str = omitted("")
-    pairs: bool = omitted(False)
-    stop_words: bool = omitted(False)
+    title_weight: Weight | None = omit_if_default(None, gt=0)
+    compounds: Compounds = omit_if_default(Compounds.AS_READ)
+    dictionary: str = omit_if_default("")
+    pairs: bool = omit_if_default(False)
+    stop_words: bool = omit_if_default(False)
 
     @property
     def score_kind(self) -> str:
         """A score of a window is one of BM25."""
         return "bm25"
 
-    def dictionary_of(self, materials: Materials) -> Dictionary | None:
-        return materials.dictionary(self.dictionary) if self.dictionary else None
+    def load_dictionary(self, context: RetrieverContext) -> Dictionary | None:
+        return context.dictionary(self.dictionary) if self.dictionary else None
 
     def analysis(self, dictionary: Dictionary | None) -> Analysis:
         return Analysis(self.analyzer, self.compounds, dictionary, self.pairs, self.stop_words)
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
-        values = {name: value for name, value in self if name in _OPTIONS}
+        values = {name: value for name, value in self if name in _BM25_OPTIONS}
         return BM25Options(**values | {"dictionary": dictionary})
 
-    def analysis_key(self, materials: Materials, dictionary: Dictionary | None) -> tuple[str, ...]:
+    def analysis_key(self, context: RetrieverContext, dictionary: Dictionary | None) -> tuple[str, ...]:
         """Return what identifies the analysis of the passages, for keys that hold the values of this retriever."""
-        return self.analysis(dictionary).chosen(materials.texts(self.title)).chosen_key
+        return self.analysis(dictionary).resolved(context.texts(self.title)).resolved_key
 
     @model_validator(mode="after")
-    def _values_go_together(self) -> "TermSpec":
+    def _check_options(self) -> "TermSpec":
         self.options()
         return self
 
-    def resolved(self, materials: Materials) -> dict[str, Any]:
-        values = super().resolved(materials)
+    def resolved_values(self, context: RetrieverContext) -> dict[str, Any]:
+        values = super().resolved_values(context)
         if self.dictionary:
             values["dictionary"] = {"reference": self.dictionary}
             try:
-                values["dictionary"] |= {"fingerprint": materials.dictionary(self.dictionary).fingerprint}
+                values["dictionary"] |= {"fingerprint": context.dictionary(self.dictionary).fingerprint}
             except DictionaryError as error:  # the retriever failed then, and reports it itself
                 values["dictionary"] |= {"error": error.code}
         return values
@@ -94,28 +101,28 @@ class BM25Spec(TermSpec):
     """A BM25 retriever, which may search again with words of the first results; see `FeedbackOptions`."""
 
     kind: Literal["bm25"] = "bm25"
-    engine: Engine = Engine.POSTINGS
+    engine: BM25Engine = BM25Engine.POSTINGS
     sentences: ClassVar[int] = 0  # a passage is searched as a whole
-    feedback_passages: CountOrNone = omitted(0)
-    feedback_terms: Count = omitted(FeedbackOptions.terms)
-    feedback_share: Fraction = omitted(FeedbackOptions.share)
+    feedback_passages: CountOrZero = omit_if_default(0)
+    feedback_terms: Count = omit_if_default(FeedbackOptions.terms)
+    feedback_share: Fraction = omit_if_default(FeedbackOptions.share)
 
     @field_validator("engine", mode="before")
     @classmethod
-    def _engine_of_earlier_versions(cls, given: object) -> object:
-        return Engine.POSTINGS if given == "bm25s" else given
+    def _convert_legacy_engine(cls, value: object) -> object:
+        return BM25Engine.POSTINGS if value == "bm25s" else value
 
     @model_validator(mode="after")
-    def _feedback_of_some_passages(self) -> "BM25Spec":
+    def _check_feedback(self) -> "BM25Spec":
         default = FeedbackOptions.terms, FeedbackOptions.share
         if not self.feedback_passages and (self.feedback_terms, self.feedback_share) != default:
             raise ValueError("feedback_terms and feedback_share are for feedback_passages of 1 or more")
         return self
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        dictionary = self.dictionary_of(materials)
-        build = partial(BM25, self.name, materials.passages, self.options(dictionary), materials.on_progress)
-        return materials.kept(self, build, *self.analysis_key(materials, dictionary))
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        dictionary = self.load_dictionary(context)
+        build = partial(BM25, self.name, context.passages, self.options(dictionary), context.on_progress)
+        return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
 
 
 class WindowedBM25Spec(TermSpec):
@@ -124,11 +131,11 @@ class WindowedBM25Spec(TermSpec):
     kind: Literal["bm25-windows"] = "bm25-windows"
     sentences: Count = 1
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        dictionary, report = self.dictionary_of(materials), materials.on_progress
-        build = partial(WindowedBM25, self.name, materials.passages, self.options(dictionary), on_progress=report)
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        dictionary, report = self.load_dictionary(context), context.on_progress
+        build = partial(WindowedBM25, self.name, context.passages, self.options(dictionary), on_progress=report)
         build = partial(build, sentences=self.sentences)
-        return materials.kept(self, build, *self.analysis_key(materials, dictionary))
+        return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
 
 
 class DenseSpec(ReadingSpec):
@@ -141,11 +148,11 @@ class DenseSpec(ReadingSpec):
     index: IndexKind = IndexKind.EXACT
     precision: Precision = Precision.AUTO
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        encoder = materials.encoder(self.model, self.title, self.precision)
-        windows, passages = self.window_options, materials.passages
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        encoder = context.encoder(self.model, self.title, self.precision)
+        windows, passages = self.window_options, context.passages
         build = partial(Dense, self.name, passages, encoder, title=self.title, index=self.index, windows=windows)
-        return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
+        return context.cached_retriever(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
 class SparseSpec(Spec):
@@ -157,10 +164,10 @@ class SparseSpec(Spec):
     title: bool = True
     precision: Precision = Precision.AUTO
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        encoder = materials.term_encoder(self.model, self.title, self.precision)
-        build = partial(LearnedSparse, self.name, materials.passages, encoder, title=self.title)
-        return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        encoder = context.term_encoder(self.model, self.title, self.precision)
+        build = partial(SparseRetriever, self.name, context.passages, encoder, title=self.title)
+        return context.cached_retriever(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
 class LateSpec(ReadingSpec):
@@ -177,20 +184,20 @@ class LateSpec(ReadingSpec):
     model: str = Field(min_length=1)
     title: bool = True
     layers: TokenLayers = TokenLayers.BALANCED
-    dimensions: CountOrNone = 0
-    first: str = omitted("")
+    dimensions: CountOrZero = 0
+    first: str = omit_if_default("")
     depth: Count = 100
-    index: LateIndex = omitted(LateIndex.AUTO)
-    bits: Literal[0, 1, 2] = omitted(0)
+    index: LateIndex = omit_if_default(LateIndex.AUTO)
+    bits: Literal[0, 1, 2] = omit_if_default(0)
     precision: Precision = Precision.AUTO
 
     @model_validator(mode="after")
-    def _bits_of_an_index(self) -> "LateSpec":
+    def _check_bits(self) -> "LateSpec":
         if self.bits and self.index is LateIndex.EXACT:
             raise ValueError('bits are for index = "centroids"')
         return self
 
-    def scored(self, k: int) -> int:
+    def scored_depth(self, k: int) -> int:
         return min(self.depth, k) if self.first else k
 
     def expected_bytes(self, passages: Passages) -> int:
@@ -198,29 +205,29 @@ class LateSpec(ReadingSpec):
         # Korean has 0.6 tokens a letter in a multilingual vocabulary, English half as many
         return round(0.6 * int(passages.texts.lengths().sum()) * (self.dimensions or 384) * 2)
 
-    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+    def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         return passages + questions if n_passages and n_questions else 0
 
-    def encoder(self, materials: Materials) -> TokenEncoder:
-        return materials.token_encoder(
+    def encoder(self, context: RetrieverContext) -> TokenEncoder:
+        return context.token_encoder(
             self.model, self.title, self.precision, self.dimensions, self.window_options, self.layers
         )
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        encoder = self.encoder(materials)
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        encoder = self.encoder(context)
         build = partial(
-            Late,
+            LateInteraction,
             self.name,
-            materials.passages,
+            context.passages,
             encoder,
             title=self.title,
-            first=materials.part(self.first) if self.first else None,
+            first=context.get_retriever(self.first) if self.first else None,
             depth=self.depth,
             index=self.index,
             bits=self.bits,
-            on_progress=materials.on_progress,
+            on_progress=context.on_progress,
         )
-        return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
+        return context.cached_retriever(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
 class MilvusSpec(Spec):
@@ -231,7 +238,7 @@ class MilvusSpec(Spec):
     """
 
     kind: Literal["milvus"] = "milvus"
-    search: Search = Search.BM25
+    search: MilvusSearchMode = MilvusSearchMode.BM25
     analyzer: Analyzer = Analyzer.AUTO
     k1: Weight = 0.9
     b: Fraction = 0.4
@@ -243,7 +250,7 @@ class MilvusSpec(Spec):
     weights: tuple[Fraction, Fraction] | None = None
 
     @model_validator(mode="after")
-    def _weights_where_they_count(self) -> "MilvusSpec":
+    def _check_weights(self) -> "MilvusSpec":
         if self.weights is not None and (self.fusion is Ranker.RRF or not any(self.weights)):
             raise ValueError('weights are for fusion = "weighted", and not both 0')
         return self
@@ -254,32 +261,36 @@ class MilvusSpec(Spec):
         return "hybrid" if self.fusion is Ranker.RRF else self.kind
 
     @property
-    def local(self) -> "BM25Spec | DenseSpec | MilvusSpec":
+    def local_spec(self) -> "BM25Spec | DenseSpec | MilvusSpec":
         """The local retriever of the same name and scores, which explains them; itself if Milvus fuses."""
-        if self.search is Search.BM25:
+        if self.search is MilvusSearchMode.BM25:
             return BM25Spec(name=self.name, analyzer=self.analyzer, k1=self.k1, b=self.b, title=self.title)
-        if self.search is Search.DENSE:
+        if self.search is MilvusSearchMode.DENSE:
             return DenseSpec(name=self.name, model=self.model, title=self.title, index=self.index)
         return self
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        where, passages = place(), materials.passages
-        encoder = None if self.search is Search.BM25 else materials.encoder(self.model, self.title, Precision.AUTO)
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        connection, passages = milvus_settings(), context.passages
+        encoder = (
+            None if self.search is MilvusSearchMode.BM25 else context.encoder(self.model, self.title, Precision.AUTO)
+        )
 
-        def build() -> Milvus:
+        def build() -> MilvusRetriever:
             fields: list[TermField | VectorField] = []
-            if self.search is not Search.DENSE:
+            if self.search is not MilvusSearchMode.DENSE:
                 fields.append(TermField(passages, BM25Options(self.analyzer, self.k1, self.b, self.title)))
             if encoder:
                 fields.append(VectorField(passages, encoder, title=self.title, index=self.index))
             fusion = EngineFusion(self.fusion, self.depth, self.weights) if len(fields) > 1 else None
-            return Milvus(self.name, len(passages), fields, where, fusion=fusion, on_progress=materials.on_progress)
+            return MilvusRetriever(
+                self.name, len(passages), fields, connection, fusion=fusion, on_progress=context.on_progress
+            )
 
         # the address, without the token, tells the times of one server from another's
-        known_by = [where.shown, encoder.fingerprint if encoder else ""]
-        if self.search is not Search.DENSE:
-            known_by += Analysis(self.analyzer).chosen(materials.texts(self.title)).chosen_key
-        return materials.kept(self, build, *known_by, meter=encoder.meter if encoder else None)
+        identity = [connection.display_name, encoder.fingerprint if encoder else ""]
+        if self.search is not MilvusSearchMode.DENSE:
+            identity += Analysis(self.analyzer).resolved(context.texts(self.title)).resolved_key
+        return context.cached_retriever(self, build, *identity, meter=encoder.meter if encoder else None)
 
 
 class HttpSpec(Spec):
@@ -294,49 +305,49 @@ class HttpSpec(Spec):
     kind: Literal["http"] = "http"
     url: str = Field(min_length=1)
     method: http_search.Method = "POST"
-    body: str = omitted("")
-    headers: dict[str, str] = omitted({})
-    secret_headers: dict[str, str] = omitted({})
+    body: str = omit_if_default("")
+    headers: dict[str, str] = omit_if_default({})
+    secret_headers: dict[str, str] = omit_if_default({})
     ids: str = Field(min_length=1)
-    scores: str = omitted("")
-    order: Order = omitted("score")
+    scores: str = omit_if_default("")
+    order: Order = omit_if_default("score")
     timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
-    version: str = omitted("")
+    version: str = omit_if_default("")
 
     @field_validator("body", mode="before")
     @classmethod
-    def _body_of_a_table(cls, given: object) -> object:
-        return json.dumps(given, ensure_ascii=False) if isinstance(given, dict) else given
+    def _encode_body(cls, value: object) -> object:
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
     @model_validator(mode="after")
-    def _can_be_sent(self) -> "HttpSpec":
-        http_search.checked_url(self.url)
-        http_search.checked_headers(self.headers)
-        http_search.checked_secrets(self.secret_headers)
-        http_search.checked_path(self.ids)
+    def _check_request(self) -> "HttpSpec":
+        http_search.validate_url(self.url)
+        http_search.validate_headers(self.headers)
+        http_search.validate_secrets(self.secret_headers)
+        http_search.validate_path(self.ids)
         if self.scores:
-            http_search.checked_path(self.scores)
+            http_search.validate_path(self.scores)
         if self.method == "GET" and self.body.strip():
             raise OutsideError("outside_get_body", "body is for method POST; put {query} into url")
-        if "{query}" not in self.url + http_search.checked_body(self.body):
+        if "{query}" not in self.url + http_search.validate_body(self.body):
             raise OutsideError("outside_no_query", "url or body must hold {query}")
         return self
 
     @property
-    def request(self) -> http_search.Request:
-        return http_search.Request(self.url, self.method, self.body, self.headers, self.secret_headers)
+    def request(self) -> http_search.HttpRequest:
+        return http_search.HttpRequest(self.url, self.method, self.body, self.headers, self.secret_headers)
 
-    def caller(self, materials: Materials) -> http_search.HttpCaller:
+    def caller(self, context: RetrieverContext) -> http_search.HttpCaller:
         return http_search.HttpCaller(
-            self.request, self.ids, self.scores, self.timeout, self.concurrency, materials.on_progress
+            self.request, self.ids, self.scores, self.timeout, self.concurrency, context.on_progress
         )
 
-    def make(self, materials: Materials) -> CachedRetriever:
+    def make(self, context: RetrieverContext) -> CachedRetriever:
         self.request.sent_headers()  # raises what is missing before anything is searched
-        questions = materials.question_set
-        build = partial(http_search.http_retriever, self.name, self.caller(materials), questions, self.order)
-        return materials.kept(self, build, *known_aliases(questions))
+        questions = context.question_set
+        build = partial(http_search.http_retriever, self.name, self.caller(context), questions, self.order)
+        return context.cached_retriever(self, build, *alias_fingerprints(questions))
 
 
 class PluginSpec(Spec):
@@ -347,20 +358,20 @@ class PluginSpec(Spec):
 
     kind: Literal["plugin"] = "plugin"
     entry: str = Field(min_length=1)
-    options: dict[str, str | int | float | bool | list[str] | list[float]] = omitted({})
+    options: dict[str, str | int | float | bool | list[str] | list[float]] = omit_if_default({})
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        plugin, questions = find_plugin(self.entry), materials.question_set
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        plugin, questions = find_plugin(self.entry), context.question_set
         build = partial(plugin.retriever, self.name, questions, self.options)
-        return materials.kept(self, build, plugin.fingerprint(), *known_aliases(questions))
+        return context.cached_retriever(self, build, plugin.fingerprint(), *alias_fingerprints(questions))
 
-    def resolved(self, materials: Materials) -> dict[str, Any]:
-        values = super().resolved(materials)
+    def resolved_values(self, context: RetrieverContext) -> dict[str, Any]:
+        values = super().resolved_values(context)
         with suppress(OutsideError):  # the retriever failed then, and reports it itself
             values["code"] = find_plugin(self.entry).fingerprint()
         return values
 
 
-def known_aliases(questions: QuestionSet) -> list[str]:
+def alias_fingerprints(questions: QuestionSet) -> list[str]:
     """Return what identifies the ids of merged duplicates, by which results name passages, if there are any."""
     return [questions.alias_fingerprint] if questions.alias_fingerprint else []

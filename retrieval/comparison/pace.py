@@ -31,20 +31,20 @@ from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 
 # seconds a character of a reader that was never measured: how much of the progress bar it gets, and no more
-_GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4
-_WORTH_STORING = 0.3  # seconds: what took less tells nothing about a longer one
-_ENOUGH = 0.05  # fraction of its work after which a running retriever is judged by itself
-_TO_END = 2.0  # seconds: results are tested, written and drawn
-_RISE = 1.1  # times the least that was reported: users plan by it
+_DEFAULT_RATE, _DEFAULT_MODEL_RATE = 5e-6, 2e-4
+_MIN_STORED_SECONDS = 0.3  # seconds: what took less tells nothing about a longer one
+_MIN_FRACTION = 0.05  # fraction of its work after which a running retriever is judged by itself
+_FINAL_SECONDS = 2.0  # seconds: results are tested, written and drawn
+_MAX_RISE = 1.1  # times the least that was reported: users plan by it
 
 _ANALYZER_RATE = 5e-5  # seconds a character
 _STARTER_PAIR_RATE = 2e-6  # seconds a character of a pair whose texts are analyzed already
 _TRANSFORMER_RATE = 1e-3  # seconds a character, for `_WEIGHTS`
-_WEIGHTS = 12 * 12 * 384**2
+_REFERENCE_WEIGHTS = 12 * 12 * 384**2
 _START_SECONDS = 5.0  # to load a transformer
 
 
-class _Measured(BaseModel):
+class _MeasuredSpeed(BaseModel):
     setup: FiniteFloat = 0.0  # seconds
     each: FiniteFloat  # seconds a character
 
@@ -52,148 +52,155 @@ class _Measured(BaseModel):
 @dataclass(frozen=True)
 class _Task:
     reader: str
-    letters: int
+    characters: int
     is_stored: bool  # its rankings are on disk
-    guess: float  # seconds a character
-    reports: bool  # how much it has read, if it reads at all: vectors and tokens may be cached
+    default_rate: float  # seconds a character
+    reports_progress: bool  # how much it has read, if it reads at all: vectors and tokens may be cached
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Observation:
     seconds: float  # since the retriever began
-    share: float
+    fraction: float
 
 
-class Pace:
+class TimeEstimator:
     """The pace of one comparison. `at` hears of each retriever in turn how much of its own work is done."""
 
-    def __init__(self, least: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, lowest_reported: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """`least` is the time left that was reported last, if another process began this comparison."""
-        self._clock, self._least = clock, least
+        self._clock, self._lowest_reported = clock, lowest_reported
         self._tasks: dict[str, _Task] = {}
-        self._known: dict[str, _Measured] = {}
-        self._name, self._began = "", clock()
-        self._ended: set[str] = set()
-        self._first: _Seen | None = None
-        self._last = _Seen(0.0, 0.0)
+        self._known_speeds: dict[str, _MeasuredSpeed] = {}
+        self._name, self._started_at = "", clock()
+        self._finished: set[str] = set()
+        self._first_observation: _Observation | None = None
+        self._last_observation = _Observation(0.0, 0.0)
 
-    def begin(self, specs: Mapping[str, Spec], asked: QuestionSet, stored: Collection[str]) -> None:
+    def start(self, specs: Mapping[str, Spec], evaluated: QuestionSet, cached_names: Collection[str]) -> None:
         """Note what is to be done; retrievers whose rankings are `stored` take no time."""
-        lengths = asked.passages.texts.lengths(), np.array([len(question.text) for question in asked.questions])
-        letters = [round(side.sum()) for side in lengths]
-        costs = [round(reading_costs(side).sum()) for side in lengths]
+        lengths = evaluated.passages.texts.lengths(), np.array([len(question.text) for question in evaluated.questions])
+        characters = [round(text_lengths.sum()) for text_lengths in lengths]
+        costs = [round(reading_costs(text_lengths).sum()) for text_lengths in lengths]
         self._tasks = {
             name: _Task(
-                reader_of(spec),
-                spec.letters_read(*map(len, lengths), *(costs if spec.needs_model else letters)),
-                name in stored,
+                reader_key(spec),
+                spec.characters_read(*map(len, lengths), *(costs if spec.needs_model else characters)),
+                name in cached_names,
                 # a starter reads words, and a transformer multiplies matrices
-                _GUESS_OF_MODELS if getattr(spec, "model", STARTER) != STARTER else _GUESS,
-                not spec.parts,
+                _DEFAULT_MODEL_RATE if getattr(spec, "model", STARTER) != STARTER else _DEFAULT_RATE,
+                not spec.components,
             )
             for name, spec in specs.items()
         }
-        self._known = {}
-        for reader, values in read_json(_path()).items():
+        self._known_speeds = {}
+        for reader, values in read_json(_rates_path()).items():
             with suppress(ValidationError):  # what cannot be read is measured again
-                self._known[reader] = _Measured.model_validate(values)
+                self._known_speeds[reader] = _MeasuredSpeed.model_validate(values)
 
-    def at(self, name: str, share: float) -> float:
+    def update(self, name: str, fraction: float) -> float:
         """Note which retriever is running and how much it has done, 0 to 1; returns the fraction of all work done."""
         if name != self._name:
-            self.end()
-            self._name, self._began, self._first = name, self._clock(), None
-            self._ended.discard(name)
-        self._last = _Seen(self._clock() - self._began, share)
-        if share > 0 and self._first is None:
-            self._first = self._last
+            self.finish()
+            self._name, self._started_at, self._first_observation = name, self._clock(), None
+            self._finished.discard(name)
+        self._last_observation = _Observation(self._clock() - self._started_at, fraction)
+        if fraction > 0 and self._first_observation is None:
+            self._first_observation = self._last_observation
         weights = {}
-        for other, task in self._tasks.items():
-            seconds = self._measured(task)
-            weights[other] = task.guess * task.letters if seconds is None else seconds
-        before = sum(weight for other, weight in weights.items() if other in self._ended)
-        return (before + weights[name] * share) / max(sum(weights.values()), 1e-9)
+        for other_name, task in self._tasks.items():
+            seconds = self._measured_seconds(task)
+            weights[other_name] = task.default_rate * task.characters if seconds is None else seconds
+        finished_weight = sum(weight for other_name, weight in weights.items() if other_name in self._finished)
+        return (finished_weight + weights[name] * fraction) / max(sum(weights.values()), 1e-9)
 
-    def end(self) -> None:
-        if not self._name or self._name in self._ended:
+    def finish(self) -> None:
+        if not self._name or self._name in self._finished:
             return
-        self._ended.add(self._name)
+        self._finished.add(self._name)
         task = self._tasks[self._name]
-        seconds, first, last = self._clock() - self._began, self._first, self._last
-        is_read = task.letters and not task.is_stored and (first or not task.reports)
-        if not is_read or seconds < _WORTH_STORING:
+        seconds, first, last = self._clock() - self._started_at, self._first_observation, self._last_observation
+        is_measurable = task.characters and not task.is_stored and (first or not task.reports_progress)
+        if not is_measurable or seconds < _MIN_STORED_SECONDS:
             return
-        measured = _Measured(each=seconds / task.letters)
-        if first and last.share - first.share > 0.2 and last.seconds - first.seconds > _WORTH_STORING:
-            each = (last.seconds - first.seconds) / (last.share - first.share) / task.letters
-            measured = _Measured(each=each, setup=max(0.0, seconds - each * task.letters))
+        measured = _MeasuredSpeed(each=seconds / task.characters)
+        if first and last.fraction - first.fraction > 0.2 and last.seconds - first.seconds > _MIN_STORED_SECONDS:
+            seconds_per_character = (last.seconds - first.seconds) / (last.fraction - first.fraction) / task.characters
+            measured = _MeasuredSpeed(
+                each=seconds_per_character, setup=max(0.0, seconds - seconds_per_character * task.characters)
+            )
         with suppress(OSError):  # a full disk costs an estimate
-            write_json(_path(), {**read_json(_path()), task.reader: measured.model_dump()})
+            write_json(_rates_path(), {**read_json(_rates_path()), task.reader: measured.model_dump()})
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds left in total, None if unknown; never more than a tenth above the least reported before."""
-        parts = self.parts_left
-        known = [seconds for seconds in parts.values() if seconds is not None]
-        if self._least is None or not parts or len(known) < len(parts):
+        seconds_by_retriever = self.seconds_left_by_retriever
+        known = [seconds for seconds in seconds_by_retriever.values() if seconds is not None]
+        if self._lowest_reported is None or not seconds_by_retriever or len(known) < len(seconds_by_retriever):
             return None
-        return min(sum(known), _RISE * self._least)
+        return min(sum(known), _MAX_RISE * self._lowest_reported)
 
     @property
-    def parts_left(self) -> dict[str, float | None]:
+    def seconds_left_by_retriever(self) -> dict[str, float | None]:
         """Seconds that each retriever still takes, None if unknown; empty before the first one begins.
 
         The last retriever's include the tests that follow. All are scaled down if the total would rise by over a tenth.
         """
         if not self._name:
             return {}
-        parts = {name: self._left_of(name) for name in self._tasks}
-        pending = [name for name in parts if name not in self._ended]
-        last = (pending or [*parts])[-1]
-        if (seconds := parts[last]) is not None:
-            parts[last] = seconds + _TO_END
-        known = [seconds for seconds in parts.values() if seconds is not None]
-        if len(known) < len(parts):
-            return parts
+        seconds_by_retriever = {name: self._remaining_seconds(name) for name in self._tasks}
+        pending = [name for name in seconds_by_retriever if name not in self._finished]
+        last = (pending or [*seconds_by_retriever])[-1]
+        if (seconds := seconds_by_retriever[last]) is not None:
+            seconds_by_retriever[last] = seconds + _FINAL_SECONDS
+        known = [seconds for seconds in seconds_by_retriever.values() if seconds is not None]
+        if len(known) < len(seconds_by_retriever):
+            return seconds_by_retriever
         total = sum(known)
-        self._least = total if self._least is None else min(total, self._least)
-        scale = min(1.0, _RISE * self._least / total)
-        return {name: None if seconds is None else seconds * scale for name, seconds in parts.items()}
+        self._lowest_reported = total if self._lowest_reported is None else min(total, self._lowest_reported)
+        scale = min(1.0, _MAX_RISE * self._lowest_reported / total)
+        return {name: None if seconds is None else seconds * scale for name, seconds in seconds_by_retriever.items()}
 
-    def expected(self, name: str) -> float | None:
+    def expected_seconds(self, name: str) -> float | None:
         task = self._tasks[name]
-        return 0.0 if task.is_stored or not task.letters else self._measured(task)
+        return 0.0 if task.is_stored or not task.characters else self._measured_seconds(task)
 
     def characters(self, name: str) -> int:
         """Return how many characters a retriever reads; for a transformer, long texts count for more than they have."""
-        return self._tasks[name].letters
+        return self._tasks[name].characters
 
-    def _left_of(self, name: str) -> float | None:
-        if name in self._ended:
+    def _remaining_seconds(self, name: str) -> float | None:
+        if name in self._finished:
             return 0.0
-        expected = self.expected(name)
+        expected = self.expected_seconds(name)
         if name != self._name:
             return expected
-        task, now, first, last = self._tasks[name], self._clock() - self._began, self._first, self._last
-        if first and last.share - first.share > _ENOUGH and last.seconds > first.seconds:
-            whole = (last.seconds - first.seconds) / (last.share - first.share)
-            return max(0.0, whole * (1 - last.share) - (now - last.seconds))
-        if first and task.reader in self._known and expected is not None:
-            return self._known[task.reader].each * task.letters * (1 - last.share)
+        task, now, first, last = (
+            self._tasks[name],
+            self._clock() - self._started_at,
+            self._first_observation,
+            self._last_observation,
+        )
+        if first and last.fraction - first.fraction > _MIN_FRACTION and last.seconds > first.seconds:
+            total = (last.seconds - first.seconds) / (last.fraction - first.fraction)
+            return max(0.0, total * (1 - last.fraction) - (now - last.seconds))
+        if first and task.reader in self._known_speeds and expected is not None:
+            return self._known_speeds[task.reader].each * task.characters * (1 - last.fraction)
         return None if expected is None else max(0.0, expected - now)
 
-    def _measured(self, task: _Task) -> float | None:
-        known = self._known.get(task.reader)
-        return known.setup + known.each * task.letters if known else None
+    def _measured_seconds(self, task: _Task) -> float | None:
+        known = self._known_speeds.get(task.reader)
+        return known.setup + known.each * task.characters if known else None
 
 
-def _path() -> Path:
+def _rates_path() -> Path:
     return workspace() / "cache" / "pace.json"
 
 
-def reader_of(spec: Spec) -> str:
+def reader_key(spec: Spec) -> str:
     """Return what reads texts for a retriever, which decides how long that takes."""
-    values = dict(spec.local)
+    values = dict(spec.local_spec)
     return " ".join([spec.kind, *(str(values[name]) for name in ("analyzer", "model", "precision") if name in values)])
 
 
@@ -205,34 +212,34 @@ class Forecast:
     is_measured: bool = False
 
 
-def forecasts(specs: Mapping[str, Spec], asked: QuestionSet) -> dict[str, Forecast]:
+def forecast_retrievers(specs: Mapping[str, Spec], evaluated: QuestionSet) -> dict[str, Forecast]:
     """Return the forecast of each retriever by name, without what it wraps, as if nothing of it were cached."""
-    pace = Pace()
-    pace.begin(specs, asked, ())
-    lengths = asked.passages.texts.lengths(), np.array([len(question.text) for question in asked.questions])
-    characters = sum(round(reading_costs(side).sum()) for side in lengths)
-    outside = HttpSpec | PluginSpec  # these search elsewhere, or run code of others: nothing is known
+    estimator = TimeEstimator()
+    estimator.start(specs, evaluated, ())
+    lengths = evaluated.passages.texts.lengths(), np.array([len(question.text) for question in evaluated.questions])
+    characters = sum(round(reading_costs(text_lengths).sum()) for text_lengths in lengths)
+    external_specs = HttpSpec | PluginSpec  # these search elsewhere, or run code of others: nothing is known
     return {
-        name: Forecast(None) if isinstance(spec, outside) else _forecast(spec, pace, characters)
+        name: Forecast(None) if isinstance(spec, external_specs) else _forecast(spec, estimator, characters)
         for name, spec in specs.items()
     }
 
 
-def in_total(parts: Sequence[Forecast]) -> Forecast:
+def total_forecast(forecasts: Sequence[Forecast]) -> Forecast:
     """Return the forecast of several retrievers, one after the other."""
-    known = [part.seconds for part in parts if part.seconds is not None]
-    if len(known) < len(parts):
+    seconds = [forecast.seconds for forecast in forecasts if forecast.seconds is not None]
+    if len(seconds) < len(forecasts):
         return Forecast(None)
-    return Forecast(sum(known), all(part.is_measured for part in parts))
+    return Forecast(sum(seconds), all(forecast.is_measured for forecast in forecasts))
 
 
-def _forecast(spec: Spec, pace: Pace, in_dataset: int) -> Forecast:
+def _forecast(spec: Spec, estimator: TimeEstimator, dataset_characters: int) -> Forecast:
     """Return the forecast of one retriever; `in_dataset` is what reading each passage and question once costs."""
-    measured = pace.expected(spec.name)
+    measured = estimator.expected_seconds(spec.name)
     if measured is not None:
         return Forecast(measured, is_measured=True)
-    characters = pace.characters(spec.name)
-    model = dict(spec.local).get("model")
+    characters = estimator.characters(spec.name)
+    model = dict(spec.local_spec).get("model")
     if model is None:
         return Forecast(characters * _ANALYZER_RATE)
     try:
@@ -240,18 +247,18 @@ def _forecast(spec: Spec, pace: Pace, in_dataset: int) -> Forecast:
     except (ModelError, OSError):
         return Forecast(None)
     if not source.packaged and is_starter(source):
-        analyzed = min(characters, in_dataset)
+        analyzed = min(characters, dataset_characters)
         return Forecast(analyzed * _ANALYZER_RATE + (characters - analyzed) * _STARTER_PAIR_RATE)
     weights = _layer_weights(source)
     if weights is None:
         return Forecast(None)
-    return Forecast(_START_SECONDS + characters * _TRANSFORMER_RATE * weights / _WEIGHTS)
+    return Forecast(_START_SECONDS + characters * _TRANSFORMER_RATE * weights / _REFERENCE_WEIGHTS)
 
 
 def _layer_weights(source: ModelSource) -> float | None:
     """Return how many weights the layers of a transformer have, None if its configuration is not on this machine."""
     if source.packaged:
-        return _WEIGHTS
+        return _REFERENCE_WEIGHTS
     folder = source.folder
     for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))) if folder else ():
         config = read_json(path)

@@ -19,16 +19,16 @@ from mrc_workbench.data import cache as disk_cache
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
-from mrc_workbench.data.text.analyzers import choose
+from mrc_workbench.data.text.analyzers import resolve_analyzer
 from mrc_workbench.data.text.dictionary import find as find_dictionary
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.sources import Meter, find_model, identity
+from mrc_workbench.models.sources import Meter, find_model, model_identity
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.dense import ENCODING
-from mrc_workbench.retrieval.rankings import MOST, Rankings, Retriever
+from mrc_workbench.retrieval.dense import ENCODING_FRACTION
+from mrc_workbench.retrieval.rankings import MAX_PASSAGES, Rankings, Retriever
 
 logger = logging.getLogger(__name__)
 
@@ -59,54 +59,54 @@ class CachedRetriever:
     name: str
     key: str
     build: Callable[[], Retriever]
-    parts: Sequence["CachedRetriever"] = ()
+    components: Sequence["CachedRetriever"] = ()
     _: KW_ONLY
-    own: Sequence["CachedRetriever"] = ()
+    own_components: Sequence["CachedRetriever"] = ()
     depth: int = 0
     meter: Meter = field(default_factory=Meter)
-    timed: bool = True
+    is_timed: bool = True
     costs: SearchCosts = field(default=SearchCosts(), init=False)
     _retriever: Retriever | None = field(default=None, init=False)
-    _building: RLock = field(default_factory=RLock, init=False)  # sessions share it, and one builds it for all
+    _build_lock: RLock = field(default_factory=RLock, init=False)  # sessions share it, and one builds it for all
     _build_seconds: float = field(default=0.0, init=False)
     _elapsed: float = field(default=0.0, init=False)  # of the last search, also if its rankings came from disk
 
     def __post_init__(self) -> None:
-        self._parts = [*self.parts, *self.own]
+        self._all_components = [*self.components, *self.own_components]
 
     @property
-    def ready(self) -> bool:
+    def is_built(self) -> bool:
         """Whether it is built, so that a new question is answered at once."""
         return self._retriever is not None
 
     @property
     def retriever(self) -> Retriever:
         """The retriever itself, built if necessary; its rankings are not cached."""
-        return self._make_ready([""])
+        return self._built_retriever([""])
 
-    def remembers(self, questions: Sequence[str], k: int) -> bool:
-        return disk_cache.are_kept("rankings", self._key_of(questions, k))
+    def is_cached(self, questions: Sequence[str], k: int) -> bool:
+        return disk_cache.has_intact_arrays("rankings", self._key_of(questions, k))
 
     def prepare(self) -> None:
         """Build what searching needs, parts included, so that a new question is answered at once."""
-        for part in self._parts:
-            part.prepare()
-        self._make_ready([""])
+        for component in self._all_components:
+            component.prepare()
+        self._built_retriever([""])
 
     def release(self) -> None:
         """Let go of the index; a search that is not on disk builds it again."""
         self._retriever = None
-        for part in self.own:
-            part.release()
+        for component in self.own_components:
+            component.release()
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         depth = max(k, self.depth)
-        if not disk_cache.is_keeping():  # the costs stay those of the last search
-            return self._make_ready(questions).search(questions, depth).first(k)
+        if not disk_cache.is_caching():  # the costs stay those of the last search
+            return self._built_retriever(questions).search(questions, depth).first(k)
         start = time.perf_counter()
-        key, keep = self._key_of(questions, k), len(questions) > 1
-        is_shipped = keep and disk_cache.is_from_sample("rankings", key)
-        stored = disk_cache.cached_arrays("rankings", key, lambda: self._search(questions, depth), keep=keep)
+        key, should_store = self._key_of(questions, k), len(questions) > 1
+        is_shipped = should_store and disk_cache.is_from_sample("rankings", key)
+        stored = disk_cache.cached_arrays("rankings", key, lambda: self._search(questions, depth), store=should_store)
         build, query, model = stored["seconds"].tolist()
         self.costs = SearchCosts(
             build_seconds=build,
@@ -119,41 +119,43 @@ class CachedRetriever:
         self._elapsed = time.perf_counter() - start
         return Rankings(stored["indices"], stored["scores"]).first(k)
 
-    def ship(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
+    def store_as_sample(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
         """Store another retriever's rankings as those that the sample brings for this one. Raises `OSError`."""
         stored = disk_cache.read_arrays("rankings", exact._key_of(questions, exact.depth))
         if stored is None:
             raise OSError(f"what {exact.name!r} found was not kept")
-        disk_cache.save_arrays(disk_cache.shipped("rankings", self._key_of(questions, self.depth)), stored)
+        disk_cache.save_arrays(disk_cache.sample_path("rankings", self._key_of(questions, self.depth)), stored)
 
     def _key_of(self, questions: Sequence[str], k: int) -> str:
         return disk_cache.key_of(self.key, list(questions), max(k, self.depth))
 
     def _search(self, questions: Sequence[str], k: int) -> dict[str, np.ndarray]:
-        retriever, meter = self._make_ready(questions), self.meter
-        for part in self._parts:
-            part._elapsed = 0.0
+        retriever, meter = self._built_retriever(questions), self.meter
+        for component in self._all_components:
+            component._elapsed = 0.0
         meter.take_elsewhere()  # discards that of building
         start = time.perf_counter()
         rankings = retriever.search(questions, k)
-        elapsed = time.perf_counter() - start - sum(part._elapsed for part in self._parts)
+        elapsed = time.perf_counter() - start - sum(component._elapsed for component in self._all_components)
         elapsed = getattr(retriever, "measured_seconds", elapsed)  # of queries that ran at a time, or elsewhere
-        passed, work = meter.lap()
-        costs = [part.costs for part in self._parts]
-        sizes = [one.memory_bytes for one in costs] or [int(getattr(retriever, "memory_bytes", 0))]
-        build = self._build_seconds + meter.load + sum(one.build_seconds for one in costs)
-        query = elapsed - passed + work + sum(one.query_seconds for one in costs)
-        model = work + sum(one.model_seconds for one in costs)
+        lap_seconds, model_seconds = meter.lap()
+        costs = [component.costs for component in self._all_components]
+        sizes = [cost.memory_bytes for cost in costs] or [int(getattr(retriever, "memory_bytes", 0))]
+        build = self._build_seconds + meter.load + sum(cost.build_seconds for cost in costs)
+        query = elapsed - lap_seconds + model_seconds + sum(cost.query_seconds for cost in costs)
+        model = model_seconds + sum(cost.model_seconds for cost in costs)
         return {
             "indices": rankings.indices,
             "scores": rankings.scores,
-            "seconds": np.array([build, query, model]) if self.timed else np.zeros(3),
-            "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(one.elsewhere_seconds for one in costs)),
+            "seconds": np.array([build, query, model]) if self.is_timed else np.zeros(3),
+            "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(cost.elsewhere_seconds for cost in costs)),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
-            "notes": np.array(json.dumps({**getattr(retriever, "notes", {}), **self._limits(retriever, questions)})),
+            "notes": np.array(
+                json.dumps({**getattr(retriever, "notes", {}), **self._truncation_notes(retriever, questions)})
+            ),
         }
 
-    def _limits(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
+    def _truncation_notes(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
         """Return of how many passages the model reads only the beginning, if any; nothing of a single question."""
         cut_off = getattr(retriever, "cut_off", None)
         if cut_off is None or len(questions) == 1:
@@ -165,8 +167,8 @@ class CachedRetriever:
             count = 0
         return {"cut_off": count} if count else {}
 
-    def _make_ready(self, questions: Sequence[str]) -> Retriever:
-        with self._building:
+    def _built_retriever(self, questions: Sequence[str]) -> Retriever:
+        with self._build_lock:
             if (retriever := self._retriever) is None:
                 self.meter.lap()
                 start = time.perf_counter()
@@ -180,15 +182,15 @@ class CachedRetriever:
 
 
 VERSION = 3  # part of every cached ranking's key: raise it when a retriever's results change
-Count = Annotated[PositiveInt, Field(le=MOST)]  # of passages, or of anything in them
-CountOrNone = Annotated[NonNegativeInt, Field(le=MOST)]
+Count = Annotated[PositiveInt, Field(le=MAX_PASSAGES)]  # of passages, or of anything in them
+CountOrZero = Annotated[NonNegativeInt, Field(le=MAX_PASSAGES)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]  # a score times the largest is still a number in float32
 # values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
 # content, a precision by the model's fingerprint, where it makes a difference
-_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
+_FIELDS_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
 
 
-def omitted(default: Any, **constraints: Any) -> Any:
+def omit_if_default(default: Any, **constraints: Any) -> Any:
     """Return a field that is stored only if it is not `default`: what was stored before it existed is still found."""
     return Field(default=default, exclude_if=partial(eq, default), **constraints)
 
@@ -208,11 +210,11 @@ class Spec(BaseModel, ABC):
     kind: str
 
     @abstractmethod
-    def make(self, materials: "Materials") -> CachedRetriever:
+    def make(self, context: "RetrieverContext") -> CachedRetriever:
         """Return the retriever, not built yet. Raises if a model, a file or a part is not available."""
 
     @property
-    def parts(self) -> tuple[str, ...]:
+    def components(self) -> tuple[str, ...]:
         """Names of the retrievers it wraps: those of its fields `of` (it fuses them) or `first` (it reorders that)."""
         fused: tuple[str, ...] = getattr(self, "of", ())
         first: str = getattr(self, "first", "")
@@ -221,16 +223,16 @@ class Spec(BaseModel, ABC):
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the retrievers whose passages it orders: itself if it wraps no other."""
-        return self.parts or (self.name,)
+        return self.components or (self.name,)
 
-    def candidates(self, k: int) -> int:
+    def candidate_depth(self, k: int) -> int:
         """How many passages of each part it orders to find its first k; 0 if it wraps no other.
 
         Passages below its `depth` keep their order, and may be among the first k.
         """
-        return max(k, getattr(self, "depth", 0)) if self.parts else 0
+        return max(k, getattr(self, "depth", 0)) if self.components else 0
 
-    def scored(self, k: int) -> int:
+    def scored_depth(self, k: int) -> int:
         """How many of its first k passages have scores of its own; the others keep the rank of a part."""
         return k
 
@@ -240,7 +242,7 @@ class Spec(BaseModel, ABC):
         return self.kind
 
     @property
-    def local(self) -> "Spec":
+    def local_spec(self) -> "Spec":
         """The retriever of the same name and scores whose parts explain them: itself, but for one in an engine."""
         return self
 
@@ -248,23 +250,23 @@ class Spec(BaseModel, ABC):
     def needs_model(self) -> bool:
         return "model" in type(self).model_fields
 
-    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+    def characters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         """Return how many characters it reads of these in all: its time grows with them."""
-        reads = {"analyzer", "model"} & type(self).model_fields.keys() and not self.parts
+        reads = {"analyzer", "model"} & type(self).model_fields.keys() and not self.components
         return passages + questions if reads and n_passages and n_questions else 0
 
     def tuned_on(self, part: Part) -> bool:
         return self.chosen_on is not None and (self.chosen_on is part or Part.ALL in (self.chosen_on, part))
 
-    def resolved(self, materials: "Materials") -> dict[str, Any]:
+    def resolved_values(self, context: "RetrieverContext") -> dict[str, Any]:
         """Return its values, with the analyzer that `auto` chose and what identifies the content of a model."""
-        values, used = self.model_dump(mode="json", exclude={"name"}, exclude_none=True), dict(self.local)
+        values, used = self.model_dump(mode="json", exclude={"name"}, exclude_none=True), dict(self.local_spec)
         if "analyzer" in used:
-            values["analyzer"] = choose(used["analyzer"], materials.texts(used["title"])).value
+            values["analyzer"] = resolve_analyzer(used["analyzer"], context.texts(used["title"])).value
         if "model" in used:
             values["model"] = {"reference": used["model"]}
             try:
-                values["model"] |= identity(materials.source(used["model"]), materials.texts(used["title"]))
+                values["model"] |= model_identity(context.source(used["model"]), context.texts(used["title"]))
             except (ModelError, ImportError, OSError) as error:  # the metrics are stored anyway
                 values["model"] |= {"error": getattr(error, "code", "unreadable")}
         return values
@@ -273,9 +275,9 @@ class Spec(BaseModel, ABC):
 class ReadingSpec(Spec):
     """The values of a model that reads long passages in windows, see `WindowOptions`, or only their beginning."""
 
-    windows: bool = omitted(False)
-    window_tokens: CountOrNone = omitted(0)
-    stride: CountOrNone = omitted(0)
+    windows: bool = omit_if_default(False)
+    window_tokens: CountOrZero = omit_if_default(0)
+    stride: CountOrZero = omit_if_default(0)
 
     @model_validator(mode="after")
     def _windows_without_gaps(self) -> "ReadingSpec":
@@ -289,7 +291,7 @@ class ReadingSpec(Spec):
         return WindowOptions(self.window_tokens, self.stride) if self.windows else None
 
 
-class Materials:
+class RetrieverContext:
     """What the retrievers of an experiment are made from; those with the same model share it.
 
     Paths start at `base`. `on_progress` hears how much of its work, 0 to 1, the running retriever has done. `depths`
@@ -304,14 +306,14 @@ class Materials:
         depths: Mapping[str, int] | None = None,
         *,
         specs: Mapping[str, Spec] | None = None,
-        whole: QuestionSet | None = None,
-        asked: tuple[SplitOptions, Part] = (SplitOptions(), Part.ALL),
+        full_set: QuestionSet | None = None,
+        evaluated_split: tuple[SplitOptions, Part] = (SplitOptions(), Part.ALL),
     ) -> None:
         self.question_set, self.passages = question_set, question_set.passages
-        self.specs, self.whole = specs or {}, whole or question_set
-        self.split_options, self.part_asked = asked
+        self.specs, self.full_set = specs or {}, full_set or question_set
+        self.split_options, self.evaluated_part = evaluated_split
         self.base, self.on_progress, self._depths = base, on_progress, depths or {}
-        self.made: dict[str, CachedRetriever | Exception] = {}
+        self.retrievers: dict[str, CachedRetriever | Exception] = {}
         values = [dict(spec) for spec in self.specs.values()]
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
         self.source = cache(lambda model: find_model(model, base))
@@ -322,7 +324,7 @@ class Materials:
                 self.texts(title),
                 precision=precision,
                 on_progress=on_progress,
-                passages_share=_passages_share(question_set),
+                passages_share=_passage_cost_fraction(question_set),
             )
         )
         self.term_encoder = cache(
@@ -338,9 +340,9 @@ class Materials:
                 dimensions=dimensions,
                 windows=windows,
                 layers=layers,
-                also=[one["layers"] for one in values if "layers" in one and one["model"] == model],
-                on_progress=on_progress and (lambda share: on_progress(ENCODING * share)),
-                passages_share=_passages_share(question_set),
+                also=[entry["layers"] for entry in values if "layers" in entry and entry["model"] == model],
+                on_progress=on_progress and (lambda fraction: on_progress(ENCODING_FRACTION * fraction)),
+                passages_share=_passage_cost_fraction(question_set),
             )
         )
         self.scorer = cache(
@@ -351,33 +353,42 @@ class Materials:
 
     @cached_property
     def split(self) -> Split:
-        return split(self.whole, self.split_options)
+        return split(self.full_set, self.split_options)
 
-    def part(self, name: str) -> CachedRetriever:
+    def get_retriever(self, name: str) -> CachedRetriever:
         """Return a retriever made before. Raises the error of one that could not be made."""
-        if isinstance(part := self.made[name], Exception):
-            raise part
-        return part
+        if isinstance(retriever := self.retrievers[name], Exception):
+            raise retriever
+        return retriever
 
-    def kept(
+    def cached_retriever(
         self,
         spec: Spec,
         build: Callable[[], Retriever],
         *content: object,
-        own: Sequence[CachedRetriever] = (),
+        own_components: Sequence[CachedRetriever] = (),
         meter: Meter | None = None,
-        timed: bool = True,
+        is_timed: bool = True,
     ) -> CachedRetriever:
         """Cache the rankings by everything they depend on: values of the spec, parts, own parts, and `content`."""
-        values = spec.model_dump(mode="json", exclude=_NOT_IN_KEYS)
-        parts = [self.part(name) for name in spec.parts]
-        keys = [part.key for part in (*parts, *own)]
+        values = spec.model_dump(mode="json", exclude=_FIELDS_NOT_IN_KEYS)
+        components = [self.get_retriever(name) for name in spec.components]
+        keys = [component.key for component in (*components, *own_components)]
         key = disk_cache.key_of(VERSION, ANALYZER_VERSION, self.question_set.corpus_fingerprint, values, keys, *content)
         depth = self._depths.get(spec.name, 0)
-        return CachedRetriever(spec.name, key, build, parts, own=own, depth=depth, meter=meter or Meter(), timed=timed)
+        return CachedRetriever(
+            spec.name,
+            key,
+            build,
+            components,
+            own_components=own_components,
+            depth=depth,
+            meter=meter or Meter(),
+            is_timed=is_timed,
+        )
 
 
-def _passages_share(question_set: QuestionSet) -> float:
+def _passage_cost_fraction(question_set: QuestionSet) -> float:
     """Return how much of the cost of reading passages and questions is that of the passages."""
     passages = reading_costs(question_set.passages.texts.lengths()).sum()
     questions = reading_costs(np.array([len(question.text) for question in question_set.questions])).sum()

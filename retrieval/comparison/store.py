@@ -17,7 +17,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
-from mrc_workbench.data.jobs.processes import read_on
+from mrc_workbench.data.jobs.processes import import_heavy_libraries
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, split
@@ -30,10 +30,10 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, storable
+from mrc_workbench.retrieval.comparison.experiment import Experiment, make_storable, read_experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
-from mrc_workbench.retrieval.mix import SignalTold
+from mrc_workbench.retrieval.mix import SignalDetails
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import intervals_of, question_groups
 
@@ -57,20 +57,20 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
     def of(cls, experiment: Experiment, fingerprint: str) -> Self:
         """Return the job of an experiment, a new one beside a comparison whose `auto` knew no languages yet."""
         job = COMPARISONS.job(experiment, fingerprint)
-        is_outdated = _knew_no_languages(job.folder)
+        is_outdated = _predates_language_detection(job.folder)
         return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16]) if is_outdated else job.folder)
 
     def begin(self) -> None:
-        Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
+        Thread(target=import_heavy_libraries, daemon=True).start()  # most comparisons need a model soon
         self.launch("internal", self.study.name, self.folder, light=True)
 
-    def note(self, result: Result) -> None:
+    def log_result(self, result: Result) -> None:
         """Note a retriever that is done: a page shows its metrics while others are running."""
         questions = len(result.rankings.indices) if result.rankings else 0
-        note = {"finished": result.name, "figures": result.figures, "questions": questions}
+        note = {"finished": result.name, "figures": result.metrics, "questions": questions}
         self.add_progress(note | ({"failed": True} if result.error else {}))
 
-    def finished(self) -> dict[str, "FinishedRetriever"]:
+    def finished_retrievers(self) -> dict[str, "FinishedRetriever"]:
         """Return the retrievers that this job has searched so far, by name, in the order in which they ended."""
         retrievers = {}
         for note in self.progress():
@@ -79,14 +79,14 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
                 retrievers[retriever.name] = retriever
         return retrievers
 
-    def unfinished(self) -> list[Spec]:
+    def unfinished_specs(self) -> list[Spec]:
         """Return the retrievers that a stopped job has not searched; none if its experiment cannot be read."""
-        done = self.finished()
+        done = self.finished_retrievers()
         with suppress(OSError, ValueError):
             return [spec for spec in self.read_spec().retriever if spec.name not in done]
         return []
 
-    def compares(self, data: str) -> bool:
+    def compares_retrievers_of(self, data: str) -> bool:
         """Whether it compares retrievers over a stored question set (its key), not settings of one."""
         with suppress(OSError, ValueError):
             experiment = self.read_spec()
@@ -106,13 +106,13 @@ class FinishedRetriever(BaseModel):
 def stopped_jobs(data: str) -> list[ComparisonJob]:
     """Return the comparisons of a stored question set (its key), except labs, that a user stopped and left."""
     jobs = [ComparisonJob(path.parent) for path in sorted(COMPARISONS.folder.glob("*/stop"))]
-    return [job for job in jobs if job.is_stopped and job.compares(data)]
+    return [job for job in jobs if job.is_stopped and job.compares_retrievers_of(data)]
 
 
 _PROVENANCE = "provenance.json"
 
 
-def _knew_no_languages(folder: Path) -> bool:
+def _predates_language_detection(folder: Path) -> bool:
     """Whether `auto` selected words or bigrams before languages were detected: today's results would differ."""
     origin = read_json(folder / _PROVENANCE)
     try:
@@ -121,7 +121,9 @@ def _knew_no_languages(folder: Path) -> bool:
         analyzers = [values.get("analyzer") for values in automatic]
     except (AttributeError, KeyError, TypeError):
         return False
-    return origin.get("languages_version") is None and any(one in (Analyzer.WORD, Analyzer.BIGRAM) for one in analyzers)
+    return origin.get("languages_version") is None and any(
+        analyzer in (Analyzer.WORD, Analyzer.BIGRAM) for analyzer in analyzers
+    )
 
 
 @dataclass(frozen=True)
@@ -166,21 +168,21 @@ class _Scores(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class _StoredCosts(SearchCosts):
-    notes: dict[str, int | str | dict[str, SignalTold] | dict[str, FiniteFloat]] = field(default_factory=dict)
+    notes: dict[str, int | str | dict[str, SignalDetails] | dict[str, FiniteFloat]] = field(default_factory=dict)
 
 
 _COSTS = TypeAdapter(_StoredCosts)
-_ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", was_unsealed=True)
+_ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", allows_unsealed=True)
 
 
-def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
+def save_comparison(comparison: Comparison, folder: Path, given_provenance: dict[str, Any] | None = None) -> None:
     """Write what `load` needs, and nothing that can be derived from it: a page waits for this."""
     arrays: Arrays = {}
     for row, result in enumerate(comparison.results):
         if result.rankings:
             arrays |= {f"indices_{row}": result.rankings.indices, f"scores_{row}": result.rankings.scores}
     scores = _Scores.model_validate(scores_content(comparison))
-    _ARTIFACT.write(folder, scores, arrays, {_PROVENANCE: origin or provenance(comparison)})
+    _ARTIFACT.write(folder, scores, arrays, {_PROVENANCE: given_provenance or provenance(comparison)})
 
 
 def scores_content(comparison: Comparison) -> dict[str, Any]:
@@ -214,10 +216,12 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
     def read(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
         options = experiment.split_options
-        for tried in dict.fromkeys((options, replace(options, strict=True))):  # earlier versions split strictly
-            parts = split(question_set, tried)
-            asked = experiment.asked(question_set, parts)
-            if asked.fingerprint == scores.fingerprint:
+        for candidate_options in dict.fromkeys(
+            (options, replace(options, strict=True))
+        ):  # earlier versions split strictly
+            parts = split(question_set, candidate_options)
+            evaluated = experiment.evaluation_set(question_set, parts)
+            if evaluated.fingerprint == scores.fingerprint:
                 break
         else:
             raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
@@ -228,8 +232,8 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
                 results.append(Result(name, error=Failure.from_dict(entry)))
             else:
                 rankings = Rankings(arrays[f"indices_{row}"], arrays[f"scores_{row}"])
-                results.append(_result(name, entry, rankings, asked, experiment))
-        return Comparison(experiment, asked, tuple(results), parts)
+                results.append(_result(name, entry, rankings, evaluated, experiment))
+        return Comparison(experiment, evaluated, tuple(results), parts)
 
     return _ARTIFACT.read(folder, read)
 
@@ -239,11 +243,11 @@ def _result(
 ) -> Result:
     """Score rankings again; a measure that has no stored value gets none, unless its name was not known then."""
     scores = evaluate(rankings, question_set, experiment.ks)
-    named = {measure.partition("@")[0] for measure in entry}
+    measure_names = {measure.partition("@")[0] for measure in entry}
     per_question = {
         measure: values
         for measure, values in scores.per_question.items()
-        if measure in entry or Measure.parse(measure).name not in named
+        if measure in entry or Measure.parse(measure).name not in measure_names
     }
     costs = _COSTS.validate_python(entry)
     return Result.of(name, rankings, Scores(scores.ks, per_question), question_set, costs)
@@ -255,7 +259,7 @@ def kept_comparisons() -> list[StoredComparison]:
     return sorted(readable, key=lambda stored: stored.made, reverse=True)
 
 
-def kept_comparison(key: str) -> StoredComparison | None:
+def get_comparison(key: str) -> StoredComparison | None:
     """Return the comparison of the workspace with this key; None if none can be opened."""
     try:
         return read_comparison(COMPARISONS.stored_job(key).folder)
@@ -309,7 +313,7 @@ def read_comparison(folder: Path) -> StoredComparison | None:
         return None
 
 
-_LIST = "`mrc list` lists the stored comparisons"
+_LIST_HINT = "`mrc list` lists the stored comparisons"
 
 
 class ComparisonNotFoundError(Failure, ValueError):
@@ -321,30 +325,32 @@ def find_comparison(reference: str) -> StoredComparison:
 
     Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` if an experiment file cannot be used.
     """
-    if found := kept_comparison(reference):
-        return found
+    if stored := get_comparison(reference):
+        return stored
     path = Path(reference)
-    if _is_output(path):
-        job = ComparisonJob.of(_experiment_in(path), str(origin_of(path)["data"].get("fingerprint")))
-        if found := kept_comparison(job.id) or read_comparison(path):
-            return found
-        raise _damaged(path)
+    if _is_output_folder(path):
+        job = ComparisonJob.of(_read_stored_experiment(path), str(origin_of(path)["data"].get("fingerprint")))
+        if stored := get_comparison(job.id) or read_comparison(path):
+            return stored
+        raise _damaged_error(path)
     if not os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
-        raise ComparisonNotFoundError("unknown_comparison", f"no comparison is stored as {reference!r}; {_LIST}")
+        raise ComparisonNotFoundError("unknown_comparison", f"no comparison is stored as {reference!r}; {_LIST_HINT}")
     experiment = read_experiment(path)
     question_set = find(experiment.data, path.parent)
-    job = ComparisonJob.of(storable(experiment, question_set, path.parent), question_set.fingerprint)
-    if found := kept_comparison(job.id):
-        return found
+    job = ComparisonJob.of(make_storable(experiment, question_set, path.parent), question_set.fingerprint)
+    if stored := get_comparison(job.id):
+        return stored
     raise ComparisonNotFoundError("not_compared", f"{path} is not compared yet: run `mrc compare {path}` first")
 
 
-def find_stored(reference: str) -> StoredComparison:
+def find_stored_comparison(reference: str) -> StoredComparison:
     """Return a named comparison as `find_comparison` does, but only one of the workspace."""
-    found = find_comparison(reference)
-    if kept_comparison(found.key) != found:
-        raise ComparisonNotFoundError("not_stored", f"the comparison in {found.folder} is not stored in this workspace")
-    return found
+    stored = find_comparison(reference)
+    if get_comparison(stored.key) != stored:
+        raise ComparisonNotFoundError(
+            "not_stored", f"the comparison in {stored.folder} is not stored in this workspace"
+        )
+    return stored
 
 
 def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
@@ -352,15 +358,15 @@ def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
 
     Raises `ExperimentError` or `ComparisonNotFoundError`.
     """
-    if found := kept_comparison(str(reference)):
-        return _experiment_in(found.folder), found.folder
+    if stored := get_comparison(str(reference)):
+        return _read_stored_experiment(stored.folder), stored.folder
     path = Path(reference)
-    if _is_output(path):
-        return _experiment_in(path), path
+    if _is_output_folder(path):
+        return _read_stored_experiment(path), path
     if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
         return read_experiment(path), path.parent
-    expected = "give a key, an experiment file or a folder of `compare --out`"
-    message = f"there is no comparison {str(reference)!r}: {expected}; {_LIST}"
+    hint = "give a key, an experiment file or a folder of `compare --out`"
+    message = f"there is no comparison {str(reference)!r}: {hint}; {_LIST_HINT}"
     raise ComparisonNotFoundError("unknown_comparison", message)
 
 
@@ -379,21 +385,21 @@ def store_comparison(
     """
     job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
     store_question_set(question_set, source)
-    keep(comparison, job.folder, origin)
+    save_comparison(comparison, job.folder, origin)
     return job
 
 
-def _is_output(path: Path) -> bool:
+def _is_output_folder(path: Path) -> bool:
     origin = origin_of(path)
     return isinstance(origin.get("experiment"), dict) and isinstance(origin.get("data"), dict)
 
 
-def _experiment_in(folder: Path) -> Experiment:
+def _read_stored_experiment(folder: Path) -> Experiment:
     try:
         return Experiment.model_validate(origin_of(folder)["experiment"])
     except ValueError as error:
-        raise _damaged(folder) from error
+        raise _damaged_error(folder) from error
 
 
-def _damaged(folder: Path) -> ComparisonNotFoundError:
+def _damaged_error(folder: Path) -> ComparisonNotFoundError:
     return ComparisonNotFoundError("damaged_comparison", f"the comparison in {folder} cannot be read")

@@ -12,10 +12,10 @@ import numpy as np
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
-from mrc_workbench.data.text.analysis import Tokens, analyze, are_kept, tokens_of
+from mrc_workbench.data.text.analysis import Tokens, analyze, has_cached_tokens, tokens_of
 from mrc_workbench.data.text.analyzers import Span
-from mrc_workbench.data.text.marking import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token
-from mrc_workbench.retrieval.lexical import Engine, field_statistics, idf_of, term_statistics
+from mrc_workbench.data.text.marking import IndexedText, Piece, TokenKind, describe_token, indexed_text, spans_by_token
+from mrc_workbench.retrieval.lexical import BM25Engine, field_statistics, idf_of, term_statistics
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, options_for, windows_of
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 
@@ -74,14 +74,14 @@ class TermExplanation(Explanation, Generic[T]):
         )
 
 
-class Standing(NamedTuple):
+class TokenOccurrences(NamedTuple):
     """How often a token stands in a text, and where, if that was looked for."""
 
     times: int = 0
     spans: tuple[Span, ...] = ()
 
 
-Standings = Mapping[str, Standing]  # by token, in the order of the text
+OccurrencesByToken = Mapping[str, TokenOccurrences]  # by token, in the order of the text
 
 
 @dataclass(frozen=True)
@@ -138,18 +138,18 @@ class BM25Explainer:
         self,
         passages: Sequence[Passage],
         options: BM25Options | None = None,
-        read: Callable[[str], Standings] | None = None,
+        read: Callable[[str], OccurrencesByToken] | None = None,
     ) -> None:
         self.options = options or BM25Options()
-        self._passages = Passages.of(passages)
+        self._passages = Passages.from_passages(passages)
         texts = self._passages.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        self._read = read or self._located
+        self._read = read or self._find_occurrences
         if read is None:
-            self._located("")  # loads what it needs now, not with the first question
+            self._find_occurrences("")  # loads what it needs now, not with the first question
         self._feedback = None
-        if again := self.options.feedback:
-            self._feedback = Feedback(again, self.analysis, texts, term_statistics(self.analysis, texts))
+        if feedback := self.options.feedback:
+            self._feedback = Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts))
             self._first = BM25("first", self._passages, replace(self.options, feedback_passages=0))
         if self.options.title_weight:
             of_fields = field_statistics(self.analysis, self._passages)
@@ -157,79 +157,99 @@ class BM25Explainer:
         else:
             self._corpus = term_statistics(self.analysis, texts)
             self._mean_lengths = [self._corpus.mean_length]
-        okapi = self.options.engine is Engine.RANK_BM25
-        self._idf = (_floored_idf if okapi else idf_of)(self._corpus.holders, len(passages))
+        okapi = self.options.engine is BM25Engine.RANK_BM25
+        self._idf = (_floored_idf if okapi else idf_of)(self._corpus.document_frequencies, len(passages))
         self._factor = self.options.k1 + 1 if okapi else 1.0
 
     def explain(self, question: str, row: int) -> BM25Explanation:
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
-        standing = self._read(question)
-        asked = {token: _Asked(float(of.times), of) for token, of in standing.items()}
+        occurrences = self._read(question)
+        query_terms = {token: _QueryTerm(float(entry.times), entry) for token, entry in occurrences.items()}
         if self._feedback:
-            asked = self._asked_again(self._feedback, question, standing)
+            query_terms = self._expanded_terms(self._feedback, question, occurrences)
         fields = self._fields(passage)
-        places = self._corpus.places_of(list(asked)).tolist()
-        pairs = zip(asked.items(), places, strict=True)
-        terms = [self._term(token, place, of, fields, (question, passage)) for (token, of), place in pairs]
+        positions = self._corpus.positions_of(list(query_terms)).tolist()
+        pairs = zip(query_terms.items(), positions, strict=True)
+        terms = [self._term(token, position, entry, fields, (question, passage)) for (token, entry), position in pairs]
         terms.sort(key=lambda term: -term.value)
         text, *title = fields
-        of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
-        return BM25Explanation(question, passage, tuple(terms), text.length, text.mean_length, *of_title)
+        title_lengths = (title[0].length, title[0].mean_length) if title else (0, 0.0)
+        return BM25Explanation(question, passage, tuple(terms), text.length, text.mean_length, *title_lengths)
 
-    def _located(self, text: str) -> Standings:
-        (found,) = spans_by_token(self.analysis, [text])
-        return {token: Standing(len(spans), spans) for token, spans in found.items()}
+    def _find_occurrences(self, text: str) -> OccurrencesByToken:
+        (located,) = spans_by_token(self.analysis, [text])
+        return {token: TokenOccurrences(len(spans), spans) for token, spans in located.items()}
 
-    def _asked_again(self, feedback: Feedback, question: str, standing: Standings) -> dict[str, "_Asked"]:
+    def _expanded_terms(
+        self, feedback: Feedback, question: str, occurrences: OccurrencesByToken
+    ) -> dict[str, "_QueryTerm"]:
         first = self._first.search([question], feedback.options.passages)
-        again = feedback.asked_again(analyze(self.analysis, [question]), first)
-        weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
+        expanded = feedback.expand_queries(analyze(self.analysis, [question]), first)
+        weights = dict(zip(expanded.tokens.texts()[0], expanded.factors.tolist(), strict=True))
         rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
-        held = [(row, set(tokens)) for row, tokens in zip(rows, feedback.tokens(rows), strict=True)]
-        own = {token: _Asked(weights.get(token, 0.0), one) for token, one in standing.items()}
-        added = {
-            token: _Asked(weight, Standing(), tuple(row for row, tokens in held if token in tokens))
-            for token, weight in weights.items()
-            if token not in standing
+        passage_tokens = [(row, set(tokens)) for row, tokens in zip(rows, feedback.tokens(rows), strict=True)]
+        question_terms = {
+            token: _QueryTerm(weights.get(token, 0.0), occurrence) for token, occurrence in occurrences.items()
         }
-        return own | added
+        added = {
+            token: _QueryTerm(
+                weight, TokenOccurrences(), tuple(row for row, tokens in passage_tokens if token in tokens)
+            )
+            for token, weight in weights.items()
+            if token not in occurrences
+        }
+        return question_terms | added
 
     def _fields(self, passage: IndexedText) -> list["_Field"]:
         if not self.options.title_weight:
             return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
         start = passage.start
         text, title = self._read(passage.text[start:]), self._read(passage.text[: max(0, start - 1)])
-        moved = {
-            token: Standing(one.times, tuple((begin + start, end + start) for begin, end in one.spans))
-            for token, one in text.items()
+        shifted = {
+            token: TokenOccurrences(
+                occurrence.times, tuple((begin + start, end + start) for begin, end in occurrence.spans)
+            )
+            for token, occurrence in text.items()
         }
         weights = (1.0, self.options.title_weight)
-        return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
+        return [_Field(*values) for values in zip(weights, (shifted, title), self._mean_lengths, strict=True)]
 
     def _term(
-        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], texts: tuple[str, IndexedText]
+        self,
+        token: str,
+        position: int,
+        query_term: "_QueryTerm",
+        fields: Sequence["_Field"],
+        texts: tuple[str, IndexedText],
     ) -> TermContribution:
         question, passage = texts
-        found = [field.standing.get(token, Standing()) for field in fields] if place >= 0 else []
-        spans = tuple(sorted(span for of_field in found for span in of_field.spans))
-        idf, holders = (float(self._idf[place]), int(self._corpus.holders[place])) if place >= 0 else (0.0, 0)
-        count = sum(field.counted(one.times, self.options.b) for field, one in zip(fields, found, strict=False))
-        saturated = self._factor * count / (count + self.options.k1) if count else 0.0
-        stands = ((question, asked.standing.spans), (passage.text, spans))
-        written = next((text[slice(*of_text[0])].lower() for text, of_text in stands if of_text), "")
+        occurrences = [field.occurrences.get(token, TokenOccurrences()) for field in fields] if position >= 0 else []
+        spans = tuple(sorted(span for field_occurrence in occurrences for span in field_occurrence.spans))
+        idf, document_frequency = (
+            (float(self._idf[position]), int(self._corpus.document_frequencies[position]))
+            if position >= 0
+            else (0.0, 0)
+        )
+        count = sum(
+            field.counted(occurrence.times, self.options.b)
+            for field, occurrence in zip(fields, occurrences, strict=False)
+        )
+        saturation = self._factor * count / (count + self.options.k1) if count else 0.0
+        texts_and_spans = ((question, query_term.occurrences.spans), (passage.text, spans))
+        surface = next((text[slice(*of_text[0])].lower() for text, of_text in texts_and_spans if of_text), "")
         return TermContribution(
-            *reading(self.analysis, token, written),
-            in_question=asked.standing.times,
-            in_passage=sum(one.times for one in found),
-            passages=holders,
+            *describe_token(self.analysis, token, surface),
+            in_question=query_term.occurrences.times,
+            in_passage=sum(occurrence.times for occurrence in occurrences),
+            passages=document_frequency,
             idf=idf,
-            value=asked.weight * idf * saturated,
-            question_spans=asked.standing.spans,
+            value=query_term.weight * idf * saturation,
+            question_spans=query_term.occurrences.spans,
             passage_spans=spans,
             in_title=sum(end < passage.start for _, end in spans),
-            weight=asked.weight,
-            sources=asked.sources,
+            weight=query_term.weight,
+            sources=query_term.sources,
         )
 
 
@@ -241,29 +261,33 @@ def counting_explainer(
     It loads no analyzer: that of Korean takes two seconds. None if tokens are not stored, or if the options need more
     than these tokens. Any other question is a `KeyError`.
     """
-    texts = Passages.of(passages).indexed_texts(title=options.title)
+    texts = Passages.from_passages(passages).indexed_texts(title=options.title)
     analysis = options.analysis(texts)
-    if options.title_weight or options.feedback or not all(are_kept(analysis, some) for some in (texts, questions)):
+    if (
+        options.title_weight
+        or options.feedback
+        or not all(has_cached_tokens(analysis, batch) for batch in (texts, questions))
+    ):
         return None
-    places: dict[str, tuple[Tokens, int]] = {}
-    for some in (texts, questions):
-        tokens = tokens_of(analysis, some)
-        places |= {unicodedata.normalize("NFC", text): (tokens, row) for row, text in enumerate(some)}
+    rows_by_text: dict[str, tuple[Tokens, int]] = {}
+    for batch in (texts, questions):
+        tokens = tokens_of(analysis, batch)
+        rows_by_text |= {unicodedata.normalize("NFC", text): (tokens, row) for row, text in enumerate(batch)}
 
-    def read(text: str) -> Standings:
-        tokens, row = places[text]
+    def read(text: str) -> OccurrencesByToken:
+        tokens, row = rows_by_text[text]
         start, end = tokens.offsets[row : row + 2]
-        held = Counter(tokens.vocabulary[number] for number in tokens.ids[start:end].tolist())
-        return {token: Standing(count) for token, count in held.items()}
+        counts = Counter(tokens.vocabulary[number] for number in tokens.ids[start:end].tolist())
+        return {token: TokenOccurrences(count) for token, count in counts.items()}
 
     return BM25Explainer(passages, options, read)
 
 
-class _Asked(NamedTuple):
+class _QueryTerm(NamedTuple):
     """How much a term counts in a question, where it stands there, and the passages that feedback took it from."""
 
     weight: float
-    standing: Standing
+    occurrences: TokenOccurrences
     sources: tuple[int, ...] = ()
 
 
@@ -271,12 +295,12 @@ class _Field(NamedTuple):
     """A text that has a length of its own: what it weighs, where its tokens stand, and the mean length of all such."""
 
     weight: float
-    standing: Standings
+    occurrences: OccurrencesByToken
     mean_length: float
 
     @property
     def length(self) -> int:
-        return sum(one.times for one in self.standing.values())
+        return sum(occurrence.times for occurrence in self.occurrences.values())
 
     def counted(self, times: int, b: float) -> float:
         return self.weight * times / (1 - b + b * self.length / self.mean_length) if times else 0.0
@@ -298,5 +322,5 @@ class WindowedBM25Explainer:
     def explain(self, question: str, row: int) -> BM25Explanation:
         """Explain the score of the passage in a row of the corpus; the passage explained is its best window."""
         of_passage = range(self._bounds[row], self._bounds[row + 1])
-        explained = (self._explainer.explain(question, window) for window in of_passage)
-        return max(explained, key=lambda one: one.score)
+        explanations = (self._explainer.explain(question, window) for window in of_passage)
+        return max(explanations, key=lambda explanation: explanation.score)

@@ -21,8 +21,8 @@ from mrc_workbench.data.text.analyzers import Analyzer, Span
 from mrc_workbench.data.text.marking import (
     IndexedText,
     TokenKind,
+    describe_token,
     indexed_text,
-    reading,
     sentence_spans,
     spans_by_token,
 )
@@ -83,7 +83,7 @@ class StaticExplainer:
         module = folder / modules[0]["path"]
         self.analyzer = Analyzer(json.loads((module / "config.json").read_text(encoding="utf-8"))["analyzer"])
         self._passages, self._title = passages, title
-        self._number: dict[str, int] = Tokenizer.from_file(str(module / "tokenizer.json")).get_vocab()
+        self._token_ids: dict[str, int] = Tokenizer.from_file(str(module / "tokenizer.json")).get_vocab()
         # rows are read when they are asked for: all of them may be 100 MB
         weights: Any = safe_open(module / "model.safetensors", framework="np")
         self._vectors = weights.get_slice("embedding.weight")
@@ -92,22 +92,22 @@ class StaticExplainer:
     def explain(self, question: str, row: int) -> StaticExplanation:
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self._title)
-        asked, held = spans_by_token(self.analyzer, [question, passage.text])
-        asked_vectors, held_vectors = self._vectors_of(asked), self._vectors_of(held)
-        asked_sum, held_sum = asked_vectors.sum(axis=0), held_vectors.sum(axis=0)
-        lengths = float(np.linalg.norm(asked_sum) * np.linalg.norm(held_sum)) or math.inf
+        question_tokens, passage_tokens = spans_by_token(self.analyzer, [question, passage.text])
+        question_vectors, passage_vectors = self._vectors_of(question_tokens), self._vectors_of(passage_tokens)
+        question_sum, passage_sum = question_vectors.sum(axis=0), passage_vectors.sum(axis=0)
+        lengths = float(np.linalg.norm(question_sum) * np.linalg.norm(passage_sum)) or math.inf
         return StaticExplanation(
             question,
             passage,
-            self._contributions(question, asked, asked_vectors @ held_sum / lengths),
-            self._contributions(passage.text, held, held_vectors @ asked_sum / lengths),
+            self._contributions(question, question_tokens, question_vectors @ passage_sum / lengths),
+            self._contributions(passage.text, passage_tokens, passage_vectors @ question_sum / lengths),
         )
 
     def _vectors_of(self, tokens: Mapping[str, object]) -> np.ndarray:
         vectors = np.zeros((len(tokens), self._vectors.get_shape()[1]))
-        for place, token in enumerate(tokens):
-            if (number := self._number.get(token)) is not None:
-                vectors[place] = self._vectors[number : number + 1][0]
+        for row, token in enumerate(tokens):
+            if (token_id := self._token_ids.get(token)) is not None:
+                vectors[row] = self._vectors[token_id : token_id + 1][0]
         return vectors
 
     def _contributions(
@@ -115,8 +115,8 @@ class StaticExplainer:
     ) -> tuple[TokenContribution, ...]:
         contributions = []
         for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True):
-            named = reading(self.analyzer, token, text[slice(*spans[0])].lower())
-            contributions.append(TokenContribution(*named, token in self._number, value, spans))
+            text_and_kind = describe_token(self.analyzer, token, text[slice(*spans[0])].lower())
+            contributions.append(TokenContribution(*text_and_kind, token in self._token_ids, value, spans))
         return tuple(sorted(contributions, key=lambda token: -token.value))
 
 
@@ -127,12 +127,12 @@ def static_explainer(
     source = find_model(model, base)
     if not is_starter(source):
         return None
-    folder = starter_bi_encoder_folder(source, Passages.of(passages).indexed_texts(title=title))
+    folder = starter_bi_encoder_folder(source, Passages.from_passages(passages).indexed_texts(title=title))
     return StaticExplainer(folder, passages, title=title)
 
 
 @dataclass(frozen=True)
-class WeighedTerm:
+class WeightedTerm:
     """A term and its weights; its spans are in the composed texts, and a term without any is expansion."""
 
     text: str
@@ -150,7 +150,7 @@ class WeighedTerm:
         return not (self.question_spans or self.passage_spans)
 
 
-class SparseExplanation(TermExplanation[WeighedTerm]):
+class SparseExplanation(TermExplanation[WeightedTerm]):
     """The terms that a question and a passage share; the score is the dot product."""
 
     @property
@@ -163,15 +163,24 @@ def term_contributions(
     encoder: SparseTextEncoder, question: str, passage: Passage, *, title: bool = True
 ) -> SparseExplanation:
     """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
-    held_text = Passages.of([passage]).indexed_texts(title=title)[0]
-    asked, held = encoder.encode("question", [question]), encoder.encode("passage", [held_text])
+    passage_text = Passages.from_passages([passage]).indexed_texts(title=title)[0]
+    question_weights, passage_weights = (
+        encoder.encode("question", [question]),
+        encoder.encode("passage", [passage_text]),
+    )
     composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
     in_question, in_passage = encoder.spans_by_term(composed), encoder.spans_by_term(indexed.text)
-    shared, asked_places, held_places = np.intersect1d(asked.indices, held.indices, return_indices=True)
-    weights = zip(asked.data[asked_places].tolist(), held.data[held_places].tolist(), strict=True)
+    shared, question_positions, passage_positions = np.intersect1d(
+        question_weights.indices, passage_weights.indices, return_indices=True
+    )
+    weights = zip(
+        question_weights.data[question_positions].tolist(),
+        passage_weights.data[passage_positions].tolist(),
+        strict=True,
+    )
     terms = [
-        WeighedTerm(text, *both, in_question.get(term, ()), in_passage.get(term, ()))
-        for term, text, both in zip(shared.tolist(), encoder.readings(shared.tolist()), weights, strict=True)
+        WeightedTerm(text, *term_weights, in_question.get(term, ()), in_passage.get(term, ()))
+        for term, text, term_weights in zip(shared.tolist(), encoder.readings(shared.tolist()), weights, strict=True)
     ]
     return SparseExplanation(composed, indexed, tuple(sorted(terms, key=lambda term: -term.value)))
 
@@ -184,8 +193,8 @@ class TokenMatch:
     token has an empty span. `weight` is how much the token counts, 1 on the mean over the question.
     """
 
-    asked: Span
-    answered: Span
+    question_span: Span
+    passage_span: Span
     cosine: float
     above: float
     weight: float = 1.0
@@ -204,44 +213,54 @@ class LateExplanation:
         return float(np.mean([match.weight * match.cosine for match in self.matches]))
 
     @cached_property
-    def told(self) -> tuple[TokenMatch, ...]:
+    def visible_matches(self) -> tuple[TokenMatch, ...]:
         """The matches of tokens that stand for letters of the question: those that a person can be shown."""
-        return tuple(match for match in self.matches if match.asked[0] < match.asked[1])
+        return tuple(match for match in self.matches if match.question_span[0] < match.question_span[1])
 
-    def asked_matches(self) -> list[NumberedPiece]:
-        return _numbered(self.question, [match.asked for match in self.told], 0, len(self.question))
+    def question_matches(self) -> list[NumberedPiece]:
+        return _numbered_pieces(
+            self.question, [match.question_span for match in self.visible_matches], 0, len(self.question)
+        )
 
     def title_matches(self) -> list[NumberedPiece]:
-        return self._answered(0, max(0, self.passage.start - 1))  # empty if no title is indexed
+        return self._passage_matches(0, max(0, self.passage.start - 1))  # empty if no title is indexed
 
     def text_matches(self) -> list[NumberedPiece]:
-        return self._answered(self.passage.start, len(self.passage.text))
+        return self._passage_matches(self.passage.start, len(self.passage.text))
 
-    def _answered(self, start: int, end: int) -> list[NumberedPiece]:
-        return _numbered(self.passage.text, [match.answered for match in self.told], start, end)
+    def _passage_matches(self, start: int, end: int) -> list[NumberedPiece]:
+        return _numbered_pieces(self.passage.text, [match.passage_span for match in self.visible_matches], start, end)
 
 
-def _numbered(text: str, spans: Sequence[Span], start: int, end: int) -> list[NumberedPiece]:
+def _numbered_pieces(text: str, spans: Sequence[Span], start: int, end: int) -> list[NumberedPiece]:
     """Cut `text[start:end]` where a span begins or ends, each piece with the places of the spans over it."""
     cuts = sorted({start, end, *(edge for span in spans for edge in span if start < edge < end)})
     return [
-        (text[a:b], tuple(place for place, (first, last) in enumerate(spans) if first <= a < last))
+        (text[a:b], tuple(number for number, (first, last) in enumerate(spans) if first <= a < last))
         for a, b in pairwise(cuts)
     ]
 
 
 def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:
     """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
-    of = Passages.of([passage])
+    corpus = Passages.from_passages([passage])
     composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
-    asked, asked_spans = encoder.read("question", composed)
-    held, held_spans = encoder.read("passage", indexed.text, int(of.heads(title=title)[0]))
-    weights = np.linalg.norm(asked, axis=1)
-    similar = asked @ held.T / np.maximum(weights, 1e-12)[:, None]
-    best, means = similar.argmax(axis=1), similar.mean(axis=1)
+    question_vectors, question_spans = encoder.read("question", composed)
+    passage_vectors, passage_spans = encoder.read("passage", indexed.text, int(corpus.title_lengths(title=title)[0]))
+    weights = np.linalg.norm(question_vectors, axis=1)
+    similarities = question_vectors @ passage_vectors.T / np.maximum(weights, 1e-12)[:, None]
+    best, means = similarities.argmax(axis=1), similarities.mean(axis=1)
     matches = [
-        TokenMatch(span, held_spans[place], float(similar[row, place]), float(similar[row, place] - means[row]), weight)
-        for row, (span, place, weight) in enumerate(zip(asked_spans, best.tolist(), weights.tolist(), strict=True))
+        TokenMatch(
+            span,
+            passage_spans[position],
+            float(similarities[row, position]),
+            float(similarities[row, position] - means[row]),
+            weight,
+        )
+        for row, (span, position, weight) in enumerate(
+            zip(question_spans, best.tolist(), weights.tolist(), strict=True)
+        )
     ]
     return LateExplanation(composed, indexed, tuple(matches))
 
@@ -293,7 +312,7 @@ class WindowExplanation:
     @property
     def best(self) -> int:
         """Place of the window whose score is the passage's; of equals the first."""
-        return max(range(len(self.windows)), key=lambda place: self.windows[place].score)
+        return max(range(len(self.windows)), key=lambda index: self.windows[index].score)
 
     @property
     def score(self) -> float:
@@ -304,29 +323,29 @@ def dense_windows(
     encoder: WindowEncoder, question: str, passage: Passage, options: WindowOptions, *, title: bool = True
 ) -> WindowExplanation | None:
     """Score a passage window by window with a bi-encoder, which may load it; None where the model reads it whole."""
-    text, head = _indexed(passage, title=title)
-    windows = encoder.windows_of([text], np.array([head]), options).of(0)
+    text, title_length = _indexed(passage, title=title)
+    windows = encoder.windows_of([text], np.array([title_length]), options).windows_of(0)
     if not windows:
         return None
     vectors = encoder.encode_passages([window.text(text) for window in windows])
-    return _explained(text, windows, vectors @ encoder.encode_questions([question])[0])
+    return _window_explanation(text, windows, vectors @ encoder.encode_questions([question])[0])
 
 
 def reranker_windows(
     scorer: CrossEncoderScorer, question: str, passage: Passage, options: WindowOptions, *, title: bool = True
 ) -> WindowExplanation | None:
     """Score a passage window by window with a cross-encoder, which loads it; None where it fits beside the question."""
-    text, head = _indexed(passage, title=title)
-    windows = scorer.windows_of(question, text, head, options)
+    text, title_length = _indexed(passage, title=title)
+    windows = scorer.windows_of(question, text, title_length, options)
     if not windows:
         return None
-    return _explained(text, windows, scorer.score([(question, window.text(text)) for window in windows]))
+    return _window_explanation(text, windows, scorer.score([(question, window.text(text)) for window in windows]))
 
 
 def _indexed(passage: Passage, *, title: bool) -> tuple[str, int]:
-    of = Passages.of([passage])
-    return of.indexed_texts(title=title)[0], int(of.heads(title=title)[0])
+    corpus = Passages.from_passages([passage])
+    return corpus.indexed_texts(title=title)[0], int(corpus.title_lengths(title=title)[0])
 
 
-def _explained(text: str, windows: Sequence[Window], scores: np.ndarray) -> WindowExplanation:
+def _window_explanation(text: str, windows: Sequence[Window], scores: np.ndarray) -> WindowExplanation:
     return WindowExplanation(text, tuple(map(WindowScore, windows, scores.tolist())))

@@ -29,22 +29,22 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.text.analysis import Analysis, Tokens, token_parts
 from mrc_workbench.data.text.analyzers import VERSION, Analyzer
 from mrc_workbench.data.texts import fingerprint_of
-from mrc_workbench.retrieval.rankings import Rankings, joined, places_in, top_k
+from mrc_workbench.retrieval.rankings import Rankings, concatenate, find_positions, top_k
 
 Array = np.ndarray[Any, Any]
 Write = Callable[[str, Array], None]  # appends a part to the array of a name
-FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
+MAX_NUMPY_TOKENS = 1_000_000  # tokens that numpy counts in a tenth of a second
 _BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
 Function = TypeVar("Function", bound=Callable[..., Any])
-WORD = 64  # passages a word of a map
+WORD_BITS = 64  # passages a word of a map
 # where a term's list in a segment is; as one record, so that a term costs one wait for memory
-LIST = np.dtype(
+LIST_DTYPE = np.dtype(
     [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
 )
 DTYPES = {
     "terms": np.dtype("<u8"),
     "firsts": np.dtype("<i8"),
-    "found": LIST,
+    "found": LIST_DTYPE,
     "rows": np.dtype("<u2"),
     "weights": np.dtype("<f4"),
     "bits": np.dtype("<u8"),
@@ -65,7 +65,7 @@ def in_memory(dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> dict[
     """Return the arrays whose parts `fill` writes."""
     parts = {name: [np.zeros(0, dtype)] for name, dtype in dtypes.items()}
     fill(lambda name, part: parts[name].append(part.astype(dtypes[name], copy=False).ravel()))
-    return {name: np.concatenate(of_array) for name, of_array in parts.items()}
+    return {name: np.concatenate(blocks) for name, blocks in parts.items()}
 
 
 def in_files(folder: Path, dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> None:
@@ -75,7 +75,7 @@ def in_files(folder: Path, dtypes: Mapping[str, Any], fill: Callable[[Write], No
         fill(lambda name, part: np.ascontiguousarray(part, dtype=dtypes[name]).tofile(files[name]))
 
 
-def in_one(parts: list[Array]) -> Array:
+def concatenate_and_clear(parts: list[Array]) -> Array:
     """Return the parts, at least one, as one array, and leave none of them: both would take their memory twice."""
     whole = np.empty(sum(map(len, parts)), parts[0].dtype)
     end = len(whole)
@@ -86,7 +86,7 @@ def in_one(parts: list[Array]) -> Array:
     return whole
 
 
-def first_places(ordered: Array) -> Array:
+def first_positions(ordered: Array) -> Array:
     """Return where each value of an ordered array stands first."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
 
@@ -96,7 +96,7 @@ class TermStatistics:
     """Terms by ascending `hashes`, how many passages hold each (`holders`), and the passages' mean length in tokens."""
 
     hashes: np.ndarray  # (n_terms,) uint64
-    holders: np.ndarray  # (n_terms,) int64
+    document_frequencies: np.ndarray  # (n_terms,) int64
     n_passages: int
     mean_length: float
 
@@ -104,9 +104,9 @@ class TermStatistics:
     def n_tokens(self) -> int:
         return round(self.mean_length * self.n_passages)
 
-    def places_of(self, terms: Sequence[str]) -> np.ndarray:
+    def positions_of(self, terms: Sequence[str]) -> np.ndarray:
         """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
-        return places_in(self.hashes, hashes_of(terms))
+        return find_positions(self.hashes, hash_terms(terms))
 
 
 def term_statistics(
@@ -117,42 +117,44 @@ def term_statistics(
     def count() -> dict[str, np.ndarray]:
         return counts_of(token_parts(analysis, texts) if parts is None else parts)
 
-    kept = cached_arrays("terms", key_of(VERSION, *Analysis.of(analysis).key, fingerprint_of(texts)), count)
-    mean_length = float(kept["n_tokens"]) / max(1, len(texts))
-    return TermStatistics(kept["hashes"], kept["holders"], len(texts), mean_length)
+    stored = cached_arrays(
+        "terms", key_of(VERSION, *Analysis.from_analyzer(analysis).key, fingerprint_of(texts)), count
+    )
+    mean_length = float(stored["n_tokens"]) / max(1, len(texts))
+    return TermStatistics(stored["hashes"], stored["holders"], len(texts), mean_length)
 
 
 def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
     """Count the passages that hold each term, of analyzed passages a part at a time."""
     hashes, counts, n_tokens = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
     for part in parts:
-        hashes.append(hashes_of(part.vocabulary))
-        counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
+        hashes.append(hash_terms(part.vocabulary))
+        counts.append(count_document_frequencies(part.ids, part.offsets, len(part.vocabulary)))
         n_tokens += len(part.ids)
-    terms, held = in_one(hashes), in_one(counts)
+    terms, frequencies = concatenate_and_clear(hashes), concatenate_and_clear(counts)
     order = np.argsort(terms, kind="stable")
     terms = terms[order]
-    firsts = first_places(terms)
-    held = np.add.reduceat(held[order], firsts) if len(firsts) else held
-    return {"hashes": terms[firsts], "holders": held, "n_tokens": np.array(n_tokens)}
+    firsts = first_positions(terms)
+    frequencies = np.add.reduceat(frequencies[order], firsts) if len(firsts) else frequencies
+    return {"hashes": terms[firsts], "holders": frequencies, "n_tokens": np.array(n_tokens)}
 
 
-def hashes_of(terms: Sequence[str]) -> np.ndarray:
+def hash_terms(terms: Sequence[str]) -> np.ndarray:
     """Return what terms are told apart by, `(len(terms),)` uint64."""
     return np.asarray(pd.util.hash_array(np.array(terms, dtype=object), categorize=False))
 
 
 def counts_by_term(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
     """Return how often each text holds each term, `(n_texts, n_terms)` float64, terms in order."""
-    given = np.ones(len(ids)), ids, offsets
-    counts = csr_array(given, shape=(len(offsets) - 1, n_terms), copy=True)  # to add up changes its arrays
+    csr_parts = np.ones(len(ids)), ids, offsets
+    counts = csr_array(csr_parts, shape=(len(offsets) - 1, n_terms), copy=True)  # to add up changes its arrays
     counts.sum_duplicates()
     return counts
 
 
-def idf_of(holders: np.ndarray, n_passages: int) -> np.ndarray:
+def idf_of(document_frequencies: np.ndarray, n_passages: int) -> np.ndarray:
     """Return `ln(1 + (N - n + .5) / (n + .5))` of terms that so many passages hold."""
-    return np.log1p((n_passages - holders + 0.5) / (holders + 0.5))
+    return np.log1p((n_passages - document_frequencies + 0.5) / (document_frequencies + 0.5))
 
 
 @dataclass(frozen=True)
@@ -172,37 +174,39 @@ def field_statistics(
     def count() -> dict[str, np.ndarray]:
         n_title = 0
 
-        def both() -> Iterator[Tokens]:
+        def tokens_of_fields() -> Iterator[Tokens]:
             nonlocal n_title
             parts = token_parts(analysis, passages.titles), token_parts(analysis, passages.texts, on_progress)
             for titles, texts in zip(*parts, strict=True):
                 n_title += len(titles.ids)
-                yield one_after_the_other(titles, texts)
+                yield concatenate_fields(titles, texts)
 
-        return counts_of(both()) | {"n_title": np.array(n_title)}
+        return counts_of(tokens_of_fields()) | {"n_title": np.array(n_title)}
 
     key = key_of(VERSION, *analysis.key, passages.titles.fingerprint, passages.texts.fingerprint)
-    kept, n_passages = cached_arrays("field-terms", key, count), max(1, len(passages))
-    n_title, n_all = int(kept["n_title"]), int(kept["n_tokens"])
-    terms = TermStatistics(kept["hashes"], kept["holders"], len(passages), n_all / n_passages)
+    stored, n_passages = cached_arrays("field-terms", key, count), max(1, len(passages))
+    n_title, n_all = int(stored["n_title"]), int(stored["n_tokens"])
+    terms = TermStatistics(stored["hashes"], stored["holders"], len(passages), n_all / n_passages)
     return FieldStatistics(terms, n_title / n_passages, (n_all - n_title) / n_passages)
 
 
-def one_after_the_other(titles: Tokens, texts: Tokens) -> Tokens:
+def concatenate_fields(titles: Tokens, texts: Tokens) -> Tokens:
     """Return the tokens of each passage's title and text as one, in one vocabulary."""
-    number = {token: place for place, token in enumerate(texts.vocabulary)}
-    translation = np.array([number.setdefault(token, len(number)) for token in titles.vocabulary], dtype=np.int32)
+    token_ids = {token: index for index, token in enumerate(texts.vocabulary)}
+    translation = np.array([token_ids.setdefault(token, len(token_ids)) for token in titles.vocabulary], dtype=np.int32)
     rows = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets)) for part in (titles, texts)])
     ids = np.concatenate([translation[titles.ids], texts.ids])[np.argsort(rows, kind="stable")]
-    return Tokens(list(number), ids, titles.offsets + texts.offsets)
+    return Tokens(list(token_ids), ids, titles.offsets + texts.offsets)
 
 
 def bm25_segments(parts: Iterable[Tokens], statistics: TermStatistics, k1: float, b: float) -> Iterator[Segment]:
     """Yield the lists of passages, weighed as `retrieval.lexical.bm25` says."""
     for tokens in parts:
         lengths = np.diff(tokens.offsets)
-        held_back = k1 * (1 - b + b * lengths / statistics.mean_length)
-        yield _weighed(tokens, statistics, held_back, np.zeros(len(tokens), np.int64), np.ones((2, len(tokens))))
+        length_norm = k1 * (1 - b + b * lengths / statistics.mean_length)
+        yield _weighted_segment(
+            tokens, statistics, length_norm, np.zeros(len(tokens), np.int64), np.ones((2, len(tokens)))
+        )
 
 
 def bm25f_segments(
@@ -210,11 +214,11 @@ def bm25f_segments(
 ) -> Iterator[Segment]:
     """Yield the lists of passages, given as titles and texts, weighed as said above."""
     for titles, texts in parts:
-        heads, lengths = np.diff(titles.offsets), np.diff(texts.offsets)
-        of_title = _gains(heads, statistics.mean_title, b) * title_weight
-        gains = np.stack([of_title, _gains(lengths, statistics.mean_text, b)])
-        both = one_after_the_other(titles, texts)
-        yield _weighed(both, statistics.terms, np.full(len(texts), k1), heads, gains)
+        title_lengths, lengths = np.diff(titles.offsets), np.diff(texts.offsets)
+        title_gains = _gains(title_lengths, statistics.mean_title, b) * title_weight
+        gains = np.stack([title_gains, _gains(lengths, statistics.mean_text, b)])
+        tokens = concatenate_fields(titles, texts)
+        yield _weighted_segment(tokens, statistics.terms, np.full(len(texts), k1), title_lengths, gains)
 
 
 def _gains(lengths: np.ndarray, mean: float, b: float) -> np.ndarray:
@@ -222,41 +226,43 @@ def _gains(lengths: np.ndarray, mean: float, b: float) -> np.ndarray:
     return 1 / np.where(lengths > 0, 1 - b + b * lengths / (mean or 1), 1)
 
 
-def _weighed(
-    tokens: Tokens, statistics: TermStatistics, held_back: np.ndarray, heads: np.ndarray, gains: np.ndarray
+def _weighted_segment(
+    tokens: Tokens, statistics: TermStatistics, length_norm: np.ndarray, title_lengths: np.ndarray, gains: np.ndarray
 ) -> Segment:
     """Return the lists of passages; a term of count c, its tokens' `gains`, weighs `idf * c / (c + held_back)`."""
-    idf = idf_of(statistics.holders[statistics.places_of(tokens.vocabulary)], statistics.n_passages)
-    lengths = holders(tokens.ids, tokens.offsets, len(tokens.vocabulary))
-    rows, counts = counted(tokens.ids, tokens.offsets, lengths, heads, gains)
-    weights = np.repeat(idf, lengths) * counts / (counts + held_back[rows])
-    held = lengths > 0
-    return Segment(hashes_of(tokens.vocabulary)[held], lengths[held].astype(np.int32), rows, weights.astype(np.float32))
+    idf = idf_of(statistics.document_frequencies[statistics.positions_of(tokens.vocabulary)], statistics.n_passages)
+    lengths = count_document_frequencies(tokens.ids, tokens.offsets, len(tokens.vocabulary))
+    rows, counts = count_terms(tokens.ids, tokens.offsets, lengths, title_lengths, gains)
+    weights = np.repeat(idf, lengths) * counts / (counts + length_norm[rows])
+    is_used = lengths > 0
+    return Segment(
+        hash_terms(tokens.vocabulary)[is_used], lengths[is_used].astype(np.int32), rows, weights.astype(np.float32)
+    )
 
 
-def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
+def count_document_frequencies(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
     """Return how many passages hold each term, `(n_terms,)` int64."""
-    if len(ids) > FEW:
+    if len(ids) > MAX_NUMPY_TOKENS:
         from mrc_workbench.retrieval.lexical import index
 
-        return index.holders(ids, offsets, n_terms)
+        return index.count_document_frequencies(ids, offsets, n_terms)
     pairs = np.unique(_pairs(ids, offsets))
     return np.bincount(pairs // max(1, len(offsets) - 1), minlength=n_terms).astype(np.int64)
 
 
-def counted(
-    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, heads: np.ndarray, gains: np.ndarray
+def count_terms(
+    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, title_lengths: np.ndarray, gains: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the passages (uint16) and counts (float64) of all terms' lists, of `lengths`, added up in token order."""
-    if len(ids) > FEW:
+    if len(ids) > MAX_NUMPY_TOKENS:
         from mrc_workbench.retrieval.lexical import index
 
-        return index.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
+        return index.count_terms(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), title_lengths, gains)
     passages = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    is_head = np.arange(len(ids)) - offsets[passages] < heads[passages]
-    pairs, place = np.unique(_pairs(ids, offsets), return_inverse=True)
-    gained = gains[np.where(is_head, 0, 1), passages]
-    return (pairs % max(1, len(heads))).astype(np.uint16), np.bincount(place, gained, len(pairs))
+    is_title = np.arange(len(ids)) - offsets[passages] < title_lengths[passages]
+    pairs, inverse = np.unique(_pairs(ids, offsets), return_inverse=True)
+    token_gains = gains[np.where(is_title, 0, 1), passages]
+    return (pairs % max(1, len(title_lengths))).astype(np.uint16), np.bincount(inverse, token_gains, len(pairs))
 
 
 def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -264,7 +270,7 @@ def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return ids.astype(np.int64) * n_passages + np.repeat(np.arange(n_passages), np.diff(offsets))
 
 
-class Engine(StrEnum):
+class BM25Engine(StrEnum):
     """`POSTINGS` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor): there a
     term of half of the passages weighs nothing, and a passage that scores 0 or less is not found.
     """
@@ -295,15 +301,15 @@ class Index:
 def best_of_blocks(blocks: Iterable[np.ndarray], shape: tuple[int, int], k: int) -> Rankings:
     """Return the best k columns of a score matrix of this shape that comes a few rows at a time, or never."""
     parts = [top_k(scores, k) for scores in blocks]
-    return joined(parts or [top_k(np.full(shape, -np.inf, dtype=np.float32), k)])
+    return concatenate(parts or [top_k(np.full(shape, -np.inf, dtype=np.float32), k)])
 
 
-def terms_of(questions: Tokens) -> np.ndarray:
+def query_term_hashes(questions: Tokens) -> np.ndarray:
     """Return the terms of questions as the index knows them, one question after the other."""
-    return np.asarray(hashes_of(questions.vocabulary)[questions.ids])
+    return np.asarray(hash_terms(questions.vocabulary)[questions.ids])
 
 
-class InOneSegment(Index):
+class SingleSegmentIndex(Index):
     """The engine's own scores of a few passages, to the last bit, with nothing to compile: see `lexical.index`."""
 
     def __init__(self, segment: Segment, n_passages: int) -> None:
@@ -318,28 +324,28 @@ class InOneSegment(Index):
         self.memory_bytes = sum(array.nbytes for array in arrays)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        terms, offsets = terms_of(questions), questions.offsets
-        weighed = np.ones(len(terms)) if factors is None else factors.astype(np.float64)
+        terms, offsets = query_term_hashes(questions), questions.offsets
+        weights = np.ones(len(terms)) if factors is None else factors.astype(np.float64)
         for scores, start in zip(super().score_blocks(questions), range(0, len(questions), self._block), strict=True):
             for row in range(len(scores)):
-                asked = slice(offsets[start + row], offsets[start + row + 1])
-                sums = self._sums(terms[asked], weighed[asked])
+                term_slice = slice(offsets[start + row], offsets[start + row + 1])
+                sums = self._sums(terms[term_slice], weights[term_slice])
                 scores[row] = np.where(sums > 0, sums, -np.inf)
             yield scores
 
     def _sums(self, terms: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """Add up what the terms weigh in each passage, those first that can add most, as the engine does."""
-        places = places_in(self._terms, terms)
-        distinct, which = np.unique(places[places >= 0], return_inverse=True)
-        counts = np.bincount(which, factors[places >= 0], len(distinct))
+        positions = find_positions(self._terms, terms)
+        distinct, inverse = np.unique(positions[positions >= 0], return_inverse=True)
+        counts = np.bincount(inverse, factors[positions >= 0], len(distinct))
         sums = np.zeros(self._n_passages)
-        for one in np.lexsort((distinct, -self._largest[distinct] * np.abs(counts))):
-            here = slice(*self._lists[distinct[one]])
-            sums[self._rows[here]] += counts[one] * self._weights[here].astype(np.float64)
+        for index in np.lexsort((distinct, -self._largest[distinct] * np.abs(counts))):
+            postings = slice(*self._lists[distinct[index]])
+            sums[self._rows[postings]] += counts[index] * self._weights[postings].astype(np.float64)
         return sums
 
 
-class Lists(NamedTuple):
+class PostingLists(NamedTuple):
     """Passages are cut into segments of the same size; a term has a list in every segment that holds it.
 
     Term t, `terms[t]`, has the lists `found[firsts[t]]` to `found[firsts[t + 1]]`, by ascending segment. The passages
@@ -363,5 +369,5 @@ def compiled(function: Function) -> Function:
     """Compile, once on a machine, into what runs without holding the interpreter's lock."""
     import numba
 
-    made: Function = numba.njit(nogil=True, cache=True)(function)
-    return made
+    wrapped: Function = numba.njit(nogil=True, cache=True)(function)
+    return wrapped

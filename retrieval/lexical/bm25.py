@@ -24,16 +24,16 @@ from scipy.sparse import csr_array, diags_array
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.passages import Passage, Passages
-from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
+from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, analyze, has_cached_tokens, token_parts, tokens_of
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary
-from mrc_workbench.data.text.marking import TokenKind, marked_sentences, reading
+from mrc_workbench.data.text.marking import TokenKind, describe_token, marked_sentences
 from mrc_workbench.retrieval.lexical import (
-    FEW,
-    Engine,
+    MAX_NUMPY_TOKENS,
+    BM25Engine,
     Index,
-    InOneSegment,
     Segment,
+    SingleSegmentIndex,
     TermStatistics,
     best_of_blocks,
     bm25_segments,
@@ -42,14 +42,14 @@ from mrc_workbench.retrieval.lexical import (
     field_statistics,
     term_statistics,
 )
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, concatenate
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
-_COMMON = 0.1  # a term of more passages than this share tells none of them apart, and is not added
+_MAX_DOCUMENT_FRACTION = 0.1  # a term of more passages than this share tells none of them apart, and is not added
 _TIE = 12  # digits: sums that differ in later ones are the same sum made in another order
-_MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
-_ANALYSIS = 0.9  # the share of analysis in all the work
-Told = Callable[[float], None]
+_MAX_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
+_ANALYSIS_FRACTION = 0.9  # the share of analysis in all the work
+ProgressCallback = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class FeedbackOptions:
 
     def __post_init__(self) -> None:
         if self.passages < 1 or self.terms < 1 or not 0 <= self.share <= 1:
-            given = f"{self.passages}, {self.terms} and {self.share}"
-            wanted = "feedback is of 1 or more passages and 1 or more terms, with a share between 0 and 1"
-            raise ValueError(f"{wanted}, not {given}")
+            received = f"{self.passages}, {self.terms} and {self.share}"
+            expected = "feedback is of 1 or more passages and 1 or more terms, with a share between 0 and 1"
+            raise ValueError(f"{expected}, not {received}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class BM25Options:
     k1: float = 0.9
     b: float = 0.4
     title: bool = True
-    engine: Engine = Engine.POSTINGS
+    engine: BM25Engine = BM25Engine.POSTINGS
     title_weight: float | None = None
     feedback_passages: int = 0
     feedback_terms: int = FeedbackOptions.terms
@@ -92,13 +92,13 @@ class BM25Options:
     stop_words: bool = False
 
     def __post_init__(self) -> None:
-        if not (0 <= self.k1 <= _MOST_WEIGHT and 0 <= self.b <= 1):
+        if not (0 <= self.k1 <= _MAX_WEIGHT and 0 <= self.b <= 1):
             raise ValueError(f"k1 must be 0 to 1,000,000 and b 0 to 1, not k1={self.k1}, b={self.b}")
-        if self.title_weight is not None and not (self.title and 0 < self.title_weight <= _MOST_WEIGHT):
-            given = f"not {self.title_weight}"
-            raise ValueError(f"title_weight is a number above 0, up to 1,000,000, for title = true, {given}")
-        if (self.feedback or self.title_weight) and self.engine is not Engine.POSTINGS:
-            raise ValueError(f"title_weight and feedback are for the engine {Engine.POSTINGS}, not {self.engine}")
+        if self.title_weight is not None and not (self.title and 0 < self.title_weight <= _MAX_WEIGHT):
+            received = f"not {self.title_weight}"
+            raise ValueError(f"title_weight is a number above 0, up to 1,000,000, for title = true, {received}")
+        if (self.feedback or self.title_weight) and self.engine is not BM25Engine.POSTINGS:
+            raise ValueError(f"title_weight and feedback are for the engine {BM25Engine.POSTINGS}, not {self.engine}")
 
     @property
     def feedback(self) -> FeedbackOptions | None:
@@ -109,7 +109,7 @@ class BM25Options:
     def analysis(self, texts: Iterable[str]) -> Analysis:
         """Return how these texts are analyzed. Raises `DictionaryError` where their analyzer cannot use the options."""
         analysis = Analysis(self.analyzer, self.compounds, self.dictionary, self.pairs, self.stop_words)
-        return analysis.chosen(texts)
+        return analysis.resolved(texts)
 
 
 class BM25:
@@ -130,10 +130,10 @@ class BM25:
         self.name = name
         self.options = options or BM25Options()
         self._all_questions = all_questions
-        corpus = Passages.of(passages)
+        corpus = Passages.from_passages(passages)
         texts = corpus.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        if self.options.engine is Engine.RANK_BM25:
+        if self.options.engine is BM25Engine.RANK_BM25:
             tokens = tokens_of(self.analysis, texts, on_progress)
             is_empty = not len(tokens.ids)
             self._index = Index(len(tokens)) if is_empty else RankBM25(tokens, self.options.k1, self.options.b)
@@ -142,40 +142,42 @@ class BM25:
             self._index = index_of(corpus, self.analysis, self.options, on_progress)
         self.memory_bytes = self._index.memory_bytes
         self._feedback = None
-        if again := self.options.feedback:
-            self._feedback = Feedback(again, self.analysis, texts, term_statistics(self.analysis, texts))
+        if feedback := self.options.feedback:
+            self._feedback = Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts))
 
     def make_ready(self, questions: Sequence[str]) -> None:
         """Load what analyzes these questions, unless their tokens are kept: it is no part of a search's time."""
-        if not are_kept(self.analysis, questions):
+        if not has_cached_tokens(self.analysis, questions):
             analyze(self.analysis, [""])
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        return joined([self._index.search(tokens, k, factors) for tokens, factors in self._asked(questions)])
+        return concatenate(
+            [self._index.search(tokens, k, factors) for tokens, factors in self._expanded_queries(questions)]
+        )
 
     def score_blocks(self, questions: Sequence[str]) -> Iterator[np.ndarray]:
         """Score every passage for some questions at a time: `(rows, n_passages)`, -inf where no term is shared."""
-        return chain.from_iterable(self._index.score_blocks(*asked) for asked in self._asked(questions))
+        return chain.from_iterable(self._index.score_blocks(*query) for query in self._expanded_queries(questions))
 
-    def _asked(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
+    def _expanded_queries(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
         tokens = self._tokens_of(questions)
         if not self._feedback:
             yield tokens, None
             return
         first, analyzed = self._index.search(tokens, self._feedback.options.passages), tokens.texts()
         for start in range(0, max(1, len(questions)), QUESTIONS):
-            some = slice(start, start + QUESTIONS)
-            yield self._feedback.asked_again(analyzed[some], Rankings(first.indices[some], first.scores[some]))
+            block = slice(start, start + QUESTIONS)
+            yield self._feedback.expand_queries(analyzed[block], Rankings(first.indices[block], first.scores[block]))
 
     def _tokens_of(self, questions: Sequence[str]) -> Tokens:
         row_of = {text: row for row, text in enumerate(self._all_questions)}
         rows = [row_of.get(text, -1) for text in questions]
-        if rows and min(rows) >= 0 and are_kept(self.analysis, self._all_questions):
+        if rows and min(rows) >= 0 and has_cached_tokens(self.analysis, self._all_questions):
             return tokens_of(self.analysis, self._all_questions).select(rows)
         return tokens_of(self.analysis, questions)
 
 
-class Weighed(NamedTuple):
+class WeightedQueries(NamedTuple):
     """Questions as terms, and how much each of them counts, `(n_tokens,)` float32."""
 
     tokens: Tokens
@@ -200,37 +202,42 @@ class Feedback:
         self.options = options
         self._analysis, self._texts, self._statistics = analysis, texts, statistics
 
-    def asked_again(self, questions: Sequence[Sequence[str]], first: Rankings) -> Weighed:
+    def expand_queries(self, questions: Sequence[Sequence[str]], first: Rankings) -> WeightedQueries:
         """Return analyzed questions with their new weights, no term twice in one; `first` is what they find first."""
-        is_found = first.indices != NOT_FOUND
-        rows, places = np.unique(first.indices[is_found], return_inverse=True)
+        is_hit = first.indices != NOT_FOUND
+        rows, inverse = np.unique(first.indices[is_hit], return_inverse=True)
         documents = [*questions, *self.tokens(rows.tolist())]
         numbers, terms = pd.factorize(np.array([token for tokens in documents for token in tokens], dtype=object))
         offsets = np.cumsum([0, *map(len, documents)])
         counts = counts_by_term(numbers, offsets, len(terms))
-        own, held = counts[: len(questions)], counts[len(questions) :]
-        allowed = _distributions(held @ diags_array(self._may_be_added(terms.tolist())))
-        by_question = first.scores[is_found].astype(np.float64), places, np.cumsum([0, *is_found.sum(axis=1)])
+        query_counts, passage_counts = counts[: len(questions)], counts[len(questions) :]
+        expansion_terms = _distributions(passage_counts @ diags_array(self._expansion_mask(terms.tolist())))
+        by_question = first.scores[is_hit].astype(np.float64), inverse, np.cumsum([0, *is_hit.sum(axis=1)])
         of_passages = _distributions(csr_array(by_question, shape=(len(questions), len(rows))))
-        relevance = csr_array(of_passages @ allowed)
-        model = _distributions(_best(relevance, np.argsort(np.argsort(terms)), self.options.terms))
-        shares = np.where(np.diff(model.indptr) > 0, self.options.share, 0.0)
-        mixed = csr_array(diags_array(1 - shares) @ own + diags_array(shares * own.sum(axis=1)) @ model)
+        relevance = csr_array(of_passages @ expansion_terms)
+        model = _distributions(_top_terms(relevance, np.argsort(np.argsort(terms)), self.options.terms))
+        feedback_weights = np.where(np.diff(model.indptr) > 0, self.options.share, 0.0)
+        mixed = csr_array(
+            diags_array(1 - feedback_weights) @ query_counts
+            + diags_array(feedback_weights * query_counts.sum(axis=1)) @ model
+        )
         mixed.eliminate_zeros()
         tokens = Tokens(terms.tolist(), mixed.indices.astype(np.int32), mixed.indptr.astype(np.int64))
-        return Weighed(tokens, mixed.data.astype(np.float32))
+        return WeightedQueries(tokens, mixed.data.astype(np.float32))
 
     def tokens(self, rows: Sequence[int]) -> list[list[str]]:
         return analyze(self._analysis, [self._texts[row] for row in rows])
 
-    def _may_be_added(self, terms: Sequence[str]) -> np.ndarray:
-        places = self._statistics.places_of(terms)
-        holders, known = np.zeros(len(terms), dtype=np.int64), places >= 0
-        holders[known] = self._statistics.holders[places[known]]
-        rare = (holders > 0) & (holders <= max(1, _COMMON * self._statistics.n_passages))
+    def _expansion_mask(self, terms: Sequence[str]) -> np.ndarray:
+        positions = self._statistics.positions_of(terms)
+        document_frequencies, known = np.zeros(len(terms), dtype=np.int64), positions >= 0
+        document_frequencies[known] = self._statistics.document_frequencies[positions[known]]
+        is_rare = (document_frequencies > 0) & (
+            document_frequencies <= max(1, _MAX_DOCUMENT_FRACTION * self._statistics.n_passages)
+        )
         if self._analysis.analyzer in PLAIN_PART:
-            rare &= [reading(self._analysis, term)[1] is not TokenKind.LETTERS for term in terms]
-        return rare.astype(np.float64)
+            is_rare &= [describe_token(self._analysis, term)[1] is not TokenKind.BIGRAM for term in terms]
+        return is_rare.astype(np.float64)
 
 
 def _distributions(counts: csr_array) -> csr_array:
@@ -240,12 +247,12 @@ def _distributions(counts: csr_array) -> csr_array:
     return csr_array(diags_array(1 / np.where(sums > 0, sums, 1)) @ counts)
 
 
-def _best(weights: csr_array, order: np.ndarray, n_terms: int) -> csr_array:
+def _top_terms(weights: csr_array, order: np.ndarray, n_terms: int) -> csr_array:
     """Keep the highest weights of every row, ties by the `order` of the columns."""
     rows = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
-    places = np.lexsort((order[weights.indices], -weights.data.round(_TIE), rows))
-    kept = places[np.arange(len(places)) - weights.indptr[rows[places]] < n_terms]
-    return csr_array((weights.data[kept], (rows[kept], weights.indices[kept])), shape=weights.shape)
+    positions = np.lexsort((order[weights.indices], -weights.data.round(_TIE), rows))
+    selected = positions[np.arange(len(positions)) - weights.indptr[rows[positions]] < n_terms]
+    return csr_array((weights.data[selected], (rows[selected], weights.indices[selected])), shape=weights.shape)
 
 
 class WindowedBM25:
@@ -284,7 +291,7 @@ class WindowedBM25:
 def options_for(passages: Sequence[Passage], options: BM25Options | None) -> BM25Options:
     """Return options whose analyzer is the one of these passages: their windows may begin in another language."""
     options = options or BM25Options()
-    texts = Passages.of(passages).indexed_texts(title=options.title)
+    texts = Passages.from_passages(passages).indexed_texts(title=options.title)
     return replace(options, analyzer=options.analysis(texts).analyzer)
 
 
@@ -294,11 +301,11 @@ def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, n
 
     def cut() -> Iterator[Passage]:
         for passage in passages:
-            found = windows(passage.text, sentences)
-            bounds.append(bounds[-1] + len(found))
-            yield from (Passage("", text, passage.title) for text in found)
+            window_texts = windows(passage.text, sentences)
+            bounds.append(bounds[-1] + len(window_texts))
+            yield from (Passage("", text, passage.title) for text in window_texts)
 
-    return Passages.of(cut()), np.array(bounds)
+    return Passages.from_passages(cut()), np.array(bounds)
 
 
 def windows(text: str, sentences: int) -> list[str]:
@@ -325,26 +332,32 @@ class RankBM25(Index):
             yield np.where(scores > 0, scores, -np.inf)
 
 
-def _text_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Told | None) -> Index:
+def _text_index(
+    passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
+) -> Index:
     """Return the index of passages as one text each; `on_progress` gets the fraction of the work that is done."""
     texts, k1, b = passages.indexed_texts(title=options.title), options.k1, options.b
-    analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
-    held = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
-    statistics = term_statistics(analysis, texts, held or analyzed)
+    analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done)))
+    stored_tokens = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
+    statistics = term_statistics(analysis, texts, stored_tokens or analyzed)
 
     def segments() -> Iterator[Segment]:
-        return bm25_segments(held or token_parts(analysis, texts), statistics, k1, b)
+        return bm25_segments(stored_tokens or token_parts(analysis, texts), statistics, k1, b)
 
     return _index(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics, on_progress)
 
 
-def _field_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Told | None) -> Index:
+def _field_index(
+    passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
+) -> Index:
     k1, b, title_weight = options.k1, options.b, options.title_weight or 0.0
-    statistics = field_statistics(analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
+    statistics = field_statistics(
+        analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done))
+    )
 
     def segments() -> Iterator[Segment]:
-        both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
-        return bm25f_segments(both, statistics, k1, b, title_weight)
+        fields = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
+        return bm25f_segments(fields, statistics, k1, b, title_weight)
 
     texts = passages.titles.fingerprint, passages.texts.fingerprint
     key = key_of("bm25f", *analysis.key, *texts, k1, b, title_weight)
@@ -352,22 +365,25 @@ def _field_index(passages: Passages, analysis: Analysis, options: BM25Options, o
 
 
 def _index(
-    key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics, on_progress: Told | None
+    key: str,
+    segments: Callable[[], Iterator[Segment]],
+    statistics: TermStatistics,
+    on_progress: ProgressCallback | None,
 ) -> Index:
     """Return the index that the collection's size asks for; one of more than `PART` passages is kept under the key."""
     n_passages = statistics.n_passages
     if not statistics.mean_length:
         return Index(n_passages)
-    if n_passages <= PART and statistics.n_tokens <= FEW:
-        return InOneSegment(next(segments()), n_passages)
-    from mrc_workbench.retrieval.lexical.index import InPostings, Postings, mapped_postings  # imports a compiler
+    if n_passages <= PART and statistics.n_tokens <= MAX_NUMPY_TOKENS:
+        return SingleSegmentIndex(next(segments()), n_passages)
+    from mrc_workbench.retrieval.lexical.index import Postings, PostingsIndex, mapped_postings  # imports a compiler
 
-    def told() -> Iterator[Segment]:
+    def reporting_segments() -> Iterator[Segment]:
         for number, segment in enumerate(segments(), start=1):
             yield segment
             if on_progress:
-                on_progress(_ANALYSIS + (1 - _ANALYSIS) * min(1.0, number * PART / n_passages))
+                on_progress(_ANALYSIS_FRACTION + (1 - _ANALYSIS_FRACTION) * min(1.0, number * PART / n_passages))
 
     if n_passages <= PART:
-        return InPostings(Postings.of(told(), n_passages, PART))
-    return InPostings(mapped_postings(key, n_passages, told, PART))
+        return PostingsIndex(Postings.from_segments(reporting_segments(), n_passages, PART))
+    return PostingsIndex(mapped_postings(key, n_passages, reporting_segments, PART))

@@ -23,26 +23,26 @@ from weakref import WeakValueDictionary
 import numpy as np
 from scipy.sparse import csr_array
 
-from mrc_workbench.data.cache import is_sound, kept_folder, key_of
+from mrc_workbench.data.cache import cached_folder, is_intact, key_of
 from mrc_workbench.data.text.analysis import Tokens
-from mrc_workbench.data.workspace import is_of_the_disk, read_json
+from mrc_workbench.data.workspace import is_disk_error, read_json
 from mrc_workbench.retrieval.lexical import (
     DTYPES,
-    LIST,
-    WORD,
+    LIST_DTYPE,
+    WORD_BITS,
     Array,
     Index,
-    Lists,
+    PostingLists,
     Segment,
     Write,
     compiled,
-    first_places,
+    concatenate_and_clear,
+    first_positions,
     in_files,
     in_memory,
-    in_one,
-    terms_of,
+    query_term_hashes,
 )
-from mrc_workbench.retrieval.lexical.search import add_list, ask, ones, room_for, search
+from mrc_workbench.retrieval.lexical.search import add_list, allocate_query, count_bits, prepare_query, search
 from mrc_workbench.retrieval.rankings import Rankings
 
 logger = logging.getLogger(__name__)
@@ -61,18 +61,18 @@ class Postings:
     and rounded to float32; higher is better, ties by row. A passage whose sum is not above 0 is not found.
     """
 
-    def __init__(self, lists: Lists, n_passages: int, segment: int = SEGMENT) -> None:
+    def __init__(self, lists: PostingLists, n_passages: int, segment: int = SEGMENT) -> None:
         if not 0 < segment <= SEGMENT:
             raise ValueError(f"a segment is of 1 to {SEGMENT:,} passages, not {segment}")
         self.lists, self.n_passages, self.segment = lists, n_passages, segment
         for array in lists:
             array.flags.writeable = False  # those of a file are: a function is compiled for one kind
-        self._room = _Room(min(segment, n_passages))
+        self._buffers = _Buffers(min(segment, n_passages))
 
     @classmethod
-    def of(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
-        arrays = in_memory(DTYPES, lambda write: _put_together(segments, write, segment))
-        return cls(Lists(**arrays), n_passages, segment)
+    def from_segments(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
+        arrays = in_memory(DTYPES, lambda write: _write_postings(segments, write, segment))
+        return cls(PostingLists(**arrays), n_passages, segment)
 
     @property
     def memory_bytes(self) -> int:
@@ -93,20 +93,26 @@ class Postings:
         """
         n_questions, k = len(offsets) - 1, min(k, self.n_passages)
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
-        found = Rankings.of_nothing(n_questions, k)
+        rankings = Rankings.empty(n_questions, k)
 
-        def some(start: int) -> None:
-            asked, part = offsets[start : start + _AT_A_TIME + 1], slice(start, start + _AT_A_TIME)
-            given = self.lists, self.n_passages, self.segment, terms, factors, asked
-            search(*given, self._room.sums, self._room.candidates, found.indices[part], found.scores[part])
+        def search_block(start: int) -> None:
+            block_offsets, block = offsets[start : start + _AT_A_TIME + 1], slice(start, start + _AT_A_TIME)
+            arguments = self.lists, self.n_passages, self.segment, terms, factors, block_offsets
+            search(
+                *arguments,
+                self._buffers.sums,
+                self._buffers.candidates,
+                rankings.indices[block],
+                rankings.scores[block],
+            )
 
         starts = range(0, n_questions if k else 0, _AT_A_TIME)
         if len(starts) > 1 and cores != 1:
             with ThreadPoolExecutor(cores or os.cpu_count()) as pool:
-                list(pool.map(some, starts))
+                list(pool.map(search_block, starts))
         else:
-            list(map(some, starts))  # threads take longer to start than one question to answer
-        return found
+            list(map(search_block, starts))  # threads take longer to start than one question to answer
+        return rankings
 
     def scores(
         self, terms: np.ndarray, offsets: np.ndarray, at_a_time: int, factors: np.ndarray | None = None
@@ -114,20 +120,20 @@ class Postings:
         """Score all passages for some questions at a time: `(at_a_time, n_passages)` float32, -inf where no term is."""
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
         for start in range(0, len(offsets) - 1, at_a_time):
-            asked = offsets[start : start + at_a_time + 1]
-            given = self.lists, self.n_passages, self.segment, terms, factors, asked
-            yield all_scores(*given, self._room.sums)
+            block_offsets = offsets[start : start + at_a_time + 1]
+            arguments = self.lists, self.n_passages, self.segment, terms, factors, block_offsets
+            yield all_scores(*arguments, self._buffers.sums)
 
 
-class _Room(threading.local):
+class _Buffers(threading.local):
     def __init__(self, size: int) -> None:
         self.sums, self.candidates = np.empty(size, dtype=np.float64), np.empty(size, dtype=np.int32)
 
 
 _VERSION = 1  # raise when the arrays of the same passages would be others
 _KEPT = 4  # indexes: those of a million passages take 2 GB each
-_ABOUT = "about.json"
-_OPENED: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this process, which copies each once
+_METADATA_FILE = "about.json"
+_OPEN_INDEXES: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this process, which copies each once
 
 
 def mapped_postings(
@@ -136,30 +142,30 @@ def mapped_postings(
     """Return the index stored under a key, built if missing or damaged; see `kept_folder`."""
 
     def write(folder: Path) -> None:
-        in_files(folder, DTYPES, lambda write_part: _put_together(segments(), write_part, size))
-        (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
+        in_files(folder, DTYPES, lambda write_part: _write_postings(segments(), write_part, size))
+        (folder / _METADATA_FILE).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
-    with kept_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
+    with cached_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
         if folder is not None:
             try:
-                return _opened(folder)
+                return _open_index(folder)
             except OSError as error:
                 logger.warning("the index %s cannot be opened: %s", folder, error)
-    return Postings.of(segments(), n_passages, size)
+    return Postings.from_segments(segments(), n_passages, size)
 
 
-def _opened(folder: Path) -> Postings:
-    if (known := _OPENED.get(folder)) is not None:
+def _open_index(folder: Path) -> Postings:
+    if (known := _OPEN_INDEXES.get(folder)) is not None:
         return known  # its name tells all it is made from
-    about = read_json(folder / _ABOUT)
-    arrays = {name: _mapped(folder / name, dtype) for name, dtype in DTYPES.items()}
-    if not is_sound(folder):
+    metadata = read_json(folder / _METADATA_FILE)
+    arrays = {name: _map_file(folder / name, dtype) for name, dtype in DTYPES.items()}
+    if not is_intact(folder):
         raise OSError(f"{folder} was changed while it was opened")
-    _OPENED[folder] = opened = Postings(Lists(**arrays), about["passages"], about["segment"])
+    _OPEN_INDEXES[folder] = opened = Postings(PostingLists(**arrays), metadata["passages"], metadata["segment"])
     return opened
 
 
-def _mapped(path: Path, dtype: np.dtype) -> Array:
+def _map_file(path: Path, dtype: np.dtype) -> Array:
     with tempfile.TemporaryFile(dir=path.parent.parent) as copy:
         with path.open("rb") as file:
             _copy(file, copy)
@@ -168,19 +174,19 @@ def _mapped(path: Path, dtype: np.dtype) -> Array:
         return np.asarray(np.memmap(copy, dtype, mode="r"))
 
 
-def _copy(file: IO[bytes], to: IO[bytes]) -> None:
+def _copy(file: IO[bytes], target: IO[bytes]) -> None:
     """Copy a file within the system, which may share its blocks; what no such call can copy is read and written."""
     block = 1 << 24  # bytes at a time
     try:
-        while os.copy_file_range(file.fileno(), to.fileno(), block):
+        while os.copy_file_range(file.fileno(), target.fileno(), block):
             continue
     except (AttributeError, OSError) as error:
-        if is_of_the_disk(error):
+        if is_disk_error(error):
             raise
         file.seek(0)
-        to.seek(0)
-        shutil.copyfileobj(file, to, block)
-        to.flush()
+        target.seek(0)
+        shutil.copyfileobj(file, target, block)
+        target.flush()
 
 
 def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
@@ -194,55 +200,62 @@ def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
         yield Segment(terms.astype(np.uint64), lengths[terms].astype(np.int32), rows, values)
 
 
-def _put_together(segments: Iterable[Segment], write: Write, size: int = SEGMENT) -> None:
+def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGMENT) -> None:
     """Write the arrays of `Lists`, some in parts: `write` is told an array's name and what comes next in it."""
-    terms, found = [np.zeros(0, np.uint64)], [np.zeros(0, LIST)]
+    terms, lists = [np.zeros(0, np.uint64)], [np.zeros(0, LIST_DTYPE)]
     n_postings = n_words = 0
     for number, segment in enumerate(segments):
         begins = np.concatenate([[0], np.cumsum(segment.lengths, dtype=np.int64)])
-        maps, bits, ranks = _maps(begins, segment.rows, -(-size // WORD), max(1, size // _MAPPED))
+        maps, bits, ranks = _maps(begins, segment.rows, -(-size // WORD_BITS), max(1, size // _MAPPED))
         for name, part in (("rows", segment.rows), ("weights", segment.weights), ("bits", bits), ("ranks", ranks)):
             write(name, part)
-        here = np.zeros(len(segment.terms), LIST)
-        here["segment"], here["length"], here["begin"] = number, segment.lengths, begins[:-1] + n_postings
-        here["map"], here["largest"] = np.where(maps >= 0, maps + n_words, -1), _largest(begins, segment.weights)
+        segment_lists = np.zeros(len(segment.terms), LIST_DTYPE)
+        segment_lists["segment"], segment_lists["length"], segment_lists["begin"] = (
+            number,
+            segment.lengths,
+            begins[:-1] + n_postings,
+        )
+        segment_lists["map"], segment_lists["largest"] = (
+            np.where(maps >= 0, maps + n_words, -1),
+            _largest(begins, segment.weights),
+        )
         terms.append(segment.terms)
-        found.append(here)
+        lists.append(segment_lists)
         n_postings, n_words = n_postings + len(segment.rows), n_words + len(bits)
-    all_terms, all_found = in_one(terms), in_one(found)
+    all_terms, all_lists = concatenate_and_clear(terms), concatenate_and_clear(lists)
     order = np.argsort(all_terms, kind="stable")  # of one term the segments stay in their order
     all_terms = all_terms[order]
-    firsts = first_places(all_terms)
+    firsts = first_positions(all_terms)
     write("terms", all_terms[firsts])
     write("firsts", np.append(firsts, len(all_terms)))
     for start in range(0, len(order), _LISTS):
-        write("found", all_found[order[start : start + _LISTS]])
+        write("found", all_lists[order[start : start + _LISTS]])
 
 
 @compiled
-def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
+def count_document_frequencies(ids: Array, offsets: Array, n_terms: int) -> Array:
     """Return how many passages hold each term, `(n_terms,)` int64. As `weights.holders`, which compiles nothing."""
-    held = np.zeros(n_terms, dtype=np.int64)
+    frequencies = np.zeros(n_terms, dtype=np.int64)
     last = np.full(n_terms, -1, dtype=np.int32)
     for row in range(len(offsets) - 1):
-        for place in range(offsets[row], offsets[row + 1]):
-            term = ids[place]
+        for position in range(offsets[row], offsets[row + 1]):
+            term = ids[position]
             if last[term] != row:
                 last[term] = row
-                held[term] += 1
-    return held
+                frequencies[term] += 1
+    return frequencies
 
 
 @compiled
-def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
+def count_terms(ids: Array, offsets: Array, begins: Array, title_lengths: Array, gains: Array) -> tuple[Array, Array]:
     """Fill the lists of all terms, which begin at `begins`, as `lexical.counted` does without compiling."""
     rows = np.empty(begins[-1], dtype=np.uint16)
     counts = np.empty(begins[-1], dtype=np.float64)
     ends = begins[:-1].copy()
     for row in range(len(offsets) - 1):
-        head = offsets[row] + heads[row]
-        for place in range(offsets[row], offsets[row + 1]):
-            term, gain = ids[place], gains[0 if place < head else 1, row]
+        title_end = offsets[row] + title_lengths[row]
+        for position in range(offsets[row], offsets[row + 1]):
+            term, gain = ids[position], gains[0 if position < title_end else 1, row]
             end = ends[term]
             if end > begins[term] and rows[end - 1] == row:
                 counts[end - 1] += gain
@@ -254,59 +267,59 @@ def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Arra
 @compiled
 def _largest(begins: Array, weights: Array) -> Array:
     largest = np.zeros(len(begins) - 1, dtype=np.float32)
-    for one in range(len(largest)):
-        for place in range(begins[one], begins[one + 1]):
-            largest[one] = max(largest[one], abs(weights[place]))
+    for index in range(len(largest)):
+        for position in range(begins[index], begins[index + 1]):
+            largest[index] = max(largest[index], abs(weights[position]))
     return largest
 
 
 @compiled
-def _maps(begins: Array, rows: Array, n_words: int, least: int) -> tuple[Array, Array, Array]:
+def _maps(begins: Array, rows: Array, n_words: int, min_length: int) -> tuple[Array, Array, Array]:
     """Return where each list's map begins, -1 where it holds fewer passages than `least`, and all bits and ranks."""
     maps = np.full(len(begins) - 1, -1, dtype=np.int64)
     size = 0
-    for one in range(len(maps)):
-        if begins[one + 1] - begins[one] >= least:
-            maps[one] = size
+    for index in range(len(maps)):
+        if begins[index + 1] - begins[index] >= min_length:
+            maps[index] = size
             size += n_words
     bits, ranks = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.uint16)
-    for one in range(len(maps)):
-        if maps[one] < 0:
+    for index in range(len(maps)):
+        if maps[index] < 0:
             continue
-        for place in range(begins[one], begins[one + 1]):
-            bits[maps[one] + rows[place] // WORD] |= np.uint64(1) << np.uint64(rows[place] % WORD)
-        before = 0
-        for word in range(maps[one], maps[one] + n_words):
-            ranks[word] = before
-            before += ones(bits[word])
+        for position in range(begins[index], begins[index + 1]):
+            bits[maps[index] + rows[position] // WORD_BITS] |= np.uint64(1) << np.uint64(rows[position] % WORD_BITS)
+        n_before = 0
+        for word in range(maps[index], maps[index] + n_words):
+            ranks[word] = n_before
+            n_before += count_bits(bits[word])
     return maps, bits, ranks
 
 
 @compiled
 def all_scores(
-    lists: Lists, n_passages: int, segment: int, ids: Array, factors: Array, offsets: Array, sums: Array
+    lists: PostingLists, n_passages: int, segment: int, ids: Array, factors: Array, offsets: Array, sums: Array
 ) -> Array:
     """Score all passages for each question, `(n_questions, n_passages)` float32, -inf where no term is held."""
     scores = np.empty((len(offsets) - 1, n_passages), dtype=np.float32)
-    asked = room_for(offsets, (n_passages + segment - 1) // segment)
+    query = allocate_query(offsets, (n_passages + segment - 1) // segment)
     for question in range(len(offsets) - 1):
-        here = slice(offsets[question], offsets[question + 1])
-        n_terms = ask(lists, ids[here], factors[here], asked)
-        for number in range(len(asked.order)):
+        query_slice = slice(offsets[question], offsets[question + 1])
+        n_terms = prepare_query(lists, ids[query_slice], factors[query_slice], query)
+        for number in range(len(query.order)):
             first = number * segment
             n_here = min(segment, n_passages - first)
             sums[:n_here] = 0
             for term in range(n_terms):
-                one = asked.own[number, term]
-                if one >= 0:
-                    begin = lists.found[one].begin
-                    add_list(lists, asked.counts[term], begin, begin + lists.found[one].length, sums)
+                index = query.lists[number, term]
+                if index >= 0:
+                    begin = lists.found[index].begin
+                    add_list(lists, query.counts[term], begin, begin + lists.found[index].length, sums)
             for row in range(n_here):
                 scores[question, first + row] = sums[row] if sums[row] > 0 else -np.inf
     return scores
 
 
-class InPostings(Index):
+class PostingsIndex(Index):
     """The engine: see `retrieval.lexical.index`."""
 
     def __init__(self, postings: Postings) -> None:
@@ -315,7 +328,7 @@ class InPostings(Index):
         self.memory_bytes = postings.memory_bytes
 
     def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
-        return self._postings.search(terms_of(questions), questions.offsets, k, factors)
+        return self._postings.search(query_term_hashes(questions), questions.offsets, k, factors)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        return self._postings.scores(terms_of(questions), questions.offsets, self._block, factors)
+        return self._postings.scores(query_term_hashes(questions), questions.offsets, self._block, factors)

@@ -17,13 +17,20 @@ import regex
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, tokens_of
-from mrc_workbench.data.text.analyzers import CONTENT_TAGS, LANGUAGE_OF, Analyzer, Reader, choose, reader_of
+from mrc_workbench.data.text.analyzers import (
+    CONTENT_TAGS,
+    LANGUAGE_OF,
+    Analyzer,
+    KiwiTokenizer,
+    kiwi_tokenizer,
+    resolve_analyzer,
+)
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.retrieval.lexical import counts_by_term, term_statistics
 
-OF_ONE_LANGUAGE = (*LANGUAGE_OF, Analyzer.JAPANESE)
-OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one not in (Analyzer.AUTO, *OF_ONE_LANGUAGE))
+LANGUAGE_SPECIFIC = (*LANGUAGE_OF, Analyzer.JAPANESE)
+LANGUAGE_INDEPENDENT = tuple(kind for kind in Analyzer if kind not in (Analyzer.AUTO, *LANGUAGE_SPECIFIC))
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _HANGUL = regex.compile(r"\p{Hangul}")
 _NOUN_TAGS = ("NNG", "NNP", "NR", "NP", "XR", "XPN", "XSN", "SL", "SH", "SN")
@@ -39,27 +46,31 @@ _BLOCK = 512  # texts read at a time
 class UnmatchedQuestions:
     """Ascending rows of questions that share no term with any passage, and of those that share none with their own."""
 
-    anywhere: np.ndarray
-    own: np.ndarray
+    without_any_match: np.ndarray
+    without_relevant_match: np.ndarray
 
 
 def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, list[str]]:
     """Return the tokens of a text under every analyzer of any language, and under `analyzer`; `AUTO` suits the text."""
-    first = choose(analyzer, [text])
-    of_one_language = [first] if first in OF_ONE_LANGUAGE else []
-    return {analyzer: analyze(analyzer, [text])[0] for analyzer in (*of_one_language, *OF_ANY_LANGUAGE)}
+    first = resolve_analyzer(analyzer, [text])
+    language_specific = [first] if first in LANGUAGE_SPECIFIC else []
+    return {analyzer: analyze(analyzer, [text])[0] for analyzer in (*language_specific, *LANGUAGE_INDEPENDENT)}
 
 
-def unmatched(question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True) -> UnmatchedQuestions:
+def find_unmatched_questions(
+    question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True
+) -> UnmatchedQuestions:
     """Find the questions that share no term with any passage, or with their own."""
     corpus = term_statistics(analysis, question_set.passages.indexed_texts(title=title))
     questions = _questions(question_set, analysis)
-    known = corpus.places_of(questions.vocabulary) >= 0
+    known = corpus.positions_of(questions.vocabulary) >= 0
     offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among the known
     rows, counts = shared_terms(question_set, analysis, title=title)
     own = np.zeros(len(question_set.questions), dtype=bool)
     own[rows[counts > 0]] = True
-    return UnmatchedQuestions(anywhere=np.flatnonzero(np.diff(offsets) == 0), own=np.flatnonzero(~own))
+    return UnmatchedQuestions(
+        without_any_match=np.flatnonzero(np.diff(offsets) == 0), without_relevant_match=np.flatnonzero(~own)
+    )
 
 
 def shared_terms(
@@ -67,13 +78,16 @@ def shared_terms(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return question rows and counts of shared distinct terms, one each for every question and relevant passage."""
     rows, columns = question_set.relevance.tocoo().coords
-    relevant, place = np.unique(columns, return_inverse=True)
+    relevant, index = np.unique(columns, return_inverse=True)
     texts = question_set.passages.indexed_texts(title=title)
     passages = tokens_of(analysis, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
-    number = {token: place for place, token in enumerate(passages.vocabulary)}
-    asked = _questions(question_set, analysis).flat_ids_in(number)
-    asks, holds = (counts_by_term(*some, len(number)) > 0 for some in (asked, (passages.ids, passages.offsets)))
-    counts: np.ndarray = asks[rows].multiply(holds[place]).sum(axis=1)
+    number = {token: index for index, token in enumerate(passages.vocabulary)}
+    question_terms = _questions(question_set, analysis).flat_ids_in(number)
+    in_question, in_passage = (
+        counts_by_term(*ids_and_offsets, len(number)) > 0
+        for ids_and_offsets in (question_terms, (passages.ids, passages.offsets))
+    )
+    counts: np.ndarray = in_question[rows].multiply(in_passage[index]).sum(axis=1)
     return rows, counts
 
 
@@ -81,7 +95,7 @@ def _questions(question_set: QuestionSet, analysis: Analyzer | Analysis) -> Toke
     return tokens_of(analysis, [question.text for question in question_set.questions])
 
 
-class Evidence(StrEnum):
+class CutEvidence(StrEnum):
     """Why a word is proposed, the surest first."""
 
     DIFFERS = "differs"  # it is cut in a question in another way than in its passage, and they share less for that
@@ -90,7 +104,7 @@ class Evidence(StrEnum):
     UNKNOWN = "unknown"  # Kiwi guesses where it ends
 
 
-_ORDER = list(Evidence)
+_ORDER = list(CutEvidence)
 
 
 @dataclass(frozen=True)
@@ -98,7 +112,7 @@ class CutWord:
     """A word without particles, its usual morphemes in questions and passages, and the rows of its `questions`."""
 
     word: str
-    evidence: Evidence
+    evidence: CutEvidence
     in_questions: tuple[str, ...]
     in_passages: tuple[str, ...]
     questions: tuple[int, ...]
@@ -112,7 +126,7 @@ class _Morpheme(NamedTuple):
     known: bool
 
 
-class _Read(NamedTuple):
+class _AnalyzedWord(NamedTuple):
     """A word between spaces and marks, how it is cut, and how many of its letters are nouns, from the first one on."""
 
     word: str
@@ -122,16 +136,22 @@ class _Read(NamedTuple):
     @property
     def tail(self) -> str:
         """What follows its nouns where that is particles and endings alone."""
-        after = [one for one in self.cut if one.start >= self.nouns]
-        return self.word[self.nouns :] if after and all(one.tag.startswith(_TAIL_TAGS) for one in after) else ""
+        following = [morpheme for morpheme in self.cut if morpheme.start >= self.nouns]
+        return (
+            self.word[self.nouns :]
+            if following and all(morpheme.tag.startswith(_TAIL_TAGS) for morpheme in following)
+            else ""
+        )
 
     def tokens(self, end: int) -> tuple[str, ...]:
-        return tuple(one.form for one in self.cut if one.start < end and one.tag.startswith(CONTENT_TAGS))
+        return tuple(
+            morpheme.form for morpheme in self.cut if morpheme.start < end and morpheme.tag.startswith(CONTENT_TAGS)
+        )
 
 
 class _Finding(NamedTuple):
     word: str
-    evidence: Evidence
+    evidence: CutEvidence
     in_question: tuple[str, ...]
     in_passage: tuple[str, ...] = ()
 
@@ -140,71 +160,77 @@ def cut_words(
     question_set: QuestionSet, dictionary: Dictionary | None = None, on_progress: Callable[[float], None] | None = None
 ) -> list[CutWord]:
     """Return words that may be cut wrongly in relevant passages, by evidence and number of questions."""
-    tell = on_progress or (lambda _: None)
+    report_progress = on_progress or (lambda _: None)
     rows, columns = question_set.relevance.tocoo().coords
     relevant = sorted(set(columns.tolist()))
     indexed = question_set.passages.indexed_texts(title=True)
     texts = [question.text for question in question_set.questions]
     texts += [indexed[row] for row in relevant]
-    reader = reader_of(dictionary)
-    read = list(_read(texts, reader, lambda share: tell(0.8 * share)))
-    asked, passages = read[: len(question_set.questions)], read[len(question_set.questions) :]
-    held = dict(zip(relevant, passages, strict=True))
-    evidence = _Evidence(read)
-    found: dict[str, dict[int, _Finding]] = defaultdict(dict)
+    reader = kiwi_tokenizer(dictionary)
+    analyzed = list(_read(texts, reader, lambda fraction: report_progress(0.8 * fraction)))
+    question_words, passages = analyzed[: len(question_set.questions)], analyzed[len(question_set.questions) :]
+    words_by_passage = dict(zip(relevant, passages, strict=True))
+    evidence = _CutDetector(analyzed)
+    findings_by_word: dict[str, dict[int, _Finding]] = defaultdict(dict)
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        for finding in evidence.differing(asked[row], held[column]):
-            found[finding.word].setdefault(row, finding)
-    tell(0.9)
-    differing = frozenset(found)
-    extracted = reader.new_words(texts[len(asked) :], fewest=_FEWEST, longest=_LONGEST)
-    for row, words in enumerate(asked):
+        for finding in evidence.differing(question_words[row], words_by_passage[column]):
+            findings_by_word[finding.word].setdefault(row, finding)
+    report_progress(0.9)
+    differing = frozenset(findings_by_word)
+    extracted = reader.new_words(texts[len(question_words) :], min_count=_FEWEST, max_characters=_LONGEST)
+    for row, words in enumerate(question_words):
         for finding in evidence.suspicious(words, extracted):
-            found[evidence.shortened(finding.word, differing)].setdefault(row, finding)
-    tell(1.0)
-    told = [_told(word, findings) for word, findings in found.items()]
-    return sorted(told, key=lambda one: (_ORDER.index(one.evidence), -len(one.questions), one.word))
+            findings_by_word[evidence.shortened(finding.word, differing)].setdefault(row, finding)
+    report_progress(1.0)
+    results = [_to_cut_word(word, findings) for word, findings in findings_by_word.items()]
+    return sorted(
+        results, key=lambda cut_word: (_ORDER.index(cut_word.evidence), -len(cut_word.questions), cut_word.word)
+    )
 
 
-def _told(word: str, findings: dict[int, _Finding]) -> CutWord:
+def _to_cut_word(word: str, findings: dict[int, _Finding]) -> CutWord:
     evidence = min((finding.evidence for finding in findings.values()), key=_ORDER.index)
-    surest = [finding for finding in findings.values() if finding.evidence is evidence]
-    (in_question, in_passage), _ = Counter((one.in_question, one.in_passage) for one in surest).most_common(1)[0]
+    strongest = [finding for finding in findings.values() if finding.evidence is evidence]
+    (in_question, in_passage), _ = Counter((best.in_question, best.in_passage) for best in strongest).most_common(1)[0]
     return CutWord(word, evidence, in_question, in_passage, tuple(sorted(findings)))
 
 
-class _Evidence:
+class _CutDetector:
     """What all texts together say: which tails words have, and how often letters are read as nouns."""
 
-    def __init__(self, texts: Sequence[Sequence[_Read]]) -> None:
+    def __init__(self, texts: Sequence[Sequence[_AnalyzedWord]]) -> None:
         words = [word for text in texts for word in text]
         tails = Counter(word.tail for word in words)
         self._tails = {"", *(tail for tail, count in tails.items() if count >= _FEWEST_TAILS)}
         self._nouns = Counter(word.word[: word.nouns] for word in words if word.nouns)
 
-    def differing(self, question: Sequence[_Read], passage: Sequence[_Read]) -> Iterator[_Finding]:
-        held = {form for word in passage for form in word.tokens(len(word.word))}
-        by_start: dict[str, list[_Read]] = defaultdict(list)
+    def differing(self, question: Sequence[_AnalyzedWord], passage: Sequence[_AnalyzedWord]) -> Iterator[_Finding]:
+        passage_forms = {form for word in passage for form in word.tokens(len(word.word))}
+        by_start: dict[str, list[_AnalyzedWord]] = defaultdict(list)
         for word in dict.fromkeys(passage):
             by_start[word.word[:_SHORTEST]].append(word)
-        for asked in question:
-            if all(form in held for form in asked.tokens(len(asked.word))):
+        for question_word in question:
+            if all(form in passage_forms for form in question_word.tokens(len(question_word.word))):
                 continue
-            findings = (self._finding(asked, other, held) for other in by_start[asked.word[:_SHORTEST]])
+            findings = (
+                self._finding(question_word, other, passage_forms) for other in by_start[question_word.word[:_SHORTEST]]
+            )
             yield from [finding for finding in findings if finding][:1]
 
-    def _finding(self, asked: _Read, held_word: _Read, held: set[str]) -> _Finding | None:
-        candidates = {asked.word[: asked.nouns], held_word.word[: held_word.nouns]}
-        fitting = [word for word in candidates if self._fits(word, asked) and self._fits(word, held_word)]
+    def _finding(
+        self, question_word: _AnalyzedWord, passage_word: _AnalyzedWord, passage_forms: set[str]
+    ) -> _Finding | None:
+        candidates = {question_word.word[: question_word.nouns], passage_word.word[: passage_word.nouns]}
+        fitting = [word for word in candidates if self._fits(word, question_word) and self._fits(word, passage_word)]
         if not fitting:
             return None
-        word = max(fitting, key=lambda one: (self._nouns[one], one))
-        here, there = asked.tokens(len(word)), held_word.tokens(len(word))
-        if here == there or all(form in held for form in here):
+        word = max(fitting, key=lambda candidate: (self._nouns[candidate], candidate))
+        question_tokens, passage_tokens = question_word.tokens(len(word)), passage_word.tokens(len(word))
+        if question_tokens == passage_tokens or all(form in passage_forms for form in question_tokens):
             return None
-        return _Finding(word, Evidence.DIFFERS, here, there)
+        return _Finding(word, CutEvidence.DIFFERS, question_tokens, passage_tokens)
 
-    def _fits(self, word: str, read: _Read) -> bool:
+    def _fits(self, word: str, read: _AnalyzedWord) -> bool:
         return _is_proposable(word) and read.word.startswith(word) and read.word[len(word) :] in self._tails
 
     def shortened(self, word: str, known: frozenset[str]) -> str:
@@ -212,25 +238,27 @@ class _Evidence:
         ends = (end for end in range(_SHORTEST, len(word)) if word[:end] in known and word[end:] in self._tails)
         return word[: next(ends, len(word))]
 
-    def suspicious(self, question: Sequence[_Read], extracted: set[str]) -> Iterator[_Finding]:
+    def suspicious(self, question: Sequence[_AnalyzedWord], extracted: set[str]) -> Iterator[_Finding]:
         for read in question:
             word, cut = read.word[: read.nouns], read.tokens(read.nouns)
-            nouns = [one for one in read.cut if one.end <= read.nouns]
+            nouns = [morpheme for morpheme in read.cut if morpheme.end <= read.nouns]
             if not _is_proposable(word) or read.word[read.nouns :] not in self._tails:
                 continue
-            if sum(one.tag in _PIECE_TAGS and one.end - one.start == 1 for one in nouns) > 1:
-                yield _Finding(word, Evidence.PIECES, cut)
+            if sum(morpheme.tag in _PIECE_TAGS and morpheme.end - morpheme.start == 1 for morpheme in nouns) > 1:
+                yield _Finding(word, CutEvidence.PIECES, cut)
             elif word in extracted and len(cut) > 1:
-                yield _Finding(word, Evidence.EXTRACTED, cut)
-            elif not all(one.known for one in nouns):
-                yield _Finding(word, Evidence.UNKNOWN, cut)
+                yield _Finding(word, CutEvidence.EXTRACTED, cut)
+            elif not all(morpheme.known for morpheme in nouns):
+                yield _Finding(word, CutEvidence.UNKNOWN, cut)
 
 
 def _is_proposable(word: str) -> bool:
     return _SHORTEST <= len(word) <= _LONGEST and bool(_HANGUL.match(word))
 
 
-def _read(texts: Sequence[str], reader: Reader, tell: Callable[[float], None]) -> Iterator[tuple[_Read, ...]]:
+def _read(
+    texts: Sequence[str], reader: KiwiTokenizer, report_progress: Callable[[float], None]
+) -> Iterator[tuple[_AnalyzedWord, ...]]:
     done = 0
     for block in in_blocks(texts, _BLOCK):
         composed = [unicodedata.normalize("NFC", text) for text in block]
@@ -242,10 +270,10 @@ def _read(texts: Sequence[str], reader: Reader, tell: Callable[[float], None]) -
             ]
             yield tuple(_words(text, morphemes))
         done += len(block)
-        tell(done / len(texts))
+        report_progress(done / len(texts))
 
 
-def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Read]:
+def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_AnalyzedWord]:
     rest = iter(morphemes)
     morpheme = next(rest, None)
     for match in _WORD.finditer(text):
@@ -255,8 +283,8 @@ def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Read]:
                 cut.append(morpheme._replace(start=morpheme.start - match.start(), end=morpheme.end - match.start()))
             morpheme = next(rest, None)
         nouns = 0
-        for one in cut:
-            if one.tag not in _NOUN_TAGS or one.start > nouns:
+        for part in cut:
+            if part.tag not in _NOUN_TAGS or part.start > nouns:
                 break
-            nouns = max(nouns, min(one.end, len(match.group())))
-        yield _Read(match.group().lower(), tuple(cut), nouns)
+            nouns = max(nouns, min(part.end, len(match.group())))
+        yield _AnalyzedWord(match.group().lower(), tuple(cut), nouns)

@@ -29,7 +29,7 @@ import numpy as np
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet, composed
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
 _LONGEST = 200  # characters of foreign text in a message
 Order = Literal["score", "rank"]
@@ -47,14 +47,14 @@ class OutsideError(Failure, ValueError):
     """A retriever from outside failed; `code` is a key of the section `outside` in the locale files."""
 
 
-def shortened(text: object) -> str:
+def shorten(text: object) -> str:
     """Return text of another program on one line, at most 200 characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 @dataclass(frozen=True)
-class Hit:
+class ExternalHit:
     """A result of a query: what it is called, its row of the corpus (-1 if it is unknown) and its score."""
 
     reference: str
@@ -63,7 +63,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedResults:
     """The rankings of several queries, and what was noticed in the results that they were read from."""
 
     rankings: Rankings  # `(n_queries, k)`
@@ -89,11 +89,11 @@ class ResultReader:
     def __init__(self, question_set: QuestionSet, *, id_key: str = "", order: Order = "score") -> None:
         self._question_set, self._id_key, self._order = question_set, id_key, order
 
-    def hits(self, results: object) -> list[Hit]:
+    def hits(self, results: object) -> list[ExternalHit]:
         """Return the results of one query in their order. Raises `OutsideError`: `outside_results`, `outside_score`."""
         return [self._hit(item) for item in _items(results)]
 
-    def read(self, results: Iterable[object], k: int) -> Reading:
+    def read(self, results: Iterable[object], k: int) -> ParsedResults:
         """Return the rankings of the results of each query, with k columns. Raises what `hits` raises."""
         answers = [self.hits(of_query) for of_query in results]
         known = [self._best_scores(hits) for hits in answers]
@@ -104,16 +104,16 @@ class ResultReader:
             indices[query, : len(best)] = [*best]
             scores[query, : len(best)] = [*best.values()]
         unknown = [hit.reference for hits in answers for hit in hits if hit.row < 0]
-        return Reading(
-            ranked(indices, scores, k),
+        return ParsedResults(
+            rank_candidates(indices, scores, k),
             depth=max(map(len, answers), default=0),
             unknown_passages=len(unknown),
             unknown_example=unknown[0] if unknown else "",
             repeated=sum(map(len, answers)) - len(unknown) - sum(map(len, known)),
-            rising_scores=0 if self._order == "rank" else sum(map(_rises, answers)),
+            rising_scores=0 if self._order == "rank" else sum(map(_has_rising_scores, answers)),
         )
 
-    def _best_scores(self, hits: Sequence[Hit]) -> dict[int, float]:
+    def _best_scores(self, hits: Sequence[ExternalHit]) -> dict[int, float]:
         by_rank = self._order == "rank" or any(hit.score is None for hit in hits)
         best: dict[int, float] = {}
         for rank, hit in enumerate(hits):
@@ -122,7 +122,7 @@ class ResultReader:
                 best[hit.row] = score
         return best
 
-    def _hit(self, item: Any) -> Hit:
+    def _hit(self, item: Any) -> ExternalHit:
         score = None
         if isinstance(item, list | tuple) and len(item) == 2:
             item, score = item[0], _number(item[1])
@@ -132,11 +132,11 @@ class ResultReader:
         for reference in ids:
             stored = self._question_set.aliases.get(reference, reference)
             if (row := self._question_set.row_of_passage.get(stored, NOT_FOUND)) >= 0:
-                return Hit(reference, row, score)
+                return ExternalHit(reference, row, score)
         for text in texts:
             if (row := self._row_of_text.get(composed(text), NOT_FOUND)) >= 0:
-                return Hit(self._question_set.passages.ids[row], row, score)
-        return Hit(shortened([*ids, *texts][0]), NOT_FOUND, score)
+                return ExternalHit(self._question_set.passages.ids[row], row, score)
+        return ExternalHit(shorten([*ids, *texts][0]), NOT_FOUND, score)
 
     def _references(self, item: Any) -> tuple[list[str], list[str]]:
         if isinstance(item, str):
@@ -148,9 +148,9 @@ class ResultReader:
         ids = [str(value) for level in levels for key in id_keys if _is_id(value := _value(level, key))]
         texts = [] if self._id_key else [text for level in levels if isinstance(text := _first(level, TEXT_KEYS), str)]
         if not ids and not texts:
-            wanted = f"the field {self._id_key!r}" if self._id_key else "an id or a text"
-            message = f"a result has no {wanted.removeprefix('the ')}: {shortened(repr(item))}"
-            raise OutsideError("outside_results", message, result=shortened(repr(item)))
+            expected = f"the field {self._id_key!r}" if self._id_key else "an id or a text"
+            message = f"a result has no {expected.removeprefix('the ')}: {shorten(repr(item))}"
+            raise OutsideError("outside_results", message, result=shorten(repr(item)))
         return ids, texts
 
     @cached_property
@@ -159,7 +159,7 @@ class ResultReader:
         return {composed(text): row for row, text in reversed([*texts])}
 
 
-def _rises(hits: Sequence[Hit]) -> bool:
+def _has_rising_scores(hits: Sequence[ExternalHit]) -> bool:
     scores = [hit.score for hit in hits if hit.score is not None]
     return len(scores) == len(hits) > 1 and scores[0] < scores[-1] and scores == sorted(scores)
 
@@ -174,9 +174,9 @@ def _items(results: Any) -> Iterator[object]:
     elif isinstance(results, Iterable) and not isinstance(results, str | bytes | Mapping):
         yield from results
     else:
-        given = shortened(repr(results))
-        message = f"expected a list of results for each query (ids, pairs of id and score, documents), not {given}"
-        raise OutsideError("outside_results", message, result=given)
+        received = shorten(repr(results))
+        message = f"expected a list of results for each query (ids, pairs of id and score, documents), not {received}"
+        raise OutsideError("outside_results", message, result=received)
 
 
 def _are_columns(results: Any) -> bool:
@@ -224,8 +224,8 @@ def _number(value: Any) -> float | None:
             score = float(np.float32(value))
         if np.isfinite(score):
             return score
-    message = f"a score is not a finite number: {shortened(repr(value))}"
-    raise OutsideError("outside_score", message, score=shortened(repr(value)))
+    message = f"a score is not a finite number: {shorten(repr(value))}"
+    raise OutsideError("outside_score", message, score=shorten(repr(value)))
 
 
 class Caller(Protocol):
@@ -279,7 +279,7 @@ def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:
     except Failure:
         raise
     except Exception as error:
-        reason, query = shortened(f"{type(error).__name__}: {error}"), shortened(query)
+        reason, query = shorten(f"{type(error).__name__}: {error}"), shorten(query)
         message = f"the search for {query!r} raised {reason}"
         raise OutsideError("outside_raised", message, reason=reason, query=query) from error
     seconds = time.perf_counter() - start
@@ -315,18 +315,18 @@ def is_batched(search: Callable[..., object], holder: object, name: str) -> bool
 def with_k(search: Callable[..., object]) -> Callable[[Any, int], object]:
     """Return a function of queries and k that passes k as the search takes it; see the module."""
     parameters = _parameters(search)
-    named = next((parameter for parameter in parameters[1:] if parameter.name in K_NAMES), None)
-    if named is not None and named.kind is not Parameter.POSITIONAL_ONLY:
-        return lambda queries, k: search(queries, **{named.name: k})
+    k_parameter = next((parameter for parameter in parameters[1:] if parameter.name in K_NAMES), None)
+    if k_parameter is not None and k_parameter.kind is not Parameter.POSITIONAL_ONLY:
+        return lambda queries, k: search(queries, **{k_parameter.name: k})
     positional = [parameter for parameter in parameters if parameter.kind in POSITIONAL]
-    if named is not None or (len(positional) > 1 and positional[1].default is Parameter.empty):
+    if k_parameter is not None or (len(positional) > 1 and positional[1].default is Parameter.empty):
         return search
     return lambda queries, _: search(queries)
 
 
-def takes(function: Callable[..., object], name: str) -> bool:
+def accepts_parameter(function: Callable[..., object], name: str) -> bool:
     """Whether a function has a parameter of this name, or takes any."""
-    return any(one.name == name or one.kind is Parameter.VAR_KEYWORD for one in _parameters(function))
+    return any(parameter.name == name or parameter.kind is Parameter.VAR_KEYWORD for parameter in _parameters(function))
 
 
 def _parameters(function: Callable[..., object]) -> list[Parameter]:

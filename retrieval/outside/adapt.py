@@ -43,17 +43,17 @@ from mrc_workbench.retrieval.outside import (
     POSITIONAL,
     BatchCaller,
     Caller,
-    Hit,
+    ExternalHit,
     Order,
     OutsideError,
     QueryCaller,
     ResultReader,
+    accepts_parameter,
     is_batched,
-    shortened,
-    takes,
+    shorten,
     with_k,
 )
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
 GROUP, VARIABLE = "mrc_workbench.retrievers", "MRC_RETRIEVERS"
 _REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)")
@@ -77,7 +77,7 @@ class OutsideRetriever:
         n_passages = len(self._question_set.passages)
         k = min(k, n_passages)
         if not questions or not k:
-            return Rankings.of_nothing(len(questions), k)
+            return Rankings.empty(len(questions), k)
         results, seconds = self._caller.results(questions, k)
         self.measured_seconds = sum(seconds)
         milliseconds = np.array(seconds) * 1000
@@ -86,7 +86,7 @@ class OutsideRetriever:
         latency = {"latency": {"mean": mean, "p50": round(p50, 3), "p95": round(p95, 3)}}
         if isinstance(results, Rankings):
             self.notes = latency
-            return _checked(results, len(questions), n_passages, k)
+            return _validate_rankings(results, len(questions), n_passages, k)
         reading = self._reader.read(results, k)
         self.notes = {**reading.notes(), **latency}
         if len(questions) == 1 or (reading.rankings.indices != NOT_FOUND).any():
@@ -99,13 +99,13 @@ class OutsideRetriever:
         message = f"{self.name} names no passage of the dataset: {ids}"
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
-    def preview(self, question: str, k: int) -> tuple[list[Hit], float]:
+    def preview(self, question: str, k: int) -> tuple[list[ExternalHit], float]:
         """Return the first results of one question as they came, known or not, and the seconds that it took."""
         results, seconds = self._caller.results([question], k)
         if isinstance(results, Rankings):
             pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
             ids = self._question_set.passages.ids
-            return [Hit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
+            return [ExternalHit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
         return self._reader.hits(results[0])[:k], seconds[0]
 
 
@@ -127,16 +127,18 @@ def as_retriever(
     if isinstance(item, OutsideRetriever):
         return item
     own_name = getattr(item, "name", None)
-    called = name or (own_name if isinstance(own_name, str) else "")
-    called = called or str(getattr(item, "__name__", None) or type(item).__name__)
+    retriever_name = name or (own_name if isinstance(own_name, str) else "")
+    retriever_name = retriever_name or str(getattr(item, "__name__", None) or type(item).__name__)
     if isinstance(item, type):
-        item = _object_of(item, called, question_set)
+        item = _instantiate(item, retriever_name, question_set)
     reader = ResultReader(question_set, id_key=id_key, order=order)
-    return OutsideRetriever(called, _caller(item, called, batched, concurrency), reader, question_set)
+    return OutsideRetriever(
+        retriever_name, _build_caller(item, retriever_name, batched, concurrency), reader, question_set
+    )
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """Rankings of a retriever from outside, `(n_questions, k)`, and what the search took."""
 
     name: str
@@ -146,20 +148,20 @@ class Measured:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(item: object, question_set: QuestionSet, k: int = 100, **how: Any) -> Measured:
+def measure(item: object, question_set: QuestionSet, k: int = 100, **options: Any) -> MeasuredRun:
     """Search each question of a set once, for k passages. `how` is passed to `as_retriever`. Raises `OutsideError`."""
-    retriever = as_retriever(item, question_set, **how)
+    retriever = as_retriever(item, question_set, **options)
     questions = [question.text for question in question_set.questions]
     rankings = retriever.search(questions, k)
     seconds = retriever.measured_seconds / max(1, len(questions))
-    return Measured(retriever.name, question_set, rankings, seconds, retriever.notes)
+    return MeasuredRun(retriever.name, question_set, rankings, seconds, retriever.notes)
 
 
-def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Caller:
+def _build_caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Caller:
     has = {method for method in ("search", "invoke", "retrieve") if callable(getattr(item, method, None))}
     if "search" not in has and "invoke" in has:
         inner = getattr(item, "_get_relevant_documents", None)
-        takes_k = callable(inner) and takes(inner, "k")
+        takes_k = callable(inner) and accepts_parameter(inner, "k")
         return QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
     if "search" not in has and "retrieve" in has:
         return QueryCaller(lambda query, _: item.retrieve(query), concurrency)
@@ -172,7 +174,7 @@ def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Cal
     return QueryCaller(with_k(search), concurrency)
 
 
-def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
+def _instantiate(item: type[Any], name: str, question_set: QuestionSet) -> object:
     try:
         needs_passages = any(
             parameter.default is Parameter.empty and parameter.kind in POSITIONAL
@@ -180,18 +182,18 @@ def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
         )
         return item(question_set.passages) if needs_passages else item()
     except Exception as error:
-        reason = shortened(f"{type(error).__name__}: {error}")
+        reason = shorten(f"{type(error).__name__}: {error}")
         message = f"no object of the class {name} can be made: {reason}"
         raise OutsideError("outside_plugin_failed", message, name=name, reason=reason) from error
 
 
-def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
+def _validate_rankings(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
     """Return rankings of another program with k columns. Raises `OutsideError` (`outside_rankings`)."""
     indices = np.asarray(rankings.indices)
     if len(indices) != n_questions or (indices.size and not -1 <= indices.min() <= indices.max() < n_passages):
         message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
         raise OutsideError("outside_rankings", message, questions=n_questions, passages=n_passages - 1)
-    return ranked(indices, np.asarray(rankings.scores), k)
+    return rank_candidates(indices, np.asarray(rankings.scores), k)
 
 
 @dataclass(frozen=True)
@@ -219,25 +221,25 @@ class Plugin:
             for part in self.attribute.split("."):
                 target = getattr(target, part)
             is_factory = isinstance(target, type) or inspect.isroutine(target)
-            made = target(question_set.passages, **options) if is_factory else target
+            instance = target(question_set.passages, **options) if is_factory else target
         except Exception as error:
-            reason = shortened(f"{type(error).__name__}: {error}")
+            reason = shorten(f"{type(error).__name__}: {error}")
             message = f"the retriever {self.name!r} cannot be made: {reason}"
             raise OutsideError("outside_plugin_failed", message, name=self.name, reason=reason) from error
         if options and not is_factory:
             message = f"the retriever {self.name!r} is an object, which takes no options"
             raise OutsideError("outside_plugin_options", message, name=self.name)
-        return as_retriever(made, question_set, name=name)
+        return as_retriever(instance, question_set, name=name)
 
 
 def plugins() -> dict[str, Plugin]:
     """Return the registered retrievers by name, those of `MRC_RETRIEVERS` first, without entries that are malformed."""
     known: dict[str, Plugin] = {}
     for reference in _references():
-        if found := _REFERENCE.fullmatch(reference):
-            attribute = found["attribute"]
-            name = found["name"] or attribute.rpartition(".")[2]
-            known.setdefault(name, Plugin(name, found["module"], attribute))
+        if match := _REFERENCE.fullmatch(reference):
+            attribute = match["attribute"]
+            name = match["name"] or attribute.rpartition(".")[2]
+            known.setdefault(name, Plugin(name, match["module"], attribute))
     for plugin in _installed():
         known.setdefault(plugin.name, plugin)
     return known
@@ -252,8 +254,8 @@ def find_plugin(name: str) -> Plugin:
     listed = ", ".join(sorted(known)) or "none"
     message = f"no retriever is registered as {name!r} (registered: {listed}); see {VARIABLE}"
     if broken:
-        message += f", which has an entry that is not name=module:object: {shortened(broken[0])!r}"
-    raise OutsideError("outside_plugin_unknown", message, name=shortened(name), known=listed)
+        message += f", which has an entry that is not name=module:object: {shorten(broken[0])!r}"
+    raise OutsideError("outside_plugin_unknown", message, name=shorten(name), known=listed)
 
 
 def _references() -> list[str]:
@@ -262,9 +264,9 @@ def _references() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _installed() -> tuple[Plugin, ...]:
-    found = []
+    installed = []
     for entry in entry_points(group=GROUP):
         if reference := _REFERENCE.fullmatch(entry.value.strip()):
             package = (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
-            found.append(Plugin(entry.name, reference["module"], reference["attribute"], *package))
-    return tuple(found)
+            installed.append(Plugin(entry.name, reference["module"], reference["attribute"], *package))
+    return tuple(installed)

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import user
-from mrc_workbench.models.llm import may_be_given
-from mrc_workbench.retrieval.outside import Order, OutsideError, ResultReader, shortened
+from mrc_workbench.models.llm import users_may_set_address
+from mrc_workbench.retrieval.outside import Order, OutsideError, ResultReader, shorten
 from mrc_workbench.retrieval.outside.adapt import OutsideRetriever
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_PUBLIC = re.compile(r"authorization|cookie|token|secret|password|api[-_]?key", re.IGNORECASE)
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked
 _TRIES = 3  # for what passes: too many requests, a gateway's fault, a lost connection
-_PASSING = (429, 502, 503, 504)
+_RETRIED_STATUSES = (429, 502, 503, 504)
 _LONGEST_PAUSE = 10.0  # seconds
-_KEYS_SHOWN = 8
+_MAX_KEYS = 8
 
 
-def checked_url(url: str) -> str:
+def validate_url(url: str) -> str:
     """Return the address of an endpoint. Raises `OutsideError`: it must be http(s) and hold no password."""
     try:
         parts = urlsplit(url)
@@ -54,57 +54,57 @@ def checked_url(url: str) -> str:
     return url
 
 
-def checked_body(body: str) -> str:
+def validate_body(body: str) -> str:
     """Return the template of a JSON body. Raises `OutsideError` if it is not JSON."""
     if body.strip():
-        _template(body)
+        _parse_template(body)
     return body
 
 
-def checked_headers(headers: Mapping[str, str]) -> None:
+def validate_headers(headers: Mapping[str, str]) -> None:
     """Raise `OutsideError` if a header cannot be sent, or its name says that it is a secret."""
     for name, value in headers.items():
         if not _HEADER.fullmatch(name) or not (value.isascii() and value.isprintable()):
             message = f"headers: {name!r} and its value must be printable ASCII on one line"
-            raise OutsideError("outside_header", message, name=shortened(name))
+            raise OutsideError("outside_header", message, name=shorten(name))
         if _NOT_PUBLIC.search(name):
             message = f"headers: {name!r} looks like a secret; name its environment variable in secret_headers"
             raise OutsideError("outside_header_secret", message, name=name)
 
 
-def checked_secrets(secret_headers: Mapping[str, str]) -> None:
+def validate_secrets(secret_headers: Mapping[str, str]) -> None:
     """Raise `OutsideError` unless headers come from variables that are there to be sent."""
     for name, variable in secret_headers.items():
         if not _HEADER.fullmatch(name):
             message = f"secret_headers: {name!r} is not the name of a header"
-            raise OutsideError("outside_header", message, name=shortened(name))
+            raise OutsideError("outside_header", message, name=shorten(name))
         if not re.fullmatch(rf"{SECRETS}[A-Z0-9_]+", variable):
             message = f"secret_headers: {variable!r} must be an environment variable named {SECRETS}…"
-            raise OutsideError("outside_variable", message, variable=shortened(variable))
+            raise OutsideError("outside_variable", message, variable=shorten(variable))
 
 
-def checked_path(path: str) -> str:
+def validate_path(path: str) -> str:
     """Return a JMESPath expression. Raises `OutsideError` if it is none."""
     import jmespath
 
     try:
         jmespath.compile(path)
     except (jmespath.exceptions.JMESPathError, RecursionError) as error:
-        message = f"{path!r} is not a JMESPath expression: {shortened(error)}"
-        raise OutsideError("outside_jmespath", message, path=shortened(path)) from error
+        message = f"{path!r} is not a JMESPath expression: {shorten(error)}"
+        raise OutsideError("outside_jmespath", message, path=shorten(path)) from error
     return path
 
 
-def _template(body: str) -> Any:
+def _parse_template(body: str) -> Any:
     try:
         return json.loads(_BARE_K.sub('"{k}"', body))
     except (ValueError, RecursionError) as error:
-        reason = shortened(error)
+        reason = shorten(error)
         raise OutsideError("outside_body", f"body must be JSON: {reason}", reason=reason) from error
 
 
 @dataclass(frozen=True)
-class Request:
+class HttpRequest:
     """What an endpoint is sent. `secret_headers` are environment variables by header; their values are never stored."""
 
     url: str
@@ -119,7 +119,7 @@ class Request:
     def content_for(self, query: str, k: int) -> bytes | None:
         if not self.body.strip():
             return None
-        return json.dumps(_filled(_template(self.body), query, k)).encode()
+        return json.dumps(_fill_template(_parse_template(self.body), query, k)).encode()
 
     def sent_headers(self) -> dict[str, str]:
         """Return the headers with the values of the secret ones.
@@ -127,7 +127,7 @@ class Request:
         Raises `OutsideError`: `outside_address_refused`, `outside_secret_refused` (variables of a server where users
         sign in), `outside_secret_missing`.
         """
-        if not may_be_given():
+        if not users_may_set_address():
             raise OutsideError("outside_address_refused", "the server's administrator allows no addresses of users")
         if self.secret_headers and user():
             raise OutsideError("outside_secret_refused", "environment variables of a shared server are not sent")
@@ -147,11 +147,11 @@ class Request:
         return text
 
 
-def _filled(template: Any, query: str, k: int) -> Any:
+def _fill_template(template: Any, query: str, k: int) -> Any:
     if isinstance(template, dict):
-        return {key: _filled(value, query, k) for key, value in template.items()}
+        return {key: _fill_template(value, query, k) for key, value in template.items()}
     if isinstance(template, list):
-        return [_filled(value, query, k) for value in template]
+        return [_fill_template(value, query, k) for value in template]
     if not isinstance(template, str):
         return template
     return k if template == "{k}" else template.replace("{k}", str(k)).replace("{query}", query)
@@ -212,7 +212,7 @@ PRESETS: dict[str, Preset] = {
 class HttpCaller:
     """Searches by an endpoint; `ids` and `scores` are JMESPath expressions, each of a list of the same length."""
 
-    request: Request
+    request: HttpRequest
     ids: str
     scores: str = ""
     timeout: float = 10.0
@@ -231,12 +231,14 @@ class HttpCaller:
         try:
             client = httpx.Client(headers=headers, timeout=self.timeout, follow_redirects=False, limits=limits)
         except (ValueError, TypeError, OSError) as error:  # a proxy or a certificate of the environment
-            raise OutsideError("outside_unreachable", f"no connection: {shortened(error)}", reason="") from error
+            raise OutsideError("outside_unreachable", f"no connection: {shorten(error)}", reason="") from error
         pool = ThreadPoolExecutor(self.concurrency)
         try:
-            places = {pool.submit(self._search, client, query, k): place for place, query in enumerate(queries)}
-            for done, future in enumerate(as_completed(places), start=1):
-                answered[places[future]] = future.result()
+            positions = {
+                pool.submit(self._search, client, query, k): position for position, query in enumerate(queries)
+            }
+            for done, future in enumerate(as_completed(positions), start=1):
+                answered[positions[future]] = future.result()
                 if self.on_progress:
                     self.on_progress(done / len(queries))
         finally:
@@ -249,7 +251,7 @@ class HttpCaller:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError) as error:
-            begin = self._beginning(content)
+            begin = self._excerpt(content)
             message = f"the answer is not JSON; it begins with {begin!r}"
             raise OutsideError("outside_not_json", message, begin=begin) from error
         return self._read(answer), seconds
@@ -257,10 +259,10 @@ class HttpCaller:
     def _answer(self, client: "httpx.Client", query: str, k: int) -> tuple[bytes, float]:
         import httpx
 
-        for tried in range(1, _TRIES + 1):
+        for attempt in range(1, _TRIES + 1):
             start = time.perf_counter()
             try:
-                status, headers, content = self._sent(client, query, k)
+                status, headers, content = self._send(client, query, k)
             except httpx.TimeoutException as error:
                 raise self._timeout() from error
             except (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
@@ -269,23 +271,23 @@ class HttpCaller:
                 message = "the answer is not compressed as it says"
                 raise OutsideError("outside_not_json", message, begin="") from error
             except httpx.HTTPError as error:  # the connection was lost
-                if tried == _TRIES:
+                if attempt == _TRIES:
                     raise self._unreachable(error) from error
-                time.sleep(_pause(tried, {}))
+                time.sleep(_pause(attempt, {}))
                 continue
-            if status not in _PASSING or tried == _TRIES:
+            if status not in _RETRIED_STATUSES or attempt == _TRIES:
                 break
-            time.sleep(_pause(tried, headers))
+            time.sleep(_pause(attempt, headers))
         seconds = time.perf_counter() - start
         if 300 <= status < 400:
             message = "the endpoint redirects to another address: give that address instead"
             raise OutsideError("outside_redirected", message, status=status)
         if status != 200:
-            reason = self._beginning(content)
+            reason = self._excerpt(content)
             raise OutsideError("outside_status", f"status {status}: {reason}", status=status, reason=reason)
         return content, seconds
 
-    def _sent(self, client: "httpx.Client", query: str, k: int) -> tuple[int, Mapping[str, str], bytes]:
+    def _send(self, client: "httpx.Client", query: str, k: int) -> tuple[int, Mapping[str, str], bytes]:
         content = self.request.content_for(query, k)
         headers = {"content-type": "application/json"} if content is not None else {}
         until = time.perf_counter() + self.timeout
@@ -304,39 +306,39 @@ class HttpCaller:
             return response.status_code, response.headers, b"".join(pieces)
 
     def _read(self, answer: object) -> list[object]:
-        ids = self._at(self.ids, answer, "ids")
+        ids = self._extract(self.ids, answer, "ids")
         if not self.scores:
             return ids
-        scores = self._at(self.scores, answer, "scores")
+        scores = self._extract(self.scores, answer, "scores")
         if len(ids) != len(scores):
             message = f"the answer has {len(ids)} ids at {self.ids!r} but {len(scores)} scores at {self.scores!r}"
             raise OutsideError("outside_lengths", message, ids=len(ids), scores=len(scores))
         return list(zip(ids, scores, strict=True))
 
-    def _at(self, path: str, answer: object, field: str) -> list[object]:
+    def _extract(self, path: str, answer: object, field: str) -> list[object]:
         import jmespath
 
         try:
             values = jmespath.search(path, answer)
         except (jmespath.exceptions.JMESPathError, RecursionError, TypeError, ValueError) as error:
-            reason = self.request.without_secrets(shortened(error))
+            reason = self.request.without_secrets(shorten(error))
             message = f"{field}: {path!r} cannot be applied to the answer: {reason}"
             raise OutsideError("outside_path", message, path=path, has=reason) from error
         if not isinstance(values, list):
-            has = self.request.without_secrets(_described(answer))
+            has = self.request.without_secrets(_describe(answer))
             message = f"{field}: {path!r} gives no list; the answer has {has}"
             raise OutsideError("outside_path", message, path=path, has=has)
         return values
 
-    def _beginning(self, content: bytes) -> str:
-        return self.request.without_secrets(shortened(content[:400].decode(errors="replace")))
+    def _excerpt(self, content: bytes) -> str:
+        return self.request.without_secrets(shorten(content[:400].decode(errors="replace")))
 
     def _timeout(self) -> OutsideError:
         seconds = f"{self.timeout:g}"
         return OutsideError("outside_timeout", f"no answer within {seconds} seconds", seconds=seconds)
 
     def _unreachable(self, error: Exception) -> OutsideError:
-        reason = self.request.without_secrets(shortened(error))
+        reason = self.request.without_secrets(shorten(error))
         return OutsideError("outside_unreachable", f"the endpoint cannot be reached: {reason}", reason=reason)
 
 
@@ -347,15 +349,15 @@ def http_retriever(
     return OutsideRetriever(name, caller, ResultReader(question_set, order=order), question_set)
 
 
-def _described(answer: object) -> str:
-    if isinstance(answer, dict):
-        return shortened(", ".join(map(str, [*answer][:_KEYS_SHOWN]))) or "no keys"
-    return f"a list of {len(answer)}" if isinstance(answer, list) else shortened(json.dumps(answer))
+def _describe(response: object) -> str:
+    if isinstance(response, dict):
+        return shorten(", ".join(map(str, [*response][:_MAX_KEYS]))) or "no keys"
+    return f"a list of {len(response)}" if isinstance(response, list) else shorten(json.dumps(response))
 
 
-def _pause(tried: int, headers: Mapping[str, str]) -> float:
+def _pause(attempt: int, headers: Mapping[str, str]) -> float:
     """Return the seconds before another try: as the endpoint asks for, else each time twice as many."""
     with suppress(ValueError):
-        if (wanted := float(headers.get("retry-after", ""))) >= 0:
-            return min(wanted, _LONGEST_PAUSE)
-    return 0.25 * float(2**tried)
+        if (retry_after := float(headers.get("retry-after", ""))) >= 0:
+            return min(retry_after, _LONGEST_PAUSE)
+    return 0.25 * float(2**attempt)

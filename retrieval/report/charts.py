@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from mrc_workbench.data.formats.tables import mend
+from mrc_workbench.data.formats.tables import mend_text
 from mrc_workbench.data.workspace import IMPORT_ROOT
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 # colour has a contrast of at least 2:1 on the light and on the dark background
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6782FB", "#666666", "#7B2FF2", "#BB1D33")
 # marks, and the same as text
-LETTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
-SHAPES = tuple(LETTERS)
-READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
+MARK_CHARACTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
+SHAPES = tuple(MARK_CHARACTERS)
+TEXT_COLOUR = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
 # the steps that lose a question (`questions.Fate`), from grey to dark red: none looks like a retriever
-FATE_COLOURS = {
+OUTCOME_COLOURS = {
     "below": "#B9A6A2",
     "not_found": "#5E6066",
     "not_a_candidate": "#8E9098",
@@ -49,12 +49,12 @@ def shape_of(name: str, names: Sequence[str]) -> str:
     return SHAPES[list(names).index(name) % len(SHAPES)]
 
 
-def letter_of(name: str, names: Sequence[str]) -> str:
+def mark_character(name: str, names: Sequence[str]) -> str:
     """Return the same mark as a character, for a legend in text."""
-    return LETTERS[shape_of(name, names)]
+    return MARK_CHARACTERS[shape_of(name, names)]
 
 
-def can_draw() -> bool:
+def can_render() -> bool:
     """Whether the renderer of charts is installed: the extra `app` brings it."""
     return find_spec("vl_convert") is not None
 
@@ -64,54 +64,54 @@ def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
 
     Characters that XML forbids are replaced.
     """
-    if not can_draw():
+    if not can_render():
         return [None] * len(specifications)
     lines = [json.dumps(_mended(specification)).encode() + b"\n" for specification in specifications]
-    drawn: list[str | None] = []
-    while left := lines[len(drawn) :]:
-        seconds = 60 + 30 * len(left)  # to begin on a busy machine, and for each
+    rendered: list[str | None] = []
+    while remaining := lines[len(rendered) :]:
+        seconds = 60 + 30 * len(remaining)  # to begin on a busy machine, and for each
         options: dict[str, Any] = {"cwd": IMPORT_ROOT, "capture_output": True, "timeout": seconds}
         try:
             command = [sys.executable, "-m", "mrc_workbench.retrieval.report.charts"]
-            output = subprocess.run(command, check=False, input=b"".join(left), **options).stdout  # noqa: S603
-        except subprocess.TimeoutExpired as late:
-            output = late.stdout or b""
-        drawn += [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n")]
-        if len(drawn) < len(lines):
-            drawn.append(None)  # the process ended here; another one continues after it
-    return drawn
+            output = subprocess.run(command, check=False, input=b"".join(remaining), **options).stdout  # noqa: S603
+        except subprocess.TimeoutExpired as timeout:
+            output = timeout.stdout or b""
+        rendered += [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n")]
+        if len(rendered) < len(lines):
+            rendered.append(None)  # the process ended here; another one continues after it
+    return rendered
 
 
 def _mended(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_mended(name): _mended(one) for name, one in value.items()}
+        return {_mended(name): _mended(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_mended(one) for one in value]
-    return mend(value) if isinstance(value, str) else value
+        return [_mended(item) for item in value]
+    return mend_text(value) if isinstance(value, str) else value
 
 
-_SHORT = 22  # letters of a name that has room for another one beside it
+_MAX_SHORT_NAME = 22  # letters of a name that has room for another one beside it
 
 
-def colour(field: str, drawn: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Color:
+def colour(field: str, displayed: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Color:
     """Return the colours of the names `drawn`; `names` are all there are, in their fixed order."""
     import altair as alt
 
-    scale = alt.Scale(domain=list(drawn), range=[colour_of(name, names) for name in drawn])
+    scale = alt.Scale(domain=list(displayed), range=[colour_of(name, names) for name in displayed])
     return alt.Color(field, type="nominal", scale=scale, legend=legend)
 
 
-def shape(field: str, drawn: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Shape:
+def shape(field: str, displayed: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Shape:
     """Return the marks of the names `drawn`, so that colour alone never tells."""
     import altair as alt
 
-    scale = alt.Scale(domain=list(drawn), range=[shape_of(name, names) for name in drawn])
+    scale = alt.Scale(domain=list(displayed), range=[shape_of(name, names) for name in displayed])
     return alt.Shape(field, type="nominal", scale=scale, legend=legend)
 
 
-def columns_for(names: Sequence[str]) -> int:
+def legend_columns(names: Sequence[str]) -> int:
     """Return the number of columns of a legend below a chart of half a page, so that no name is cut."""
-    return 2 if max(map(len, names), default=0) <= _SHORT else 1
+    return 2 if max(map(len, names), default=0) <= _MAX_SHORT_NAME else 1
 
 
 def legend(**options: Any) -> alt.Legend:
@@ -122,8 +122,8 @@ def legend(**options: Any) -> alt.Legend:
 
 
 _WIDTH = 400
-_ROW = 13  # height of one retriever in a row of a chart
-_INK = {
+_ROW_HEIGHT = 13  # height of one retriever in a row of a chart
+_STYLE = {
     "background": "transparent",
     "font": "system-ui, -apple-system, 'Segoe UI', 'Noto Sans KR', 'Malgun Gothic', sans-serif",
     "view": {"stroke": None},
@@ -140,10 +140,10 @@ _INK = {
 }
 
 
-def pictures(charts: Sequence[Any]) -> list[Markup | None]:
+def render_charts(charts: Sequence[Any]) -> list[Markup | None]:
     """Draw charts as SVGs whose words are text and whose ink is the reader's text colour; None where that failed."""
-    drawn = draw([chart.configure(**_INK).to_dict() for chart in charts])
-    return [None if svg is None else Markup(svg) for svg in drawn]  # noqa: S704 - the renderer escapes every text
+    rendered = draw([chart.configure(**_STYLE).to_dict() for chart in charts])
+    return [None if svg is None else Markup(svg) for svg in rendered]  # noqa: S704 - the renderer escapes every text
 
 
 def curves(
@@ -173,9 +173,9 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
 
     low, high = float(table["low"].min()), float(table["high"].max())
     scale = alt.Scale(domain=[max(0.0, low - 0.01), min(1.0, high + 0.01)], nice=False)
-    side = {"yOffset": alt.YOffset("retriever:N", sort=list(names))} if row != "retriever" else {}
+    row_offset = {"yOffset": alt.YOffset("retriever:N", sort=list(names))} if row != "retriever" else {}
     y = alt.Y(row, type="nominal", sort=list(order), title=None, axis=alt.Axis(ticks=False, domain=False))
-    base = alt.Chart(table).encode(y=y, color=colour("retriever", names, names), **side)
+    base = alt.Chart(table).encode(y=y, color=colour("retriever", names, names), **row_offset)
     axis = alt.Axis(format=_percent(high - low), tickCount=4, labelOverlap="greedy")
     rule = base.mark_rule(strokeWidth=2, opacity=0.55).encode(
         x=alt.X("low:Q", title=x, scale=scale, axis=axis), x2="high:Q"
@@ -183,11 +183,11 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
     marks = base.mark_point(filled=True, size=50, opacity=1).encode(
         x=alt.X("mean:Q", scale=scale), shape=shape("retriever", names, names)
     )
-    rows = len(order) * (len(names) * _ROW + 8) if side else len(order) * 34
+    rows = len(order) * (len(names) * _ROW_HEIGHT + 8) if row_offset else len(order) * 34
     return (rule + marks).properties(width=_WIDTH, height=rows)
 
 
-def stacked(
+def stacked_bars(
     table: pd.DataFrame, names: Sequence[str], *, parts: Sequence[str], colours: Sequence[str], x: str
 ) -> alt.Chart:
     """Draw a stacked bar per retriever: columns "retriever", "part", "count", "place"."""
@@ -216,10 +216,10 @@ def main() -> None:
 
     for line in sys.stdin.buffer:
         try:
-            drawn = vl_convert.vegalite_to_svg(json.loads(line))
+            svg = vl_convert.vegalite_to_svg(json.loads(line))
         except ValueError:
-            drawn = None
-        sys.stdout.write(json.dumps(drawn) + "\n")
+            svg = None
+        sys.stdout.write(json.dumps(svg) + "\n")
         sys.stdout.flush()
 
 

@@ -17,10 +17,16 @@ from mrc_workbench.data.questions.read import corpus_entries
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text
-from mrc_workbench.retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures
+from mrc_workbench.retrieval.analysis.evidence import (
+    ComparisonEvidence,
+    displayed_measures,
+    evidence,
+    label,
+    metric_rows,
+)
 from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
-from mrc_workbench.retrieval.comparison.store import keep
-from mrc_workbench.retrieval.measures import CUT, first_relevant_ranks
+from mrc_workbench.retrieval.comparison.store import save_comparison
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, first_relevant_ranks
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run
 
@@ -49,13 +55,15 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
         (new / "qrels").mkdir(parents=True)
         for name, entries in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
             with (new / name).open("w", encoding="utf-8") as lines:
-                lines.writelines(_lines(entries))
+                lines.writelines(_json_lines(entries))
         with (new / "qrels" / "test.tsv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, delimiter="\t", lineterminator="\n")
             rows.writerow(["query-id", "corpus-id", "score"])
             for id_, question in zip(questions, question_set.questions, strict=True):
-                judged = question.grade_of.items()
-                rows.writerows([id_, passages[question_set.row_of_passage[one]], grade] for one, grade in judged)
+                grades = question.grade_of.items()
+                rows.writerows(
+                    [id_, passages[question_set.row_of_passage[passage_id]], grade] for passage_id, grade in grades
+                )
 
 
 def per_question_json(comparison: Comparison) -> str:
@@ -75,7 +83,7 @@ def per_question_json(comparison: Comparison) -> str:
         }
         for row, question in enumerate(comparison.question_set.questions)
     )
-    return "".join(_lines(entries))
+    return "".join(_json_lines(entries))
 
 
 def per_question_table(comparison: Comparison) -> pd.DataFrame:
@@ -85,17 +93,17 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
     """
     questions = comparison.question_set.questions
     _, passage_ids = trec_ids(comparison.question_set)
-    as_trec = dict(zip(comparison.question_set.passages.ids, passage_ids, strict=True))
+    trec_id_of = dict(zip(comparison.question_set.passages.ids, passage_ids, strict=True))
     columns: dict[str, Any] = {
         "id": [question.id for question in questions],
         "question": [question.text for question in questions],
         "kind": [question.kind for question in questions],
         "made": [question.made for question in questions],
-        "relevant": [" ".join(as_trec[id_] for id_ in question.relevant) for question in questions],
+        "relevant": [" ".join(trec_id_of[id_] for id_ in question.relevant) for question in questions],
     }
     for name in comparison.scores:
         entries = pd.DataFrame(_per_question(comparison, name))
-        entries["top"] = [" ".join(as_trec[id_] for id_ in top) for top in entries["top"]]
+        entries["top"] = [" ".join(trec_id_of[id_] for id_ in top) for top in entries["top"]]
         entries["rank"] = entries["rank"].astype("Int64")
         columns |= {f"{name}: {column}": entries[column] for column in entries}
     return pd.DataFrame(columns)
@@ -103,80 +111,80 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
 
 def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]:
     rankings, question_set = comparison.rankings[name], comparison.question_set
-    top = rankings.indices[:, :CUT]
-    rows, places = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
+    top = rankings.indices[:, :DEFAULT_CUTOFF]
+    rows, positions = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
     ids = np.array([question_set.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
     ranks = first_relevant_ranks(rankings, question_set).tolist()
     values = {measure: column.tolist() for measure, column in comparison.scores[name].per_question.items()}
-    for row, (rank, found) in enumerate(zip(ranks, ids[places.reshape(top.shape)], strict=True)):
+    for row, (rank, passage_ids) in enumerate(zip(ranks, ids[positions.reshape(top.shape)], strict=True)):
         measured = {measure: column[row] for measure, column in values.items()}
-        yield {"rank": rank or None, **measured, "top": found[top[row] != NOT_FOUND].tolist()}
+        yield {"rank": rank or None, **measured, "top": passage_ids[top[row] != NOT_FOUND].tolist()}
 
 
-def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
+def markdown_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
     """Return the metrics in percent with their intervals as a Markdown table, the best of a column bold.
 
     ↑ and ↓ mark values significantly above or below the baseline (p below 0.05, all others tested together).
     """
-    shown = shown_measures(comparison)
-    lines = ["| " + " | ".join(["", *map(label, shown)]) + " |", "|---" + "|---:" * len(shown) + "|"]
-    for name, row in figures(comparison, evidence, shown).items():
+    displayed = displayed_measures(comparison)
+    lines = ["| " + " | ".join(["", *map(label, displayed)]) + " |", "|---" + "|---:" * len(displayed) + "|"]
+    for name, row in metric_rows(comparison, evidence, displayed).items():
         cells = [markdown_text(name)]
-        for figure in row:
-            bold = "**" if figure and figure.best else ""
+        for metric in row:
+            bold = "**" if metric and metric.best else ""
             cells.append(
-                f"{bold}{figure.percent}{bold}{_ARROWS[figure.against]} ({figure.interval})" if figure else "–"
+                f"{bold}{metric.percent}{bold}{_ARROWS[metric.against]} ({metric.interval})" if metric else "–"
             )
         lines.append("| " + " | ".join(cells) + " |")
     caption = _caption(comparison, evidence, lambda text: _MARKUP.sub(r"\\\1", text))
     return "\n".join([*lines, "", caption, ""])
 
 
-def latex_table(comparison: Comparison, evidence: Evidence) -> str:
+def latex_table(comparison: Comparison, evidence: ComparisonEvidence) -> str:
     """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
-    shown = shown_measures(comparison)
+    displayed = displayed_measures(comparison)
     caption = _caption(comparison, evidence, lambda text: text)
-    lines = [f"% {caption}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
-    lines += [" & ".join(["", *map(label, shown)]) + r" \\", r"\midrule"]
-    for name, row in figures(comparison, evidence, shown).items():
-        cells = ["".join(_LATEX.get(character, character) for character in _one_line(name))]
-        for figure in row:
-            if figure is None:
+    lines = [f"% {caption}", rf"\begin{{tabular}}{{l{'r' * len(displayed)}}}", r"\toprule"]
+    lines += [" & ".join(["", *map(label, displayed)]) + r" \\", r"\midrule"]
+    for name, row in metric_rows(comparison, evidence, displayed).items():
+        cells = ["".join(_LATEX.get(character, character) for character in _single_line(name))]
+        for metric in row:
+            if metric is None:
                 cells.append("--")
                 continue
-            mean = rf"\textbf{{{figure.percent}}}" if figure.best else figure.percent
-            interval = figure.interval.replace("–", "--")
-            cells.append(rf"{mean}{_LATEX_ARROWS[figure.against]} {{\scriptsize {interval}}}")
+            mean = rf"\textbf{{{metric.percent}}}" if metric.best else metric.percent
+            interval = metric.interval.replace("–", "--")
+            cells.append(rf"{mean}{_LATEX_ARROWS[metric.against]} {{\scriptsize {interval}}}")
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def markdown_text(text: str) -> str:
     """Return a user's text so that none of it is read as Markdown or HTML."""
-    return _MARKDOWN.sub(r"\\\1", _one_line(text))
+    return _MARKDOWN.sub(r"\\\1", _single_line(text))
 
 
-def _one_line(text: str) -> str:
+def _single_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _caption(comparison: Comparison, evidence: Evidence, escape: Callable[[str], str]) -> str:
+def _caption(comparison: Comparison, evidence: ComparisonEvidence, escape: Callable[[str], str]) -> str:
     """Return a line that describes a table, with its warnings; `escape` is for names and ids of users."""
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
-    made = sum(comparison.question_set.made.values())
-    asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
+    synthetic_count = sum(comparison.question_set.generated_counts.values())
+    synthetic_note = f" ({synthetic_count:,} of them made of passages and asked by nobody)" if synthetic_count else ""
     part = comparison.experiment.split
-    split = f"{part} part, split {comparison.parts.description}; " if comparison.parts and part is not Part.ALL else ""
-    baseline = escape(_one_line(evidence.baseline))
+    split = f"{part} part, split {comparison.split.description}; " if comparison.split and part is not Part.ALL else ""
+    baseline = escape(_single_line(evidence.baseline))
     caption = (
-        f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, {split}in percent "
+        f"{len(questions):,} questions{synthetic_note}, {len(passages):,} passages, {split}in percent "
         f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {baseline} (p < 0.05)"
     )
-    warnings = [escape(_one_line(warning)) for warning in comparison.warnings]
+    warnings = [escape(_single_line(warning)) for warning in comparison.warnings]
     return f"{caption}. {' '.join(warnings)}" if warnings else caption
 
 
-def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _json_lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
     return (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
 
 
@@ -188,11 +196,11 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     # charts and templates are not needed to open a comparison
     from mrc_workbench.retrieval.report.report import report
 
-    origin, tested, question_set = origin or provenance(comparison), evidence(comparison), comparison.question_set
+    origin, statistics, question_set = origin or provenance(comparison), evidence(comparison), comparison.question_set
     names = [result.name for result in comparison.results]
     with replacing_folder(folder, last=SCORES) as new:
-        keep(comparison, new, origin)
-        write_json(new / "significance.json", [asdict(test) for test in tested.tests])
+        save_comparison(comparison, new, origin)
+        write_json(new / "significance.json", [asdict(test) for test in statistics.tests])
         write_qrels(new / "qrels.trec", question_set)
         for name, stem in zip(names, file_names(names), strict=True):
             if name in comparison.rankings:
@@ -202,6 +210,6 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
             (new / TREC_IDS).write_bytes(csv_bytes(changed))
         write_text(new / "questions.jsonl", per_question_json(comparison))
         (new / "questions.csv").write_bytes(csv_bytes(per_question_table(comparison)))
-        write_text(new / "table.md", markdown_table(comparison, tested))
-        write_text(new / "table.tex", latex_table(comparison, tested))
-        write_text(new / "report.html", report(comparison, language, origin, tested))
+        write_text(new / "table.md", markdown_table(comparison, statistics))
+        write_text(new / "table.tex", latex_table(comparison, statistics))
+        write_text(new / "report.html", report(comparison, language, origin, statistics))

@@ -12,139 +12,164 @@ from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.retrieval.analysis.evidence import (
-    Evidence,
-    at_disadvantage,
+    ComparisonEvidence,
+    displayed_measures,
     evidence,
-    figures,
     judged_measures,
     label,
-    shown_measures,
+    metric_rows,
+    underjudged_tests,
 )
 from mrc_workbench.retrieval.analysis.questions import (
     DEPTHS,
-    FATES,
-    Fate,
-    Property,
+    OUTCOMES,
+    RetrievalOutcome,
+    SliceProperty,
     ceilings,
-    fate_counts,
-    fates,
-    labels_of,
+    count_outcomes,
+    find_outcomes,
+    slice_labels,
     slice_table,
 )
-from mrc_workbench.retrieval.analysis.questions import slices as cut
+from mrc_workbench.retrieval.analysis.questions import slices as make_slices
 from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
-from mrc_workbench.retrieval.measures import CUT, Measure, depth_of, first_relevant_ranks
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure, first_relevant_ranks, required_depth
 from mrc_workbench.retrieval.report import charts, words
-from mrc_workbench.retrieval.report.charts import FATE_COLOURS, can_draw, colour_of, letter_of, pictures
+from mrc_workbench.retrieval.report.charts import OUTCOME_COLOURS, can_render, colour_of, mark_character, render_charts
 from mrc_workbench.retrieval.significance import question_groups
 
-_MOST_SLICES = 10
-_HARDEST = 15
-_MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
+_MAX_SLICES = 10
+_HARDEST_COUNT = 15
+_MAX_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
 
-def curves(
-    comparison: Comparison, found: Evidence, names: Mapping[str, str], order: Sequence[str]
+def metric_curves(
+    comparison: Comparison, evidence: ComparisonEvidence, names: Mapping[str, str], order: Sequence[str]
 ) -> list[tuple[str, Any]]:
     """Return Recall@K over K, and nDCG@10 with its intervals, retrievers in this order: title and chart."""
 
     def means(measure: str, ks: Sequence[int]) -> pd.DataFrame:
         rows = [
-            (names[name], k, float(of.per_question[f"{measure}@{k}"].mean()), *found.intervals[name][f"{measure}@{k}"])
+            (
+                names[name],
+                k,
+                float(of.per_question[f"{measure}@{k}"].mean()),
+                *evidence.intervals[name][f"{measure}@{k}"],
+            )
             for name in order
             for k in ks
             if f"{measure}@{k}" in (of := comparison.scores[name]).per_question
         ]
         return pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
 
-    recall, ndcg = means("recall", comparison.experiment.ks), means("ndcg", [CUT]).drop(columns="k")
-    every, scored, ndcg_label = list(names.values()), list(ndcg["retriever"]), label(f"ndcg@{CUT}")
-    drawn = []
+    recall, ndcg = means("recall", comparison.experiment.ks), means("ndcg", [DEFAULT_CUTOFF]).drop(columns="k")
+    all_names, scored, ndcg_label = list(names.values()), list(ndcg["retriever"]), label(f"ndcg@{DEFAULT_CUTOFF}")
+    titled_charts = []
     if len(recall):
-        drawn.append(("Recall@K", charts.curves(recall, every, x="K", y="Recall@K")))
+        titled_charts.append(("Recall@K", charts.curves(recall, all_names, x="K", y="Recall@K")))
     if scored:
-        drawn.append((ndcg_label, charts.intervals(ndcg, every, row="retriever", order=scored, x=ndcg_label)))
-    return drawn
+        titled_charts.append(
+            (ndcg_label, charts.intervals(ndcg, all_names, row="retriever", order=scored, x=ndcg_label))
+        )
+    return titled_charts
 
 
-def slices(comparison: Comparison, measure: Measure, names: Mapping[str, str], say: words.Say) -> list[dict[str, Any]]:
+def slice_sections(
+    comparison: Comparison, measure: Measure, names: Mapping[str, str], say: words.Say
+) -> list[dict[str, Any]]:
     """Measure the slices by every property that has at least two: title, chart and table rows of each property.
 
     A row holds the slice, its number of questions, and the means by retriever in percent.
     """
     groups, every = question_groups(comparison.question_set), list(names.values())
     sections = []
-    for by in Property:
-        parts = cut(comparison.question_set, by)[:_MOST_SLICES]
+    for slice_property in SliceProperty:
+        parts = make_slices(comparison.question_set, slice_property)[:_MAX_SLICES]
         if len(parts) < 2 or not comparison.scores:
             continue
         table = slice_table(parts, comparison.scores, str(measure), groups)
-        labels = [words.kind_label(label, say) if by is Property.KIND else label for label in labels_of(parts, by)]
+        labels = [
+            words.kind_label(label, say) if slice_property is SliceProperty.KIND else label
+            for label in slice_labels(parts, slice_property)
+        ]
         rows: list[tuple[str, int, dict[str, str]]] = [
             (label, len(part.rows), {}) for label, part in zip(labels, parts, strict=True)
         ]
-        for place, name, share in zip(table["slice"], table["retriever"], table["mean"], strict=True):
-            rows[place][2][name] = words.percent(share)
-        drawn = table.assign(label=[labels[place] for place in table["slice"]], retriever=table["retriever"].map(names))
-        chart = charts.intervals(drawn, every, row="label", order=labels, x=measure.long)
-        sections.append({"title": say(f"property.{by}"), "chart": chart, "rows": rows})
+        for slice_index, name, mean in zip(table["slice"], table["retriever"], table["mean"], strict=True):
+            rows[slice_index][2][name] = words.percent(mean)
+        labelled_table = table.assign(
+            label=[labels[slice_index] for slice_index in table["slice"]], retriever=table["retriever"].map(names)
+        )
+        chart = charts.intervals(labelled_table, every, row="label", order=labels, x=measure.long_name)
+        sections.append({"title": say(f"property.{slice_property}"), "chart": chart, "rows": rows})
     return sections
 
 
-def lost(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> dict[str, Any]:
+def lost_questions(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> dict[str, Any]:
     """Count the questions lost within the first 10, or as many as every ranking has, and measure the ceilings.
 
     Returns `k`, the `legend` of the fates that occur (text and colour), `rows` of counts by retriever, their `chart`
     (None if no question is lost), and the `ceilings` by retriever at the `depths` that were searched.
     """
-    k = min([CUT, *(one.indices.shape[1] for one in comparison.rankings.values())])
-    counts = fate_counts(fates(comparison, k))
-    occur = [fate.value for fate in FATES if fate is not Fate.FOUND and counts[fate.value].any()]
-    texts = [str(say(f"fate.{fate}")) for fate in occur]
-    colours = [FATE_COLOURS[fate] for fate in occur]
-    rows = [(names[name], sum(numbers), numbers) for name, *numbers in counts[occur].itertuples()]
+    k = min([DEFAULT_CUTOFF, *(ranking.indices.shape[1] for ranking in comparison.rankings.values())])
+    counts = count_outcomes(find_outcomes(comparison, k))
+    occurring = [fate.value for fate in OUTCOMES if fate is not RetrievalOutcome.FOUND and counts[fate.value].any()]
+    texts = [str(say(f"fate.{fate}")) for fate in occurring]
+    colours = [OUTCOME_COLOURS[fate] for fate in occurring]
+    rows = [
+        (names[name], sum(counts_by_outcome), counts_by_outcome)
+        for name, *counts_by_outcome in counts[occurring].itertuples()
+    ]
     table = pd.DataFrame(
         [
-            (name, text, number, place)
-            for name, _, numbers in rows
-            for place, (text, number) in enumerate(zip(texts, numbers, strict=True))
+            (name, text, number, index)
+            for name, _, counts_by_outcome in rows
+            for index, (text, number) in enumerate(zip(texts, counts_by_outcome, strict=True))
         ],
         columns=["retriever", "part", "count", "place"],
     )
     title, retrievers = str(say("column.questions")), [name for name, _, _ in rows]
     specs = comparison.experiment.specs
-    limits = {name: shares for name, shares in ceilings(comparison).items() if specs[name].parts}
-    known = [place for place in range(len(DEPTHS)) if any(not np.isnan(shares[place]) for shares in limits.values())]
+    ceilings_by_name = {name: fractions for name, fractions in ceilings(comparison).items() if specs[name].components}
+    known = [
+        index
+        for index in range(len(DEPTHS))
+        if any(not np.isnan(fractions[index]) for fractions in ceilings_by_name.values())
+    ]
     return {
         "k": k,
-        "chart": charts.stacked(table, retrievers, parts=texts, colours=colours, x=title) if occur else None,
+        "chart": charts.stacked_bars(table, retrievers, parts=texts, colours=colours, x=title) if occurring else None,
         "legend": list(zip(texts, colours, strict=True)),
         "rows": rows,
-        "depths": [DEPTHS[place] for place in known],
+        "depths": [DEPTHS[index] for index in known],
         "ceilings": [
-            (names[name], ["" if np.isnan(share) else words.percent(share) for share in shares[known]])
-            for name, shares in limits.items()
+            (names[name], ["" if np.isnan(fraction) else words.percent(fraction) for fraction in fractions[known]])
+            for name, fractions in ceilings_by_name.items()
         ],
     }
 
 
-def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
+def hardest_questions(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
     """Return question, article and rank by retriever (0: not found) of the questions that rank lowest over all.
 
     They have the highest sum of log rank, not found counting as one past the last; none that all rank first is listed.
     """
-    asked, rankings = comparison.question_set, comparison.rankings.values()
+    evaluated, rankings = comparison.question_set, comparison.rankings.values()
     if not rankings:
         return []
-    ranks = np.stack([first_relevant_ranks(one, asked) for one in rankings], axis=1)
-    depths = np.array([one.indices.shape[1] for one in rankings])
-    depth = np.log(np.where(ranks == 0, depths + 1, ranks)).sum(axis=1)
-    rows = [int(row) for row in np.argsort(-depth, kind="stable")[:_HARDEST] if depth[row] > 0]
-    articles = [asked.passages[asked.row_of_passage[asked.questions[row].relevant[0]]].title for row in rows]
-    return [(asked.questions[row].text, title, ranks[row].tolist()) for row, title in zip(rows, articles, strict=True)]
+    ranks = np.stack([first_relevant_ranks(ranking, evaluated) for ranking in rankings], axis=1)
+    depths = np.array([ranking.indices.shape[1] for ranking in rankings])
+    difficulty = np.log(np.where(ranks == 0, depths + 1, ranks)).sum(axis=1)
+    rows = [int(row) for row in np.argsort(-difficulty, kind="stable")[:_HARDEST_COUNT] if difficulty[row] > 0]
+    articles = [
+        evaluated.passages[evaluated.row_of_passage[evaluated.questions[row].relevant[0]]].title for row in rows
+    ]
+    return [
+        (evaluated.questions[row].text, title, ranks[row].tolist()) for row, title in zip(rows, articles, strict=True)
+    ]
 
 
-def cost(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, str, str]]:
+def cost_rows(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Return name, seconds to build, milliseconds per query and megabytes of the index; an imported run's are –.
 
     An asterisk marks milliseconds measured on another machine.
@@ -152,24 +177,28 @@ def cost(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, s
     results = {result.name: result for result in comparison.results if result.scores}
     rows = []
     for result in (results[name] for name in order):
-        known = words.cost_of(result)
+        costs = words.retriever_cost(result)
         build = "–" if result.imported else f"{result.build_seconds:.1f}"
-        query = "–" if known.milliseconds is None else f"{known.milliseconds:.1f}{'*' if known.is_foreign else ''}"
+        query = (
+            "–"
+            if costs.milliseconds is None
+            else f"{costs.milliseconds:.1f}{'*' if costs.is_measured_elsewhere else ''}"
+        )
         rows.append((result.name, build, query, f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "–"))
     return rows
 
 
-def settings(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
+def setup_lines(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
     """Return what the comparison was made of and on, line by line."""
     data, parts, machine, statistics = (origin[key] for key in ("data", "split", "hardware", "statistics"))
-    lines = [(name, _specification(values, say)) for name, values in origin["retrievers"].items()]
+    lines = [(name, _describe_spec(values, say)) for name, values in origin["retrievers"].items()]
     counts = {part: f"{count:,}" for part, count in parts["questions"].items()}
     if parts_of_set:
-        described = words.split_words(parts_of_set, say)
+        described = words.describe_split(parts_of_set, say)
     else:
         described = say("setup.split_value", seed=parts["seed"], **counts)
     sizes = {name: f"{data[name]:,}" for name in ("passages", "questions")}
-    tries = {name: f"{statistics[name]:,}" for name in ("resamples", "permutations", "seed")}
+    statistic_values = {name: f"{statistics[name]:,}" for name in ("resamples", "permutations", "seed")}
     gpus = ", ".join(machine["gpus"]) or say("setup.no_gpu")
     memory = f"{machine['memory'] / 2**30:.0f}"
     hardware = {"processor": machine["processor"], "cores": machine["logical_cores"], "memory": memory, "gpus": gpus}
@@ -177,14 +206,14 @@ def settings(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split | No
         (say("setup.data"), say("setup.data_value", name=data["name"], **sizes)),
         (say("setup.fingerprint"), data["fingerprint"]),
         (say("setup.split"), described),
-        (say("setup.statistics"), say("setup.statistics_value", **tries)),
+        (say("setup.statistics"), say("setup.statistics_value", **statistic_values)),
         (say("setup.hardware"), say("setup.hardware_value", **hardware)),
         (say("setup.versions"), ", ".join(f"{name} {number}" for name, number in origin["versions"].items())),
     ]
     return [*lines, (say("setup.commit"), origin["commit"])] if origin["commit"] else lines
 
 
-def _specification(values: Mapping[str, Any], say: words.Say) -> str:
+def _describe_spec(values: Mapping[str, Any], say: words.Say) -> str:
     texts = [str(values["kind"])]
     for key, value in values.items():
         if key == "chosen_on":
@@ -193,13 +222,13 @@ def _specification(values: Mapping[str, Any], say: words.Say) -> str:
             short = {name: str(part)[:12] for name, part in value.items() if name in ("revision", "fingerprint")}
             texts.append(f"{key} {' '.join(str(part) for part in (value | short).values())}")
         elif key != "kind":
-            texts.append(f"{key} {_value(value)}")
+            texts.append(f"{key} {_format_value(value)}")
     return " · ".join(texts)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_value(part)}" for name, part in value.items())
+        return ", ".join(f"{name}={_format_value(part)}" for name, part in value.items())
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -209,7 +238,7 @@ def report(
     comparison: Comparison,
     language: str,
     origin: Mapping[str, Any] | None = None,
-    found: Evidence | None = None,
+    comparison_evidence: ComparisonEvidence | None = None,
     name: str = "",
     *,
     recommended: words.Recommendation | None = None,
@@ -219,30 +248,35 @@ def report(
     `origin` is the comparison's provenance and `found` its evidence, both computed if missing. `recommended` decides
     the headline, by default of all retrievers by `leading_measure`. Raises `ValueError` for an unknown language.
     """
-    say = words.words_of(language)
-    found = found or evidence(comparison)
+    say = words.translator(language)
+    comparison_evidence = comparison_evidence or evidence(comparison)
     origin = origin or provenance(comparison)
-    names = words.retriever_names(comparison.experiment.specs, language)
-    first = names.get(found.baseline, found.baseline)
+    names = words.display_names(comparison.experiment.specs, language)
+    first = names.get(comparison_evidence.baseline, comparison_evidence.baseline)
     groups = question_groups(comparison.question_set)
     measure = recommended.measure if recommended else leading_measure(comparison)
     if recommended is None:
-        recommended = words.recommend(comparison, measure, found.tests, baseline=found.baseline, groups=groups)
-    head = words.Headline(say("page.none"))
+        recommended = words.recommend(
+            comparison, measure, comparison_evidence.tests, baseline=comparison_evidence.baseline, groups=groups
+        )
+    headline = words.Headline(say("page.none"))
     if recommended:
-        interval = found.intervals[recommended.name][str(measure)]
-        head = words.headline_words(recommended, words.html_style(language, names), interval)
-    ranked = words.best_first(comparison, measure)
+        interval = comparison_evidence.intervals[recommended.name][str(measure)]
+        headline = words.write_headline(recommended, words.html_style(language, names), interval)
+    ranked = words.rank_by_mean(comparison, measure)
     scored = [*ranked, *(name for name in comparison.scores if name not in ranked)]
-    all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS
-    pairs = found.tests if all_pairs else found.against
+    all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MAX_PAIRS
+    pairs = comparison_evidence.tests if all_pairs else comparison_evidence.baseline_tests
     judged = judged_measures(comparison.scores)
-    shown = [one for one in shown_measures(comparison) if one not in judged]
+    main_measures = [item for item in displayed_measures(comparison) if item not in judged]
     listed = [*scored, *(name for name in names if name not in scored)]
-    by_k, parts = curves(comparison, found, names, scored), slices(comparison, measure, names, say)
-    losses = lost(comparison, names, say)
+    by_k, parts = (
+        metric_curves(comparison, comparison_evidence, names, scored),
+        slice_sections(comparison, measure, names, say),
+    )
+    losses = lost_questions(comparison, names, say)
     charts = [*(chart for _, chart in by_k), *(part["chart"] for part in parts)]
-    drawn = iter(pictures([*charts, losses["chart"]] if losses["chart"] else charts))
+    rendered = iter(render_charts([*charts, losses["chart"]] if losses["chart"] else charts))
     several_relevant = any(len(question.relevant) > 1 for question in comparison.question_set.questions)
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if several_relevant else []
     displayed = list(names.values())
@@ -250,65 +284,82 @@ def report(
         say=say,
         number="{:,}".format,
         names=names,
-        can_draw=can_draw(),
+        can_draw=can_render(),
         language=language,
         name=name,
         label=label,
         comparison=comparison,
         made=datetime.fromisoformat(origin["made"]).strftime("%Y-%m-%d %H:%M"),
-        measure=measure.long,
-        depth=depth_of(comparison.experiment.ks),
+        measure=measure.long_name,
+        depth=required_depth(comparison.experiment.ks),
         first=first,
-        answers=[head.answer, *head.notes],
+        answers=[headline.answer, *headline.notes],
         data_name=say("page.sample") if origin["data"]["name"] == CATALOG["sample"].title else origin["data"]["name"],
         warnings=_warnings(comparison, names, say),
-        behind=at_disadvantage(comparison.scores, groups),
+        behind=underjudged_tests(comparison.scores, groups),
         default_grade=RELEVANT_GRADE,
         tables=[
             (note, columns, {name: rows[name] for name in listed})
-            for note, columns in (("", shown), (say("section.hits"), hits), (say("section.judged"), judged))
-            if columns and (rows := figures(comparison, found, columns))
+            for note, columns in (("", main_measures), (say("section.hits"), hits), (say("section.judged"), judged))
+            if columns and (rows := metric_rows(comparison, comparison_evidence, columns))
         ],
-        legend=[(one, colour_of(names[one], displayed), letter_of(names[one], displayed)) for one in scored],
-        curves=[(title, next(drawn)) for title, _ in by_k],
+        legend=[(item, colour_of(names[item], displayed), mark_character(names[item], displayed)) for item in scored],
+        curves=[(title, next(rendered)) for title, _ in by_k],
         pairs=[test for test in pairs if test.measure == str(measure)],
         all_pairs=all_pairs,
-        points=points,
-        p_figure=p_figure,
-        slices=[(part, next(drawn)) for part in parts],
+        points=format_points,
+        p_figure=format_p_value,
+        slices=[(part, next(rendered)) for part in parts],
         lost=losses,
-        lost_picture=next(drawn, None),
-        hardest=hardest(comparison),
-        cost=cost(comparison, scored),
-        elsewhere=any(words.cost_of(one).is_foreign for one in comparison.results),
-        settings=settings(origin, say, comparison.parts),
-        terms=("recall", "hit", "mrr", "ndcg", *(Measure.parse(one).name for one in judged), "interval", "test"),
+        lost_picture=next(rendered, None),
+        hardest=hardest_questions(comparison),
+        cost=cost_rows(comparison, scored),
+        elsewhere=any(words.retriever_cost(item).is_measured_elsewhere for item in comparison.results),
+        settings=setup_lines(origin, say, comparison.split),
+        terms=("recall", "hit", "mrr", "ndcg", *(Measure.parse(item).name for item in judged), "interval", "test"),
     )
 
 
 def _warnings(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> list[str]:
     """Return the warnings of too few questions, and how the split came about."""
-    warnings = [words.few_words(len(comparison.question_set.questions), "compared", say)]
-    taught = {names[one.name]: one.taught_by for one in comparison.results if one.taught_by is not None}
-    warnings += [words.few_words(count, "taught", say, name) for name, count in taught.items()]
-    if comparison.parts and comparison.experiment.split is not Part.ALL:
-        warnings.append(words.split_words(comparison.parts, say))
+    warnings = [words.few_questions_warning(len(comparison.question_set.questions), "compared", say)]
+    training_counts = {
+        names[result.name]: result.training_query_count
+        for result in comparison.results
+        if result.training_query_count is not None
+    }
+    warnings += [words.few_questions_warning(count, "taught", say, name) for name, count in training_counts.items()]
+    if comparison.split and comparison.experiment.split is not Part.ALL:
+        warnings.append(words.describe_split(comparison.split, say))
     return [warning for warning in warnings if warning]
 
 
 def leading_measure(comparison: Comparison) -> Measure:
     """Return the metric of the headline: the first that all have of nDCG@10, Recall@10, nDCG@K from the top K."""
-    wished = [f"ndcg@{CUT}", f"recall@{CUT}", *(f"ndcg@{k}" for k in sorted(comparison.experiment.ks, reverse=True))]
+    preferred = [
+        f"ndcg@{DEFAULT_CUTOFF}",
+        f"recall@{DEFAULT_CUTOFF}",
+        *(f"ndcg@{k}" for k in sorted(comparison.experiment.ks, reverse=True)),
+    ]
     scores = comparison.scores.values()
-    return Measure.parse(next((one for one in wished if all(one in of.per_question for of in scores)), wished[0]))
+    return Measure.parse(
+        next(
+            (
+                candidate
+                for candidate in preferred
+                if all(candidate in retriever_scores.per_question for retriever_scores in scores)
+            ),
+            preferred[0],
+        )
+    )
 
 
-def points(share: float) -> str:
+def format_points(difference: float) -> str:
     """Return a difference of shares in percentage points, with its sign unless it is 0.00."""
-    shown = round(share * 100, 2)
-    return f"{shown:+.2f}".replace("-", "−") if shown else "0.00"
+    rounded = round(difference * 100, 2)
+    return f"{rounded:+.2f}".replace("-", "−") if rounded else "0.00"
 
 
-def p_figure(p: float) -> str:
+def format_p_value(p: float) -> str:
     """Return a p-value as papers print it."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

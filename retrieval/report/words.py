@@ -22,9 +22,9 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from mrc_workbench.data.split import FEWEST_QUESTIONS as FEWEST_COMPARED
+from mrc_workbench.data.split import MIN_QUESTIONS as FEWEST_COMPARED
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod
-from mrc_workbench.retrieval.analysis.evidence import turned
+from mrc_workbench.retrieval.analysis.evidence import reversed_test
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
@@ -44,7 +44,7 @@ def catalog(language: str) -> dict[str, str]:
     return {f"{section}.{name}": text for section, entries in tables.items() for name, text in entries.items()}
 
 
-def words_of(language: str) -> Say:
+def translator(language: str) -> Say:
     """Return `say(key, **values)`: the text of a key as HTML, with its fields filled in and escaped."""
     texts = catalog(language)
 
@@ -71,7 +71,7 @@ def kind_label(kind: str, say: Say) -> str:
     return kind
 
 
-def retriever_name(name: str, language: str) -> str:
+def display_name(name: str, language: str) -> str:
     """Return the displayed name of a retriever: a default name in a language, any other as it is. Not HTML."""
     kind, separator, model = name.partition(" · ")
     if kind not in _RETRIEVERS:
@@ -82,13 +82,13 @@ def retriever_name(name: str, language: str) -> str:
     return texts[f"retriever.{kind.lower().replace(' ', '_')}"] + separator + model
 
 
-def retriever_names(names: Iterable[str], language: str) -> dict[str, str]:
+def display_names(names: Iterable[str], language: str) -> dict[str, str]:
     """Return the displayed name of each of these retrievers: their own names if two would be equal."""
-    called = {name: retriever_name(name, language) for name in names}
-    return called if len(set(called.values())) == len(called) else {name: name for name in called}
+    displayed = {name: display_name(name, language) for name in names}
+    return displayed if len(set(displayed.values())) == len(displayed) else {name: name for name in displayed}
 
 
-def split_words(parts: Split, say: Callable[..., str]) -> str:
+def describe_split(parts: Split, say: Callable[..., str]) -> str:
     """Return how a split came about, its number of questions by part, and how many test questions leak."""
     key = parts.method.value
     if parts.method is SplitMethod.GROUPED:
@@ -105,20 +105,20 @@ def split_words(parts: Split, say: Callable[..., str]) -> str:
     return " ".join(sentences)
 
 
-def few_words(count: int, of: str, say: Callable[..., str], name: str = "") -> str:
+def few_questions_warning(count: int, of: str, say: Callable[..., str], name: str = "") -> str:
     """Return the warning that there are too few questions; empty if they are enough.
 
     `of` is a part, "compared", or "taught" for the training questions of the mix `name`.
     """
-    few = {"name": name, "count": count, "fewest": FEWEST_COMPARED}
-    return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", **few)
+    values = {"name": name, "count": count, "fewest": FEWEST_COMPARED}
+    return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", **values)
 
 
 FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
 CLEARLY_FASTER = 2.0  # times; a smaller lead may be chance: the machine was busier, or a cache was warm
 FEWEST_GROUPS = 6  # of fewer no difference can reach p < 0.05: there are 2^n swaps
-_NEGLIGIBLE = 0.01  # share of a time that may come from another machine
-_FOREIGN = 0.1  # share of a time measured on another machine from which it is marked
+_NEGLIGIBLE_FRACTION = 0.01  # share of a time that may come from another machine
+_FOREIGN_FRACTION = 0.1  # share of a time measured on another machine from which it is marked
 
 
 class TieBreak(StrEnum):
@@ -130,7 +130,7 @@ class TieBreak(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cost:
+class RetrieverCost:
     """What a retriever costs."""
 
     milliseconds: float | None  # per query, None if unknown
@@ -139,9 +139,9 @@ class Cost:
     has_model: bool
 
     @property
-    def is_foreign(self) -> bool:
+    def is_measured_elsewhere(self) -> bool:
         """Whether a page marks the time as measured on another machine."""
-        return self.milliseconds is not None and self.elsewhere > _FOREIGN * self.milliseconds
+        return self.milliseconds is not None and self.elsewhere > _FOREIGN_FRACTION * self.milliseconds
 
 
 @dataclass(frozen=True)
@@ -155,25 +155,31 @@ class Recommendation:
     mean: float
     best_mean: float
     questions: int
-    compared: int  # how many other retrievers have the metric
+    alternative_count: int  # how many other retrievers have the metric
     ties: tuple[str, ...]  # others that do not differ significantly from the best, best first
-    faster: float | None  # how many times faster than any tie, at least; None if their times cannot be compared
+    speedup: float | None  # how many times faster than any tie, at least; None if their times cannot be compared
     gain: PairTest | None  # test against the baseline; None for the baseline itself, or without such a test
     from_best: PairTest | None  # test against the best; None for the best itself
     tie_break: TieBreak
     untimed: tuple[str, ...]  # of the best and its ties
-    early: bool  # too few questions to recommend anything
+    has_too_few_questions: bool  # too few questions to recommend anything
 
 
-def best_first(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
+def rank_by_mean(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
     """Return the retrievers that have the metric by their mean, highest first; equal means keep their order."""
-    means, allowed = _means(comparison, measure), None if names is None else set(names)
-    return sorted((name for name in means if allowed is None or name in allowed), key=lambda name: -means[name])
+    means, allowed_names = _means(comparison, measure), None if names is None else set(names)
+    return sorted(
+        (name for name in means if allowed_names is None or name in allowed_names), key=lambda name: -means[name]
+    )
 
 
 def _means(comparison: Comparison, measure: Measure) -> dict[str, float]:
     scores, column = comparison.scores.items(), str(measure)
-    return {name: float(of.per_question[column].mean()) for name, of in scores if column in of.per_question}
+    return {
+        name: float(retriever_scores.per_question[column].mean())
+        for name, retriever_scores in scores
+        if column in retriever_scores.per_question
+    }
 
 
 def recommend(
@@ -189,13 +195,13 @@ def recommend(
 
     `tests` are corrected paired tests of this metric; `groups` number the questions that share a relevant passage.
     """
-    ranked = best_first(comparison, measure, names)
+    ranked = rank_by_mean(comparison, measure, names)
     if not ranked:
         return None
     means, best = _means(comparison, measure), ranked[0]
-    against_best = {name: _test_of(name, best, measure, tests) for name in ranked[1:]}
-    tied = [best, *(name for name, test in against_best.items() if test is not None and not test.sure)]
-    costs = {result.name: cost_of(result) for result in comparison.results if result.name in tied}
+    against_best = {name: _oriented_test(name, best, measure, tests) for name in ranked[1:]}
+    tied = [best, *(name for name, test in against_best.items() if test is not None and not test.is_significant)]
+    costs = {result.name: retriever_cost(result) for result in comparison.results if result.name in tied}
     name, tie_break = _cheapest(tied, costs)
     questions = len(comparison.question_set.questions)
     return Recommendation(
@@ -206,22 +212,22 @@ def recommend(
         mean=means[name],
         best_mean=means[best],
         questions=questions,
-        compared=len(ranked) - 1,
-        ties=tuple(one for one in tied if one != name),
-        faster=_lead(name, tied, costs) if tie_break is TieBreak.SPEED else None,
-        gain=None if name == baseline else _test_of(name, baseline, measure, tests),
+        alternative_count=len(ranked) - 1,
+        ties=tuple(tied_name for tied_name in tied if tied_name != name),
+        speedup=_smallest_speedup(name, tied, costs) if tie_break is TieBreak.SPEED else None,
+        gain=None if name == baseline else _oriented_test(name, baseline, measure, tests),
         from_best=against_best.get(name),
         tie_break=tie_break,
-        untimed=tuple(one for one in tied if costs[one].milliseconds is None),
-        early=questions < FEWEST_QUESTIONS or len(np.unique(groups)) < FEWEST_GROUPS,
+        untimed=tuple(tied_name for tied_name in tied if costs[tied_name].milliseconds is None),
+        has_too_few_questions=questions < FEWEST_QUESTIONS or len(np.unique(groups)) < FEWEST_GROUPS,
     )
 
 
-def cost_of(result: Result) -> Cost:
+def retriever_cost(result: Result) -> RetrieverCost:
     """Return what a retriever with scores costs; an imported run has a time only if it was recorded."""
     questions = len(result.rankings.indices) if result.rankings else 0
     timed = questions > 0 and result.query_seconds > 0
-    return Cost(
+    return RetrieverCost(
         milliseconds=result.query_seconds / questions * 1000 if timed else None,
         elsewhere=result.elsewhere_seconds / questions * 1000 if timed else 0.0,
         index_bytes=result.memory_bytes,
@@ -229,26 +235,26 @@ def cost_of(result: Result) -> Cost:
     )
 
 
-def times_faster(a: Cost, b: Cost) -> float | None:
+def compute_speedup(a: RetrieverCost, b: RetrieverCost) -> float | None:
     """Return how many times faster a is than b, at least; None if a time is unknown, or a's is of two machines."""
     if not a.milliseconds or not b.milliseconds:
         return None
-    if a.elsewhere <= _NEGLIGIBLE * a.milliseconds:
+    if a.elsewhere <= _NEGLIGIBLE_FRACTION * a.milliseconds:
         return (b.milliseconds - b.elsewhere) / a.milliseconds
-    if a.elsewhere >= (1 - _NEGLIGIBLE) * a.milliseconds:
+    if a.elsewhere >= (1 - _NEGLIGIBLE_FRACTION) * a.milliseconds:
         return b.elsewhere / a.milliseconds
     return None
 
 
-def _test_of(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
+def _oriented_test(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
     """Return the test of a pair from the side of `a`; None if the pair was not tested by this metric."""
     for test in tests:
         if test.measure == str(measure) and {test.a, test.b} == {a, b}:
-            return test if test.a == a else turned(test)
+            return test if test.a == a else reversed_test(test)
     return None
 
 
-def _cheapest(tied: Sequence[str], costs: Mapping[str, Cost]) -> tuple[str, TieBreak]:
+def _cheapest(tied: Sequence[str], costs: Mapping[str, RetrieverCost]) -> tuple[str, TieBreak]:
     """Return the cheapest of the ties, which stand best first, and what decided.
 
     Ties without a clearly faster one count as equally fast: the smaller index decides between them.
@@ -256,17 +262,17 @@ def _cheapest(tied: Sequence[str], costs: Mapping[str, Cost]) -> tuple[str, TieB
     timed = [name for name in tied if costs[name].milliseconds is not None]
     if not timed:
         return tied[0], TieBreak.SCORE
-    if len(timed) > 1 and not any((_lead(name, timed, costs) or 0.0) >= 1 for name in timed):
+    if len(timed) > 1 and not any((_smallest_speedup(name, timed, costs) or 0.0) >= 1 for name in timed):
         return min(timed, key=lambda name: (costs[name].has_model, costs[name].index_bytes or inf)), TieBreak.MACHINES
-    leads = {name: [times_faster(costs[other], costs[name]) for other in timed if other != name] for name in timed}
+    leads = {name: [compute_speedup(costs[other], costs[name]) for other in timed if other != name] for name in timed}
     fast = [name for name in timed if not any(lead is not None and lead >= CLEARLY_FASTER for lead in leads[name])]
     return min(fast, key=lambda name: costs[name].index_bytes or inf), TieBreak.SPEED
 
 
-def _lead(name: str, tied: Sequence[str], costs: Mapping[str, Cost]) -> float | None:
+def _smallest_speedup(name: str, tied: Sequence[str], costs: Mapping[str, RetrieverCost]) -> float | None:
     """Return how many times faster a retriever is than each of the other ties with a known time, at least."""
     others = [costs[other] for other in tied if other != name and costs[other].milliseconds is not None]
-    leads = [times_faster(costs[name], other) for other in others]
+    leads = [compute_speedup(costs[name], other) for other in others]
     known = [lead for lead in leads if lead is not None]
     return min(known) if known and len(known) == len(leads) else None
 
@@ -290,7 +296,7 @@ class Headline:
 
 def html_style(language: str, names: Mapping[str, str]) -> Style:
     """Write as HTML; `names` are the displayed names of retrievers."""
-    say = words_of(language)
+    say = translator(language)
     return Style(say, lambda name: say("headline.bold", name=names[name]), lambda name: names.get(name, name))
 
 
@@ -304,74 +310,84 @@ def markdown_style(language: str, escape: Callable[[str], str]) -> Style:
     return Style(say, lambda name: f"**{escape(name)}**", escape)
 
 
-def headline_words(found: Recommendation, style: Style, interval: tuple[float, float] | None = None) -> Headline:
+def write_headline(
+    recommendation: Recommendation, style: Style, interval: tuple[float, float] | None = None
+) -> Headline:
     """Return the headline in words. `interval` is the 95% interval of the mean, for a single retriever."""
-    measure = style.escape(found.measure.long)
-    if found.early:
-        values = {"best": style.emphasise(found.best), "measure": measure, "mean": percent(found.best_mean)}
-        counts = {"questions": f"{found.questions:,}", "fewest": FEWEST_QUESTIONS}
+    measure = style.escape(recommendation.measure.long_name)
+    if recommendation.has_too_few_questions:
+        values = {
+            "best": style.emphasise(recommendation.best),
+            "measure": measure,
+            "mean": percent(recommendation.best_mean),
+        }
+        counts = {"questions": f"{recommendation.questions:,}", "fewest": FEWEST_QUESTIONS}
         return Headline(style.say("headline.early", **values, **counts))
-    values = {"name": style.emphasise(found.name), "measure": measure, "mean": percent(found.mean)}
-    if not found.compared:
-        low, high = interval or (found.mean, found.mean)
+    values = {"name": style.emphasise(recommendation.name), "measure": measure, "mean": percent(recommendation.mean)}
+    if not recommendation.alternative_count:
+        low, high = interval or (recommendation.mean, recommendation.mean)
         return Headline(style.say("headline.alone", low=percent(low), high=percent(high), **values))
-    answer = style.say("headline.use", ties=_ties(found, style), gain=_gain(found, style), **values)
-    return Headline(answer, _notes(found, style))
+    answer = style.say(
+        "headline.use", ties=_ties_text(recommendation, style), gain=_gain_text(recommendation, style), **values
+    )
+    return Headline(answer, _notes(recommendation, style))
 
 
-def percent(share: float) -> str:
+def percent(fraction: float) -> str:
     """Return a share in percent, as the headline and the tables beside it round it."""
-    return f"{share * 100:.1f}"
+    return f"{fraction * 100:.1f}"
 
 
-def interval_of_lead(difference: float, low: float, high: float) -> dict[str, str]:
+def difference_interval(difference: float, low: float, high: float) -> dict[str, str]:
     """Return the ends of a difference's interval in points, in the direction of a sentence: 2 behind (1 to 3)."""
     ends = {"low": low, "high": high} if difference >= 0 else {"low": -high, "high": -low}
-    points = {name: round(end * 100, 1) or 0.0 for name, end in ends.items()}  # never a negative zero
-    return {name: f"{end:.1f}".replace("-", "−") for name, end in points.items()}
+    rounded = {name: round(end * 100, 1) or 0.0 for name, end in ends.items()}  # never a negative zero
+    return {name: f"{end:.1f}".replace("-", "−") for name, end in rounded.items()}
 
 
-def _ties(found: Recommendation, style: Style) -> str:
-    if not found.ties:
+def _ties_text(recommendation: Recommendation, style: Style) -> str:
+    if not recommendation.ties:
         return ""
-    names = ", ".join(map(style.escape, found.ties))
-    if found.faster is None or found.faster < CLEARLY_FASTER:
+    names = ", ".join(map(style.escape, recommendation.ties))
+    if recommendation.speedup is None or recommendation.speedup < CLEARLY_FASTER:
         return style.say("headline.tie", names=names)
-    if len(found.ties) > 1:
+    if len(recommendation.ties) > 1:
         return style.say("headline.tie_fastest", names=names)
-    times = f"{found.faster:.1f}" if found.faster < 3 else f"{found.faster:.0f}"
+    times = f"{recommendation.speedup:.1f}" if recommendation.speedup < 3 else f"{recommendation.speedup:.0f}"
     return style.say("headline.tie_faster", names=names, times=times)
 
 
-def _gain(found: Recommendation, style: Style) -> str:
-    if found.name == found.baseline:
+def _gain_text(recommendation: Recommendation, style: Style) -> str:
+    if recommendation.name == recommendation.baseline:
         return style.say("headline.gain_of_baseline")
-    test = found.gain
+    test = recommendation.gain
     if test is None:
         return style.say("headline.gain_unknown")
-    baseline = style.escape(found.baseline)
+    baseline = style.escape(recommendation.baseline)
     if not test.wins and not test.losses:
         return style.say("headline.gain_same", baseline=baseline)
-    side = "more" if test.difference >= 0 else "less"
-    key = f"headline.gain_{side}" if test.sure else f"headline.gain_maybe_{side}"
-    return style.say(key, baseline=baseline, **_difference(test))
+    direction = "more" if test.difference >= 0 else "less"
+    key = f"headline.gain_{direction}" if test.is_significant else f"headline.gain_maybe_{direction}"
+    return style.say(key, baseline=baseline, **_difference_values(test))
 
 
-def _notes(found: Recommendation, style: Style) -> list[str]:
+def _notes(recommendation: Recommendation, style: Style) -> list[str]:
     notes: list[str] = []
-    test = None if found.best == found.baseline else found.from_best  # the gain over the baseline is the same test
+    test = (
+        None if recommendation.best == recommendation.baseline else recommendation.from_best
+    )  # the gain over the baseline is the same test
     if test is not None and (test.wins or test.losses):
-        names = {"best": style.escape(found.best), "name": style.escape(found.name)}
-        notes.append(style.say("headline.not_the_highest", **names, **_difference(test)))
-    if found.ties and found.tie_break is TieBreak.MACHINES:
+        names = {"best": style.escape(recommendation.best), "name": style.escape(recommendation.name)}
+        notes.append(style.say("headline.not_the_highest", **names, **_difference_values(test)))
+    if recommendation.ties and recommendation.tie_break is TieBreak.MACHINES:
         notes.append(style.say("headline.other_machines"))
-    elif found.ties and found.tie_break is TieBreak.SCORE:
+    elif recommendation.ties and recommendation.tie_break is TieBreak.SCORE:
         notes.append(style.say("headline.no_speed_known"))
-    elif found.untimed and found.ties:
-        notes.append(style.say("headline.untimed", names=", ".join(map(style.escape, found.untimed))))
+    elif recommendation.untimed and recommendation.ties:
+        notes.append(style.say("headline.untimed", names=", ".join(map(style.escape, recommendation.untimed))))
     return notes
 
 
-def _difference(test: PairTest) -> dict[str, str]:
-    ends = interval_of_lead(test.difference, test.low, test.high)
+def _difference_values(test: PairTest) -> dict[str, str]:
+    ends = difference_interval(test.difference, test.low, test.high)
     return {"points": percent(abs(test.difference)), **ends}

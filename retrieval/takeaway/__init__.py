@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-WORDS = Path(__file__).with_name("differs.toml")
+DIFFERENCES_FILE = Path(__file__).with_name("differs.toml")

@@ -22,24 +22,24 @@ from typing import Any, cast
 
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
-from mrc_workbench.retrieval.milvus import index_of
+from mrc_workbench.retrieval.milvus import index_parameters
 from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.retrieval.takeaway.asking import presence_field
-from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
+from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix, candidate_count, first_phase_signals
 from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
 HITS = 10  # passages that a query returns by default
-SHOWN = ("row", "passage", "title")  # of a hit
+HIT_FIELDS = ("row", "passage", "title")  # of a hit
 NAMESPACE = "mrc"  # of Vespa's document ids
 Body = dict[str, Any]
 _HERE = Path(__file__).parent
 _CLUSTER = "passages"  # of Vespa
 _MATCH_NONE: Body = {"match_none": {}}
-_LINKS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
+_HNSW_OPTIONS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
 
 
 @dataclass(frozen=True)
-class Request:
+class EngineRequest:
     """One request of an engine's HTTP interface; the body is JSON, or None."""
 
     method: str
@@ -48,16 +48,16 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Told:
+class EngineConfig:
     """The requests of an engine, or the arguments of Milvus's client."""
 
     index: str
-    setup: Sequence[Request] = ()
-    exists: Request | None = None
-    remove: Request | None = None
+    setup: Sequence[EngineRequest] = ()
+    exists: EngineRequest | None = None
+    remove: EngineRequest | None = None
     bulk: Mapping[str, str] = field(default_factory=dict)  # how documents are sent
-    finish: Sequence[Request] = ()
-    query: Request | None = None
+    finish: Sequence[EngineRequest] = ()
+    query: EngineRequest | None = None
     hits: Body = field(default_factory=dict)  # where an answer has hits and their scores
     free: Body = field(default_factory=dict)  # queries of one signal each, without a paid licence, and how to mix them
     nothing: Body = field(default_factory=dict)  # by kind of query, one without results, for a question without values
@@ -65,19 +65,19 @@ class Told:
     client: Body = field(default_factory=dict)
 
 
-def hits_at(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
+def hit_paths(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
     """Return where an answer has its list of hits, and a hit its fields and its score (or a cosine distance)."""
     return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
 
 
-def told_to(mix: Mix, index: str) -> Told:
+def engine_config(mix: Mix, index: str) -> EngineConfig:
     """Return the requests for the engine of the mix, the index called `index`: small letters, figures and `_`."""
     engines = {
-        Engine.ELASTICSEARCH: elasticsearch,
-        Engine.OPENSEARCH: opensearch,
-        Engine.VESPA: _vespa,
-        Engine.WEAVIATE: _weaviate,
-        Engine.MILVUS: _milvus,
+        ExportTarget.ELASTICSEARCH: elasticsearch,
+        ExportTarget.OPENSEARCH: opensearch,
+        ExportTarget.VESPA: _vespa,
+        ExportTarget.WEAVIATE: _weaviate,
+        ExportTarget.MILVUS: _milvus,
     }
     return engines[mix.engine](mix, index)
 
@@ -92,7 +92,7 @@ def is_exact(signal: Vectors) -> bool:
     return signal.index in (IndexKind.EXACT, IndexKind.INT8)
 
 
-def elasticsearch(mix: Mix, index: str) -> Told:
+def elasticsearch(mix: Mix, index: str) -> EngineConfig:
     """Return the requests of Elasticsearch."""
     kinds = {IndexKind.EXACT: "flat", IndexKind.INT8: "int8_flat"}
     fields: dict[str, Body] = {}
@@ -112,12 +112,12 @@ def elasticsearch(mix: Mix, index: str) -> Told:
             retrievers.append({"standard": {"query": _match(signal)}})
         else:
             kind = kinds.get(signal.index, "hnsw")
-            options = {"type": kind, **(_LINKS if kind == "hnsw" else {})}
+            options = {"type": kind, **(_HNSW_OPTIONS if kind == "hnsw" else {})}
             dims = signal.vectors.shape[1]
             fields[name] = {"type": "dense_vector", "dims": dims, "similarity": "cosine", "index_options": options}
             knn = {"field": name, "query_vector": value, "k": mix.depth}
             retrievers.append({"knn": {**knn, "num_candidates": max(mix.depth, HNSW_CANDIDATES)}})
-    weighted = [{"retriever": one, "weight": weight} for one, weight in zip(retrievers, mix.weights, strict=True)]
+    weighted = [{"retriever": body, "weight": weight} for body, weight in zip(retrievers, mix.weights, strict=True)]
     window = {"rank_window_size": mix.depth}
     if len(retrievers) == 1:
         retriever = retrievers[0]
@@ -125,16 +125,18 @@ def elasticsearch(mix: Mix, index: str) -> Told:
         children = weighted if is_weighted(mix) else retrievers
         retriever = {"rrf": {"retrievers": children, "rank_constant": RRF_CONSTANT, **window}}
     else:
-        normalised = [one | {"normalizer": mix.technique} for one in weighted]
+        normalised = [body | {"normalizer": mix.technique} for body in weighted]
         retriever = {"linear": {"retrievers": normalised, **window}}
-    told = _searched(mix, index, fields, {"retriever": retriever})
+    config = _lucene_config(mix, index, fields, {"retriever": retriever})
     nothing = {"knn": {"standard": {"query": _MATCH_NONE}}, "script_score": _MATCH_NONE, "sparse_vector": _MATCH_NONE}
     if not has_free_queries(mix):
-        return replace(told, nothing=nothing)
-    shown = {"size": mix.depth, "_source": [*SHOWN]}
-    queries = [asdict(Request("POST", f"/{index}/_search", {"retriever": one, **shown})) for one in retrievers]
+        return replace(config, nothing=nothing)
+    result_options = {"size": mix.depth, "_source": [*HIT_FIELDS]}
+    queries = [
+        asdict(EngineRequest("POST", f"/{index}/_search", {"retriever": body, **result_options})) for body in retrievers
+    ]
     fused = {"weights": list(mix.weights), "by_rank": mix.by_rank, "rank_constant": RRF_CONSTANT}
-    return replace(told, nothing=nothing, free={"queries": queries, **fused})
+    return replace(config, nothing=nothing, free={"queries": queries, **fused})
 
 
 def has_free_queries(mix: Mix) -> bool:
@@ -147,7 +149,7 @@ def is_weighted(mix: Mix) -> bool:
     return len({round(weight, 5) for weight in mix.weights}) > 1
 
 
-def opensearch(mix: Mix, index: str) -> Told:
+def opensearch(mix: Mix, index: str) -> EngineConfig:
     """Return the requests of OpenSearch."""
     fields: dict[str, Body] = {}
     queries: list[Body] = []
@@ -173,11 +175,11 @@ def opensearch(mix: Mix, index: str) -> Told:
                 params = {"field": name, "query_value": value, "space_type": "cosinesimil"}
                 queries.append(_scripted(name, lang="knn", source="knn_score", params=params))
             else:
-                method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": _LINKS}
+                method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": _HNSW_OPTIONS}
                 fields[name] |= {"method": method}
                 queries.append({"knn": {name: {"vector": value, "k": mix.depth}}})
     if len(queries) == 1:
-        return _searched(mix, index, fields, {"query": queries[0]})
+        return _lucene_config(mix, index, fields, {"query": queries[0]})
     weights = {"weights": list(mix.weights)}
     if mix.by_rank:
         by_rank = {"technique": "rrf", "rank_constant": RRF_CONSTANT, "parameters": weights}
@@ -186,14 +188,14 @@ def opensearch(mix: Mix, index: str) -> Told:
         by_score = {"technique": "arithmetic_mean", "parameters": weights}
         normalization = {"technique": mix.technique}
         processor = {"normalization-processor": {"normalization": normalization, "combination": by_score}}
-    pipeline = Request("PUT", f"/_search/pipeline/{index}", {"phase_results_processors": [processor]})
+    pipeline = EngineRequest("PUT", f"/_search/pipeline/{index}", {"phase_results_processors": [processor]})
     hybrid = {"query": {"hybrid": {"queries": queries, "pagination_depth": mix.depth}}}
-    return _searched(mix, index, fields, hybrid, [pipeline])
+    return _lucene_config(mix, index, fields, hybrid, [pipeline])
 
 
-def _searched(
-    mix: Mix, index: str, signal_fields: dict[str, Body], query: Body, pipeline: Sequence[Request] = ()
-) -> Told:
+def _lucene_config(
+    mix: Mix, index: str, signal_fields: dict[str, Body], query: Body, pipeline: Sequence[EngineRequest] = ()
+) -> EngineConfig:
     """Return what Elasticsearch and OpenSearch share; one shard, so that all passages are counted together."""
     plain = {"type": "text", "index": False}
     fields: Body = {"row": {"type": "integer"}, "passage": {"type": "keyword"}, "title": plain, "text": plain}
@@ -207,15 +209,15 @@ def _searched(
         "mappings": {"dynamic": "strict", "properties": fields | signal_fields},
     }
     path = f"/{index}/_search" + (f"?search_pipeline={index}" if pipeline else "")
-    return Told(
+    return EngineConfig(
         index,
-        setup=[Request("PUT", f"/{index}", body), *pipeline],
-        exists=Request("HEAD", f"/{index}"),
-        remove=Request("DELETE", f"/{index}"),
+        setup=[EngineRequest("PUT", f"/{index}", body), *pipeline],
+        exists=EngineRequest("HEAD", f"/{index}"),
+        remove=EngineRequest("DELETE", f"/{index}"),
         bulk={"form": "lines", "path": f"/{index}/_bulk"},
-        finish=[Request("POST", f"/{index}/_refresh")],
-        query=Request("POST", path, query | {"size": HITS, "_source": [*SHOWN]}),
-        hits=hits_at("hits", "hits", fields="_source", score=["_score"]),
+        finish=[EngineRequest("POST", f"/{index}/_refresh")],
+        query=EngineRequest("POST", path, query | {"size": HITS, "_source": [*HIT_FIELDS]}),
+        hits=hit_paths("hits", "hits", fields="_source", score=["_score"]),
         nothing=dict.fromkeys(("knn", "script_score", "neural_sparse"), _MATCH_NONE),
     )
 
@@ -232,12 +234,12 @@ def _scripted(field: str, **script: object) -> Body:
     return {"script_score": {"query": {"exists": {"field": field}}, "script": script}}
 
 
-def _weaviate(mix: Mix, index: str) -> Told:
-    name, terms = index.capitalize(), next((one for one in mix.signals if isinstance(one, Terms)), None)
-    vectors = next((one for one in mix.signals if isinstance(one, Vectors)), None)
+def _weaviate(mix: Mix, index: str) -> EngineConfig:
+    name, terms = index.capitalize(), next((item for item in mix.signals if isinstance(item, Terms)), None)
+    vectors = next((item for item in mix.signals if isinstance(item, Vectors)), None)
     plain = {"dataType": ["text"], "indexSearchable": False, "indexFilterable": False}
     properties: list[Body] = [{"name": "row", "dataType": ["int"]}]
-    properties += [{"name": one, **plain} for one in ("passage", "title", "text")]
+    properties += [{"name": item, **plain} for item in ("passage", "title", "text")]
     # the words that it would leave out stay, as every token counts here
     inverted: Body = {"stopwords": {"preset": "none"}}
     if terms:
@@ -257,73 +259,81 @@ def _weaviate(mix: Mix, index: str) -> Told:
     if terms and vectors:
         alpha = mix.weights[mix.signals.index(vectors)]
         fusion = "rankedFusion" if mix.by_rank else mix.technique
-        asked = (
+        search_argument = (
             f"hybrid: {{query: {mark(terms)}, vector: {mark(vectors)}, alpha: {alpha}, "
             f'fusionType: {fusion}, properties: ["{terms.field}"]}}'
         )
     elif terms:
-        asked = f'bm25: {{query: {mark(terms)}, properties: ["{terms.field}"]}}'
+        search_argument = f'bm25: {{query: {mark(terms)}, properties: ["{terms.field}"]}}'
     else:
-        asked = f"nearVector: {{vector: {mark(cast(Signal, vectors))}}}"
+        search_argument = f"nearVector: {{vector: {mark(cast(Signal, vectors))}}}"
     score = "score" if terms else "distance"
-    query = f"{{ Get {{ {name}(limit: {mix.depth}, {asked}) {{ row passage title _additional {{ {score} }} }} }} }}"
-    beside = vectors.field if vectors else ""
-    return Told(
+    query = f"{{ Get {{ {name}(limit: {mix.depth}, {search_argument}) {{ row passage title _additional {{ {score} }} }} }} }}"
+    vector_field = vectors.field if vectors else ""
+    return EngineConfig(
         name,
-        setup=[Request("POST", "/v1/schema", body)],
-        exists=Request("GET", f"/v1/schema/{name}"),
-        remove=Request("DELETE", f"/v1/schema/{name}"),
-        bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": beside},
-        query=Request("POST", "/v1/graphql", {"query": query}),
-        hits=hits_at("data", "Get", name, fields="", score=["_additional", score], is_distance=not terms),
+        setup=[EngineRequest("POST", "/v1/schema", body)],
+        exists=EngineRequest("GET", f"/v1/schema/{name}"),
+        remove=EngineRequest("DELETE", f"/v1/schema/{name}"),
+        bulk={"form": "objects", "path": "/v1/batch/objects", "class": name, "vector": vector_field},
+        query=EngineRequest("POST", "/v1/graphql", {"query": query}),
+        hits=hit_paths("data", "Get", name, fields="", score=["_additional", score], is_distance=not terms),
     )
 
 
-def _milvus(mix: Mix, index: str) -> Told:
+def _milvus(mix: Mix, index: str) -> EngineConfig:
     fields: list[Body] = []
     for signal in mix.signals:
         if isinstance(signal, Terms | SparseTerms):
-            one = {"index_type": "SPARSE_INVERTED_INDEX", "build": {}, "search": {"metric_type": "IP", "params": {}}}
-            fields.append({"name": signal.field, "dim": 0, **one})
+            sparse_index = {
+                "index_type": "SPARSE_INVERTED_INDEX",
+                "build": {},
+                "search": {"metric_type": "IP", "params": {}},
+            }
+            fields.append({"name": signal.field, "dim": 0, **sparse_index})
         elif isinstance(signal, Vectors):
-            kind, build, search = index_of(signal.index, len(signal.vectors))
-            of = {"index_type": kind, "build": build, "search": search}
-            fields.append({"name": signal.field, "dim": signal.vectors.shape[1], **of})
+            kind, build, search = index_parameters(signal.index, len(signal.vectors))
+            vector_index = {"index_type": kind, "build": build, "search": search}
+            fields.append({"name": signal.field, "dim": signal.vectors.shape[1], **vector_index})
     ranker = {"weights": None if mix.by_rank else list(mix.weights), "constant": RRF_CONSTANT}
-    return Told(index, client={"collection": index, "fields": fields, "depth": mix.depth, "ranker": ranker})
+    return EngineConfig(index, client={"collection": index, "fields": fields, "depth": mix.depth, "ranker": ranker})
 
 
-def _vespa(mix: Mix, index: str) -> Told:
+def _vespa(mix: Mix, index: str) -> EngineConfig:
     """Return the application, whose schema the index names, and the query."""
-    parts, first = [_part_of(signal, mix.depth) for signal in mix.signals], first_look(mix)
-    looks = [(mix.weights[row] / mix.units[row] / parts[row].factor, parts[row].score) for row in first]
-    by = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
+    parts, first = [_schema_field(signal, mix.depth) for signal in mix.signals], first_phase_signals(mix)
+    first_phase_terms = [(mix.weights[row] / mix.units[row] / parts[row].factor, parts[row].score) for row in first]
+    fusion_expression = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
     weighted = zip(mix.weights, parts, strict=True)
     is_single = len(parts) == 1
     schema = template(_HERE / "vespa.sd.jinja", keep_newline=True).render(
         index=index,
         parts=parts,
         properties=[line for part in parts for line in part.properties],
-        first=parts[0].score if is_single else " + ".join(f"{weight:.9g} * {score}" for weight, score in looks),
+        first=parts[0].score
+        if is_single
+        else " + ".join(f"{weight:.9g} * {score}" for weight, score in first_phase_terms),
         # a tensor is compared with every passage: those that share no term are dropped
         drops_others=is_single and isinstance(mix.signals[0], SparseTerms),
-        mixed="" if is_single else " + ".join(f"{weight} * {by.format(part.score)}" for weight, part in weighted),
-        candidates=candidates_of(mix),
+        mixed=""
+        if is_single
+        else " + ".join(f"{weight} * {fusion_expression.format(part.score)}" for weight, part in weighted),
+        candidates=candidate_count(mix),
         neighbours=HNSW_NEIGHBOURS,
         candidates_to_build=HNSW_CANDIDATES_TO_BUILD,
     )
     services = template(_HERE / "services.xml.jinja", autoescape=True, keep_newline=True)
     matches = " or ".join(parts[row].match for row in first)
-    yql = f"select {', '.join(SHOWN)} from {index} where {matches}"  # noqa: S608 - no text of a user
-    asked = {f"input.query(asked_{part.name})" if part.tensor else part.name: part.mark for part in parts}
-    of_all = f"/document/v1/{NAMESPACE}/{index}/docid"
-    return Told(
+    yql = f"select {', '.join(HIT_FIELDS)} from {index} where {matches}"  # noqa: S608 - no text of a user
+    query_inputs = {f"input.query(asked_{part.name})" if part.tensor else part.name: part.mark for part in parts}
+    documents_path = f"/document/v1/{NAMESPACE}/{index}/docid"
+    return EngineConfig(
         index,
-        exists=Request("GET", f"{of_all}?cluster={_CLUSTER}&wantedDocumentCount=1"),
-        remove=Request("DELETE", f"{of_all}?selection=true&cluster={_CLUSTER}"),
-        bulk={"form": "puts", "path": f"{of_all}/"},
-        query=Request("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **asked}),
-        hits=hits_at("root", "children", fields="fields", score=["relevance"]),
+        exists=EngineRequest("GET", f"{documents_path}?cluster={_CLUSTER}&wantedDocumentCount=1"),
+        remove=EngineRequest("DELETE", f"{documents_path}?selection=true&cluster={_CLUSTER}"),
+        bulk={"form": "puts", "path": f"{documents_path}/"},
+        query=EngineRequest("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **query_inputs}),
+        hits=hit_paths("root", "children", fields="fields", score=["relevance"]),
         files={
             f"application/schemas/{index}.sd": schema,
             "application/services.xml": services.render(index=index, cluster=_CLUSTER),
@@ -332,7 +342,7 @@ def _vespa(mix: Mix, index: str) -> Told:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SchemaField:
     """A signal in the schema: its field, what scores it, and the mark of a question's value.
 
     The `score` is `factor` times what it is here; it is that of a `function`, if there is one. Only text has no
@@ -352,7 +362,7 @@ class _Part:
     has_graph: bool = False
 
 
-def _part_of(signal: Signal, depth: int) -> _Part:
+def _schema_field(signal: Signal, depth: int) -> _SchemaField:
     name, value = signal.field, mark(signal)
     product = f"query(asked_{name}) * attribute({name})"
     if isinstance(signal, Terms):
@@ -360,16 +370,16 @@ def _part_of(signal: Signal, depth: int) -> _Part:
         properties = tuple(f'bm25({name}).{option}: "{number}"' for option, number in options.items())
         match = f'({{defaultIndex: "{name}", grammar: "any"}}userInput(@{name}))'
         factor = signal.k1 + 1  # by which Vespa multiplies
-        return _Part(name, value, f"bm25({name})", match, properties=properties, factor=factor)
+        return _SchemaField(name, value, f"bm25({name})", match, properties=properties, factor=factor)
     if isinstance(signal, LateTokens):
         tensor = f"tensor<float>(token{{}},x[{signal.vectors.vectors.shape[1]}])"
         function = f"sum(reduce(sum({product}, x), max, token), asked)"
-        asked = tensor.replace("token{}", "asked{}")
-        return _Part(name, value, f"late_{name}", tensor=tensor, asked_tensor=asked, function=function)
+        query_tensor = tensor.replace("token{}", "asked{}")
+        return _SchemaField(name, value, f"late_{name}", tensor=tensor, asked_tensor=query_tensor, function=function)
     if isinstance(signal, SparseTerms):
-        return _Part(name, value, f"sparse_{name}", tensor="tensor<float>(term{})", function=f"sum({product})")
+        return _SchemaField(name, value, f"sparse_{name}", tensor="tensor<float>(term{})", function=f"sum({product})")
     exact = is_exact(signal)
     match = f"({{{'approximate: false, ' * exact}targetHits: {depth}}}nearestNeighbor({name}, asked_{name}))"
     tensor, function = f"tensor<float>(x[{signal.vectors.shape[1]}])", f"sum({product})"
     score = f"cosine_{name}"
-    return _Part(name, value, score, match, tensor, function=function, is_vector=True, has_graph=not exact)
+    return _SchemaField(name, value, score, match, tensor, function=function, is_vector=True, has_graph=not exact)

@@ -4,33 +4,33 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.quality.bm25_values import DEFAULT, PAIRS, Measured, Rule, harmless_pair, report, threshold_rule
-from benchmarks.quality.japanese import _kanji, _Row, _runs, _words, table
+from benchmarks.quality.bm25_values import DEFAULT, PAIRS, Rule, SetResult, harmless_pair, report, threshold_rule
+from benchmarks.quality.japanese import _kanji, _Row, _runs, _tokenize, table
 from tests.doubles import small_set
 
 N_QUESTIONS = 4
 
 
-def measured(gains: Mapping[tuple[float, float], float], **statistics: float) -> Measured:
+def set_result(gains: Mapping[tuple[float, float], float], **statistics: float) -> SetResult:
     """A set whose every question gains so much with these pairs, and nothing with others."""
     values = np.full((len(PAIRS), N_QUESTIONS), 0.5)
     for pair, gain in gains.items():
         values[PAIRS.index(pair)] += gain
     groups = np.arange(N_QUESTIONS)
-    return Measured(small_set(), values, groups, statistics, (0.01, -0.02, 0.04))
+    return SetResult(small_set(), values, groups, statistics, (0.01, -0.02, 0.04))
 
 
 def test_the_pair_of_other_sets_loses_on_none_of_them() -> None:
-    first = measured({(1.2, 0.4): 0.3, (0.6, 0.4): 0.1})
-    second = measured({(1.2, 0.4): -0.01, (0.6, 0.4): 0.1})
+    first = set_result({(1.2, 0.4): 0.3, (0.6, 0.4): 0.1})
+    second = set_result({(1.2, 0.4): -0.01, (0.6, 0.4): 0.1})
     assert PAIRS[harmless_pair([first])] == (1.2, 0.4)
     assert PAIRS[harmless_pair([first, second])] == (0.6, 0.4)
-    assert PAIRS[harmless_pair([measured({pair: -0.1 for pair in PAIRS if pair != DEFAULT})])] == DEFAULT
+    assert PAIRS[harmless_pair([set_result({pair: -0.1 for pair in PAIRS if pair != DEFAULT})])] == DEFAULT
 
 
-def test_a_rule_parts_the_sets_by_the_statistic_that_gains_most() -> None:
-    short = [measured({(0.3, 0.0): 0.2}, length=one, other=other) for one, other in ((5.0, 1.0), (10.0, 4.0))]
-    long = [measured({(2.0, 1.0): 0.2}, length=one, other=other) for one, other in ((30.0, 2.0), (60.0, 3.0))]
+def test_rule_splits_sets_by_the_statistic_with_the_largest_gain() -> None:
+    short = [set_result({(0.3, 0.0): 0.2}, length=value, other=other) for value, other in ((5.0, 1.0), (10.0, 4.0))]
+    long = [set_result({(2.0, 1.0): 0.2}, length=value, other=other) for value, other in ((30.0, 2.0), (60.0, 3.0))]
     rule = threshold_rule([*short, *long])
     assert (rule.statistic, rule.threshold) == ("length", 20.0)
     assert [PAIRS[rule.pair({"length": length})] for length in (19.0, 21.0)] == [(0.3, 0.0), (2.0, 1.0)]
@@ -39,9 +39,9 @@ def test_a_rule_parts_the_sets_by_the_statistic_that_gains_most() -> None:
 
 def test_the_report_measures_the_pair_of_the_other_sets() -> None:
     sets = {
-        "first": measured({(1.2, 0.4): 0.1}, length=1.0),
-        "second": measured({(2.0, 0.6): 0.2}, length=2.0),
-        "third": measured({(2.0, 0.6): 0.2}, length=3.0),
+        "first": set_result({(1.2, 0.4): 0.1}, length=1.0),
+        "second": set_result({(2.0, 0.6): 0.2}, length=2.0),
+        "third": set_result({(2.0, 0.6): 0.2}, length=3.0),
     }
     rows = [line.split(" | ") for line in report(sets) if line.startswith("| first")]
     (cells,) = rows
@@ -51,14 +51,14 @@ def test_the_report_measures_the_pair_of_the_other_sets() -> None:
     assert cells[6] == "2, 0.6: +0.00 (+0.00 to +0.00)"
 
 
-def test_runs_are_of_one_script_and_hiragana_is_in_none() -> None:
+def test_splits_runs_by_script_and_skips_hiragana() -> None:
     text = "東京タワーは1958年にNHKが"
     assert _runs([text]) == [["東京", "タワー", "1958", "年", "nhk"]]
     assert _kanji([text]) == [["東", "京", "年"]]
-    assert _words([text], [_kanji, _kanji]) == [["0:東", "0:京", "0:年", "1:東", "1:京", "1:年"]]
+    assert _tokenize([text], [_kanji, _kanji]) == [["0:東", "0:京", "0:年", "1:東", "1:京", "1:年"]]
 
 
-def test_ways_of_indexing_are_set_against_bigrams() -> None:
+def test_table_compares_segmentations_with_bigrams() -> None:
     values = np.array([0.0, 1.0, 1.0, 0.0])
     rows = {"bigrams": _Row(values, 10, 100.0), "more": _Row(np.ones(4), 2000, 50.0)}
     lines = table(rows, np.arange(4))

@@ -44,7 +44,7 @@ def test_the_largest_difference_between_libraries_is_reported() -> None:
     )
 
 
-def test_a_library_that_is_not_installed_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_has_a_row_without_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Library("ranx", {"search": ("no-such-package",), "evaluate": ("no-such-package",)}, "none")
     assert absent.missing("search") == ["no-such-package"]
     row = measure._row("search", absent, {}, {})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ir_measures import AP, nDCG
 
-from benchmarks.quality.published import Own, average_precision, per_question, read_published, table
+from benchmarks.quality.published import OwnMetric, average_precision, per_question, read_published, table
 from mrc_workbench.data.workspace import PROJECT
 from tests.doubles import small_set
 from tests.retrieval.compared import rankings_of
@@ -28,17 +28,17 @@ def marked() -> list[str]:
     return section().partition("<!-- bench: published -->\n")[2].partition("<!-- /bench -->")[0].splitlines()
 
 
-def test_every_figure_has_a_source_and_every_source_a_figure() -> None:
+def test_every_metric_has_a_source_and_every_source_a_metric() -> None:
     known = read_published()
     ids = [source.id for source in known.source]
     assert len(set(ids)) == len(ids)
-    assert {figure.source for of in known.set for figure in of.figure} == set(ids)
+    assert {metric.source for published_set in known.set for metric in published_set.figure} == set(ids)
 
 
 @pytest.mark.parametrize(
     "change", [("https://", "http://"), ("value = 37.143", "value = 371.43"), ("read = ", "seen = ")]
 )
-def test_rejects_figures_without_a_readable_source(tmp_path: Path, change: tuple[str, str]) -> None:
+def test_rejects_metrics_without_a_valid_source(tmp_path: Path, change: tuple[str, str]) -> None:
     path = tmp_path / "published.toml"
     text = (PROJECT / "benchmarks" / "published.toml").read_text(encoding="utf-8")
     path.write_text(text.replace(*change), encoding="utf-8")
@@ -46,43 +46,43 @@ def test_rejects_figures_without_a_readable_source(tmp_path: Path, change: tuple
         read_published(path)
 
 
-def test_the_page_shows_the_published_figures_as_they_are_in_the_data() -> None:
+def test_page_shows_the_published_metrics() -> None:
     known, lines = read_published(), marked()
     rows = [line for line in lines if line.startswith("| ")]
     measured = [OWN.search(row) for row in rows]
     anonymous = [OWN.sub("HERE", row) for row in rows]
     expected = [OWN.sub("HERE", row) for row in table(known, {}) if row.startswith("| ")]
     assert anonymous == expected
-    of_file = {of.name: bool(of.file) for of in known.set}
+    of_file = {published_set.name: bool(published_set.file) for published_set in known.set}
     has_file = False
-    for row, found in zip(rows[1:], measured[1:], strict=True):
+    for row, match in zip(rows[1:], measured[1:], strict=True):
         if row.startswith("| **"):
             has_file = of_file[row.split("**")[1]]
         else:
-            assert found is not None
-            assert (found[0] == "set not at hand") is not has_file
+            assert match is not None
+            assert (match[0] == "set not at hand") is not has_file
     assert [line for line in lines if re.match(r"\d+\. \[", line)] == table(known, {})[-len(known.source) :]
 
 
-def test_no_figure_of_the_section_is_typed_by_hand() -> None:
+def test_section_has_no_numbers_outside_generated_tables() -> None:
     text = section()
     assert text
     by_hand = re.sub(r"<!-- bench: \w+ -->.*?<!-- /bench -->", "", text, flags=re.DOTALL)
     assert re.findall(r"\d*\.\d+", by_hand) == []
 
 
-def test_an_own_figure_stands_beside_the_published_one() -> None:
+def test_table_shows_own_metric_beside_published() -> None:
     known = read_published()
-    of = next(one for one in known.set if one.file)
-    measure = of.figure[0].measure
-    rows = table(known, {(of.name, measure): Own(12.3, 10, 15)})
+    published_set = next(candidate for candidate in known.set if candidate.file)
+    measure = published_set.figure[0].measure
+    rows = table(known, {(published_set.name, measure): OwnMetric(12.3, 10, 15)})
     beside = [row for row in rows if "| 12.30 (10.00 to 15.00) |" in row]
     assert [row.split(" | ")[0] for row in beside] == [
-        f"| {figure.system}" for figure in of.figure if figure.measure == measure
+        f"| {metric.system}" for metric in published_set.figure if metric.measure == measure
     ]
 
 
-def test_average_precision_is_that_of_trec_eval() -> None:
+def test_average_precision_equals_trec_eval() -> None:
     question_set = small_set()
     n_questions, n_passages = len(question_set.questions), len(question_set.passages)
     random = np.random.default_rng(0)
@@ -102,5 +102,5 @@ def test_average_precision_is_that_of_trec_eval() -> None:
     assert per_question(rankings, question_set, "ndcg").mean() == pytest.approx(theirs[nDCG])
     both = [nDCG @ 5, nDCG @ 10]
     theirs = ir_measures.calc_aggregate(both, qrels, run)
-    mean = np.mean([theirs[one] for one in both])
+    mean = np.mean([theirs[metric] for metric in both])
     assert per_question(rankings, question_set, "ndcg@5, ndcg@10").mean() == pytest.approx(mean)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import growth, peers
-from benchmarks.quality.language_models import SPLIT, _to_learn_from
-from benchmarks.speed.libraries import bytes_of
+from benchmarks.quality.language_models import SPLIT, _move_test_to_training
+from benchmarks.speed.libraries import token_bytes
 from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analysis import Tokens
@@ -16,31 +16,31 @@ ROUNDS = [(2.0, 4.0), (1.0, 3.0), (1.0, 5.0)]
 
 
 def test_the_ratio_is_the_median_of_the_rounds(tmp_path: Path) -> None:
-    one = peers.of_rounds("search", "other", "10 passages", ROUNDS, wanted=2)
-    assert (one.ours, one.theirs, one.ratio, one.spread) == (1.0, 4.0, 3.0, (2.0, 5.0))
+    result = peers.summarize_rounds("search", "other", "10 passages", ROUNDS, target=2)
+    assert (result.ours, result.theirs, result.ratio, result.spread) == (1.0, 4.0, 3.0, (2.0, 5.0))
     file = tmp_path / "results.json"
-    peers.keep([one], file)
-    peers.keep([peers.of_rounds("search", "other", "10 passages", [(1.0, 1.0)], wanted=2)], file)
+    peers.save_results([result], file)
+    peers.save_results([peers.summarize_rounds("search", "other", "10 passages", [(1.0, 1.0)], target=2)], file)
     (row,) = peers.table(file)[2:]
     assert row == "| search | other | 10 passages | 1 s | 1 s | **1** (1 to 1) | wanted 2, **missed** |"
 
 
-def test_sizes_are_told_in_their_order(tmp_path: Path) -> None:
+def test_rows_are_sorted_by_size(tmp_path: Path) -> None:
     sizes = ("2,000 questions, 1,000 passages", "10 questions, 30,000 passages", "500 passages")
-    measured = [peers.of_rounds("search", "other", size, ROUNDS) for size in sizes]
-    other = peers.Measured("build", "", "9 passages", 3.0, unit="GiB")
-    peers.keep([measured[0], other, *measured[1:]], tmp_path / "results.json")
+    measured = [peers.summarize_rounds("search", "other", size, ROUNDS) for size in sizes]
+    other = peers.PeerResult("build", "", "9 passages", 3.0, unit="GiB")
+    peers.save_results([measured[0], other, *measured[1:]], tmp_path / "results.json")
     rows = [row.split(" | ")[2] for row in peers.table(tmp_path / "results.json")[2:]]
     assert rows == [sizes[2], sizes[0], sizes[1], "9 passages"]
 
 
 @pytest.mark.slow  # its module imports Streamlit
-def test_the_table_says_what_is_late() -> None:
+def test_table_lists_slow_clicks() -> None:
     from benchmarks.app import ten_sessions
-    from benchmarks.app.ten_sessions import Cost
+    from benchmarks.app.ten_sessions import ClickCost
 
-    alone = {"quick": Cost([0.1], 0, 0), "slow": Cost([0.4, 0.6, 0.7], 0, 0)}
-    at_once = {"quick": Cost([0.2, 0.4, 0.9], 0.05, 0.1), "slow": Cost([0.9, 1.0, 1.5], 0.07, 0.2)}
+    alone = {"quick": ClickCost([0.1], 0, 0), "slow": ClickCost([0.4, 0.6, 0.7], 0, 0)}
+    at_once = {"quick": ClickCost([0.2, 0.4, 0.9], 0.05, 0.1), "slow": ClickCost([0.9, 1.0, 1.5], 0.07, 0.2)}
     bare = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
     lines = ten_sessions.table(alone, at_once, bare, 3)
     assert lines[2] == "| quick | 0.10 | 0.40 | 0.90 | 0.05 | 0.10 | 0.20 | 0.30 |"
@@ -50,13 +50,13 @@ def test_the_table_says_what_is_late() -> None:
 
 def test_tokens_are_as_large_as_their_arrays_and_their_words() -> None:
     tokens = Tokens(["가", "ab"], np.array([0, 1, 1], dtype=np.int32), np.array([0, 3], dtype=np.int64))
-    assert bytes_of(tokens) == 3 * 4 + 2 * 8 + (3 + 1) + (2 + 1)
+    assert token_bytes(tokens) == 3 * 4 + 2 * 8 + (3 + 1) + (2 + 1)
 
 
-def test_the_test_pairs_of_a_set_without_training_pairs_are_learned_from() -> None:
+def test_moves_test_pairs_to_training() -> None:
     columns = [[f"{side} {number}" for number in range(6)] for side in "ab"]
-    nli = PairSet.of("nli", PairKind.LABELLED, columns, [0, 1, 2] * 2, published=[1, 1, 2, 2, 2, 2])
-    rows = split_pairs(_to_learn_from(nli), SPLIT)
+    nli = PairSet.from_columns("nli", PairKind.LABELLED, columns, [0, 1, 2] * 2, published=[1, 1, 2, 2, 2, 2])
+    rows = split_pairs(_move_test_to_training(nli), SPLIT)
     assert [rows[part].tolist() for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)] == [[2, 3, 4, 5], [0, 1], []]
 
 
@@ -78,7 +78,7 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
     ]
 
 
-def test_the_sentence_names_what_bends() -> None:
+def test_sentence_names_superlinear_stages() -> None:
     assert growth.sentence(SECONDS).startswith(
         "In the last step these grow faster than the passages: square (2.00, to 10,000);"
     )
@@ -88,30 +88,30 @@ def test_the_sentence_names_what_bends() -> None:
 
 
 @pytest.mark.slow
-def test_the_chart_names_every_stage_and_has_a_ground_of_its_own(tmp_path: Path) -> None:
+def test_chart_names_every_stage_on_a_white_background(tmp_path: Path) -> None:
     growth.draw(SECONDS, tmp_path / "growth.svg")
-    drawn = (tmp_path / "growth.svg").read_text(encoding="utf-8")
-    assert all(f">{stage}</text>" in drawn for stage in SECONDS)
-    assert 'fill="white"' in drawn
+    svg = (tmp_path / "growth.svg").read_text(encoding="utf-8")
+    assert all(f">{stage}</text>" in svg for stage in SECONDS)
+    assert 'fill="white"' in svg
 
 
 @pytest.mark.slow  # its module imports Streamlit
 def test_heaps_law_goes_through_the_half_and_the_whole() -> None:
-    from benchmarks.large import heaps
+    from benchmarks.large import fit_heaps_law
 
-    exponent, scale = heaps(["a", "b", "a", "c", "b", "d", "a", "e"])  # 3 distinct of 4, 5 of 8
+    exponent, scale = fit_heaps_law(["a", "b", "a", "c", "b", "d", "a", "e"])  # 3 distinct of 4, 5 of 8
     assert scale * 4**exponent == pytest.approx(3)
     assert scale * 8**exponent == pytest.approx(5)
 
 
 @pytest.mark.slow  # its module imports Streamlit
-def test_documents_hold_the_bytes_asked_for_and_new_words_besides() -> None:
+def test_documents_have_the_requested_size_and_new_words() -> None:
     from benchmarks.large import documents
 
     real = [f"{number:03}말{number:03}" for number in (*range(500), *range(100, 600))]
-    found = [*documents(real, 300_000)]
-    assert sum(len(text.encode()) + 1 for text in found) >= 300_000
-    assert sum(len(text.encode()) + 1 for text in found[:-1]) < 300_000
-    assert {len(text.split()) for text in found} == {100}
-    new = {word for text in found for word in text.split()} - {*real}
+    texts = [*documents(real, 300_000)]
+    assert sum(len(text.encode()) + 1 for text in texts) >= 300_000
+    assert sum(len(text.encode()) + 1 for text in texts[:-1]) < 300_000
+    assert {len(text.split()) for text in texts} == {100}
+    new = {word for text in texts for word in text.split()} - {*real}
     assert len(new) > len({*real}) / 5

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, ours, plain, timed
+from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, plain_trainer, project_trainer, train_timed
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import shuffled
 
@@ -21,20 +21,20 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
-def test_the_same_losses(*, kind: str, frozen: bool, tmp_path: Path) -> None:
-    from mrc_workbench.training.engine.speed import short_passes, tokenized_once
+def test_losses_equal_plain_training(*, kind: str, frozen: bool, tmp_path: Path) -> None:
+    from mrc_workbench.training.engine.speed import cached_tokenization, passes_by_length
 
     build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
     base = str(build(tmp_path / "base"))
     turn = Turn(kind, base, OURS, str(tmp_path / "columns.json"), 8, 4, precision="float32", frozen_table=frozen)
     turn = replace(turn, batches=np.random.default_rng(0).permutation(28)[:24].reshape(4, 6).tolist())
     options: Any = options_of(turn)
-    material = Material.of(shuffled(40, 40), SplitOptions(), options)
-    columns, _ = (encoder_examples if kind == BI_ENCODER else cross_encoder_examples)(options, material)
+    training_data = TrainingData.from_question_set(shuffled(40, 40), SplitOptions(), options)
+    columns, _ = (encoder_examples if kind == BI_ENCODER else cross_encoder_examples)(options, training_data)
     Path(turn.columns).write_text(json.dumps(columns), encoding="utf-8")
-    trainer = ours(turn, options, material, tmp_path / "ours")
-    with tokenized_once(trainer.model), short_passes(trainer.model):
-        found = timed(trainer, turn).losses
-    expected = timed(plain(replace(turn, side=PLAIN), tmp_path / "plain"), turn).losses
+    trainer = project_trainer(turn, options, training_data, tmp_path / "ours")
+    with cached_tokenization(trainer.model), passes_by_length(trainer.model):
+        losses = train_timed(trainer, turn).losses
+    expected = train_timed(plain_trainer(replace(turn, side=PLAIN), tmp_path / "plain"), turn).losses
     assert len(set(expected)) == 4
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert losses == pytest.approx(expected, rel=1e-4)

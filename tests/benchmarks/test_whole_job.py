@@ -4,30 +4,30 @@ from pathlib import Path
 import pytest
 
 from benchmarks.speed.student_script import fuse, read, recall
-from benchmarks.speed.whole_job import Told, figure_table, own_seconds, stage_table
+from benchmarks.speed.whole_job import ProcessResult, metric_table, own_seconds, stage_table
 
 NAMES = ("BM25", "Dense", "Hybrid", "Reranked")
 
 
-def told(seconds: float, of_each: float) -> Told:
-    figures = {"recall@1": 0.5, "recall@10": 0.75}
-    return Told(seconds, dict.fromkeys(NAMES, of_each), dict.fromkeys(NAMES, figures))
+def process_result(seconds: float, stage_seconds: float) -> ProcessResult:
+    metrics = {"recall@1": 0.5, "recall@10": 0.75}
+    return ProcessResult(seconds, dict.fromkeys(NAMES, stage_seconds), dict.fromkeys(NAMES, metrics))
 
 
-def test_seconds_of_what_is_wrapped_are_counted_once() -> None:
+def test_counts_seconds_of_components_once() -> None:
     times = {"BM25": (1.0, 2.0), "Dense": (4.0, 8.0), "Hybrid": (5.0, 10.5), "Reranked": (1.5, 20.0)}
     retrievers = {name: {"build_seconds": build, "query_seconds": query} for name, (build, query) in times.items()}
     assert own_seconds(retrievers) == pytest.approx({"BM25": 3.0, "Dense": 12.0, "Hybrid": 0.5, "Reranked": 18.5})
 
 
 def test_the_stages_and_the_rest_make_the_whole() -> None:
-    lines = stage_table(told(5.0, 1.0), told(50.0, 10.0))
+    lines = stage_table(process_result(5.0, 1.0), process_result(50.0, 10.0))
     assert lines[-2:] == ["| all else | 1.00 | 10.00 | 10.0 |", "| the whole process | 5.00 | 50.00 | 10.0 |"]
     assert [line.split(" | ")[1:] for line in lines[2:6]] == [["1.00", "10.00", "10.0 |"]] * 4
 
 
-def test_the_figures_stand_side_by_side() -> None:
-    assert figure_table(told(1, 0), told(1, 0))[2] == "| BM25 | 50.00 | 50.00 | 75.00 | 75.00 |"
+def test_metric_table_shows_both_sides() -> None:
+    assert metric_table(process_result(1, 0), process_result(1, 0))[2] == "| BM25 | 50.00 | 50.00 | 75.00 | 75.00 |"
 
 
 def test_the_script_reads_fuses_and_measures(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSi
 
 from mrc_workbench.data.jobs.processes import start_fork_server
 from mrc_workbench.data.workspace import PROJECT
-from tests.programs import end_all_in, free_port, wait_for
+from tests.programs import free_port, kill_processes_in, wait_for
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
 SIZE: ViewportSize = {"width": 1280, "height": 900}
@@ -51,10 +51,10 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -
 def workspace(shared_server: tuple[str, Path]) -> Iterator[Path]:
     """The workspace of the app: without anything that files before this one left, but for what is made anew."""
     yield shared_server[1]
-    end_all_in(shared_server[1])
-    for place in shared_server[1].iterdir():
-        if place.name != "cache":
-            shutil.rmtree(place) if place.is_dir() else place.unlink()
+    kill_processes_in(shared_server[1])
+    for path in shared_server[1].iterdir():
+        if path.name != "cache":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +74,12 @@ def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(20)
-        end_all_in(workspace)  # they would go on beside the tests that follow
+        kill_processes_in(workspace)  # they would go on beside the tests that follow
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    path = next((executable for name in CHROMIUM if (executable := shutil.which(name))), None)
     with sync_playwright() as playwright:
         if path is None and not Path(playwright.chromium.executable_path).exists():
             if os.environ.get("CI"):

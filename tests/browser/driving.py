@@ -13,18 +13,18 @@ from tests.chat_server import KEY, MODEL, ChatServer
 MINUTES = 60_000
 
 
-def settled(page: Page) -> None:
+def wait_until_idle(page: Page) -> None:
     """Wait until the page is drawn: what is just being drawn anew loses a click."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=3 * MINUTES)
 
 
-def compared(page: Page, label: str) -> None:
+def wait_for_comparison(page: Page, label: str) -> None:
     expect(page.get_by_role("button", name=label)).to_be_enabled(timeout=3 * MINUTES)
 
 
 def unfold(page: Page, label: str) -> None:
     """Open the expander with this label, if it is closed."""
-    settled(page)
+    wait_until_idle(page)
     fold = page.get_by_test_id("stExpander").filter(has=page.locator("summary", has_text=label)).first
     expect(fold).to_be_visible()
     if fold.locator("details").get_attribute("open") is None:
@@ -32,7 +32,7 @@ def unfold(page: Page, label: str) -> None:
     expect(fold.locator("details")).to_have_attribute("open", "")
 
 
-def no_failure(page: Page) -> None:
+def expect_no_error(page: Page) -> None:
     for kind in ("stException", "stAlertContentError"):
         expect(page.get_by_test_id(kind)).to_have_count(0)
 
@@ -46,12 +46,12 @@ def download(page: Page, button: str) -> Path:
     return path
 
 
-def cells(table: Locator) -> list[str]:
+def read_cells(table: Locator) -> list[str]:
     """What a table shows: a canvas draws it, and holds a grid for screen readers once it is looked at."""
     table.scroll_into_view_if_needed()
-    found = table.locator("canvas").first.locator("[role=gridcell]")
-    expect(found.first).to_be_attached()
-    return found.all_text_contents()
+    grid_cells = table.locator("canvas").first.locator("[role=gridcell]")
+    expect(grid_cells.first).to_be_attached()
+    return grid_cells.all_text_contents()
 
 
 def first_row(_: FloatRect) -> tuple[float, float]:
@@ -59,20 +59,20 @@ def first_row(_: FloatRect) -> tuple[float, float]:
     return 16, 52
 
 
-def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], shown: Locator) -> None:
+def click_in(canvas: Locator, position_in: Callable[[FloatRect], tuple[float, float]], target: Locator) -> None:
     """Click a place in a drawing until `shown` is there: what is drawn on a canvas does not say when it listens."""
     for _ in range(10):
-        expect(drawn).to_be_visible()
-        box = drawn.bounding_box()
+        expect(canvas).to_be_visible()
+        box = canvas.bounding_box()
         assert box
-        x, y = place(box)
-        drawn.click(position={"x": x, "y": y})
+        x, y = position_in(box)
+        canvas.click(position={"x": x, "y": y})
         try:
-            shown.wait_for(timeout=6000)
+            target.wait_for(timeout=6000)
         except TimeoutError:
             continue
         return
-    expect(shown).to_be_visible(timeout=1)
+    expect(target).to_be_visible(timeout=1)
 
 
 def use_language_model(page: Page, server: ChatServer) -> None:
@@ -87,7 +87,7 @@ def choose(page: Page, menu: Locator, option: str, *, exact: bool = False) -> No
     """Choose in a menu: one that is open while the page is drawn anew is closed by that, and opened again here."""
     offered = page.get_by_role("option", name=option, exact=exact)
     for _ in range(10):
-        settled(page)
+        wait_until_idle(page)
         menu.click()
         try:
             offered.click(timeout=6000)
@@ -98,40 +98,40 @@ def choose(page: Page, menu: Locator, option: str, *, exact: bool = False) -> No
     raise AssertionError(f"{option} was never offered")
 
 
-def selected(page: Page, label: str) -> Locator:
+def choice_box(page: Page, label: str) -> Locator:
     """The box of a choice of the page, whose value is what it shows."""
     return page.get_by_test_id("stMain").get_by_role("combobox", name=re.compile(rf"(^|\. ){re.escape(label)}$")).first
 
 
-def enter(page: Page, address: str, label: str, name: str, epochs: tuple[str, str] | None = None) -> None:
+def open_training_form(page: Page, address: str, label: str, name: str, epochs: tuple[str, str] | None = None) -> None:
     """Open the form of a training, and give it a name, and epochs by the label of their field."""
     page.goto(address)
     field = page.get_by_role("textbox", name=label)
     expect(field).to_be_visible()
-    settled(page)  # only now no form of another kind, about to be taken away, stands beside this one
+    wait_until_idle(page)  # only now no form of another kind, about to be taken away, stands beside this one
     field.fill(name)
     field.press("Tab")
     if epochs:
         number = page.get_by_role("spinbutton", name=epochs[0])
         number.fill(epochs[1])
         number.press("Tab")
-    settled(page)
+    wait_until_idle(page)
 
 
-def states(workspace: Path) -> dict[str, str]:
+def training_states(workspace: Path) -> dict[str, str]:
     """The state of each training, and its step, by the training's name."""
-    found = {}
+    state_of_training = {}
     for plan_file in workspace.glob("runs/*/run.json"):  # written after the first status
         files = (plan_file, plan_file.with_name("status.json"))
         plan, status = (json.loads(file.read_text(encoding="utf-8")) for file in files)
-        found[plan["name"]] = f"{status['state']} {status['step']}"
-    return found
+        state_of_training[plan["name"]] = f"{status['state']} {status['step']}"
+    return state_of_training
 
 
-def wait_for(workspace: Path, name: str, state: str | tuple[str, ...], seconds: float = 400) -> str:
+def wait_for_training(workspace: Path, name: str, state: str | tuple[str, ...], seconds: float = 400) -> str:
     """Wait until a training is in a state, or in one of several; returns its state and step."""
     end = time.monotonic() + seconds
-    while not (found := states(workspace).get(name, "unknown")).startswith(state):
-        assert time.monotonic() < end, found
+    while not (current := training_states(workspace).get(name, "unknown")).startswith(state):
+        assert time.monotonic() < end, current
         time.sleep(0.1)
-    return found
+    return current

@@ -11,7 +11,15 @@ from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import MINUTES, cells, enter, no_failure, settled, use_language_model, wait_for
+from tests.browser.driving import (
+    MINUTES,
+    expect_no_error,
+    open_training_form,
+    read_cells,
+    use_language_model,
+    wait_for_training,
+    wait_until_idle,
+)
 from tests.chat_server import EVENTS, KEY, Reply, chat_server, chunk
 from tests.tiny_models import build_bi_encoder
 
@@ -22,12 +30,12 @@ QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2] 
 
 def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspace: Path) -> None:
     base = build_bi_encoder(workspace.parent / "tiny")
-    enter(korean_page, f"{app}/train?train=reader&base={base}", "학습 이름", "독해", ("에폭", "0.1"))
+    open_training_form(korean_page, f"{app}/train?train=reader&base={base}", "학습 이름", "독해", ("에폭", "0.1"))
     korean_page.get_by_role("button", name="학습 시작").click()
     expect(korean_page.get_by_role("button", name="중지", exact=True)).to_be_visible(timeout=2 * MINUTES)
-    wait_for(workspace, "독해", "done", seconds=300)
+    wait_for_training(workspace, "독해", "done", seconds=300)
     expect(korean_page.get_by_role("main").get_by_text("완료").first).to_be_visible()
-    no_failure(korean_page)
+    expect_no_error(korean_page)
 
 
 def test_a_question_is_read_side_by_side_and_its_answer_judged(app: str, korean_page: Page, workspace: Path) -> None:
@@ -43,9 +51,9 @@ def test_a_question_is_read_side_by_side_and_its_answer_judged(app: str, korean_
     korean_page.get_by_role("button", name=KO["answers.judge_wrong"]).first.click()
     pressed = korean_page.locator("[class*=st-key-judge_answer_wrong] [data-testid=stBaseButton-primary]")
     expect(pressed.first).to_be_visible()
-    (kept,) = (workspace / "judgements").glob("*.json")
-    assert QUESTION.text in json.dumps(json.loads(kept.read_text(encoding="utf-8")), ensure_ascii=False)
-    no_failure(korean_page)
+    (judgement_file,) = (workspace / "judgements").glob("*.json")
+    assert QUESTION.text in json.dumps(json.loads(judgement_file.read_text(encoding="utf-8")), ensure_ascii=False)
+    expect_no_error(korean_page)
 
 
 def test_a_language_model_answers_with_citations_that_lead_to_passages(app: str, page: Page, workspace: Path) -> None:
@@ -58,51 +66,49 @@ def test_a_language_model_answers_with_citations_that_lead_to_passages(app: str,
         expect(page.locator(f"[id='{target.removeprefix('#')}']")).to_have_count(1)
         expect(page.get_by_text("was not sent")).to_be_visible()
         expect(page.get_by_text("<b>또</b>")).to_be_visible()
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         assert KEY not in page.url
     files = [path for path in workspace.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def for_ever(said: str, pause: float) -> Iterator[str]:
+def endless_stream(event: str, pause: float) -> Iterator[str]:
     yield chunk("먼저 ")
     while True:
         time.sleep(pause)
-        yield said
+        yield event
 
 
 ENDLESS = {
-    "silence": lambda: for_ever("", 0.05),
-    "pings": lambda: for_ever(": ping\n\n", 0.05),
-    "pieces": lambda: for_ever(chunk("서울 "), 0.05),
-    "flood": lambda: for_ever(chunk("홍수 " * 20) * 50, 0),
+    "silence": lambda: endless_stream("", 0.05),
+    "pings": lambda: endless_stream(": ping\n\n", 0.05),
+    "pieces": lambda: endless_stream(chunk("서울 "), 0.05),
+    "flood": lambda: endless_stream(chunk("홍수 " * 20) * 50, 0),
 }
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_one_press_ends_the_answers_of_every_column_and_so_does_closing_the_browser(
-    app: str, page: Page, kind: str
-) -> None:
+def test_stopping_or_closing_the_browser_ends_all_answers(app: str, page: Page, kind: str) -> None:
     coming = page.get_by_text("먼저").or_(page.get_by_text("홍수").first).first
     with chat_server(lambda _: Reply(200, ENDLESS[kind](), EVENTS)) as server:
         page.goto(f"{app}/answers?retrievers=BM25+words%7CBM25&q={UNANSWERED.text}")
-        settled(page)
+        wait_until_idle(page)
         use_language_model(page, server)
         expect(coming).to_be_visible()
         page.get_by_role("button", name="Stop", exact=True).first.click()
         expect(page.get_by_text(EN["answers.was_stopped"], exact=True)).to_have_count(2)
-        assert server.left.wait(10), "the connection is open"
-        assert len(server.asked) == 1
-        no_failure(page)
-        settled(page)
+        assert server.disconnected.wait(10), "the connection is open"
+        assert len(server.requests) == 1
+        expect_no_error(page)
+        wait_until_idle(page)
         expect(coming).to_have_count(0)
-        server.left.clear()
+        server.disconnected.clear()
         page.get_by_role("button", name=EN["answers.ask_again"], exact=True).first.click()
         expect(coming).to_be_visible()
         page.close()
-        assert server.left.wait(20), "the connection is open"
-        assert len(server.asked) == 2
+        assert server.disconnected.wait(20), "the connection is open"
+        assert len(server.requests) == 2
 
 
 def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Page) -> None:
@@ -117,19 +123,19 @@ def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Pag
         page.get_by_role("button", name="scores.json").click()
     scores = json.loads(Path(started.value.path()).read_text(encoding="utf-8"))
     (by_retriever,) = scores["readers"].values()
-    shown = cells(page.get_by_test_id("stDataFrame").first)
+    table_cells = read_cells(page.get_by_test_id("stDataFrame").first)
     for name in ("BM25 words", "BM25"):
-        row = shown[shown.index(name) + 1 :]
-        figures = {f"{100 * by_k['f1']:.1f}" for by_k in by_retriever[name].values()}
-        assert (figures - {"0.0"}) & {f"{float(cell):.1f}" for cell in row[:4] if re.fullmatch(r"[\d.]+", cell)}, name
+        row = table_cells[table_cells.index(name) + 1 :]
+        f1_values = {f"{100 * by_k['f1']:.1f}" for by_k in by_retriever[name].values()}
+        assert (f1_values - {"0.0"}) & {f"{float(cell):.1f}" for cell in row[:4] if re.fullmatch(r"[\d.]+", cell)}, name
     page.get_by_role("radio", name="Exact match", exact=True).click()
     expect(page.get_by_text(re.compile(r"answers .* of 100 questions exactly"))).to_be_visible()
     expect(page.get_by_text("Exact match by number of passages read")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     page.get_by_role("tab", name="By group", exact=True).click()
     expect(page.get_by_text("Question word").first).to_be_visible()
     page.get_by_role("tab", name="Questions", exact=True).click()
     expect(page.get_by_text(re.compile(r"of 48 questions"))).to_be_visible()
-    no_failure(page)
+    expect_no_error(page)
     page.reload()  # the address alone opens the same
     expect(page.get_by_text(re.compile(r"of 48 questions"))).to_be_visible()

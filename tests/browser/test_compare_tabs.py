@@ -5,17 +5,17 @@ import re
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.driving import click_in, compared, settled
+from tests.browser.driving import click_in, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-PICKED = "retrievers=BM25%7CLSA%7CBM25+words"
+SELECTED_RETRIEVERS = "retrievers=BM25%7CLSA%7CBM25+words"
 
 
 @pytest.fixture(scope="module")
 def compared_page(app: str, module_page: Page) -> Page:
     """The page of a finished comparison that needs no transformer."""
-    module_page.goto(f"{app}/?{PICKED}")
-    compared(module_page, "Run again")
+    module_page.goto(f"{app}/?{SELECTED_RETRIEVERS}")
+    wait_for_comparison(module_page, "Run again")
     return module_page
 
 
@@ -25,10 +25,10 @@ def page(compared_page: Page) -> Page:
     return compared_page
 
 
-def show(page: Page, app: str, view: str) -> None:
-    page.goto(f"{app}/?{PICKED}&view={view}")
-    compared(page, "Run again")
-    settled(page)
+def open_view(page: Page, app: str, view: str) -> None:
+    page.goto(f"{app}/?{SELECTED_RETRIEVERS}&view={view}")
+    wait_for_comparison(page, "Run again")
+    wait_until_idle(page)
 
 
 def middle_of_first_row(box: FloatRect) -> tuple[float, float]:
@@ -45,18 +45,18 @@ def is_whole_on_screen(part: Locator, page: Page) -> bool:
 
 
 def test_a_click_in_a_saved_row_offers_to_open_it(page: Page, app: str) -> None:
-    show(page, app, "kept")
+    open_view(page, app, "kept")
     expect(page.get_by_text("Click a row to open it")).to_be_visible()
     table = page.get_by_test_id("stDataFrame").first
     button = page.locator(".st-key-kept_open").get_by_role("button", name="Open")
     click_in(table, middle_of_first_row, button)
-    settled(page)
+    wait_until_idle(page)
     button.click()
     expect(page).to_have_url(re.compile("comparison="))
 
 
 def test_the_button_of_tuning_stands_before_its_settings(page: Page, app: str) -> None:
-    show(page, app, "tune")
+    open_view(page, app, "tune")
     start = page.get_by_test_id("stBaseButton-primary").filter(has_text=re.compile(r"Try \d+ settings"))
     expect(start).to_be_visible()
     expect(page.get_by_text("Tries ")).to_be_visible()
@@ -70,7 +70,7 @@ def test_the_button_of_tuning_stands_before_its_settings(page: Page, app: str) -
 
 
 def test_adding_offers_models_at_hand_and_takes_others(page: Page, app: str) -> None:
-    show(page, app, "overview")
+    open_view(page, app, "overview")
     page.get_by_role("button", name="Add", exact=True).click()
     popover = page.get_by_test_id("stPopoverBody")
     expect(popover.get_by_text("Choose a model, or type")).to_be_visible()
@@ -80,7 +80,7 @@ def test_adding_offers_models_at_hand_and_takes_others(page: Page, app: str) -> 
     assert page.get_by_role("option").count() >= 1
     box.fill("intfloat/multilingual-e5-base")
     page.keyboard.press("Enter")
-    settled(page)
+    wait_until_idle(page)
     expect(popover.get_by_text("Choose a model, or type")).to_have_count(0)
     expect(popover.get_by_test_id("stBaseButton-primary")).to_be_enabled()
     page.keyboard.press("Escape")
@@ -89,7 +89,7 @@ def test_adding_offers_models_at_hand_and_takes_others(page: Page, app: str) -> 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_exports_are_not_cut(page: Page, app: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
-    show(page, app, "overview")
+    open_view(page, app, "overview")
     page.get_by_role("button", name="Export", exact=True).click()
     popover = page.get_by_test_id("stPopoverBody")
     for group in ("Report", "Tables", "Data", "Run again"):
@@ -101,8 +101,8 @@ def test_exports_are_not_cut(page: Page, app: str, width: int) -> None:
     page.keyboard.press("Escape")
 
 
-def test_a_chart_tells_screen_readers_what_it_shows(page: Page, app: str) -> None:
-    show(page, app, "where")
+def test_chart_describes_itself_to_screen_readers(page: Page, app: str) -> None:
+    open_view(page, app, "where")
     chart = page.get_by_test_id("stVegaLiteChart").first
     expect(chart).to_have_attribute("aria-label", re.compile(r"nDCG@10, %: .*BM25 [\d.]+ \(95% interval"))
     expect(page.get_by_role("heading", name=re.compile("^Difference from"))).to_be_visible()

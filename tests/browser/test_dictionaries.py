@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import click_in, first_row, settled
+from tests.browser.driving import click_in, first_row, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WORD = "경인선"  # Kiwi reads it as one in the question and as two in its passage
@@ -15,21 +15,19 @@ WORD = "경인선"  # Kiwi reads it as one in the question and as two in its pas
 
 def press(page: Page, key: str) -> None:
     """Press the one button of this key: while the page is drawn anew, that of before may stand beside it."""
-    settled(page)
+    wait_until_idle(page)
     button = page.locator(f".st-key-{key} button")
     expect(button).to_have_count(1)
     button.click()
 
 
-def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
-    app: str, korean_page: Page, workspace: Path
-) -> None:
+def test_dictionary_word_is_saved_applied_and_explained(app: str, korean_page: Page, workspace: Path) -> None:
     page = korean_page
     page.goto(f"{app}/?retrievers=BM25&part=all&view=tune&lab=lexical")
     expect(page.get_by_role("heading", name="사용자 사전")).to_be_visible()
     press(page, "find_cut_words")
     expect(page.get_by_text(re.compile(r"질문 384개에서 단어 \d+개를 찾았습니다"))).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     grid = page.locator('[class*="st-key-cut_words"]').get_by_test_id("stDataFrame")
     click_in(grid, first_row, page.get_by_role("button", name="선택한 단어 1개를 넣어 저장"))
     press(page, "save_dictionary")
@@ -38,11 +36,11 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
     assert lines.read_text(encoding="utf-8") == f"{WORD}\n"
 
     press(page, "try_dictionary")
-    picked = page.get_by_role("button", name=re.compile("이 설정을 쓰고 평가용 질문으로 확인"))
+    apply_button = page.get_by_role("button", name=re.compile("이 설정을 쓰고 평가용 질문으로 확인"))
     expect(page.locator('[class*="st-key-lexical_table"]').get_by_test_id("stDataFrame")).to_be_visible()
-    settled(page)
-    expect(picked).to_have_count(1)
-    picked.click()
+    wait_until_idle(page)
+    expect(apply_button).to_have_count(1)
+    apply_button.click()
     expect(page.get_by_role("tab", name="요약", exact=True)).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("button", name="다시 실행")).to_be_visible()
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import new_page
-from tests.browser.driving import click_in, compared, first_row, settled
+from tests.browser.driving import click_in, first_row, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RETRIEVERS = "BM25%7CLSA"  # LSA: its vectors can be told word by word
@@ -23,24 +23,24 @@ def heading(page: Page) -> Locator:
     return page.get_by_test_id("stMain").get_by_role("heading", level=3)
 
 
-def listed(page: Page) -> None:
+def expect_question_list(page: Page) -> None:
     """The Why view of the sample, the questions that BM25 puts first and LSA does not."""
     expect(page.get_by_role("tab", name="By question", exact=True)).to_have_attribute("aria-selected", "true")
-    said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the top 1, LSA does not")
-    expect(page.get_by_text(said)).to_be_visible()
+    summary = re.compile(r"^\d+ of 480 questions: BM25 finds it in the top 1, LSA does not")
+    expect(page.get_by_text(summary)).to_be_visible()
 
 
 def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page: Page, browser: Browser) -> None:
     page.goto(f"{app}/?k=1&retrievers={RETRIEVERS}")
-    compared(page, "Run again")
+    wait_for_comparison(page, "Run again")
     page.get_by_role("tab", name="By question", exact=True).click()
     expect(page.get_by_text("Where each retriever ranks the answer passage")).to_be_visible()
-    settled(page)  # the charts of the view before are gone
+    wait_until_idle(page)  # the charts of the view before are gone
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
     count = quadrant(page, "only_first")
     assert count > 0
     page.locator(".st-key-why_quadrant_only_first button").click()
-    listed(page)
+    expect_question_list(page)
     expect(page.get_by_text(f"{count} of 480 questions")).to_be_visible()
 
     page.locator(".st-key-why_first button").click()
@@ -68,36 +68,34 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
         expect(other.get_by_text(re.compile(rf"^1 of {count} · BM25 finds it"))).to_be_visible()
         expect(other.get_by_text(sums)).to_be_visible()
         other.locator(".st-key-why_back button").click()
-        listed(other)
+        expect_question_list(other)
         expect(other.get_by_text(f"{count} of 480 questions")).to_be_visible()
 
 
 def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Page) -> None:
     page.goto(f"{app}/?k=1&view=why&retrievers={RETRIEVERS}")
-    compared(page, "Run again")
-    drawn = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
+    wait_for_comparison(page, "Run again")
+    chart = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
     click_in(
-        drawn, lambda box: (box["width"] * 0.3, 20), page.get_by_text("one block of the map: BM25 ranks it 1")
+        chart, lambda box: (box["width"] * 0.3, 20), page.get_by_text("one block of the map: BM25 ranks it 1")
     )  # its first block
     page.locator(".st-key-why_clear button").click()
     expect(page.get_by_text("All 480 questions")).to_be_visible()
     grid = page.locator('[class*="st-key-why_list"]').get_by_test_id("stDataFrame")
     # that of the block stands beside it until the page is drawn
-    settled(page)
+    wait_until_idle(page)
     expect(grid).to_have_count(1)
     click_in(grid, first_row, page.get_by_text("1 of 480 · all questions"))
 
 
-def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_column(
-    app: str, page: Page, workspace: Path
-) -> None:
+def test_marks_a_hard_negative_in_the_menu_of_a_column(app: str, page: Page, workspace: Path) -> None:
     page.goto(f"{app}/?view=why&retrievers={RETRIEVERS}")
-    compared(page, "Run again")
+    wait_for_comparison(page, "Run again")
     page.locator(".st-key-why_first button").click()
     menus = page.get_by_test_id("stExpander").filter(has_text="Use as hard negative")
     for _ in range(20):  # questions that measure models have none
         expect(page.locator(".found-head")).to_have_count(2)
-        settled(page)
+        wait_until_idle(page)
         if menus.count():
             break
         page.locator(".st-key-why_after button").click()
@@ -109,5 +107,5 @@ def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_col
     expect(back).to_have_count(1)  # what the mark drew anew stands beside what it replaces for a moment
     back.click()
     expect(page.get_by_text("Your notes and hard negatives (1)")).to_be_visible()
-    (kept,) = (workspace / "remarks").glob("*.json")
-    assert len(json.loads(kept.read_text(encoding="utf-8"))["negatives"]) == 1
+    (remark_file,) = (workspace / "remarks").glob("*.json")
+    assert len(json.loads(remark_file.read_text(encoding="utf-8"))["negatives"]) == 1

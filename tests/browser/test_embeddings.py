@@ -5,22 +5,22 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import settled
+from tests.browser.driving import wait_until_idle
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[str]:
+def requested_urls() -> list[str]:
     """The addresses that the page asks for, from its first visit on."""
     return []
 
 
 @pytest.fixture(scope="module")
-def opened(app: str, module_page: Page, asked: list[str]) -> Page:
+def opened(app: str, module_page: Page, requested_urls: list[str]) -> Page:
     """The page, the starter and whatever base there is measured on the sample."""
     page = module_page
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requested_urls.append(request.url))
     page.goto(f"{app}/embeddings?lang=en&models=starter")
     page.get_by_role("button", name="Measure", exact=True).click()
     expect(page.get_by_text(re.compile("reaches a Spearman of"))).to_be_visible()
@@ -41,7 +41,7 @@ def test_a_press_measures_and_every_view_opens(opened: Page) -> None:
             expect(opened.get_by_text("Something went wrong")).to_have_count(0)
 
 
-def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page) -> None:
+def test_compares_typed_sentences(opened: Page) -> None:
     opened.get_by_role("tab", name="Your sentences").click()
     expect(opened.get_by_text("Show as a table to copy")).to_be_visible()
     field = opened.get_by_role("textbox", name="Sentences, one per line")
@@ -54,13 +54,13 @@ def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page)
     expect(opened.get_by_role("textbox", name="Sentences, one per line")).to_have_value(typed)
 
 
-def test_from_the_map_the_models_go_to_compare_as_retrievers_and_no_page_asks_another_host(
-    app: str, opened: Page, asked: list[str]
+def test_models_become_retrievers_without_requests_to_other_hosts(
+    app: str, opened: Page, requested_urls: list[str]
 ) -> None:
     opened.get_by_role("tab", name="Vectors").click()
     opened.get_by_role("radio", name="Map").click()
     expect(opened.get_by_test_id("stDeckGlJsonChart").locator("canvas").first).to_be_visible()
-    settled(opened)
+    wait_until_idle(opened)
     opened.wait_for_timeout(1000)  # time to ask, for a map's tiles say
     opened.get_by_role("button", name=re.compile("Search with")).click()
     expect(opened.get_by_role("heading", level=1)).to_have_text("Which search finds the answers in your documents?")
@@ -68,8 +68,8 @@ def test_from_the_map_the_models_go_to_compare_as_retrievers_and_no_page_asks_an
     for name in ("Data", "Search", "Train"):
         opened.get_by_role("link", name=name, exact=True).first.click()
         expect(opened.get_by_role("heading", level=1)).to_have_text(name)
-        settled(opened)
+        wait_until_idle(opened)
     opened.wait_for_timeout(1000)
     own = (app, app.replace("http", "ws"), "data:", "blob:")
-    assert [url for url in asked if not url.startswith(own)] == []
-    assert any("/_stcore/" in url for url in asked)
+    assert [url for url in requested_urls if not url.startswith(own)] == []
+    assert any("/_stcore/" in url for url in requested_urls)

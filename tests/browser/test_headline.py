@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import cells, choose, compared, selected, settled
+from tests.browser.driving import choice_box, choose, read_cells, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TABS = ("Overview", "By group", "By question", "Tune", "Deploy", "Saved")
@@ -17,8 +17,8 @@ FONT_SIZE = "element => parseFloat(getComputedStyle(element).fontSize)"
 def sample(app: str, module_page: Page) -> Page:
     """The first visit: the sample compared by default. Tests that only read come first."""
     module_page.goto(app)
-    compared(module_page, "Run again")
-    settled(module_page)
+    wait_for_comparison(module_page, "Run again")
+    wait_until_idle(module_page)
     return module_page
 
 
@@ -49,12 +49,12 @@ def test_three_sections_are_headings(sample: Page) -> None:
     expect(sections).to_have_text(["Conclusion", "Where they differ", "How sure"])
 
 
-def test_milliseconds_stand_in_the_first_table_best_first(sample: Page) -> None:
+def test_first_table_shows_latency_with_the_best_retriever_first(sample: Page) -> None:
     table = sample.get_by_test_id("stDataFrame").first
-    shown = cells(table)
-    heads = table.locator("canvas").first.locator("[role=columnheader]").all_text_contents()
-    assert [head.strip() for head in heads][-1] == "ms per query"
-    rows = [shown[start : start + len(heads)] for start in range(0, len(shown), len(heads))]
+    table_cells = read_cells(table)
+    headers = table.locator("canvas").first.locator("[role=columnheader]").all_text_contents()
+    assert [header.strip() for header in headers][-1] == "ms per query"
+    rows = [table_cells[start : start + len(headers)] for start in range(0, len(table_cells), len(headers))]
     leading = [float(row[1]) for row in rows]
     assert leading == sorted(leading, reverse=True)
     assert all(float(row[-1]) > 0 for row in rows)  # a canvas draws the asterisk, and the caption says what it means
@@ -66,27 +66,27 @@ def test_charts_describe_their_finding(sample: Page) -> None:
     expect(described.first).to_be_attached()
 
 
-def test_tabs_stay_in_place_and_the_overview_is_short(sample: Page) -> None:
+def test_tabs_do_not_move_and_the_overview_is_short(sample: Page) -> None:
     height = "document.querySelector('[data-testid=stMainBlockContainer]').getBoundingClientRect().height"
     assert sample.evaluate(height) <= TALLEST
     tops = {}
     for tab in TABS:
         sample.get_by_role("tab", name=tab, exact=True).click()
         expect(sample.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
-        settled(sample)
+        wait_until_idle(sample)
         sample.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
         tops[tab] = tabs_top(sample)
     assert len(set(tops.values())) == 1, tops
 
 
-def test_the_leading_metric_is_carried_over_to_saved(sample: Page) -> None:
-    choose(sample, selected(sample, "Metric"), "Recall")
+def test_saved_tab_uses_the_leading_metric(sample: Page) -> None:
+    choose(sample, choice_box(sample, "Metric"), "Recall")
     expect(sample.locator(".st-key-headline")).to_contain_text("Recall@10")
-    settled(sample)
+    wait_until_idle(sample)
     sample.get_by_role("tab", name="Saved", exact=True).click()
     table = sample.get_by_test_id("stDataFrame").first
     expect(table).to_be_visible()
-    settled(sample)
+    wait_until_idle(sample)
     table.scroll_into_view_if_needed()
-    heads = table.locator("canvas").first.locator("[role=columnheader]")
-    expect(heads.filter(has_text="Best Recall@10")).to_be_attached()
+    headers = table.locator("canvas").first.locator("[role=columnheader]")
+    expect(headers.filter(has_text="Best Recall@10")).to_be_attached()

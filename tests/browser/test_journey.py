@@ -11,7 +11,14 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import MINUTES, compared, download, enter, settled, wait_for
+from tests.browser.driving import (
+    MINUTES,
+    download,
+    open_training_form,
+    wait_for_comparison,
+    wait_for_training,
+    wait_until_idle,
+)
 from tests.programs import run_module
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
@@ -37,7 +44,7 @@ def counts(path: Path) -> tuple[int, int]:
     """The passages and the questions of a file."""
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-    return len({paragraph["context"] for paragraph in paragraphs}), sum(len(one["qas"]) for one in paragraphs)
+    return len({paragraph["context"] for paragraph in paragraphs}), sum(len(entry["qas"]) for entry in paragraphs)
 
 
 def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page, third: Path) -> None:
@@ -52,20 +59,22 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page, third
             expect(page.get_by_text("will be strong here")).to_be_visible()
         page.get_by_role("button", name="Use this dataset").click()
         passages, questions = counts(file)
-        said = f"{passages:,} passages · {questions:,} questions"
-        expect(sidebar.get_by_text(said)).to_be_visible(timeout=2 * MINUTES)
+        sidebar_text = f"{passages:,} passages · {questions:,} questions"
+        expect(sidebar.get_by_text(sidebar_text)).to_be_visible(timeout=2 * MINUTES)
 
 
 def test_both_models_are_trained(app: str, page: Page, workspace: Path) -> None:
     stop = page.get_by_role("button", name="Stop", exact=True)
     for name, (kind, epochs) in MODELS.items():
-        enter(page, f"{app}/train?train={kind}&base=starter", "Training name", name, ("Epochs", epochs))
+        open_training_form(page, f"{app}/train?train={kind}&base=starter", "Training name", name, ("Epochs", epochs))
         page.get_by_role("button", name="Start training").click()
-        wait_for(workspace, name, ("queued", "running"))  # an estimate that is still running has a Stop button, too
+        wait_for_training(
+            workspace, name, ("queued", "running")
+        )  # an estimate that is still running has a Stop button, too
         page.reload()  # a page opened anew shows what another one started
         expect(stop).to_be_visible(timeout=2 * MINUTES)
         page.goto("about:blank")  # it goes on while nobody looks, and has the cores to itself
-        wait_for(workspace, name, "done", seconds=8 * 60)
+        wait_for_training(workspace, name, "done", seconds=8 * 60)
     page.goto(f"{app}/train")
     expect(page.get_by_role("button", name="Start training")).to_be_enabled()
     for name in MODELS:
@@ -78,10 +87,10 @@ def test_the_table_equals_the_commands(
     page.goto(f"{app}/?k=10&retrievers={quote('|'.join(RETRIEVERS))}")
     start, again = (page.get_by_role("button", name=name, exact=True) for name in ("Compare", "Run again"))
     expect(start.or_(again).first).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     if start.count():  # a retriever that may take longer than a minute does not start by itself
         start.click()
-    compared(page, "Run again")
+    wait_for_comparison(page, "Run again")
     expect(page.get_by_role("combobox", name="Questions")).to_have_value("Test")
     experiment = tmp_path / "experiment.toml"
     experiment.write_bytes(download(page, "Experiment file").read_bytes())
@@ -92,9 +101,9 @@ def test_the_table_equals_the_commands(
     cells = page.locator("canvas").first.locator("[role=gridcell]").all_text_contents()
     for name in RETRIEVERS:
         row = cells[cells.index(name) + 1 :]  # the leading metric, its interval and verdict, then the other metrics
-        shown = [float(cell) / 100 for cell in (row[0], *row[3:6])]
+        displayed = [float(cell) / 100 for cell in (row[0], *row[3:6])]
         measures = ("ndcg@10", "recall@1", "recall@5", "recall@10")
-        assert shown == pytest.approx([commanded[name][measure] for measure in measures], abs=1e-9), name
+        assert displayed == pytest.approx([commanded[name][measure] for measure in measures], abs=1e-9), name
     assert commanded["Reranked · reader"]["recall@1"] >= commanded["BM25"]["recall@1"]
 
 
@@ -108,11 +117,11 @@ def test_a_question_is_searched_side_by_side(app: str, page: Page, third: Path) 
 def test_every_page_in_korean(app: str, korean_page: Page, third: Path) -> None:
     korean_page.goto(app)
     passages, questions = counts(third)
-    told = f"지문 {passages:,}개 · 질문 {questions:,}개"
+    sidebar_text = f"지문 {passages:,}개 · 질문 {questions:,}개"
     sidebar = korean_page.get_by_test_id("stSidebarUserContent")
     for link, heading in HEADINGS.items():
         korean_page.get_by_role("link", name=link, exact=True).first.click()
         expect(korean_page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
-        expect(sidebar.get_by_text(told)).to_be_visible()
-        settled(korean_page)
+        expect(sidebar.get_by_text(sidebar_text)).to_be_visible()
+        wait_until_idle(korean_page)
         expect(korean_page.get_by_test_id("stException")).to_have_count(0)

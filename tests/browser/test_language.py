@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import MINUTES, cells, choose, no_failure, settled, wait_for
+from tests.browser.driving import MINUTES, choose, expect_no_error, read_cells, wait_for_training, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KO, EN = catalog("ko"), catalog("en")
@@ -28,24 +28,24 @@ TEXT = "\n".join(" ".join(words) + "." for words in product(WHEN, WHO, HOW, DID)
 SENTENCE, WORD = "어제 아이들은 도서관에서 배를 탔다.", "도서관에서"
 GAP, CONTEXTS = "동생은 항구에서 [MASK] 탔다.", "항구에서 배를 탔다\n아침을 굶어 배가 고프다"
 NAME = "우리 글"
-LETTERS = """list => [...list.querySelectorAll("li")].map(
+PIECE_TEXTS = """list => [...list.querySelectorAll("li")].map(
     piece => [...piece.childNodes].filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data).join("")
 )"""  # of each piece, without the marks before it
 
 
-def told(words: dict[str, str], *keys: str) -> re.Pattern[str]:
+def sentence_pattern(words: dict[str, str], *keys: str) -> re.Pattern[str]:
     """The sentence of one of these keys, whatever it says of things and figures."""
     texts = [re.split(r"\{\w+\}", words[key].replace("**", "")) for key in keys]
     return re.compile("|".join(".*?".join(map(re.escape, text)) for text in texts))
 
 
 def press(page: Page, label: str) -> None:
-    settled(page)  # a click on what is just being drawn anew is lost
+    wait_until_idle(page)  # a click on what is just being drawn anew is lost
     page.get_by_role("button", name=label, exact=True).click()
 
 
 def open_tab(page: Page, label: str) -> None:
-    settled(page)
+    wait_until_idle(page)
     tab = page.get_by_role("tab", name=label, exact=True)
     tab.click()
     expect(tab).to_have_attribute("aria-selected", "true")
@@ -54,31 +54,33 @@ def open_tab(page: Page, label: str) -> None:
 def fill(page: Page, label: str, text: str) -> None:
     field = page.get_by_role("textbox", name=label, exact=True)
     expect(field).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     field.fill(text)
     field.press("Control+Enter")
     expect(field).to_have_value(text)
 
 
-def opened_table(page: Page, words: dict[str, str]) -> list[str]:
+def open_table(page: Page, words: dict[str, str]) -> list[str]:
     """Unfold the first table under a picture; returns its cells."""
-    place = page.get_by_test_id("stExpander").filter(has_text=words["inside.as_table"]).first
-    place.locator("summary").click()
-    return cells(place.get_by_test_id("stDataFrame"))
+    expander = page.get_by_test_id("stExpander").filter(has_text=words["inside.as_table"]).first
+    expander.locator("summary").click()
+    return read_cells(expander.get_by_test_id("stDataFrame"))
 
 
-def pieces(page: Page) -> list[list[str]]:
+def read_pieces(page: Page) -> list[list[str]]:
     """The letters of the pieces, of each tokenizer that is shown."""
-    return [[*one.evaluate(LETTERS)] for one in page.locator(".pieces").all()]
+    return [[*tokenizer_list.evaluate(PIECE_TEXTS)] for tokenizer_list in page.locator(".pieces").all()]
 
 
-def told_alike(korean: Page, english: Page, *keys: str) -> None:
+def expect_same_numbers(korean: Page, english: Page, *keys: str) -> None:
     """Both pages show the sentence of one of these keys, with the same numbers in whichever order a language has."""
-    found = [page.get_by_text(told(words, *keys)) for page, words in ((korean, KO), (english, EN))]
-    for sentence in found:
+    sentences = [page.get_by_text(sentence_pattern(words, *keys)) for page, words in ((korean, KO), (english, EN))]
+    for sentence in sentences:
         expect(sentence).to_be_visible()
-    one, other = (sorted(re.findall(r"\d[\d.,]*\d|\d", sentence.inner_text())) for sentence in found)
-    assert one == other
+    korean_numbers, english_numbers = (
+        sorted(re.findall(r"\d[\d.,]*\d|\d", sentence.inner_text())) for sentence in sentences
+    )
+    assert korean_numbers == english_numbers
 
 
 def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean_module_page: Page, tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean_module_page: 
 
     press(page, KO["texts.add"])
     page.locator("input[type=file]").set_input_files(bad)
-    expect(page.get_by_text(told(KO, "language.bad_text"))).to_be_visible()
+    expect(page.get_by_text(sentence_pattern(KO, "language.bad_text"))).to_be_visible()
     assert "corpus=" not in page.url
     page.locator("input[type=file]").set_input_files(good)
     documents = KO["texts.about_text"].format(documents=f"{len(TEXT.splitlines()):,}", characters=f"{len(TEXT):,}")
@@ -100,63 +102,65 @@ def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean_module_page: 
     expect(page).to_have_url(re.compile("corpus=text"))
 
     press(page, KO["tokenizers.start"])
-    fewest = page.get_by_text(told(KO, "tokenizers.answer", "tokenizers.answer_alike"))
+    fewest = page.get_by_text(sentence_pattern(KO, "tokenizers.answer", "tokenizers.answer_alike"))
     expect(fewest).to_be_visible(timeout=3 * MINUTES)
-    shown = cells(page.get_by_test_id("stDataFrame").first)
-    assert {*kinds} <= {*shown}
-    best = min(float(shown[shown.index(kind) + 2]) for kind in kinds)  # after the name and the number of pieces
+    table_cells = read_cells(page.get_by_test_id("stDataFrame").first)
+    assert {*kinds} <= {*table_cells}
+    best = min(
+        float(table_cells[table_cells.index(kind) + 2]) for kind in kinds
+    )  # after the name and the number of pieces
     assert f"{best:.2f}" in fewest.inner_text()
-    no_failure(page)
+    expect_no_error(page)
 
 
-def test_a_sentence_and_a_word_are_cut_as_they_are(korean_module_page: Page) -> None:
+def test_pieces_join_to_the_sentence_and_the_word(korean_module_page: Page) -> None:
     page = korean_module_page
     open_tab(page, KO["tokenizers.view_pieces"])
     fill(page, KO["tokenizers.sentence"], SENTENCE)
     expect(page.locator(".pieces").first).to_contain_text("탔다")
-    settled(page)
-    found = pieces(page)
-    assert len(found) >= len(KINDS)
-    assert {"".join(letters) for letters in found} == {SENTENCE.replace(" ", "")}
+    wait_until_idle(page)
+    tokenizations = read_pieces(page)
+    assert len(tokenizations) >= len(KINDS)
+    assert {"".join(tokens) for tokens in tokenizations} == {SENTENCE.replace(" ", "")}
     colours = page.locator(".pieces li").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
     assert len({*colours}) == 2
 
     open_tab(page, KO["tokenizers.view_merging"])
     fill(page, KO["tokenizers.word"], WORD)
-    built = page.get_by_text(told(KO, "tokenizers.built")).filter(has_text=f"{WORD}’")
+    built = page.get_by_text(sentence_pattern(KO, "tokenizers.built")).filter(has_text=f"{WORD}’")
     expect(built).to_be_visible()
     expect(page.locator(".pieces")).to_have_count(1)  # those of the other view are taken away
     counts = []
     for key in ("Home", "ArrowRight", "End"):
-        settled(page)
+        wait_until_idle(page)
         before, count = page.url, page.locator(".pieces li").count()
         page.get_by_role("slider").press(key)
         expect(page).not_to_have_url(before)
         expect(page.locator(".pieces li")).not_to_have_count(count)  # the address changes before the page does
-        (letters,) = pieces(page)
-        assert "".join(letters) == WORD
-        counts.append(len(letters))
+        (tokens,) = read_pieces(page)
+        assert "".join(tokens) == WORD
+        counts.append(len(tokens))
     assert counts[0] - 1 == counts[1] > counts[2]
-    settled(page)
-    no_failure(page)
+    wait_until_idle(page)
+    expect_no_error(page)
 
 
-def test_what_tokenizers_do_is_told_in_english_at_the_same_address(korean_module_page: Page, page: Page) -> None:
+def test_tokenizer_views_match_in_english(korean_module_page: Page, page: Page) -> None:
     korean = korean_module_page
     page.goto(korean.url)
-    told_alike(korean, page, "tokenizers.built")
+    expect_same_numbers(korean, page, "tokenizers.built")
     expect(page.get_by_role("heading", level=1)).to_have_text(EN["language_page.purpose"])
-    for one, words in ((korean, KO), (page, EN)):
-        open_tab(one, words["tokenizers.view_pieces"])
+    for localized_page, words in ((korean, KO), (page, EN)):
+        open_tab(localized_page, words["tokenizers.view_pieces"])
     expect(korean.locator(".pieces")).not_to_have_count(1)  # those of the other view
-    settled(korean)
+    wait_until_idle(korean)
     expect(page.locator(".pieces")).to_have_count(korean.locator(".pieces").count())
-    settled(page)
-    assert sorted(pieces(page)) == sorted(pieces(korean))
-    for one, words in ((korean, KO), (page, EN)):
-        open_tab(one, words["tokenizers.view_figures"])
-    told_alike(korean, page, "tokenizers.answer", "tokenizers.answer_alike")
-    no_failure(page)
+    wait_until_idle(page)
+    assert sorted(read_pieces(page)) == sorted(read_pieces(korean))
+    for localized_page, words in ((korean, KO), (page, EN)):
+        open_tab(localized_page, words["tokenizers.view_figures"])
+    expect_same_numbers(korean, page, "tokenizers.answer", "tokenizers.answer_alike")
+    expect_no_error(page)
 
 
 def test_a_new_model_learns_from_the_text(app: str, korean_module_page: Page, workspace: Path) -> None:
@@ -164,81 +168,83 @@ def test_a_new_model_learns_from_the_text(app: str, korean_module_page: Page, wo
     (text,) = (workspace / "texts").iterdir()
     page.goto(f"{app}/train?train=language-model&base=starter&corpus=text:{text.name}")
     fill(page, words["train.name"], NAME)
-    settled(page)
+    wait_until_idle(page)
     page.get_by_text(words["train.more"], exact=True).click()
     size = page.locator(".st-key-train_language-model_size").get_by_role("combobox")
     choose(page, size, words["choice.size_tiny"])
     for option, value in (("vocabulary", "1000"), ("batch_size", "8"), ("epochs", "1")):
-        settled(page)
+        wait_until_idle(page)
         number = page.locator(f".st-key-train_language-model_{option}").get_by_role("spinbutton")
         number.fill(value)
         number.press("Tab")
     press(page, words["train.start"])
-    wait_for(workspace, NAME, "done", seconds=300)
+    wait_for_training(workspace, NAME, "done", seconds=300)
     (run,) = (workspace / "runs").glob("*/scores.json")
     scores = json.loads(run.read_text(encoding="utf-8"))
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
-    figures = {name: f"{scores[name]['perplexity']:,.0f}" for name in ("unigram", "before", "after")}
-    card = words["train.perplexities"].replace("**", "").format(**figures)
+    perplexities = {name: f"{scores[name]['perplexity']:,.0f}" for name in ("unigram", "before", "after")}
+    card = words["train.perplexities"].replace("**", "").format(**perplexities)
     expect(page.get_by_role("main").get_by_text(card)).to_be_visible()
-    no_failure(page)
+    expect_no_error(page)
 
 
-def test_what_the_model_learned_is_looked_into(app: str, korean_module_page: Page) -> None:
+def test_inspects_the_trained_model(app: str, korean_module_page: Page) -> None:
     page = korean_module_page
     press(page, KO["train.use_language"])
     expect(page.get_by_role("heading", level=1)).to_have_text(KO["language_page.purpose"])
 
     open_tab(page, KO["inside.view_gaps"])
     fill(page, KO["inside.masked"], GAP)
-    guessed = page.get_by_text(told(KO, "inside.masked_answer"))
+    guessed = page.get_by_text(sentence_pattern(KO, "inside.masked_answer"))
     expect(guessed).to_be_visible()
     expect(page).to_have_url(re.compile("masked="))
-    settled(page)
-    likely = [float(cell) for cell in opened_table(page, KO) if re.fullmatch(r"0\.\d+", cell)]
+    wait_until_idle(page)
+    likely = [float(cell) for cell in open_table(page, KO) if re.fullmatch(r"0\.\d+", cell)]
     assert len(likely) == 10
     assert likely == sorted(likely, reverse=True)
     assert 0 < sum(likely) <= 1.001
 
     page.get_by_role("radio", name=KO["inside.view_over_steps"]).click()
     press(page, KO["inside.draw_course"])
-    expect(page.get_by_text(told(KO, "inside.steps_answer"))).to_be_visible()
+    expect(page.get_by_text(sentence_pattern(KO, "inside.steps_answer"))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
-    settled(page)
-    assert "0" in opened_table(page, KO)  # before the first step
+    wait_until_idle(page)
+    assert "0" in open_table(page, KO)  # before the first step
 
     open_tab(page, KO["inside.view_in_context"])
     fill(page, KO["inside.sentences"], CONTEXTS)
     expect(page).to_have_url(re.compile("contexts="))
-    expect(page.get_by_text(told(KO, "inside.contexts_answer", "inside.contexts_answer_pieces"))).to_be_visible()
+    expect(
+        page.get_by_text(sentence_pattern(KO, "inside.contexts_answer", "inside.contexts_answer_pieces"))
+    ).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(3)
-    settled(page)
-    matrix = [float(cell) for cell in opened_table(page, KO)]  # two rows, each with its number before
-    apart = matrix[2]
-    assert matrix == pytest.approx([1, 1, apart, 2, apart, 1])
-    assert apart < 0.999
+    wait_until_idle(page)
+    matrix = [float(cell) for cell in open_table(page, KO)]  # two rows, each with its number before
+    similarity = matrix[2]
+    assert matrix == pytest.approx([1, 1, similarity, 2, similarity, 1])
+    assert similarity < 0.999
 
     page.get_by_role("radio", name=KO["inside.view_attention"]).click()
-    most = page.get_by_text(told(KO, "inside.attention_answer"))
+    most = page.get_by_text(sentence_pattern(KO, "inside.attention_answer"))
     expect(most).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
-    settled(page)
-    no_failure(page)
+    wait_until_idle(page)
+    expect_no_error(page)
 
 
-def test_what_the_model_learned_is_told_in_english_at_the_same_address(korean_module_page: Page, page: Page) -> None:
+def test_model_views_match_in_english(korean_module_page: Page, page: Page) -> None:
     korean = korean_module_page
     assert "lang=ko" in korean.url  # the way from the trainings
     page.goto(korean.url.replace("lang=ko", "lang=en"))
-    told_alike(korean, page, "inside.attention_answer")
-    for one, words in ((korean, KO), (page, EN)):
-        one.get_by_role("radio", name=words["inside.view_contexts"]).click()
-    told_alike(korean, page, "inside.contexts_answer", "inside.contexts_answer_pieces")
-    for one, words in ((korean, KO), (page, EN)):
-        open_tab(one, words["inside.view_gaps"])
+    expect_same_numbers(korean, page, "inside.attention_answer")
+    for localized_page, words in ((korean, KO), (page, EN)):
+        localized_page.get_by_role("radio", name=words["inside.view_contexts"]).click()
+    expect_same_numbers(korean, page, "inside.contexts_answer", "inside.contexts_answer_pieces")
+    for localized_page, words in ((korean, KO), (page, EN)):
+        open_tab(localized_page, words["inside.view_gaps"])
     press(page, EN["inside.draw_course"])
-    told_alike(korean, page, "inside.steps_answer")
-    for one, words in ((korean, KO), (page, EN)):
-        one.get_by_role("radio", name=words["inside.view_fill_mask"]).click()
-    told_alike(korean, page, "inside.masked_answer")
-    no_failure(page)
+    expect_same_numbers(korean, page, "inside.steps_answer")
+    for localized_page, words in ((korean, KO), (page, EN)):
+        localized_page.get_by_role("radio", name=words["inside.view_fill_mask"]).click()
+    expect_same_numbers(korean, page, "inside.masked_answer")
+    expect_no_error(page)

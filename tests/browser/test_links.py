@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_page
-from tests.browser.driving import MINUTES, compared, settled
+from tests.browser.driving import MINUTES, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 EN, KO = catalog("en"), catalog("ko")
@@ -27,15 +27,15 @@ def link(app: str, module_page: Page) -> str:
     """The address of a question of a comparison, after which another comparison was made."""
     page = module_page
     page.goto(f"{app}/?{FIRST}")
-    compared(page, EN["compare.run_again"])
+    wait_for_comparison(page, EN["compare.run_again"])
     page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
     page.locator(".st-key-why_first button").click()
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     expect(page).to_have_url(re.compile(r"(?=.*comparison=[0-9a-f]{16})(?=.*part=all)(?=.*question=)"))
     address = page.url
     page.goto(f"{app}/?{SECOND}&run=now")
-    compared(page, EN["compare.run_again"])
+    wait_for_comparison(page, EN["compare.run_again"])
     expect(page).not_to_have_url(re.compile(re.search("comparison=[0-9a-f]+", address)[0]))  # type: ignore[index]
     page.goto("about:blank")  # the page takes part in no test
     return address
@@ -44,14 +44,14 @@ def link(app: str, module_page: Page) -> str:
 def test_a_link_opens_the_same_question_of_the_same_comparison_later(link: str, page: Page) -> None:
     page.goto(link)
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     assert page.url == link
     main = page.get_by_test_id("stMain")
     expect(main.get_by_text("BM25 words").first).to_be_visible()
     expect(main.get_by_text(re.compile("There is no question|no question with the ID"))).to_have_count(0)
     page.reload()
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     assert page.url == link
 
 
@@ -63,53 +63,53 @@ def test_copy_link_puts_the_address_into_the_clipboard(link: str, page: Page) ->
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
-def test_opening_an_address_and_a_click_at_once_are_one_step_of_history_each(app: str, link: str, page: Page) -> None:
+def test_opening_and_an_early_click_add_a_history_entry_each(app: str, link: str, page: Page) -> None:
     assert link
     page.goto(f"{app}/?{FIRST}")
     tab = page.get_by_role("tab", name=EN["compare.view_why"], exact=True)
     tab.click()  # as soon as it is there
     expect(page).to_have_url(re.compile("view=why"))
-    settled(page)
+    wait_until_idle(page)
     assert page.evaluate("history.length") == 3  # of the empty tab, the address and the click
 
 
 def test_back_from_another_page_is_the_question_at_once(link: str, page: Page) -> None:
     page.goto(link)
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     steps = page.evaluate("history.length")
     page.get_by_test_id("stTopNavLink").filter(has_text=EN["page.data"]).click()
     expect(page.get_by_role("heading", level=1, name=EN["page.data"])).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     assert page.evaluate("history.length") == steps + 1
     page.go_back()
     expect(page.locator(".st-key-why_back")).to_be_visible()
     expect(page).to_have_url(link)
 
 
-def test_each_click_is_one_step_of_history(app: str, page: Page) -> None:
+def test_each_click_adds_a_history_entry(app: str, page: Page) -> None:
     page.goto(f"{app}/?{FIRST}")
-    compared(page, EN["compare.run_again"])
-    settled(page)
+    wait_for_comparison(page, EN["compare.run_again"])
+    wait_until_idle(page)
     page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
     page.locator(".st-key-why_first button").wait_for()
-    settled(page)
-    listed, steps = page.url, page.evaluate("history.length")
+    wait_until_idle(page)
+    list_url, steps = page.url, page.evaluate("history.length")
     page.locator(".st-key-why_first button").click()
     expect(page.locator(".st-key-why_back")).to_be_visible()
-    settled(page)
-    asked = page.url
+    wait_until_idle(page)
+    question_url = page.url
     for name in ("search", "train"):
         page.get_by_test_id("stTopNavLink").filter(has_text=EN[f"page.{name}"]).click()
         expect(page.get_by_role("heading", level=1, name=EN[f"{name}.title"])).to_be_visible()
-        settled(page)
+        wait_until_idle(page)
     assert page.evaluate("history.length") == steps + 3
     page.go_back()
     expect(page.get_by_role("heading", level=1, name=EN["search.title"])).to_be_visible()
     page.go_back()
-    expect(page).to_have_url(asked)
+    expect(page).to_have_url(question_url)
     page.go_back()
-    expect(page).to_have_url(listed)
+    expect(page).to_have_url(list_url)
 
 
 @pytest.mark.parametrize("address", ["/nopage", "/data/b", "/a/b/c/"])

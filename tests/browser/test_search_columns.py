@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import running_app
-from tests.browser.driving import MINUTES, settled
+from tests.browser.driving import MINUTES, wait_until_idle
 from tests.programs import free_port
 
 pytestmark = [
@@ -53,32 +53,30 @@ def searched(workspace: Path, fork_server: None, module_page: Page) -> Iterator[
         yield module_page
 
 
-def filled(page: Page, count: int) -> list[float]:
+def wait_for_columns(page: Page, count: int) -> list[float]:
     """Wait until so many columns have results; returns when each had them first."""
     page.wait_for_function(f"window.filled.length === {count} && window.filled.every(Boolean)", timeout=5 * MINUTES)
     return list(page.evaluate("window.filled"))
 
 
-def test_columns_are_drawn_one_by_one_and_the_default_ones_are_ready(searched: Page) -> None:
+def test_columns_render_separately_and_default_columns_are_ready(searched: Page) -> None:
     expect(searched.locator(".st-key-beside_search .found-head .name")).to_have_text(READY)
-    times = filled(searched, len(READY))
+    times = wait_for_columns(searched, len(READY))
     assert times[0] < times[1], times  # BM25 did not wait for a model
     assert times[0] == min(times)
 
 
-def test_searching_the_sample_by_its_tokens_and_a_mix_with_them_encodes_no_passage(
-    searched: Page, workspace: Path
-) -> None:
-    settled(searched)
+def test_late_interaction_and_mixes_encode_no_passage_of_the_sample(searched: Page, workspace: Path) -> None:
+    wait_until_idle(searched)
     searched.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Best mix")).click()
-    filled(searched, 4)
+    wait_for_columns(searched, 4)
     assert not [*(workspace / "cache").glob("token-vectors/*.npz")]
     assert not [*(workspace / "cache").glob("vectors/*.npy")]
 
 
-def test_the_first_cards_begin_at_one_height_and_the_address_names_the_columns(searched: Page) -> None:
-    filled(searched, 4)
-    settled(searched)
+def test_aligns_the_first_cards_and_names_columns_in_the_address(searched: Page) -> None:
+    wait_for_columns(searched, 4)
+    wait_until_idle(searched)
     tops = searched.locator(".st-key-beside_search .stColumn").evaluate_all(
         "columns => columns.map(column => column.querySelector('.found')?.getBoundingClientRect().y).filter(Boolean)"
     )
@@ -87,15 +85,15 @@ def test_the_first_cards_begin_at_one_height_and_the_address_names_the_columns(s
     assert "columns=BM25%7CDense%7CLate%7CBest+mix" in searched.url
 
 
-def test_a_phone_shows_one_column_and_switches(searched: Page) -> None:
-    filled(searched, 4)
-    settled(searched)
+def test_phone_shows_a_single_column_and_switches(searched: Page) -> None:
+    wait_for_columns(searched, 4)
+    wait_until_idle(searched)
     searched.set_viewport_size({"width": 390, "height": 844})
-    heads = searched.locator(".st-key-beside_search .found-head")
-    expect(heads.first).to_be_visible()
-    expect(heads.nth(1)).to_be_hidden()
+    headers = searched.locator(".st-key-beside_search .found-head")
+    expect(headers.first).to_be_visible()
+    expect(headers.nth(1)).to_be_hidden()
     searched.locator(".found-switch label").nth(1).click()
-    expect(heads.nth(1)).to_be_visible()
-    expect(heads.first).to_be_hidden()
+    expect(headers.nth(1)).to_be_visible()
+    expect(headers.first).to_be_hidden()
     assert searched.locator(".st-key-beside_search .found:visible").count() == 5
     searched.set_viewport_size({"width": 1280, "height": 900})

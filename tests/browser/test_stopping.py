@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, DENSE_NAME,
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import MINUTES, compared, settled
+from tests.browser.driving import MINUTES, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.packaged]
 EN = catalog("en")
@@ -37,9 +37,11 @@ def large_set(name: str) -> QuestionSet:
         Passage(f"p{row}", f"{name} {row}. " + " ".join(texts[(row + step) % len(texts)] for step in (0, 7, 19)))
         for row in range(PASSAGES)
     ]
-    asked = sample.questions[:QUESTIONS]
+    source_questions = sample.questions[:QUESTIONS]
     return QuestionSet(
-        name, passages, [Question(f"q{row}", one.text, (), (f"p{row}",)) for row, one in enumerate(asked)]
+        name,
+        passages,
+        [Question(f"q{row}", question.text, (), (f"p{row}",)) for row, question in enumerate(source_questions)],
     )
 
 
@@ -52,26 +54,26 @@ def large(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> StoredSet:
 
 
 def address(app: str, data: StoredSet, *names: str) -> str:
-    picked = {"retrievers": "|".join(names), "part": "all"} if names else {}
-    return f"{app}/?{urlencode({'data': data.key, 'lang': 'en', **picked})}"
+    parameters = {"retrievers": "|".join(names), "part": "all"} if names else {}
+    return f"{app}/?{urlencode({'data': data.key, 'lang': 'en', **parameters})}"
 
 
 def job_of(data: StoredSet, *names: str) -> ComparisonJob:
     return ComparisonJob.of(choices_for(data).experiment(data, [*names], Part.ALL), data.fingerprint)
 
 
-def button(page: Page, label: str) -> None:
+def press_button(page: Page, label: str) -> None:
     """Press a button once."""
-    settled(page)
+    wait_until_idle(page)
     page.get_by_role("button", name=EN[label], exact=True).click()
 
 
-def shows(page: Page, label: str, **values: str) -> None:
+def expect_text(page: Page, label: str, **values: str) -> None:
     text = EN[label].format(**values).replace("**", "")
     expect(page.get_by_text(text).first).to_be_visible()
 
 
-def offers(page: Page, label: str) -> None:
+def expect_button(page: Page, label: str) -> None:
     expect(page.get_by_role("button", name=EN[label], exact=True)).to_be_visible()
 
 
@@ -90,7 +92,7 @@ def stays_stopped(job: ComparisonJob, seconds: float = 4.0) -> None:
         time.sleep(0.1)
 
 
-def test_a_comparison_stopped_in_one_tab_stays_stopped_in_all(app: str, page: Page, large: StoredSet) -> None:
+def test_comparison_stopped_in_a_tab_stays_stopped_in_all(app: str, page: Page, large: StoredSet) -> None:
     page.goto(address(app, large))
     again = page.get_by_role("button", name=EN["compare.run_again"])
     expect(again).to_be_enabled(timeout=6 * MINUTES)  # BM25 alone has started by itself, on a machine that may be busy
@@ -105,16 +107,16 @@ def test_a_comparison_stopped_in_one_tab_stays_stopped_in_all(app: str, page: Pa
     wait_for(lambda: job.running and job.status().phase == DENSE_NAME)
     second = page.context.new_page()
     second.goto(address(app, large, *BOTH))  # it finds the comparison running
-    button(second, "job.stop")  # the first press
+    press_button(second, "job.stop")  # the first press
     for tab in (second, page):
-        shows(tab, "compare.missing_stopped", names=DENSE_NAME)
-        offers(tab, "compare.resume")
+        expect_text(tab, "compare.missing_stopped", names=DENSE_NAME)
+        expect_button(tab, "compare.resume")
         expect(tab.get_by_text("Earlier comparison · 120 questions")).to_be_visible()
     stays_stopped(job)
     second.goto(f"{address(app, large, *BOTH)}&run=now")
     page.reload()
     for tab in (second, page):
-        shows(tab, "compare.missing_stopped", names=DENSE_NAME)
+        expect_text(tab, "compare.missing_stopped", names=DENSE_NAME)
     stays_stopped(job)
 
 
@@ -123,28 +125,28 @@ def test_finished_retrievers_stay_and_are_compared_alone(app: str, page: Page, l
     job = job_of(large, *THREE)
     start = page.locator(".st-key-run button")
     expect(start).to_be_visible()
-    settled(page)
+    wait_until_idle(page)
     assert not job.has_status  # the dense retriever was stopped before: nothing starts by itself
     start.click()
-    wait_for(lambda: set(job.finished()) == {BM25_NAME, WORDS_NAME} and job.status().phase == DENSE_NAME)
+    wait_for(lambda: set(job.finished_retrievers()) == {BM25_NAME, WORDS_NAME} and job.status().phase == DENSE_NAME)
     finished = f"{BM25_NAME}, {WORDS_NAME}"
-    shows(page, "compare.partial_running", names=finished)
+    expect_text(page, "compare.partial_running", names=finished)
 
     page.reload()
-    button(page, "job.stop")
-    shows(page, "compare.partial_stopped", names=finished)
+    press_button(page, "job.stop")
+    expect_text(page, "compare.partial_stopped", names=finished)
     table = page.get_by_test_id("stMain").get_by_test_id("stDataFrame")
     expect(table).to_have_count(1)
     page.reload()
-    shows(page, "compare.partial_stopped", names=finished)
+    expect_text(page, "compare.partial_stopped", names=finished)
     stays_stopped(job)
 
-    button(page, "compare.resume")
-    wait_for(lambda: job.running and set(job.finished()) == {BM25_NAME, WORDS_NAME})
-    shows(page, "compare.partial_running", names=finished)
+    press_button(page, "compare.resume")
+    wait_for(lambda: job.running and set(job.finished_retrievers()) == {BM25_NAME, WORDS_NAME})
+    expect_text(page, "compare.partial_running", names=finished)
     began = time.monotonic()
-    button(page, "compare.stop_and_compare")
-    compared(page, EN["compare.run_again"])
+    press_button(page, "compare.stop_and_compare")
+    wait_for_comparison(page, EN["compare.run_again"])
     assert time.monotonic() - began < 30  # nothing is searched again
     assert job.is_stopped
     assert job_of(large, BM25_NAME, WORDS_NAME).done
@@ -155,7 +157,7 @@ def test_finished_retrievers_stay_and_are_compared_alone(app: str, page: Page, l
 def test_a_set_deleted_in_another_tab_is_reported(app: str, page: Page, large: StoredSet) -> None:
     other = keep(QuestionSet("other", [Passage("p", "한강은 서울을 지난다")], [Question("q", "한강은?", (), ("p",))]))
     page.goto(address(app, other, BM25_NAME))
-    compared(page, EN["compare.run_again"])
+    wait_for_comparison(page, EN["compare.run_again"])
     remover = page.context.new_page()
     remover.goto(f"{app}/data?data={large.key}&lang=en")
     remover.get_by_text(EN["data_page.sets"].partition("{count}")[0]).click()
@@ -164,11 +166,11 @@ def test_a_set_deleted_in_another_tab_is_reported(app: str, page: Page, large: S
     expect(remover.locator(f".st-key-remove_{other.key}")).to_have_count(0)
 
     page.get_by_role("tab", name=EN["compare.view_where"]).click()
-    shows(page, "missing_set.deleted", name="other")
+    expect_text(page, "missing_set.deleted", name="other")
     expect(page.get_by_role("tab")).to_have_count(0)
     page.get_by_test_id("stMain").get_by_role("button", name="large").click()
     expect(page.get_by_role("heading", name=EN["compare.purpose"])).to_be_visible(timeout=3 * MINUTES)
     expect(page).to_have_url(re.compile(large.key))
     remove(large.key)
     page.goto(f"{app}/?data=doesnotexist&lang=en")
-    shows(page, "missing_set.unknown", key="doesnotexist")
+    expect_text(page, "missing_set.unknown", key="doesnotexist")

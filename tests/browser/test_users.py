@@ -18,7 +18,7 @@ from mrc_workbench.data.store import keep
 from mrc_workbench.data.workspace import acting_as, user_of
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_context, running_app
-from tests.browser.driving import MINUTES, settled
+from tests.browser.driving import MINUTES, wait_until_idle
 from tests.identity_provider import Provider, running_provider, secrets_for
 from tests.programs import free_port
 from tests.raw_visitor import visiting
@@ -55,31 +55,31 @@ class Person:
     comparison: str = ""
     run: str = ""
 
-    def goes_to(self, address: str) -> None:
+    def open_page(self, address: str) -> None:
         self.page.goto(address)
         expect(self.page.get_by_test_id("stSidebarUserContent").get_by_text(self.name)).to_be_visible()
-        settled(self.page)
+        wait_until_idle(self.page)
 
-    def reads(self, address: str) -> str:
+    def page_content(self, address: str) -> str:
         """All that the server sends to a page of theirs at this address, of what is drawn and what is not."""
         app = self.page.evaluate("location.origin")
-        return sent(app, address, cookie_of(self.page.context.cookies()))
+        return page_messages(app, address, sign_in_cookies(self.page.context.cookies()))
 
-    def content(self) -> str:
+    def content_digest(self) -> str:
         """A digest of everything that is theirs, but for what can be made anew."""
         digest = hashlib.sha256()
-        for place in ("datasets", "comparisons", "runs"):
-            for path in sorted(path for path in (self.folder / place).rglob("*") if path.is_file()):
+        for subfolder in ("datasets", "comparisons", "runs"):
+            for path in sorted(path for path in (self.folder / subfolder).rglob("*") if path.is_file()):
                 digest.update(str(path.relative_to(self.folder)).encode() + path.read_bytes())
         return digest.hexdigest()
 
 
-def cookie_of(cookies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def sign_in_cookies(cookies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """What tells the server who somebody is, among the cookies of a browser."""
-    return {one["name"]: one["value"] for one in cookies if one["name"].startswith("_streamlit_user")}
+    return {cookie["name"]: cookie["value"] for cookie in cookies if cookie["name"].startswith("_streamlit_user")}
 
 
-def sent(app: str, address: str, cookies: dict[str, str] | None = None) -> str:
+def page_messages(app: str, address: str, cookies: dict[str, str] | None = None) -> str:
     """All that the server sends to a page that is opened at this address."""
     page, _, query = address.lstrip("/").partition("?")
     with visiting(app, cookies) as visitor:
@@ -87,11 +87,11 @@ def sent(app: str, address: str, cookies: dict[str, str] | None = None) -> str:
 
 
 def rows(name: str, count: int) -> bytes:
-    made = [
-        {"question": f"{name} 질문 {one} 누구", "context": f"{name} 지문 {one} 나무", "title": f"{name} {one}"}
-        for one in range(count)
+    records = [
+        {"question": f"{name} 질문 {number} 누구", "context": f"{name} 지문 {number} 나무", "title": f"{name} {number}"}
+        for number in range(count)
     ]
-    return json.dumps(made, ensure_ascii=False).encode()
+    return json.dumps(records, ensure_ascii=False).encode()
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFa
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(workspace))
         with acting_as(""):
-            lines = "\n".join(f"모두의 지문 {one} 나무" for one in range(12))
+            lines = "\n".join(f"모두의 지문 {number} 나무" for number in range(12))
             keep(read(lines.encode(), "everybody.txt").question_set, source="everybody.txt")
         patch.setenv("MRC_USER_PASSAGES", "50")
         patch.setenv("HF_TOKEN", "the operator's")
@@ -123,7 +123,7 @@ def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFa
             yield address
 
 
-def signed_in(context: BrowserContext, app: str, provider: Provider, name: str, workspace: Path) -> Person:
+def sign_in(context: BrowserContext, app: str, provider: Provider, name: str, workspace: Path) -> Person:
     context.add_cookies([{"name": "person", "value": name, "url": provider.address}])
     page = context.new_page()
     page.set_default_timeout(3 * MINUTES)
@@ -137,143 +137,145 @@ def signed_in(context: BrowserContext, app: str, provider: Provider, name: str, 
 @pytest.fixture(scope="module")
 def people(browser: Browser, app: str, provider: Provider, workspace: Path) -> Iterator[dict[str, Person]]:
     """Both signed in, each with a set, a comparison and a finished training."""
-    found: dict[str, Person] = {}
+    people_by_name: dict[str, Person] = {}
     sessions = ExitStack()
     for name in PEOPLE:
         context = sessions.enter_context(new_context(browser, "en-US"))
-        one = found[name] = signed_in(context, app, provider, name, workspace)
-        one.goes_to(f"{app}/data")
+        person = people_by_name[name] = sign_in(context, app, provider, name, workspace)
+        person.open_page(f"{app}/data")
         file = {"name": f"{name}.json", "mimeType": "application/json", "buffer": rows(name, 15)}
-        one.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
-        one.page.get_by_role("button", name=WORDS["data_page.use"]).click()
-        expect(one.page.get_by_test_id("stSidebarUserContent").get_by_text("15 passages")).to_be_visible()
-        (one.data,) = (path.name for path in (one.folder / "datasets").iterdir() if not path.name.startswith("."))
-        one.reads(f"/?data={one.data}&retrievers=BM25")  # which compares, whoever looks
-        one.run = f"{RUN}-{name}"
-        shutil.copytree(Path(__file__).parents[1] / "workspace_before" / "runs" / RUN, one.folder / "runs" / one.run)
-        plan = one.folder / "runs" / one.run / "run.json"
-        asked: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8"))
-        plan.write_text(json.dumps(asked | {"name": f"model of {name}"}), encoding="utf-8")
-    for one in found.values():
-        one.comparison = compared(one)
+        person.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
+        person.page.get_by_role("button", name=WORDS["data_page.use"]).click()
+        expect(person.page.get_by_test_id("stSidebarUserContent").get_by_text("15 passages")).to_be_visible()
+        (person.data,) = (path.name for path in (person.folder / "datasets").iterdir() if not path.name.startswith("."))
+        person.page_content(f"/?data={person.data}&retrievers=BM25")  # which compares, whoever looks
+        person.run = f"{RUN}-{name}"
+        shutil.copytree(
+            Path(__file__).parents[1] / "workspace_before" / "runs" / RUN, person.folder / "runs" / person.run
+        )
+        plan = person.folder / "runs" / person.run / "run.json"
+        plan_content: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8"))
+        plan.write_text(json.dumps(plan_content | {"name": f"model of {name}"}), encoding="utf-8")
+    for person in people_by_name.values():
+        person.comparison = wait_for_comparison(person)
     with sessions:
-        yield found
+        yield people_by_name
 
 
-def compared(one: Person) -> str:
+def wait_for_comparison(person: Person) -> str:
     """Wait for the one comparison; returns its name."""
     end = time.monotonic() + 180
-    while not (kept := [*(one.folder / "comparisons").glob("*/scores.json")]):
+    while not (score_files := [*(person.folder / "comparisons").glob("*/scores.json")]):
         assert time.monotonic() < end, "nothing is compared"
         time.sleep(0.1)
-    (found,) = kept
-    return found.parent.name
+    (score_file,) = score_files
+    return score_file.parent.name
 
 
-def closed(said: str) -> bool:
+def is_sign_in_page(content: str) -> bool:
     """Whether a door was all that was sent: no sidebar, and no set to choose."""
     inside = (WORDS["access.sign_out"], WORDS["sidebar.data"], "everybody")
-    return WORDS["access.sign_in"] in said and not any(one in said for one in inside)
+    return WORDS["access.sign_in"] in content and not any(text in content for text in inside)
 
 
-def test_nobody_comes_in_without_signing_in(app: str, workspace: Path) -> None:
+def test_requires_signing_in(app: str, workspace: Path) -> None:
     before = sorted(workspace.rglob("*"))
     for path in ("", "data", "train", "search", "compare", "?data=0123456789abcdef"):
-        assert closed(sent(app, path)), path
+        assert is_sign_in_page(page_messages(app, path)), path
     assert sorted(workspace.rglob("*")) == before
 
 
 def test_a_cookie_that_the_server_did_not_sign_lets_nobody_in(app: str, people: dict[str, Person]) -> None:
-    cookies, name = cookie_of(people["alice"].page.context.cookies()), "_streamlit_user"
+    cookies, name = sign_in_cookies(people["alice"].page.context.cookies()), "_streamlit_user"
     signed = cookies[name]
-    assert WORDS["access.sign_out"] in sent(app, "", cookies)
+    assert WORDS["access.sign_out"] in page_messages(app, "", cookies)
     for value in (signed[:-8] + "AAAAAAAA", signed.rpartition(".")[0], "x" + signed[1:], '{"is_logged_in": true}'):
-        assert closed(sent(app, "", cookies | {name: value})), value
+        assert is_sign_in_page(page_messages(app, "", cookies | {name: value})), value
 
 
 def test_each_sees_their_own_and_what_is_shared(app: str, people: dict[str, Person], workspace: Path) -> None:
     assert not (people["alice"].folder / "datasets" / people["bob"].data).exists()
     assert not (workspace / "runs").exists()
     assert not (workspace / "comparisons").exists()
-    for one, other in (("alice", "bob"), ("bob", "alice")):
-        person = people[one]
-        person.goes_to(f"{app}/data?data={person.data}")
+    for name, other_name in (("alice", "bob"), ("bob", "alice")):
+        person = people[name]
+        person.open_page(f"{app}/data?data={person.data}")
         main = person.page.get_by_role("main")
         main.get_by_text(WORDS["data_page.sets"].format(count=2)).click()
         expect(main.get_by_text("everybody", exact=True)).to_be_visible()
         expect(main.locator(".stMarkdownBadge", has_text=WORDS["data_page.shared"]).first).to_be_visible()
         expect(person.page.get_by_role("button", name=WORDS["data_page.remove"])).to_have_count(0)  # in use, or shared
-        expect(main.get_by_text(other)).to_have_count(0)
-        person.goes_to(f"{app}/train?data={person.data}")
-        expect(person.page.get_by_role("main").get_by_text(f"model of {one}").first).to_be_visible()
-        expect(person.page.get_by_text(f"model of {other}")).to_have_count(0)
+        expect(main.get_by_text(other_name)).to_have_count(0)
+        person.open_page(f"{app}/train?data={person.data}")
+        expect(person.page.get_by_role("main").get_by_text(f"model of {name}").first).to_be_visible()
+        expect(person.page.get_by_text(f"model of {other_name}")).to_have_count(0)
 
 
-def others(said: str, asked: str) -> str:
+def without_requested(content: str, requested: str) -> str:
     """What was sent, but for what was asked for in the address: that is told as it was given."""
-    return said.replace("\\", "").replace(asked, "")
+    return content.replace("\\", "").replace(requested, "")
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_what_is_somebody_elses_opens_by_no_address(people: dict[str, Person], attempt: str) -> None:
+def test_rejects_addresses_of_other_users(people: dict[str, Person], attempt: str) -> None:
     alice, bob = people["alice"], people["bob"]
-    before = alice.content()
+    before = alice.content_digest()
     theirs = {"data": alice.data, "comparison": alice.comparison, "run": alice.run, "folder": alice.folder}
     address = attempt.format(**theirs, user=alice.folder.name)
-    said = bob.reads(address)
-    assert "bob" in said
-    assert "alice" not in others(said, alice.run)
+    response = bob.page_content(address)
+    assert "bob" in response
+    assert "alice" not in without_requested(response, alice.run)
     if "{user}" not in attempt and "{folder}" not in attempt:  # to her it opens what is hers
-        assert others(alice.reads(address), alice.run).count("alice") > 2  # her name, and her set to choose
+        assert (
+            without_requested(alice.page_content(address), alice.run).count("alice") > 2
+        )  # her name, and her set to choose
     if "?comparison=" in attempt:
-        assert WORDS["kept.not_here"] in said
+        assert WORDS["kept.not_here"] in response
     if "train?train=" in attempt:
-        told = [WORDS[f"model.{key}"].split("{")[0] for key in ("server_path", "hub_unknown", "hub_unreachable")]
-        told.append(WORDS["train.hub_asking"])  # the hub has not answered yet
-        assert any(one in said for one in told)
-        assert WORDS["train.about_folder"] not in said
-    assert alice.content() == before
+        refusals = [WORDS[f"model.{key}"].split("{")[0] for key in ("server_path", "hub_unknown", "hub_unreachable")]
+        refusals.append(WORDS["train.hub_asking"])  # the hub has not answered yet
+        assert any(refusal in response for refusal in refusals)
+        assert WORDS["train.about_folder"] not in response
+    assert alice.content_digest() == before
     assert not list((bob.folder / "datasets").glob(alice.data))
 
 
-def test_a_set_larger_than_the_limit_is_refused_and_nothing_of_it_kept(app: str, people: dict[str, Person]) -> None:
+def test_rejects_a_set_above_the_limit(app: str, people: dict[str, Person]) -> None:
     bob = people["bob"]
-    before = bob.content()
-    bob.goes_to(f"{app}/data")
+    before = bob.content_digest()
+    bob.open_page(f"{app}/data")
     file = {"name": "large.json", "mimeType": "application/json", "buffer": rows("large", 51)}
     bob.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
     bob.page.get_by_role("button", name=WORDS["data_page.use"]).click()
     expect(bob.page.get_by_text(WORDS["limit.passages"].format(passages="51", limit="50"))).to_be_visible()
-    assert bob.content() == before
+    assert bob.content_digest() == before
 
 
-def test_what_a_part_of_a_page_keeps_is_kept_for_who_is_signed_in(
-    app: str, people: dict[str, Person], workspace: Path
-) -> None:
+def test_fragment_saves_for_the_signed_in_user(app: str, people: dict[str, Person], workspace: Path) -> None:
     """Questions are made in a fragment, which Streamlit runs without `workbench/frame.py`, in a thread of its own."""
     bob = people["bob"]
-    shared, own = (sorted((place / "datasets").iterdir()) for place in (workspace, bob.folder))
-    before = people["alice"].content()
-    bob.goes_to(f"{app}/data?data={bob.data}")
+    shared, own = (sorted((root / "datasets").iterdir()) for root in (workspace, bob.folder))
+    before = people["alice"].content_digest()
+    bob.open_page(f"{app}/data?data={bob.data}")
     bob.page.get_by_role("tab", name=WORDS["data_page.look_make"]).click()
     bob.page.get_by_role("radio", name=WORDS["made.by_title"]).click()
-    settled(bob.page)
+    wait_until_idle(bob.page)
     bob.page.get_by_role("button", name=WORDS["made.make"], exact=True).click()
     expect(bob.page.get_by_role("button", name=WORDS["made.train"])).to_be_visible()
     assert sorted((workspace / "datasets").iterdir()) == shared
     assert len(sorted((bob.folder / "datasets").iterdir())) == len(own) + 1
-    assert people["alice"].content() == before
+    assert people["alice"].content_digest() == before
 
 
-def test_who_signs_out_is_out(app: str, page: Page, provider: Provider, workspace: Path) -> None:
+def test_signing_out_ends_access(app: str, page: Page, provider: Provider, workspace: Path) -> None:
     context = page.context
-    carol = signed_in(context, app, provider, "carol", workspace)
-    settled(carol.page)
+    carol = sign_in(context, app, provider, "carol", workspace)
+    wait_until_idle(carol.page)
     copied = context.cookies(app)
     other = context.new_page()
     other.goto(f"{app}/search")
     expect(other.get_by_test_id("stSidebarUserContent").get_by_text("carol")).to_be_visible()
-    settled(other)
+    wait_until_idle(other)
     with carol.page.expect_response("**/auth/logout"):  # which takes the cookie away; the page is drawn before that
         carol.page.get_by_role("button", name=WORDS["access.sign_out"]).click()
     expect(carol.page.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
@@ -282,4 +284,4 @@ def test_who_signs_out_is_out(app: str, page: Page, provider: Provider, workspac
     expect(carol.page.get_by_test_id("stSidebar")).to_have_count(0)
     other.get_by_role("link", name=WORDS["page.data"]).first.click()  # a page that was open before
     expect(other.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
-    assert closed(sent(app, "data", cookie_of(copied)))
+    assert is_sign_in_page(page_messages(app, "data", sign_in_cookies(copied)))

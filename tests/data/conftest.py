@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.questions.read import Reading, read_file
+from mrc_workbench.data.questions.read import QuestionSetReading, read_file
 
 
 @pytest.fixture
@@ -25,5 +25,5 @@ def korquad_file() -> Path:
 
 
 @pytest.fixture(scope="session")
-def korquad(korquad_file: Path) -> Reading:
+def korquad(korquad_file: Path) -> QuestionSetReading:
     return read_file(korquad_file)

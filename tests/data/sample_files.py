@@ -12,7 +12,7 @@ import pandas as pd
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.questions.read import Reading, read_files_apart
+from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
 
 Row = dict[str, Any]
 
@@ -100,6 +100,8 @@ FILES = {
 }
 
 
-def read_apart(content: bytes, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
+def read_in_subprocess(
+    content: bytes, name: str, columns: Mapping[str, str | None] | None = None
+) -> QuestionSetReading:
     """As of a file in a browser, in a process of its own."""
-    return read_files_apart([File(Content(content), name)], chosen)
+    return read_files_in_subprocess([File(Content(content), name)], columns)

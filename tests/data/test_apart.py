@@ -16,22 +16,27 @@ import psutil
 import pytest
 
 from mrc_workbench.data import apart
-from mrc_workbench.data.apart import Limits, UnusableFileError, make_ready
-from mrc_workbench.data.formats.columns import Columns, PairColumns
+from mrc_workbench.data.apart import ReadingLimits, UnusableFileError, make_ready
+from mrc_workbench.data.formats.columns import PairColumns, QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs import store as pair_store
-from mrc_workbench.data.pairs.store import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
+from mrc_workbench.data.pairs.store import (
+    PairReadOptions,
+    read_pair_files_in_subprocess,
+    read_pairs,
+    read_pairs_in_subprocess,
+)
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
-from mrc_workbench.data.questions.read import read, read_paths_apart
+from mrc_workbench.data.questions.read import read, read_paths_in_subprocess
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import workspace
-from tests.data.sample_files import FILES, read_apart
+from tests.data.sample_files import FILES, read_in_subprocess
 
-copies = pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
+needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
 
 TABLE = "질문,지문,유형\n수도는?,서울은 수도이다.,가\n강은?,,나\n=1+1,\n".encode()
 UNKNOWN = "가,나,제목\n수도는?,서울,도시\n".encode()
@@ -40,7 +45,7 @@ PAIR_FILES = [
     ("\n".join(["sentence1\tsentence2\tscore", "\t나\t1", *ROWS]).encode(), "sts-train.tsv"),
     ("\n".join(["문장1\t문장2\t점수", *ROWS, "가\t나\t많이"]).encode(), "sts-test.tsv"),
 ]
-OPTIONS = PairOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
+OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
 
 
 @pytest.fixture(params=["forked", "served", "fresh"])
@@ -64,81 +69,88 @@ def _server_ends() -> Iterator[None]:
     apart._server.clear()
 
 
-def check_pairs(options: PairOptions | None) -> None:
-    there, here = read_pairs_apart(PAIR_FILES, options), read_pairs(PAIR_FILES, options)
-    assert there.files == here.files
-    assert all(one.rejected.equals(other.rejected) for one, other in zip(there.files, here.files, strict=True))
-    assert there.pairs.name == here.pairs.name == "sts"
-    assert there.pairs.fingerprint == here.pairs.fingerprint
-    assert there.left_out == 2
+def check_pairs(options: PairReadOptions | None) -> None:
+    separate, direct = read_pairs_in_subprocess(PAIR_FILES, options), read_pairs(PAIR_FILES, options)
+    assert separate.files == direct.files
+    assert all(
+        actual.rejected.equals(other.rejected) for actual, other in zip(separate.files, direct.files, strict=True)
+    )
+    assert separate.pairs.name == direct.pairs.name == "sts"
+    assert separate.pairs.fingerprint == direct.pairs.fingerprint
+    assert separate.left_out == 2
     assert list(workspace().iterdir()) == []
 
 
 @pytest.mark.parametrize("options", [None, OPTIONS], ids=["guessed", "given"])
-def test_pairs_are_what_is_read_in_place(options: PairOptions | None) -> None:
+def test_reads_the_same_pairs_in_a_subprocess(options: PairReadOptions | None) -> None:
     check_pairs(options)
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_every_way_to_another_process() -> None:
+def test_reads_the_same_by_every_start_method() -> None:
     check_pairs(OPTIONS)
-    there, here = read_apart(TABLE, "set.csv"), read(TABLE, "set.csv")
-    assert there == here
-    assert there.rejected.equals(here.rejected)
-    assert (there.left_out, there.problem_count) == (2, 2)
+    separate, direct = read_in_subprocess(TABLE, "set.csv"), read(TABLE, "set.csv")
+    assert separate == direct
+    assert separate.rejected.equals(direct.rejected)
+    assert (separate.left_out, separate.problem_count) == (2, 2)
     assert list(workspace().iterdir()) == []
-    with pytest.raises(UnusableFileError, match="No context column found") as told:
-        read_apart(UNKNOWN, "set.csv")
+    with pytest.raises(UnusableFileError, match="No context column found") as exc_info:
+        read_in_subprocess(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert told.value.proposal == Proposal(
-        Columns("가", title="제목"), ("가", "나", "제목"), (first,), (Columns("가", "나", title="제목"),)
+    assert exc_info.value.proposal == Proposal(
+        QuestionColumns("가", title="제목"),
+        ("가", "나", "제목"),
+        (first,),
+        (QuestionColumns("가", "나", title="제목"),),
     )
-    assert read_apart(UNKNOWN, "set.csv", {"context": "나"}).columns == Columns("가", "나", title="제목")
+    assert read_in_subprocess(UNKNOWN, "set.csv", {"context": "나"}).columns == QuestionColumns(
+        "가", "나", title="제목"
+    )
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("name", FILES)
-def test_every_format(name: str) -> None:
-    assert read_apart(FILES[name], "set") == read(FILES[name], "set")
+def test_reads_every_format_the_same_in_a_subprocess(name: str) -> None:
+    assert read_in_subprocess(FILES[name], "set") == read(FILES[name], "set")
 
 
-def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from_and_names_its_file(tmp_path: Path) -> None:
+def test_pair_error_proposes_columns_and_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "표.tsv"
     path.write_text("가\t나\n1\t2\n", encoding="utf-8")
-    with pytest.raises(UnusableFileError, match="No sentence column found") as told:
-        read_pair_files_apart([path])
-    assert told.value.proposal == Proposal(PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
-    with pytest.raises(UnusableFileError, match=r"^sts-dev\.tsv: The file is empty") as told:
-        read_pairs_apart([*PAIR_FILES, (b" ", "sts-dev.tsv")])
-    assert told.value.problem.code is ProblemCode.EMPTY_FILE
-    assert told.value.proposal.available == ("sentence1", "sentence2", "score")
+    with pytest.raises(UnusableFileError, match="No sentence column found") as exc_info:
+        read_pair_files_in_subprocess([path])
+    assert exc_info.value.proposal == Proposal(PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
+    with pytest.raises(UnusableFileError, match=r"^sts-dev\.tsv: The file is empty") as exc_info:
+        read_pairs_in_subprocess([*PAIR_FILES, (b" ", "sts-dev.tsv")])
+    assert exc_info.value.problem.code is ProblemCode.EMPTY_FILE
+    assert exc_info.value.proposal.available == ("sentence1", "sentence2", "score")
 
 
-def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.MonkeyPatch) -> None:
     proposal = Proposal(
-        Columns("질문"),
+        QuestionColumns("질문"),
         ("질문", "답변", "비고"),
         ({"질문": "수도는?", "답변": "서울", "비고": ""},),
-        (Columns("질문", "답변"), Columns("질문", "비고")),
+        (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고")),
         (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
     )
-    monkeypatch.setattr(apart, "started", apart.carry_out)
+    monkeypatch.setattr(apart, "started", apart.run_request)
 
     def fail(*_: object) -> None:
-        raise DataError.of(ProblemCode.EMPTY_FILE)
+        raise DataError.from_code(ProblemCode.EMPTY_FILE)
 
     work = replace(reading.WORK, read=fail, propose=lambda _: proposal)
     monkeypatch.setattr(reading, "WORK", work)
     with pytest.raises(UnusableFileError) as failure:
-        apart.carried_out(work, [apart.File(Content(b"a"), "a.csv")], {})
+        apart.run_in_subprocess(work, [apart.File(Content(b"a"), "a.csv")], {})
     assert failure.value.proposal == proposal
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
@@ -146,39 +158,43 @@ def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPat
     [
         (
             lambda: os.kill(os.getpid(), signal.SIGKILL),
-            Limits(2**30, 10),
+            ReadingLimits(2**30, 10),
             r"The process that read this file ended.*more than 1\.0 GiB",
         ),
         # piece by piece: what the collector frees in the copied process does not count against the limit
-        (lambda: [bytearray(2**26) for _ in range(128)], Limits(2**28, 10), r"takes more than 0\.2 GiB of memory"),
-        (lambda: sum(iter(int, 1)), Limits(2**30, 1), "takes more than 1 seconds of CPU time"),
-        (lambda: time.sleep(60), Limits(2**30, 0), "takes more than 0 seconds"),
+        (
+            lambda: [bytearray(2**26) for _ in range(128)],
+            ReadingLimits(2**28, 10),
+            r"takes more than 0\.2 GiB of memory",
+        ),
+        (lambda: sum(iter(int, 1)), ReadingLimits(2**30, 1), "takes more than 1 seconds of CPU time"),
+        (lambda: time.sleep(60), ReadingLimits(2**30, 0), "takes more than 0 seconds"),
     ],
     ids=["it dies", "memory", "time of the processor", "time by the clock"],
 )
-def test_a_process_that_takes_too_much_or_dies_is_told(
-    work: Callable[[], object], limits: Limits, words: str, monkeypatch: pytest.MonkeyPatch
+def test_reports_exceeded_limits_and_dead_process(
+    work: Callable[[], object], limits: ReadingLimits, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "select_sources", lambda *_: work())
     monkeypatch.setattr(pair_store, "read_pairs", lambda *_: work())
-    monkeypatch.setattr(Limits, "of", lambda *_: limits)
+    monkeypatch.setattr(ReadingLimits, "of", lambda *_: limits)
     with pytest.raises(DataError, match=words):
-        read_apart(TABLE, "set.csv")
+        read_in_subprocess(TABLE, "set.csv")
     with pytest.raises(DataError, match=words):
-        read_pairs_apart(PAIR_FILES)
+        read_pairs_in_subprocess(PAIR_FILES)
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
-def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raises_os_error_if_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "write_question_set", full)
-    with pytest.raises(OSError, match="No space left") as told:
-        read_apart(TABLE, "set.csv")
-    assert told.value.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="No space left") as exc_info:
+        read_in_subprocess(TABLE, "set.csv")
+    assert exc_info.value.errno == errno.ENOSPC
     assert list(workspace().iterdir()) == []
 
 
@@ -189,13 +205,11 @@ class ReadOnly(type(Path())):  # type: ignore[misc]
         raise OSError(errno.EROFS, "Read-only file system")
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_file_is_read_where_the_workspace_is_read_only(
-    *, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_with_a_read_only_workspace(*, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(apart, "gettempdir", lambda: str(temporary))
@@ -204,43 +218,43 @@ def test_a_file_is_read_where_the_workspace_is_read_only(
         monkeypatch.setattr(apart.os, "access", lambda *_: False)
     else:
         monkeypatch.setattr(apart, "workspace", lambda: ReadOnly(tmp_path / "workspace"))
-    result = read_apart(TABLE, "set.csv")
+    result = read_in_subprocess(TABLE, "set.csv")
     assert result.question_set.passages.texts == ("서울은 수도이다.",)
     assert list(temporary.iterdir()) == []
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
-def test_a_server_that_is_gone_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "started", apart.served)
     make_ready()
     apart._server[0].kill()
     apart._server[0].wait()
-    assert read_apart(TABLE, "set.csv").row_count == 3
+    assert read_in_subprocess(TABLE, "set.csv").row_count == 3
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
-def test_beside_other_threads_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forks_from_the_server_if_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    asked: list[Path] = []
-    monkeypatch.setattr(apart, "served", asked.append)
+    requested: list[Path] = []
+    monkeypatch.setattr(apart, "served", requested.append)
     end = threading.Event()
     other = threading.Thread(target=end.wait)
     other.start()
     apart.started(Path("folder"))
     end.set()
     other.join()
-    assert asked == [Path("folder")]
+    assert requested == [Path("folder")]
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
-def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+def test_reads_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff.csv")
     path.write_bytes(TABLE)
-    assert read_paths_apart([path]).question_set.name == "�"
+    assert read_paths_in_subprocess([path]).question_set.name == "�"
 
 
 @pytest.fixture
@@ -251,32 +265,32 @@ def special(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@copies
+@needs_fork
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe", "link"])
-def test_what_is_no_regular_file_is_not_opened(path: str, special: Path) -> None:
-    with pytest.raises(DataError, match="is not a regular file") as told:
-        read_paths_apart([special / path])
-    assert told.value.code == ProblemCode.NO_REGULAR_FILE
+def test_rejects_special_files(path: str, special: Path) -> None:
+    with pytest.raises(DataError, match="is not a regular file") as exc_info:
+        read_paths_in_subprocess([special / path])
+    assert exc_info.value.code == ProblemCode.NO_REGULAR_FILE
 
 
-@copies
-def test_of_a_folder_only_regular_files_are_opened(special: Path) -> None:
+@needs_fork
+def test_skips_special_files_of_a_folder(special: Path) -> None:
     (special / "up").symlink_to("..")
     with pytest.raises(DataError, match="contains no data file"):
-        read_paths_apart([special])
+        read_paths_in_subprocess([special])
     (special / "set.csv").write_bytes(TABLE)
-    assert read_paths_apart([special]).row_count == 3
+    assert read_paths_in_subprocess([special]).row_count == 3
 
 
-@copies
-def test_what_the_system_makes_up_is_not_opened() -> None:
+@needs_fork
+def test_rejects_virtual_files_of_the_system() -> None:
     with pytest.raises(DataError, match="The file is empty"):
-        read_paths_apart([Path("/proc/self/mem")])
+        read_paths_in_subprocess([Path("/proc/self/mem")])
 
 
 def test_limits_grow_with_the_file() -> None:
-    small, large = Limits.of(Content(b"a" * 1000)), Limits.of(Content(b"a" * 20_000_000))
-    packed = Limits.of(Content(b"PAR1" + b"a" * 2_000_000))
+    small, large = ReadingLimits.of(Content(b"a" * 1000)), ReadingLimits.of(Content(b"a" * 20_000_000))
+    packed = ReadingLimits.of(Content(b"PAR1" + b"a" * 2_000_000))
     assert (small.seconds, large.seconds, packed.seconds) == (11, 14, 15)
     assert 2**29 <= small.memory < 2**29 + 10_000
     assert small.memory < large.memory <= 2**29 + 160_000_000
@@ -290,19 +304,19 @@ def ten_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10 * GIB))  # eight may be used
 
 
-def most_at_once(limits: list[Limits]) -> int:
+def max_reserved_memory(limits: list[ReadingLimits]) -> int:
     """Bytes promised at the same time, where each reading waits until no other one can begin."""
-    promised, seen, lock, going = 0, [0], threading.Lock(), threading.Event()
+    reserved, seen, lock, going = 0, [0], threading.Lock(), threading.Event()
 
-    def read(one: Limits) -> None:
-        nonlocal promised
-        with one.held_free():
+    def read(reading_limits: ReadingLimits) -> None:
+        nonlocal reserved
+        with reading_limits.reserve_memory():
             with lock:
-                promised += one.memory
-                seen.append(promised)
+                reserved += reading_limits.memory
+                seen.append(reserved)
             going.wait(0.05)
             with lock:
-                promised -= one.memory
+                reserved -= reading_limits.memory
 
     with ThreadPoolExecutor(len(limits)) as pool:
         list(pool.map(read, limits))
@@ -310,31 +324,33 @@ def most_at_once(limits: list[Limits]) -> int:
 
 
 @pytest.mark.usefixtures("ten_free")
-def test_readings_wait_for_memory() -> None:
-    assert most_at_once([Limits(3 * GIB, 10)] * 6) <= 8 * GIB
-    small = [Limits(GIB // 2, 10)] * 4
-    assert most_at_once([Limits(6 * GIB, 10), *small]) == 8 * GIB, "small ones go on beside a large one"
-    assert most_at_once([Limits(20 * GIB, 10)] * 2) == 20 * GIB, "one that is larger than all memory is read alone"
+def test_reading_waits_until_memory_is_free() -> None:
+    assert max_reserved_memory([ReadingLimits(3 * GIB, 10)] * 6) <= 8 * GIB
+    small = [ReadingLimits(GIB // 2, 10)] * 4
+    assert max_reserved_memory([ReadingLimits(6 * GIB, 10), *small]) == 8 * GIB, "small ones go on beside a large one"
+    assert max_reserved_memory([ReadingLimits(20 * GIB, 10)] * 2) == 20 * GIB, (
+        "one that is larger than all memory is read alone"
+    )
 
 
 @pytest.mark.usefixtures("ten_free")
-def test_what_failed_gives_its_memory_back() -> None:
-    with pytest.raises(OSError, match="full"), Limits(8 * GIB, 10).held_free():
+def test_failed_reading_releases_its_memory() -> None:
+    with pytest.raises(OSError, match="full"), ReadingLimits(8 * GIB, 10).reserve_memory():
         raise OSError("full")
-    with Limits(8 * GIB, 10).held_free():
+    with ReadingLimits(8 * GIB, 10).reserve_memory():
         pass
 
 
-@copies
+@needs_fork
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_progress_of_many_files_is_reported(tmp_path: Path) -> None:
+def test_reports_progress_of_many_files(tmp_path: Path) -> None:
     folder = tmp_path / "documents"
     folder.mkdir()
     for number in range(300):
         (folder / f"{number}.md").write_text(f"# {number}\n\n" + f"text {number}\n\n" * 300, encoding="utf-8")
     reported: list[tuple[int, int]] = []
-    reading = read_paths_apart([folder], report=lambda read, total: reported.append((read, total)))
+    reading = read_paths_in_subprocess([folder], report=lambda read, total: reported.append((read, total)))
     assert len(reading.files) == 300
     assert reported
     assert {total for _, total in reported} == {300}

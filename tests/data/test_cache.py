@@ -18,12 +18,12 @@ from mrc_workbench.data.cache import (
     SEAL,
     Arrays,
     cached_arrays,
+    is_intact,
     is_sealed,
-    is_sound,
-    keeping_nothing,
     key_of,
     seal,
     sealing,
+    without_caching,
 )
 from mrc_workbench.data.text.analysis import analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
@@ -40,7 +40,7 @@ def compute_nothing() -> Arrays:
     raise AssertionError("computed again")
 
 
-def kept_file(kind: str) -> Path:
+def cached_file(kind: str) -> Path:
     (path,) = (workspace() / "cache" / kind).glob("*.npz")
     return path
 
@@ -52,8 +52,8 @@ def assert_same(arrays: Arrays) -> None:
         assert arrays[name].dtype == values.dtype
 
 
-def test_computed_once() -> None:
-    cached_arrays("kind", "key", compute, keep=False)
+def test_computes_arrays_once() -> None:
+    cached_arrays("kind", "key", compute, store=False)
     assert not (workspace() / "cache").exists()
     assert_same(cached_arrays("kind", "key", compute))
     assert_same(cached_arrays("kind", "key", compute_nothing))
@@ -62,8 +62,8 @@ def test_computed_once() -> None:
         cached_arrays("kind", "other", compute_nothing)
 
 
-def test_where_nothing_is_kept_nothing_is_looked_for_and_other_threads_go_on_keeping() -> None:
-    with keeping_nothing(), ThreadPoolExecutor(1) as others:
+def test_disabling_the_cache_affects_only_this_thread() -> None:
+    with without_caching(), ThreadPoolExecutor(1) as others:
         assert_same(cached_arrays("kind", "key", compute))
         assert not (workspace() / "cache").exists()
         others.submit(cached_arrays, "kind", "key", compute).result()
@@ -76,22 +76,22 @@ def damaged(whole: bytes) -> Iterator[bytes]:
     """A file torn anywhere, with another byte in its arrays or table of contents, and files of other kinds."""
     contents = whole.index(b"PK\x01\x02")
     yield from (whole[:length] for length in range(0, len(whole), 5))
-    changes = [(place, whole[place] ^ 0xFF) for place in range(0, contents, 5)]
-    for place, value in [*changes, (contents + 8, 1), (contents + 10, 99)]:  # encrypted, unknown compression
-        yield whole[:place] + bytes([value]) + whole[place + 1 :]
+    changes = [(position, whole[position] ^ 0xFF) for position in range(0, contents, 5)]
+    for position, value in [*changes, (contents + 8, 1), (contents + 10, 99)]:  # encrypted, unknown compression
+        yield whole[:position] + bytes([value]) + whole[position + 1 :]
     yield from (b"", b"text", b"\x80\x04N.", b"\x93NUMPY")
 
 
-def test_a_damaged_file_is_computed_anew() -> None:
+def test_recomputes_damaged_file() -> None:
     cached_arrays("kind", "key", compute)
-    whole = kept_file("kind").read_bytes()
+    whole = cached_file("kind").read_bytes()
     for content in damaged(whole):
-        kept_file("kind").write_bytes(content)
+        cached_file("kind").write_bytes(content)
         assert_same(cached_arrays("kind", "key", compute))
-        assert kept_file("kind").read_bytes() == whole
+        assert cached_file("kind").read_bytes() == whole
 
 
-def test_a_folder_that_cannot_be_written_costs_only_the_saving_and_is_told_once(
+def test_logs_unwritable_cache_folder_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for kind in ("kind", "sort"):
@@ -99,14 +99,14 @@ def test_a_folder_that_cannot_be_written_costs_only_the_saving_and_is_told_once(
         (workspace() / "cache" / kind).write_text("a file, where the folder should be")
     for kind, key in (("kind", "a"), ("kind", "b"), ("sort", "a"), ("kind", "c")):
         assert_same(cached_arrays(kind, key, compute))
-    told = [record.getMessage().partition(": ")[0] for record in caplog.records]
-    assert told == [f"results are not cached in {workspace() / 'cache' / kind}" for kind in ("kind", "sort")]
+    messages = [record.getMessage().partition(": ")[0] for record in caplog.records]
+    assert messages == [f"results are not cached in {workspace() / 'cache' / kind}" for kind in ("kind", "sort")]
 
 
-def test_tokens_are_read_from_disk_and_torn_ones_found_again() -> None:
+def test_reads_tokens_from_disk_and_recomputes_truncated_ones() -> None:
     texts = ["한글은 세종대왕이 만들었다.", "The B-52"]
     tokens_of(Analyzer.BIGRAM, texts)
-    path = kept_file("tokens")
+    path = cached_file("tokens")
     other = tokens_of(Analyzer.BIGRAM, ["다른", "글"])
     (second,) = {*path.parent.glob("*.npz")} - {path}
     whole = path.read_bytes()
@@ -117,7 +117,7 @@ def test_tokens_are_read_from_disk_and_torn_ones_found_again() -> None:
     assert path.read_bytes() == whole
 
 
-def test_keys_differ_where_anything_differs() -> None:
+def test_different_parts_have_different_keys() -> None:
     parts: list[tuple[object, ...]] = [("a",), ("a", "b"), ("ab",), (["a", "b"],), ("a", ["b"]), (1,), ("1",), (None,)]
     parts += [("\ud800",), ("?",), ({"a": 1},), (["a", 1],)]
     assert len({key_of(*values) for values in parts}) == len(parts)
@@ -146,63 +146,65 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_seal_is_the_mark_the_size_and_the_digest_behind_the_content(file: Path) -> None:
-    told = file.read_bytes()
-    assert told[: len(CONTENT)] == CONTENT
-    assert told[len(CONTENT) :] == b"mrc-seal" + len(CONTENT).to_bytes(8, "little") + xxhash.xxh3_128(CONTENT).digest()
-    assert is_sound(file)
+def test_seal_appends_signature_size_and_digest(file: Path) -> None:
+    content = file.read_bytes()
+    assert content[: len(CONTENT)] == CONTENT
+    assert (
+        content[len(CONTENT) :] == b"mrc-seal" + len(CONTENT).to_bytes(8, "little") + xxhash.xxh3_128(CONTENT).digest()
+    )
+    assert is_intact(file)
 
 
-def test_a_file_cut_or_with_one_other_bit_anywhere_is_not_sound(file: Path) -> None:
+def test_truncated_or_flipped_file_is_not_intact(file: Path) -> None:
     whole = bytearray(file.read_bytes())
     for content in (*(whole[:length] for length in range(0, len(whole), 7)), whole + b"\0"):
         file.write_bytes(content)
-        assert not is_sound(file), len(content)
+        assert not is_intact(file), len(content)
     file.write_bytes(whole)
-    assert is_sound(file)
-    for place in (*range(0, len(whole), 37), *range(len(CONTENT), len(whole))):
-        whole[place] ^= 1 << place % 8
+    assert is_intact(file)
+    for position in (*range(0, len(whole), 37), *range(len(CONTENT), len(whole))):
+        whole[position] ^= 1 << position % 8
         file.write_bytes(whole)
-        assert not is_sound(file), place
-        whole[place] ^= 1 << place % 8
+        assert not is_intact(file), position
+        whole[position] ^= 1 << position % 8
 
 
-def test_damage_that_keeps_size_and_time_is_seen(file: Path) -> None:
-    assert is_sound(file)
+def test_detects_damage_that_keeps_size_and_time(file: Path) -> None:
+    assert is_intact(file)
     before = file.stat()
     with file.open("r+b") as handle:
         handle.seek(100)
         handle.write(b"other")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert file.stat().st_mtime_ns == before.st_mtime_ns
-    assert not is_sound(file)
+    assert not is_intact(file)
 
 
-def test_what_is_not_there_or_has_no_seal_is_not_sound(tmp_path: Path) -> None:
-    assert not is_sound(tmp_path / "nothing")
-    assert not is_sound(tmp_path)
+def test_missing_or_unsealed_file_is_not_intact(tmp_path: Path) -> None:
+    assert not is_intact(tmp_path / "nothing")
+    assert not is_intact(tmp_path)
     for content in (b"", CONTENT):
         (tmp_path / "plain").write_bytes(content)
-        assert not is_sound(tmp_path / "plain")
+        assert not is_intact(tmp_path / "plain")
         assert not is_sealed(tmp_path / "plain")
     seal(tmp_path / "plain")
     assert is_sealed(tmp_path / "plain")
 
 
-def test_a_file_is_read_through_once_until_it_is_another(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_a_file_once_until_it_is_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     digest = seals._digest
     monkeypatch.setattr(seals, "_digest", lambda path, size: (read.append(path), digest(path, size))[1])
-    assert all(is_sound(file) for _ in range(5))
+    assert all(is_intact(file) for _ in range(5))
     assert read == [file]
     copy = file.with_name("copy")
     copy.write_bytes(file.read_bytes())
     copy.replace(file)
-    assert all(is_sound(file) for _ in range(5))
+    assert all(is_intact(file) for _ in range(5))
     assert read == [file, file]
 
 
-def test_arrays_are_read_as_if_there_were_no_seal(tmp_path: Path) -> None:
+def test_numpy_reads_sealed_arrays(tmp_path: Path) -> None:
     array = np.arange(1000, dtype=np.float32).reshape(50, 20)
     with sealing(tmp_path / "a.npy") as new:
         np.save(new, array)
@@ -211,26 +213,26 @@ def test_arrays_are_read_as_if_there_were_no_seal(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), array)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy", mmap_mode="r"), array)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["array"], array)
-    assert is_sound(tmp_path / "a.npy")
-    assert is_sound(tmp_path / "a.npz")
+    assert is_intact(tmp_path / "a.npy")
+    assert is_intact(tmp_path / "a.npz")
 
 
-def test_a_folder_is_sound_while_every_file_of_it_is(folder: Path) -> None:
-    assert is_sound(folder)
+def test_folder_is_intact_if_all_its_files_are(folder: Path) -> None:
+    assert is_intact(folder)
     for name in ("config.json", "inner/weights", "empty", SEAL):
         path = folder / name
         whole = path.read_bytes()
         for damaged in (b"", whole[:-1], whole + b"x", b"[" * 100_000, b"{}"):
             if damaged != whole:
                 path.write_bytes(damaged)
-                assert not is_sound(folder), (name, damaged[:10])
+                assert not is_intact(folder), (name, damaged[:10])
         path.unlink()
-        assert not is_sound(folder)
+        assert not is_intact(folder)
         path.write_bytes(whole)
-        assert is_sound(folder)
+        assert is_intact(folder)
 
 
-def test_a_block_that_fails_leaves_what_was_there(file: Path) -> None:
+def test_failed_write_keeps_the_old_file(file: Path) -> None:
     before = file.read_bytes()
     with pytest.raises(FileNotFoundError), sealing(file) as new:
         new.rename(new.with_name("elsewhere"))
@@ -238,7 +240,7 @@ def test_a_block_that_fails_leaves_what_was_there(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_what_is_sealed_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushes_sealed_file_before_renaming_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[tuple[str, bool]] = []
     target = tmp_path / "kept"
     for module in (seals, workspace_module):
@@ -260,37 +262,39 @@ def _socket(path: Path) -> None:
     here = Path.cwd()
     os.chdir(path.parent)  # the name of a socket is short
     try:
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as unix_socket:
+            unix_socket.bind(path.name)
     finally:
         os.chdir(here)
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, _socket, lambda path: path.symlink_to("/dev/zero")])
-def test_what_is_no_regular_file_is_not_sound_and_never_waited_for(put: Any, folder: Path, file: Path) -> None:
+def test_special_files_are_not_intact_and_never_block(put: Any, folder: Path, file: Path) -> None:
     for path in (file, folder / "config.json", folder / "inner" / "weights", folder / SEAL):
         content = path.read_bytes()
         path.unlink()
         put(path)
-        assert not is_sound(folder if folder in path.parents else path), path
+        assert not is_intact(folder if folder in path.parents else path), path
         path.unlink()
         path.write_bytes(content)
-    assert is_sound(folder)
-    assert is_sound(file)
+    assert is_intact(folder)
+    assert is_intact(file)
 
 
-def test_a_seal_that_leaves_files_out_is_none(folder: Path) -> None:
+def test_seal_must_list_every_file(folder: Path) -> None:
     listed = json.loads((folder / SEAL).read_text())
     for name in listed:
-        (folder / SEAL).write_text(json.dumps({one: told for one, told in listed.items() if one != name}))
-        assert not is_sound(folder), name
-        assert is_sound(folder, beside=[name])
+        (folder / SEAL).write_text(
+            json.dumps({file_name: entry for file_name, entry in listed.items() if file_name != name})
+        )
+        assert not is_intact(folder), name
+        assert is_intact(folder, unsealed_names=[name])
         (folder / SEAL).write_text(json.dumps({name: listed[name]}))
-        assert not is_sound(folder), name
+        assert not is_intact(folder), name
     (folder / SEAL).write_text(json.dumps(listed | {"../file": [0, ""]}))
-    assert not is_sound(folder)
+    assert not is_intact(folder)
     (folder / SEAL).write_text(json.dumps(listed))
     (folder / ".left-by-a-system").touch()
-    assert is_sound(folder)
+    assert is_intact(folder)
     (folder / "another").touch()
-    assert not is_sound(folder)
+    assert not is_intact(folder)

@@ -57,7 +57,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_plain_text(file: Path, output: Command) -> None:
+def test_inspect_prints_plain_text(file: Path, output: Command) -> None:
     assert output("data", "inspect", file).splitlines() == [
         "set: csv, CP949",
         "2 paragraphs -> 2 passages; 3 rows -> 2 questions",
@@ -76,34 +76,36 @@ def test_plain_text(file: Path, output: Command) -> None:
     ]
 
 
-def test_json(file: Path, output: Command) -> None:
-    told = json.loads(output("data", "inspect", "--json", file))
-    assert (told["format"], told["encoding"], told["row_count"]) == ("csv", "CP949", 3)
-    assert "records" not in told
-    assert told["problems"] == [
+def test_inspect_prints_json(file: Path, output: Command) -> None:
+    report = json.loads(output("data", "inspect", "--json", file))
+    assert (report["format"], report["encoding"], report["row_count"]) == ("csv", "CP949", 3)
+    assert "records" not in report
+    assert report["problems"] == [
         {
             "code": "empty_context",
             "row": 3,
             "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         }
     ]
-    assert told["audit"]["answers_not_found"] == ["3"]
-    assert told["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
-    assert told["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
+    assert report["audit"]["answers_not_found"] == ["3"]
+    assert report["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
+    assert report["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 
 
-def test_notes_about_the_texts(tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_prints_notes_about_the_texts(
+    tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "pages.csv"
     path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
     assert main(["data", "inspect", str(path)]) == 0
-    shown = "  Passages with markup: 1 of 2 checked (50.0%; HTML tags 1, entities 0, Markdown tables 0, wiki markup 0)"
-    assert shown in capsys.readouterr().out
+    line = "  Passages with markup: 1 of 2 checked (50.0%; HTML tags 1, entities 0, Markdown tables 0, wiki markup 0)"
+    assert line in capsys.readouterr().out
     (notice,) = json.loads(output("data", "inspect", "--json", path))["notices"]
     assert (notice["code"], notice["count"], notice["examples"]) == ("markup", 1, "p1: <p>서울은 수도이다.</p>")
     assert notice["message"].endswith("Convert the file to plain text and read it again.")
 
 
-def test_columns(tmp_path: Path, output: Command, error: Command) -> None:
+def test_inspect_takes_columns(tmp_path: Path, output: Command, error: Command) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")
     missing = "error: No context column found. Columns in the file: 가, 나, 제목."
@@ -112,7 +114,7 @@ def test_columns(tmp_path: Path, output: Command, error: Command) -> None:
     assert "Columns: question <- 가, context <- 나, title <- 제목" in out
 
 
-def test_a_missing_file_is_refused(tmp_path: Path, error: Command) -> None:
+def test_rejects_missing_file(tmp_path: Path, error: Command) -> None:
     message = "none.csv cannot be read (No such file or directory). Check the path and its permissions.\n"
     assert error("data", "inspect", tmp_path / "none.csv").endswith(message)
 
@@ -124,20 +126,20 @@ def test_a_missing_file_is_refused(tmp_path: Path, error: Command) -> None:
         (["--records"], "--records needs --json"),
     ],
 )
-def test_wrong_options_are_refused(words: list[str], message: str, file: Path, error: Command) -> None:
+def test_rejects_wrong_options(words: list[str], message: str, file: Path, error: Command) -> None:
     assert message in error("data", "inspect", file, *words)
 
 
-def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_stores_the_dataset(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "import", str(file), "--columns", "title=번호"]) == 0
-    (kept,) = stored()
-    assert capsys.readouterr().out.splitlines()[-1] == f"stored as {kept.key}"
-    assert (kept.name, kept.source, kept.passages, kept.questions) == ("set", "set.csv", 2, 2)
-    assert [passage.title for passage in load(kept.key).passages] == ["1", "3"]
+    (stored_set,) = stored()
+    assert capsys.readouterr().out.splitlines()[-1] == f"stored as {stored_set.key}"
+    assert (stored_set.name, stored_set.source, stored_set.passages, stored_set.questions) == ("set", "set.csv", 2, 2)
+    assert [passage.title for passage in load(stored_set.key).passages] == ["1", "3"]
 
 
 @pytest.mark.parametrize("command", ["inspect", "import"])
-def test_a_full_disk_is_told(command: str, file: Path, error: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_full_disk(command: str, file: Path, error: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -145,9 +147,7 @@ def test_a_full_disk_is_told(command: str, file: Path, error: Command, monkeypat
     assert error("data", command, file) == "error: the disk is full\n"
 
 
-def test_kinds_do_not_command_the_terminal_and_chance_without_a_measure_is_a_dash(
-    tmp_path: Path, output: Command
-) -> None:
+def test_escapes_question_kinds_and_prints_dash_for_missing_chance(tmp_path: Path, output: Command) -> None:
     path = tmp_path / "set.csv"
     text = "question,context,kind\n수도는 어디인가?,대한민국의 수도는 서울이다.,가\x9b31m\n"
     path.write_text(text, encoding="utf-8")
@@ -164,7 +164,7 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_collection_is_told_file_by_file(archive: Path, output: Command) -> None:
+def test_inspect_reports_each_file_of_a_collection(archive: Path, output: Command) -> None:
     assert output("data", "inspect", archive).splitlines()[:9] == [
         "scifact: laid out as beir",
         "5 passages, 3 questions, 5 judgements, 2 questions with grades",
@@ -176,27 +176,25 @@ def test_a_collection_is_told_file_by_file(archive: Path, output: Command) -> No
         "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]
-    told = json.loads(output("data", "inspect", "--json", archive))
-    assert (told["layout"], told["judgement_count"], told["files"][2]["rows"]) == ("beir", 5, 5)
-    assert told["gaps"][0]["code"] == "unjudged_questions"
+    report = json.loads(output("data", "inspect", "--json", archive))
+    assert (report["layout"], report["judgement_count"], report["files"][2]["rows"]) == ("beir", 5, 5)
+    assert report["gaps"][0]["code"] == "unjudged_questions"
 
 
-def test_folders_and_files_together_are_kept_and_written_again(
-    archive: Path, tmp_path: Path, workspace_folder: Path
-) -> None:
+def test_imports_and_exports_folders_with_files(archive: Path, tmp_path: Path, workspace_folder: Path) -> None:
     for name, content in beir().items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     names = ("corpus.jsonl", "queries.jsonl", "qrels")
     assert main(["data", "import", *(str(tmp_path / "scifact" / name) for name in names)]) == 0
-    (kept,) = stored()
-    assert kept.source == "corpus.jsonl, queries.jsonl, qrels"
+    (stored_set,) = stored()
+    assert stored_set.source == "corpus.jsonl, queries.jsonl, qrels"
     for layout in ("beir", "mteb"):
         out = tmp_path / "out" / f"{layout}.zip"
-        assert main(["data", "export", kept.key, "--format", layout, "--out", str(out)]) == 0
-        assert find(str(out)).fingerprint == kept.fingerprint
-    assert main(["data", "export", kept.key, "--format", "trec", "--out", str(archive)]) == 2
+        assert main(["data", "export", stored_set.key, "--format", layout, "--out", str(out)]) == 0
+        assert find(str(out)).fingerprint == stored_set.fingerprint
+    assert main(["data", "export", stored_set.key, "--format", "trec", "--out", str(archive)]) == 2
 
 
 GOOD = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(20)]
@@ -212,7 +210,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(train), str(test)]
 
 
-def test_inspecting_pairs_tells_what_was_understood(files: list[str], output: Command) -> None:
+def test_inspect_pairs_prints_the_reading(files: list[str], output: Command) -> None:
     lines = output("pairs", "inspect", *files).splitlines()
     assert lines == [
         "sts: 23 rows, scored, scale 0 to 5",
@@ -233,7 +231,7 @@ def test_inspecting_pairs_tells_what_was_understood(files: list[str], output: Co
     ]
 
 
-def test_rows_that_were_left_out_are_told_where_too_few_remain(tmp_path: Path, error: Command) -> None:
+def test_lists_rejected_rows_if_too_few_remain(tmp_path: Path, error: Command) -> None:
     file = tmp_path / "few.tsv"
     file.write_text("sentence1\tsentence2\tlabel\n가\t나\tentailment\n다\t라\tmaybe\n", encoding="utf-8")
     first, row = error("pairs", "inspect", file).splitlines()
@@ -242,29 +240,29 @@ def test_rows_that_were_left_out_are_told_where_too_few_remain(tmp_path: Path, e
     assert "maybe" in row
 
 
-def test_inspecting_pairs_as_json(files: list[str], output: Command) -> None:
-    told = json.loads(output("pairs", "inspect", *files, "--json", "--kind", "scored", "--scale", "-5", "5"))
-    assert (told["name"], told["kind"], told["scale"], told["rows_left_out"]) == ("sts", "scored", [-5, 5], 1)
-    assert told["files"][0]["problems"][0]["code"] == "empty_sentence"
-    assert told["split"] == {
+def test_inspect_pairs_prints_json(files: list[str], output: Command) -> None:
+    report = json.loads(output("pairs", "inspect", *files, "--json", "--kind", "scored", "--scale", "-5", "5"))
+    assert (report["name"], report["kind"], report["scale"], report["rows_left_out"]) == ("sts", "scored", [-5, 5], 1)
+    assert report["files"][0]["problems"][0]["code"] == "empty_sentence"
+    assert report["split"] == {
         "published": ["train", "test"],
         "rows": {"all": 23, "train": 19, "validation": 2, "test": 2},
     }
-    assert told["audit"]["leaks"][1] == {"from": "train", "into": "test", "sentences": 1, "rows": 1, "repeated": 0}
-    assert sum(told["audit"]["score_counts"]) == 23
+    assert report["audit"]["leaks"][1] == {"from": "train", "into": "test", "sentences": 1, "rows": 1, "repeated": 0}
+    assert sum(report["audit"]["score_counts"]) == 23
 
 
-def test_keeping_pairs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_stores_pairs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--columns", "sentence1=sentence2", "sentence2=sentence1", "--parts", "none", "test"]
     assert main(["pairs", "import", *files, *words]) == 0
-    (kept,) = stored_pairs()
-    assert capsys.readouterr().out.endswith(f"stored as {kept.key}\n")
-    pairs = load_pairs(kept.key)
-    assert (kept.source, kept.rows, pairs.texts[0][0]) == ("sts-train.tsv, sts-test.tsv", 23, "나 0")
+    (stored_set,) = stored_pairs()
+    assert capsys.readouterr().out.endswith(f"stored as {stored_set.key}\n")
+    pairs = load_pairs(stored_set.key)
+    assert (stored_set.source, stored_set.rows, pairs.texts[0][0]) == ("sts-train.tsv, sts-test.tsv", 23, "나 0")
     assert pairs.published.tolist() == [-1] * 21 + [2] * 2
 
 
-def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, error: Command) -> None:
+def test_rejects_files_that_are_not_pairs(tmp_path: Path, error: Command) -> None:
     file = tmp_path / "표.csv"
     file.write_text("a,b\n1,2\n", encoding="utf-8")
     assert error("pairs", "inspect", file).startswith("error: No sentence column found. Columns in the file: a, b.")
@@ -282,12 +280,12 @@ def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, error: Command) ->
         (["--kind", "question"], "--kind"),
     ],
 )
-def test_words_that_make_no_sense_of_pairs(files: list[str], words: list[str], told: str, error: Command) -> None:
+def test_rejects_invalid_pair_options(files: list[str], words: list[str], told: str, error: Command) -> None:
     assert told in error("pairs", "inspect", *files, *words)
 
 
 @pytest.mark.parametrize("score", ["1e39", "1e300", "9" * 200_000])
-def test_a_score_beyond_all_is_told_with_its_row(score: str, tmp_path: Path, output: Command) -> None:
+def test_reports_row_of_out_of_scale_score(score: str, tmp_path: Path, output: Command) -> None:
     file = tmp_path / "scores.tsv"
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *GOOD, f"다\t라\t{score}"]), encoding="utf-8")
     for command in ("inspect", "import"):
@@ -295,12 +293,12 @@ def test_a_score_beyond_all_is_told_with_its_row(score: str, tmp_path: Path, out
         assert lines[0] == "scores: 20 rows, scored, scale 0 to 5"
         assert lines[2] == "Problems: 1; rows left out: 1"
         assert lines[3].startswith("  Row 22: the score (score) is too large: ")
-    (kept,) = stored_pairs()
-    assert (kept.rows, kept.scale, load_pairs(kept.key).values.max()) == (20, (0.0, 5.0), 5.0)
+    (stored_set,) = stored_pairs()
+    assert (stored_set.rows, stored_set.scale, load_pairs(stored_set.key).values.max()) == (20, (0.0, 5.0), 5.0)
 
 
 @pytest.mark.slow
-def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
+def test_reports_file_size_limit(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     rows = [f"가 {row} {'말 ' * 40}\t나 {row}\t{row % 6}" for row in range(2000)]
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]), encoding="utf-8")
@@ -318,7 +316,7 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
     assert stored_pairs() == []
 
 
-def test_a_catalog_name_is_inspected_and_stored_under_its_title(output: Command) -> None:
+def test_inspects_and_imports_catalog_dataset_by_its_title(output: Command) -> None:
     lines = output("data", "inspect", "sample").splitlines()
     assert lines[0] == "Korean sample: squad, UTF-8"
     assert "480 questions" in lines[1]
@@ -326,10 +324,10 @@ def test_a_catalog_name_is_inspected_and_stored_under_its_title(output: Command)
     assert pairs.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
     assert "stored as " in output("data", "import", "sample")
     assert "stored as " in output("pairs", "import", "sample-nli")
-    assert [kept.name for kept in stored()] == ["Korean sample"]
+    assert [stored_set.name for stored_set in stored()] == ["Korean sample"]
 
 
-def test_a_file_goes_before_a_catalog_name(
+def test_file_takes_precedence_over_catalog_name(
     tmp_path: Path, output: Command, error: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -384,14 +382,14 @@ def test_records_hold_answers_and_where_they_start_and_rejected_passages(tmp_pat
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.docx", DOCX), ("a.pdf", PDF)])
-def test_a_broken_document_says_what_to_do(name: str, content: bytes, tmp_path: Path, error: Command) -> None:
+def test_broken_document_error_gives_advice(name: str, content: bytes, tmp_path: Path, error: Command) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     assert "open it in its program and save it again" in error("data", "inspect", path)
     assert "save its rows as CSV or Excel" in error("data", "inspect", path, "--columns", "context=text")
 
 
-def test_many_files_are_listed_by_format(tmp_path: Path, output: Command) -> None:
+def test_groups_many_files_by_format(tmp_path: Path, output: Command) -> None:
     for number in range(30):
         (tmp_path / f"{number}.md").write_text(f"# {number}\n\ntext {number}\n", encoding="utf-8")
     assert "  30 files: passages, markdown; 30 rows\n" in output("data", "inspect", tmp_path)

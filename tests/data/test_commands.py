@@ -13,9 +13,17 @@ import pandas as pd
 import pytest
 from cyclopts import App, Parameter
 
-from mrc_workbench.data.commands import AsJson, carry_out, columns_of, commands_of, one_of, several_of, takes
+from mrc_workbench.data.commands import (
+    AsJson,
+    add_options,
+    choice_option,
+    choices_option,
+    columns_option,
+    command_group,
+    run_command_line,
+)
 from mrc_workbench.data.formats.text_tables import csv_bytes
-from mrc_workbench.data.terminal import QUIET, VERBOSE, harmless, quiet, tell
+from mrc_workbench.data.terminal import QUIET, VERBOSE, escape_control_characters, print_line, quiet
 
 
 class Size(StrEnum):
@@ -32,9 +40,9 @@ class Options:
 
 def run(room: App, words: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()) -> int:
     """Run words as the commands of a room that is the only one; returns the exit status."""
-    mrc = commands_of("mrc", "")
+    mrc = command_group("mrc", "")
     mrc.command(room)
-    return carry_out(mrc, [*room.name, *words], error_lines)
+    return run_command_line(mrc, [*room.name, *words], error_lines)
 
 
 @pytest.fixture
@@ -44,20 +52,20 @@ def given() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def room(given: list[dict[str, Any]]) -> App:
-    commands = commands_of("toys", "Toys.")
+    commands = command_group("toys", "Toys.")
 
     @commands.command
-    @takes(Options, suited=Options(steps=5))
-    def make(name: str, /, *, sizes: Annotated[tuple[Size, ...], several_of(Size)] = (), **chosen: Any) -> int:
+    @add_options(Options, default_instance=Options(steps=5))
+    def make(name: str, /, *, sizes: Annotated[tuple[Size, ...], choices_option(Size)] = (), **selected: Any) -> int:
         """Make a toy."""
-        given.append({"name": name, "sizes": sizes, **chosen})
+        given.append({"name": name, "sizes": sizes, **selected})
         return 3 if name == "three" else 0
 
     @commands.command
     def look(
         *,
-        size: Annotated[Size | None, one_of(Size)] = None,
-        columns: Annotated[dict[str, str] | None, columns_of(Options)] = None,
+        size: Annotated[Size | None, choice_option(Size)] = None,
+        columns: Annotated[dict[str, str] | None, columns_option(Options)] = None,
         scale: Annotated[tuple[float, float] | None, Parameter(help="its ends")] = None,
         as_json: AsJson = False,
     ) -> int:
@@ -70,7 +78,7 @@ def room(given: list[dict[str, Any]]) -> App:
     return commands
 
 
-def test_only_what_was_given_is_passed_on(room: App, given: list[dict[str, Any]]) -> None:
+def test_passes_only_given_options(room: App, given: list[dict[str, Any]]) -> None:
     assert run(room, ["make", "three", "--size", "s", "--no-titled", "--sizes", "s", "l", "--sizes", "s"]) == 3
     assert run(room, ["make", "one"]) == 0
     sizes = (Size.VERY_SMALL, Size.LARGE, Size.VERY_SMALL)
@@ -80,11 +88,16 @@ def test_only_what_was_given_is_passed_on(room: App, given: list[dict[str, Any]]
     ]
 
 
-def test_values_of_choices_columns_and_numbers_below_zero(room: App, given: list[dict[str, Any]]) -> None:
+def test_parses_choices_columns_and_negative_numbers(room: App, given: list[dict[str, Any]]) -> None:
     words = ["--size", "s", "--columns", "size=크기", "steps=a=b", "--scale", "-5", "5", "--json"]
     assert run(room, ["look", *words]) == 0
-    told = {"size": Size.VERY_SMALL, "columns": {"size": "크기", "steps": "a=b"}, "scale": (-5.0, 5.0), "json": True}
-    assert given == [told]
+    expected = {
+        "size": Size.VERY_SMALL,
+        "columns": {"size": "크기", "steps": "a=b"},
+        "scale": (-5.0, 5.0),
+        "json": True,
+    }
+    assert given == [expected]
 
 
 @pytest.mark.parametrize(
@@ -100,14 +113,14 @@ def test_values_of_choices_columns_and_numbers_below_zero(room: App, given: list
         (["maek"], "unknown command 'mrc toys maek': did you mean 'make'?"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_a_line(
+def test_reports_invalid_arguments_in_a_single_line(
     words: list[str], told: str, room: App, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(room, words) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert told in said
-    assert "Traceback" not in said
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert told in message
+    assert "Traceback" not in message
 
 
 def test_an_error_can_have_more_lines(room: App, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,14 +128,14 @@ def test_an_error_can_have_more_lines(room: App, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == "error: too large\n  ValueError\n"
 
 
-def test_help_tells_every_flag_with_what_suits(room: App, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_flags_choices_and_defaults(room: App, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(room, ["make", "--help"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "Usage: mrc toys make" in told
-    assert "--size CHOICE how large [choices: s, l] [default: l]" in told
-    assert "--steps INT how many steps [default: 5]" in told
-    assert "--titled, --no-titled with titles [default: True]" in told
-    assert "--sizes CHOICE... [choices: s, l]" in told
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "Usage: mrc toys make" in help_text
+    assert "--size CHOICE how large [choices: s, l] [default: l]" in help_text
+    assert "--steps INT how many steps [default: 5]" in help_text
+    assert "--titled, --no-titled with titles [default: True]" in help_text
+    assert "--sizes CHOICE... [choices: s, l]" in help_text
 
 
 @pytest.fixture
@@ -134,9 +147,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unset")
 @pytest.mark.parametrize("words", [["-v", "make", "a"], ["make", "a", "--verbose"], ["make", "a"]])
-def test_libraries_speak_wherever_they_are_asked_to(
-    words: list[str], room: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbose_shows_library_messages(words: list[str], room: App, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet()
     if len(words) == 2:
         monkeypatch.setenv(VERBOSE, "1")
@@ -145,27 +156,27 @@ def test_libraries_speak_wherever_they_are_asked_to(
     assert not set(QUIET) & set(os.environ)
 
 
-def test_no_text_commands_a_terminal_and_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_escapes_control_characters_and_json_stays_valid(capsys: pytest.CaptureFixture[str]) -> None:
     text = "종류\x1b[2J\x07\x9b31m\x7f\r\u202e끝\t\n"
-    assert harmless(text) == "종류\\u001b[2J\\u0007\\u009b31m\\u007f\\u000d\\u202e끝\t\n"
-    tell(text)
-    tell(text, error=True)
+    assert escape_control_characters(text) == "종류\\u001b[2J\\u0007\\u009b31m\\u007f\\u000d\\u202e끝\t\n"
+    print_line(text)
+    print_line(text, error=True)
     out, errors = capsys.readouterr()
-    assert out == errors == harmless(text) + "\n"
+    assert out == errors == escape_control_characters(text) + "\n"
     content = {"kind": "\x9b31m\u202e\x7f가"}
-    assert json.loads(harmless(json.dumps(content, ensure_ascii=False))) == content
+    assert json.loads(escape_control_characters(json.dumps(content, ensure_ascii=False))) == content
 
 
 @pytest.mark.usefixtures("unset")
-def test_libraries_keep_to_themselves_what_is_no_error() -> None:
+def test_hides_library_messages_below_error() -> None:
     quiet()
     assert {name: os.environ[name] for name in QUIET} == QUIET
     assert not logging.getLogger("sentence_transformers").isEnabledFor(logging.WARNING)
     assert logging.getLogger("data").isEnabledFor(logging.WARNING)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.warn_explicit("a hint", UserWarning, "model.py", 1, module="transformers.models.bert")
         warnings.warn_explicit("ours", UserWarning, "store.py", 1, module="mrc_workbench.data.store")
-    assert [str(one.message) for one in told] == ["ours"]
+    assert [str(warning.message) for warning in caught] == ["ours"]
 
 
 def cells(table: pd.DataFrame) -> list[list[str]]:
@@ -175,12 +186,12 @@ def cells(table: pd.DataFrame) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+82", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1+1", "＠SUM(A1)"])
-def test_a_text_that_would_be_a_formula_is_harmless(text: str) -> None:
+def test_csv_escapes_formulas(text: str) -> None:
     assert cells(pd.DataFrame({"a": [text]}))[1] == [f"'{text}"]
     assert cells(pd.DataFrame({text: ["a"]}))[0] == [f"'{text}"]
 
 
-def test_everything_else_stays_and_columns_of_the_same_name() -> None:
+def test_csv_keeps_other_values_and_duplicate_columns() -> None:
     table = pd.DataFrame({"row": [-3, 4], "text": ["서울, =수도", 'a"b\nc'], "mixed": [None, -1.5]})
     assert cells(table) == [["row", "text", "mixed"], ["-3", "서울, =수도", ""], ["4", 'a"b\nc', "-1.5"]]
     assert cells(pd.DataFrame([["=a", "b"]], columns=["x", "x"])) == [["x", "x"], ["'=a", "b"]]

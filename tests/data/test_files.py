@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.files import remove_leftovers, temporary_folder
-from mrc_workbench.data.questions.read import read_paths_apart
+from mrc_workbench.data.questions.read import read_paths_in_subprocess
 from mrc_workbench.data.workspace import PROJECT, replacing, workspace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
@@ -49,9 +49,7 @@ def kinds_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_folders_of_a_living_process_stay_and_those_of_a_killed_one_are_removed(
-    living: "subprocess.Popen[str]", tmp_path: Path
-) -> None:
+def test_removes_temporary_folders_of_killed_processes_only(living: "subprocess.Popen[str]", tmp_path: Path) -> None:
     assert remove_leftovers(tmp_path) == 0
     assert kinds_in(tmp_path) == [".a.json", ".reading"]
     living.send_signal(signal.SIGKILL)
@@ -61,21 +59,21 @@ def test_folders_of_a_living_process_stay_and_those_of_a_killed_one_are_removed(
 
 
 @pytest.mark.slow
-def test_reading_a_file_removes_what_a_killed_reading_left(
+def test_reading_removes_leftovers_of_a_killed_reading(
     living: "subprocess.Popen[str]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
     file = tmp_path / "a.csv"
     file.write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
-    read_paths_apart([file])
+    read_paths_in_subprocess([file])
     assert kinds_in(tmp_path) == [".a.json", ".reading", "a"]
     living.send_signal(signal.SIGKILL)
     living.wait()
-    read_paths_apart([file])
+    read_paths_in_subprocess([file])
     assert kinds_in(tmp_path) == [".a.json", "a"]
 
 
-def test_a_folder_of_this_process_stays_and_leftovers_in_folders_of_users_are_removed(tmp_path: Path) -> None:
+def test_removes_leftovers_in_user_folders_but_not_own_folder(tmp_path: Path) -> None:
     left = tmp_path / "users" / "u" / "judgements" / ".f.json.abcd1234"
     with temporary_folder(".text.", tmp_path) as folder:
         shutil.copytree(folder, left)
@@ -84,7 +82,7 @@ def test_a_folder_of_this_process_stays_and_leftovers_in_folders_of_users_are_re
     assert not folder.exists()
 
 
-def test_folders_without_a_lock_are_removed_after_a_week(tmp_path: Path) -> None:
+def test_removes_unlocked_folders_after_a_week(tmp_path: Path) -> None:
     young, old = tmp_path / ".reading.abcd1234", tmp_path / ".x.json.abcd5678"
     for folder in (young, old):
         folder.mkdir()
@@ -94,7 +92,7 @@ def test_folders_without_a_lock_are_removed_after_a_week(tmp_path: Path) -> None
     assert (young.exists(), old.exists()) == (True, False)
 
 
-def test_other_folders_stay(tmp_path: Path) -> None:
+def test_keeps_other_folders(tmp_path: Path) -> None:
     names = [".cache", "datasets", ".git.config", "..abcd1234", ".a.ABCD1234", "a.abcd1234"]
     for name in names:
         (tmp_path / name).mkdir()
@@ -104,14 +102,14 @@ def test_other_folders_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, ".link.abcd1234"])
 
 
-def test_nothing_is_left_of_what_ended_well() -> None:
+def test_successful_write_leaves_no_temporary_files() -> None:
     path = workspace() / "a.json"
     with replacing(path) as new:
         new.write_text("{}")
-    assert [one.name for one in workspace().iterdir()] == ["a.json"]
+    assert [path_left.name for path_left in workspace().iterdir()] == ["a.json"]
 
 
-def test_a_system_without_locks_writes_all_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_writes_without_file_locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refused(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 

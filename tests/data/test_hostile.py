@@ -36,14 +36,14 @@ def _use(content: bytes) -> None:
 @pytest.mark.slow
 @given(st.binary(max_size=300))
 @settings(max_examples=300, deadline=None)
-def test_random_bytes(content: bytes) -> None:
+def test_random_bytes_raise_only_data_errors(content: bytes) -> None:
     _use(content)
 
 
 @pytest.mark.slow
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
-def test_random_text(text: str) -> None:
+def test_random_text_raises_only_data_errors(text: str) -> None:
     _use(text.encode("utf-8", "surrogatepass"))
     _use(b"question,context\n" + text.encode("utf-8", "surrogatepass"))
 
@@ -52,26 +52,26 @@ def test_random_text(text: str) -> None:
 @pytest.mark.parametrize("content", [*FILES.values(), *SAMPLES.values()], ids=[*FILES, *SAMPLES])
 @given(changes=CHANGES)
 @settings(max_examples=100, deadline=None)
-def test_damaged_files(content: bytes, changes: list[tuple[float, int, bytes]]) -> None:
-    for share, dropped, piece in changes:
-        place = int(share * len(content))
-        content = content[:place] + piece + content[place + dropped :]
+def test_damaged_files_raise_only_data_errors(content: bytes, changes: list[tuple[float, int, bytes]]) -> None:
+    for fraction, dropped, piece in changes:
+        position = int(fraction * len(content))
+        content = content[:position] + piece + content[position + dropped :]
     _use(content)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_files_cut_short_anywhere(name: str) -> None:
+def test_truncated_files_raise_only_data_errors(name: str) -> None:
     content = FILES[name]
     for end in range(0, len(content), max(1, len(content) // 200)):
         _use(content[:end])
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp949")
-LETTERS = "가나힣똠漢ab?7 \t\n,;\"'.℃"
+CHARACTERS = "가나힣똠漢ab?7 \t\n,;\"'.℃"
 # no more Hanja than Hangul, as in Korean: by that CP949 is told from damaged UTF-8
-TEXTS = st.text(LETTERS, min_size=1, max_size=12).filter(
-    lambda text: text.strip() and text.count("漢") <= sum(text.count(letter) for letter in LETTERS[:4])
+TEXTS = st.text(CHARACTERS, min_size=1, max_size=12).filter(
+    lambda text: text.strip() and text.count("漢") <= sum(text.count(letter) for letter in CHARACTERS[:4])
 )
 ANSWERS = st.lists(st.text("서울ab7,", min_size=1, max_size=5), max_size=3)
 
@@ -80,10 +80,16 @@ ANSWERS = st.lists(st.text("서울ab7,", min_size=1, max_size=5), max_size=3)
 def row_lists(draw: st.DrawFn) -> list[Row]:
     """Rows over a few passages, each passage in one article, so that SQuAD can hold them too."""
     passages = draw(st.lists(TEXTS, min_size=1, max_size=4, unique_by=str.strip))
-    asked = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
+    questions = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
     return [
-        {"번호": f"n{number}", "제목": f"글 {place}", "질문": text, "지문": passages[place], "정답": answers}
-        for number, (place, text, answers) in enumerate(sorted(asked, key=lambda one: one[0]))
+        {
+            "번호": f"n{number}",
+            "제목": f"글 {passage_index}",
+            "질문": text,
+            "지문": passages[passage_index],
+            "정답": answers,
+        }
+        for number, (passage_index, text, answers) in enumerate(sorted(questions, key=lambda question: question[0]))
     ]
 
 

@@ -4,20 +4,20 @@ import pytest
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.passages import GatheredPassages, filled_ids
+from mrc_workbench.data.passages import PassageBuilder, fill_ids
 from mrc_workbench.data.problems import ProblemCode
-from mrc_workbench.data.questions.read import read, read_files_apart
+from mrc_workbench.data.questions.read import read, read_files_in_subprocess
 
 
-def _gathered(*rows: tuple[str, str, str]) -> GatheredPassages:
-    gathered = GatheredPassages()
+def _gathered(*rows: tuple[str, str, str]) -> PassageBuilder:
+    gathered = PassageBuilder()
     for id_, text, title in rows:
         gathered.add(text, title, id_, is_copy=True)
     return gathered
 
 
-def _notices(gathered: GatheredPassages) -> dict[ProblemCode, tuple[object, object]]:
-    return {one.code: (one.details["count"], one.details["examples"]) for one in gathered.notices()}
+def _notices(gathered: PassageBuilder) -> dict[ProblemCode, tuple[object, object]]:
+    return {notice.code: (notice.details["count"], notice.details["examples"]) for notice in gathered.notices()}
 
 
 def test_ids_of_merged_copies_become_aliases() -> None:
@@ -30,7 +30,7 @@ def test_ids_of_merged_copies_become_aliases() -> None:
     }
 
 
-def test_a_passage_without_an_id_takes_that_of_its_copy_and_an_id_of_several_texts_is_no_alias() -> None:
+def test_passage_takes_id_of_its_copy_and_ambiguous_id_is_no_alias() -> None:
     gathered = _gathered(("", "하나", ""), ("a", "하나", ""), ("b", "하나", ""))
     assert gathered.passages().ids == ["a"]
     assert gathered.aliases() == {"b": "a"}
@@ -39,16 +39,16 @@ def test_a_passage_without_an_id_takes_that_of_its_copy_and_an_id_of_several_tex
     assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (2, "a, x")
 
 
-def test_made_ids_are_never_those_of_copies_and_reported_among_others() -> None:
+def test_generated_ids_avoid_ids_of_copies_and_are_reported() -> None:
     gathered = _gathered(("a", "하나", ""), ("p1", "하나", ""), ("", "둘", ""))
     assert gathered.passages().ids == ["a", "p2"]
     assert gathered.aliases() == {"p1": "a"}
-    assert _notices(gathered)[ProblemCode.MADE_IDS] == (1, "p2")
+    assert _notices(gathered)[ProblemCode.GENERATED_IDS] == (1, "p2")
     assert _notices(_gathered(("", "하나", ""), ("", "둘", ""))) == {}
-    assert list(filled_ids("p", ["", ""], reserved=["p1"])) == ["p2", "p3"]
+    assert list(fill_ids("p", ["", ""], reserved=["p1"])) == ["p2", "p3"]
 
 
-def test_changed_ids_and_several_titles_are_reported() -> None:
+def test_reports_changed_ids_and_conflicting_titles() -> None:
     gathered = _gathered(("a", "하나", "가"), ("a", "둘", ""), ("b", "하나", "나"), ("c", "셋", ""), ("c", "셋", "다"))
     assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (1, "a → p1")
     assert _notices(gathered)[ProblemCode.SEVERAL_TITLES] == (1, "나 → 가")
@@ -65,20 +65,23 @@ LINES = "두루미는 철원에 온다.\n수달은 강에 산다.\n두루미는 
     [
         (LINES, [(ProblemCode.REPEATED_PASSAGES, {"count": 1, "examples": "두루미는 철원에 온다."})]),
         (ROWS, []),  # questions about the same passage are no merge
-        (WITH_IDS, [(ProblemCode.MADE_QUESTION_IDS, {"ids": 1, "examples": "q1"})]),
+        (WITH_IDS, [(ProblemCode.GENERATED_QUESTION_IDS, {"ids": 1, "examples": "q1"})]),
         (WITH_IDS.replace("q7", ""), []),  # no question has an id
     ],
 )
-def test_a_file_reports_repeated_passages_and_made_ids(content: str, notices: list[object]) -> None:
+def test_reading_reports_repeated_passages_and_generated_ids(content: str, notices: list[object]) -> None:
     reading = read(content.encode(), "file")
-    assert [(one.code, one.details) for one in reading.problems if one.row is None] == notices
+    assert [(item.code, item.details) for item in reading.problems if item.row is None] == notices
     if content == WITH_IDS:
-        assert [one.id for one in reading.question_set.questions] == ["q7", "q1"]
+        assert [item.id for item in reading.question_set.questions] == ["q7", "q1"]
 
 
-def test_merged_passages_of_a_file_keep_their_ids_in_this_and_another_process() -> None:
+def test_merged_passages_keep_their_ids_in_any_process() -> None:
     content = "id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n".encode()
-    for reading in (read(content, "corpus.csv"), read_files_apart([File(Content.of(content), "corpus.csv")])):
+    for reading in (
+        read(content, "corpus.csv"),
+        read_files_in_subprocess([File(Content.from_bytes(content), "corpus.csv")]),
+    ):
         assert reading.question_set.aliases == {"d3": "d1"}
         (notice,) = reading.problems
         assert (notice.code, notice.row) == (ProblemCode.MERGED_PASSAGES, None)

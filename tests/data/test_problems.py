@@ -2,11 +2,19 @@ from string import Formatter
 
 import pytest
 
-from mrc_workbench.data.problems import MOST_KEPT, TEMPLATES, DataError, Failure, Problem, ProblemCode, Problems
+from mrc_workbench.data.problems import (
+    MAX_RECORDED_PROBLEMS,
+    TEMPLATES,
+    DataError,
+    Failure,
+    Problem,
+    ProblemCode,
+    Problems,
+)
 
 
 @pytest.mark.parametrize("code", list(ProblemCode))
-def test_every_code_has_a_text_that_formats(code: ProblemCode) -> None:
+def test_every_code_has_a_valid_template(code: ProblemCode) -> None:
     names = [name for _, name, _, _ in Formatter().parse(TEMPLATES[code]) if name]
     message = Problem(code, None, dict.fromkeys(names, 7)).message
     assert message[0].isupper() or message[0] == "7"
@@ -26,7 +34,7 @@ def test_every_code_has_a_text_that_formats(code: ProblemCode) -> None:
         (Problem(ProblemCode.NO_QUESTION), False, "The file contains no question and no passage. Add rows with a"),
     ],
 )
-def test_a_row_leads_its_message_and_is_left_out_unless_mended(
+def test_message_starts_with_the_row_and_rejects_it_unless_repaired(
     problem: Problem, leaves_out_row: bool, message: str
 ) -> None:
     assert problem.message.startswith(message)
@@ -34,19 +42,23 @@ def test_a_row_leads_its_message_and_is_left_out_unless_mended(
     assert problem.leaves_out_row is leaves_out_row
 
 
-def test_of_many_problems_the_first_of_either_sort_are_kept() -> None:
+def test_records_the_first_problems_of_each_kind() -> None:
     problems = Problems()
-    for row in range(1, MOST_KEPT + 3):
-        problems.add(Problem.of(ProblemCode.MENDED_TEXT, row))
-        problems.add(Problem.of(ProblemCode.EMPTY_QUESTION, row, column="q"))
-    assert (problems.total, problems.left_out, len(problems.kept)) == (2 * MOST_KEPT + 4, MOST_KEPT + 2, 2 * MOST_KEPT)
-    assert [(one.row, one.code) for one in problems.kept[-2:]] == [
-        (MOST_KEPT, ProblemCode.MENDED_TEXT),
-        (MOST_KEPT, ProblemCode.EMPTY_QUESTION),
+    for row in range(1, MAX_RECORDED_PROBLEMS + 3):
+        problems.add(Problem.from_code(ProblemCode.MENDED_TEXT, row))
+        problems.add(Problem.from_code(ProblemCode.EMPTY_QUESTION, row, column="q"))
+    assert (problems.total, problems.left_out, len(problems.recorded)) == (
+        2 * MAX_RECORDED_PROBLEMS + 4,
+        MAX_RECORDED_PROBLEMS + 2,
+        2 * MAX_RECORDED_PROBLEMS,
+    )
+    assert [(problem.row, problem.code) for problem in problems.recorded[-2:]] == [
+        (MAX_RECORDED_PROBLEMS, ProblemCode.MENDED_TEXT),
+        (MAX_RECORDED_PROBLEMS, ProblemCode.EMPTY_QUESTION),
     ]
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_failure_round_trips_through_a_dict() -> None:
     failure = Failure("run_broken_line", "line 3 is broken", run="a.trec", line=3)
     assert str(failure) == "line 3 is broken"
     again = Failure.from_dict(failure.as_dict())
@@ -62,12 +74,12 @@ def test_what_is_written_is_read_again() -> None:
         ({"error": "e"}, "", {}),
     ],
 )
-def test_every_kind_that_a_comparison_keeps_is_read(entry: dict[str, object], code: str, details: object) -> None:
+def test_reads_every_failure_kind_of_a_comparison(entry: dict[str, object], code: str, details: object) -> None:
     failure = Failure.from_dict(entry)
     assert (str(failure), failure.code, failure.details) == ("e", code, details)
 
 
-def test_an_error_with_data_is_a_failure_with_the_values_of_its_words() -> None:
-    error = DataError.of(ProblemCode.UNKNOWN_SET, reference="x", known="y, z")
+def test_data_error_has_the_details_of_its_problem() -> None:
+    error = DataError.from_code(ProblemCode.UNKNOWN_SET, reference="x", known="y, z")
     assert isinstance(error, Failure)
     assert (error.code, error.details) == ("unknown_set", {"reference": "x", "known": "y, z"})

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from mrc_workbench.data.passages import Passage, Passages, RowOfId
 from mrc_workbench.data.records import (
     FILE,
-    Maker,
     Question,
+    QuestionGenerator,
     QuestionSet,
-    as_trained,
-    made_by,
-    model_of,
+    generator_label,
+    generator_model,
     open_questions,
-    without,
+    remove_sentences,
+    strip_hidden_text,
     write_questions,
 )
 from mrc_workbench.data.store import CATALOG, read_entry
@@ -38,7 +38,7 @@ QUESTIONS = (
 SET = QuestionSet("set", PASSAGES, QUESTIONS)
 
 
-def test_relevance_and_a_set_with_fewer_questions() -> None:
+def test_relevance_of_a_subset_of_questions() -> None:
     assert SET.relevance.toarray().tolist() == [[True, False, True], [False] * 3, [False, True, False]]
     assert SET.answerable.tolist() == [0, 2]
     assert SET.row_of_passage == {"a": 0, "b": 1, "c": 2}
@@ -48,7 +48,7 @@ def test_relevance_and_a_set_with_fewer_questions() -> None:
     assert part.fingerprint != SET.fingerprint
 
 
-def test_the_fingerprint_is_of_the_content() -> None:
+def test_fingerprint_depends_on_content_only() -> None:
     assert QuestionSet("other", PASSAGES, QUESTIONS).fingerprint == SET.fingerprint
     renamed = (Passage("a", "서울", "수도"), *PASSAGES[1:])
     assert QuestionSet("set", renamed, QUESTIONS).fingerprint != SET.fingerprint
@@ -64,7 +64,7 @@ def test_the_fingerprint_is_of_the_content() -> None:
         (PASSAGES, (Question("1", "가?", relevant=("x",)),), r"question '1' names unknown passages \['x'\]"),
     ],
 )
-def test_what_does_not_hold_is_refused(
+def test_rejects_inconsistent_question_set(
     passages: tuple[Passage, ...], questions: tuple[Question, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -77,75 +77,75 @@ FEW = st.lists(
 
 
 @given(FEW, st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([-1, 1, 2]))
-def test_it_is_the_sequence_of_its_passages(passages: list[Passage], start: int, stop: int, step: int) -> None:
-    found = Passages.of(passages)
-    assert (list(found), len(found), found) == (passages, len(passages), tuple(passages))
-    assert found[start:stop:step] == passages[start:stop:step]
-    assert [found[row] for row in range(len(passages))] == passages
-    assert Passages.of(found) is found
+def test_passages_are_a_sequence(passages: list[Passage], start: int, stop: int, step: int) -> None:
+    sequence = Passages.from_passages(passages)
+    assert (list(sequence), len(sequence), sequence) == (passages, len(passages), tuple(passages))
+    assert sequence[start:stop:step] == passages[start:stop:step]
+    assert [sequence[row] for row in range(len(passages))] == passages
+    assert Passages.from_passages(sequence) is sequence
 
 
 @given(FEW)
-def test_the_fingerprint_by_its_formula(passages: list[Passage]) -> None:
+def test_fingerprint_follows_its_formula(passages: list[Passage]) -> None:
     lines = "".join(json.dumps([p.id, p.text, p.title], ensure_ascii=False) + "\n" for p in passages)
-    assert Passages.of(passages).fingerprint == hashlib.sha256(lines.encode()).hexdigest()
+    assert Passages.from_passages(passages).fingerprint == hashlib.sha256(lines.encode()).hexdigest()
 
 
-def test_fingerprints_have_never_changed() -> None:
-    asked = of(Question("1", "강은?", ("한강",), ("a",), "what"))
-    assert asked.fingerprint == "c1792cd627ab92893ac348de74b6a6fd2866305964e5f9f77e5e1071d6cfde4f"
+def test_fingerprints_are_stable() -> None:
+    question_set = question_set_of(Question("1", "강은?", ("한강",), ("a",), "what"))
+    assert question_set.fingerprint == "c1792cd627ab92893ac348de74b6a6fd2866305964e5f9f77e5e1071d6cfde4f"
     sample = read_entry(CATALOG["sample"]).question_set
     assert sample.corpus_fingerprint == "9c655054d83f667e8c02961f73333f9b663d0a768e051198bbef100ac2d06942"
     assert sample.fingerprint == "5ab6feb379263eecc3cb06ee2b78b3e0f6dd13723c7681737b73c8564e0c233b"
 
 
-def test_equal_are_the_same_passages_in_the_same_order() -> None:
-    passages = Passages.of(MANY)
-    assert passages == Passages.of(list(MANY))
-    assert hash(passages) == hash(Passages.of(list(MANY)))
-    assert passages == Passages.of([*MANY, *MANY])[5:]  # whatever pieces the columns are in
+def test_passages_are_equal_if_content_and_order_are() -> None:
+    passages = Passages.from_passages(MANY)
+    assert passages == Passages.from_passages(list(MANY))
+    assert hash(passages) == hash(Passages.from_passages(list(MANY)))
+    assert passages == Passages.from_passages([*MANY, *MANY])[5:]  # whatever pieces the columns are in
     assert passages != MANY[::-1]
     assert passages != MANY[:4]
     assert passages != 5
 
 
 def test_indexed_texts() -> None:
-    passages = Passages.of([Passage("1", "가", "제목"), Passage("2", "나")])
+    passages = Passages.from_passages([Passage("1", "가", "제목"), Passage("2", "나")])
     assert passages.indexed_texts(title=True) == ["제목\n가", "나"]
     assert passages.indexed_texts(title=False) == ["가", "나"]
 
 
-def test_more_than_a_block() -> None:
+def test_handles_more_passages_than_a_block() -> None:
     ids = [str(row) for row in range(2 * BLOCK + 1)]
-    passages = Passages.of(Passage(id_, f"글 {id_}") for id_ in ids)
+    passages = Passages.from_passages(Passage(id_, f"글 {id_}") for id_ in ids)
     assert list(passages.ids) == ids
     assert passages[BLOCK] == Passage(str(BLOCK), f"글 {BLOCK}")
     assert passages.row_of[ids[-1]] == 2 * BLOCK
-    assert passages.repeated == ""
+    assert passages.duplicate == ""
 
 
 @pytest.mark.parametrize(
     ("passage", "told"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
 )
-def test_what_is_repeated_is_told(passage: Passage, told: str) -> None:
-    assert Passages.of([*MANY, passage]).repeated.startswith(told)
+def test_reports_repeated_ids_and_texts(passage: Passage, told: str) -> None:
+    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(told)
 
 
 @given(st.lists(st.text("ab", max_size=3), unique=True), st.lists(st.text("ab", max_size=3)))
-def test_rows_by_id(ids: list[str], wanted: list[str]) -> None:
-    row_of = Passages.of(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of
+def test_finds_rows_by_id(ids: list[str], wanted: list[str]) -> None:
+    row_of = Passages.from_passages(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of
     expected = {id_: row for row, id_ in enumerate(ids)}
     assert row_of == expected
     assert row_of.rows(wanted).tolist() == [expected.get(id_, -1) for id_ in wanted]
 
 
-def test_ids_with_one_hash_are_told_apart() -> None:
+def test_distinguishes_ids_with_the_same_hash() -> None:
     class SameHashes:
         def __init__(self, ids: list[str]) -> None:
             self.ids = ids
 
         def hashes(self) -> object:
-            return Passages.of(Passage(hashed, "") for hashed in ["b"] * len(self.ids)).ids.hashes()
+            return Passages.from_passages(Passage(hashed, "") for hashed in ["b"] * len(self.ids)).ids.hashes()
 
         def __getitem__(self, row: int) -> str:
             return self.ids[row]
@@ -159,7 +159,7 @@ def test_ids_with_one_hash_are_told_apart() -> None:
     assert "d" not in row_of
 
 
-MADE_OF = (
+SOURCE_PASSAGES = (
     Passage("a", "서울은 수도이다. 한강이 흐른다. 산이 많다.", "서울"),
     Passage("b", "부산은 항구이다. 바다가 있다.", "부산"),
     Passage("c", "산이 많다.", "서울"),
@@ -167,72 +167,83 @@ MADE_OF = (
 short = st.text("ab .", min_size=1, max_size=8)
 
 
-def of(*questions: Question) -> QuestionSet:
-    return QuestionSet("set", MADE_OF, questions)
+def question_set_of(*questions: Question) -> QuestionSet:
+    return QuestionSet("set", SOURCE_PASSAGES, questions)
 
 
-def test_a_hidden_sentence_is_taken_out_of_its_own_passage_only() -> None:
-    asked = of(Question("1", "산이 많다.", relevant=("a",), made="sentence", hidden=True))
-    trained = as_trained(asked)
-    assert list(trained.passages.texts) == ["서울은 수도이다. 한강이 흐른다.", MADE_OF[1].text, MADE_OF[2].text]
+def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
+    question_set = question_set_of(Question("1", "산이 많다.", relevant=("a",), made="sentence", hidden=True))
+    trained = strip_hidden_text(question_set)
+    assert list(trained.passages.texts) == [
+        "서울은 수도이다. 한강이 흐른다.",
+        SOURCE_PASSAGES[1].text,
+        SOURCE_PASSAGES[2].text,
+    ]
     assert list(trained.passages.titles) == ["서울", "부산", "서울"]
-    assert list(asked.passages) == list(MADE_OF)
-    assert trained.corpus_fingerprint != asked.corpus_fingerprint
+    assert list(question_set.passages) == list(SOURCE_PASSAGES)
+    assert trained.corpus_fingerprint != question_set.corpus_fingerprint
     passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ by the sentence alone
-    made = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
-    assert list(as_trained(QuestionSet("set", passages, (made,))).passages.texts) == ["같은 글.", "같은 글."]
+    generated = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
+    assert list(strip_hidden_text(QuestionSet("set", passages, (generated,))).passages.texts) == [
+        "같은 글.",
+        "같은 글.",
+    ]
 
 
-def test_where_a_hidden_title_asks_no_passage_has_one() -> None:
-    trained = as_trained(of(Question("1", "서울", relevant=("a", "c"), made="title", hidden=True)))
+def test_removes_all_titles_if_a_hidden_title_is_a_question() -> None:
+    trained = strip_hidden_text(question_set_of(Question("1", "서울", relevant=("a", "c"), made="title", hidden=True)))
     assert list(trained.passages.titles) == ["", "", ""]
-    assert list(trained.passages.texts) == [passage.text for passage in MADE_OF]
-    asked = of(Question("1", "산이 많다.", relevant=("a",), made="sentence"), Question("2", "강은?", relevant=("a",)))
-    assert as_trained(asked) is asked
+    assert list(trained.passages.texts) == [passage.text for passage in SOURCE_PASSAGES]
+    question_set = question_set_of(
+        Question("1", "산이 많다.", relevant=("a",), made="sentence"), Question("2", "강은?", relevant=("a",))
+    )
+    assert strip_hidden_text(question_set) is question_set
 
 
 @given(st.text("ab .\n", max_size=60), st.lists(short, max_size=4))
-def test_what_was_taken_out_is_gone(text: str, sentences: list[str]) -> None:
-    rest = without(text, sentences)
+def test_removed_sentences_are_gone(text: str, sentences: list[str]) -> None:
+    rest = remove_sentences(text, sentences)
     assert not any(sentence in rest for sentence in sentences if sentence.strip())
     assert len(rest) <= len(text)
-    assert without(text, []) == without(text, [" "]) == text
+    assert remove_sentences(text, []) == remove_sentences(text, [" "]) == text
 
 
-def test_what_a_question_was_made_by() -> None:
-    assert [made_by(maker, "x/y") for maker in Maker] == ["title", "sentence", "model: x/y"]
-    assert [model_of(made_by(maker, "x/y")) for maker in Maker] == ["", "", "x/y"]
+def test_generator_label_round_trips() -> None:
+    assert [generator_label(generator, "x/y") for generator in QuestionGenerator] == ["title", "sentence", "model: x/y"]
+    assert [generator_model(generator_label(generator, "x/y")) for generator in QuestionGenerator] == ["", "", "x/y"]
 
 
-def test_a_made_question_is_other_content_and_counted() -> None:
-    asked, made = Question("1", "강은?", relevant=("a",)), Question("1", "강은?", relevant=("a",), made="title")
-    assert of(asked).fingerprint != of(made).fingerprint
-    assert of(asked).made == {}
-    assert of(made, Question("2", "산은?", relevant=("b",), made="title"), Question("3", "왜?")).made == {"title": 2}
+def test_generated_question_changes_the_fingerprint_and_is_counted() -> None:
+    written, generated = Question("1", "강은?", relevant=("a",)), Question("1", "강은?", relevant=("a",), made="title")
+    assert question_set_of(written).fingerprint != question_set_of(generated).fingerprint
+    assert question_set_of(written).generated_counts == {}
+    assert question_set_of(
+        generated, Question("2", "산은?", relevant=("b",), made="title"), Question("3", "왜?")
+    ).generated_counts == {"title": 2}
 
 
 GRADED = Question("1", "강은?", relevant=("b", "a"), grades=(("c", 0), ("b", 3), ("a", 1)))
 
 
-def test_grades_are_kept_relevant_ones_first() -> None:
+def test_stores_relevant_grades_first() -> None:
     assert GRADED.grades == (("b", 3), ("a", 1), ("c", 0))
     assert GRADED.grade_of == {"b": 3, "a": 1, "c": 0}
-    assert Question.judged("1", "강은?", {"b": 3, "c": 0, "a": 1}) == GRADED
+    assert Question.from_grades("1", "강은?", {"b": 3, "c": 0, "a": 1}) == GRADED
     assert Question("1", "강은?", relevant=("a",)).grade_of == {"a": 1}
 
 
-def test_grades_and_groups_that_say_no_more_are_none() -> None:
+def test_drops_redundant_grades_and_groups() -> None:
     plain = Question("1", "강은?", relevant=("a", "b"))
-    assert Question.judged("1", "강은?", {"a": 1, "b": 1}) == plain
+    assert Question.from_grades("1", "강은?", {"a": 1, "b": 1}) == plain
     assert Question("1", "강은?", relevant=("a",), groups=(("a",),)) == Question("1", "강은?", relevant=("a",))
     assert replace(plain, groups=(("a", "b"),)) != plain, "one of the two is enough"
-    assert of(replace(plain, grades=(("a", 1),))).fingerprint == of(plain).fingerprint
+    assert question_set_of(replace(plain, grades=(("a", 1),))).fingerprint == question_set_of(plain).fingerprint
 
 
-def test_from_a_higher_grade_on_groups_and_places_of_answers_are_those_of_what_is_left() -> None:
+def test_minimum_grade_filters_groups_and_answer_starts() -> None:
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(4))
-    told = {"answers": ("답",), "starts": (3,), "groups": (("p0", "p1"), ("p2",))}
-    graded = Question.judged("q", "?", {"p0": 1, "p1": 2, "p2": 3, "p3": 0}, **told)
+    fields = {"answers": ("답",), "starts": (3,), "groups": (("p0", "p1"), ("p2",))}
+    graded = Question.from_grades("q", "?", {"p0": 1, "p1": 2, "p2": 3, "p3": 0}, **fields)
     whole = QuestionSet("graded", passages, (graded, Question("plain", "?", relevant=("p0",))))
     assert whole.relevant_from(1) is whole
     (left,) = whole.relevant_from(2).questions
@@ -241,26 +252,30 @@ def test_from_a_higher_grade_on_groups_and_places_of_answers_are_those_of_what_i
     assert whole.relevant_from(4).questions == ()
 
 
-def test_grades_and_groups_are_content() -> None:
+def test_grades_and_groups_change_the_fingerprint() -> None:
     either, both = (replace(GRADED, groups=groups) for groups in ((("a", "b"),), (("a",), ("b",))))
     plain = replace(GRADED, grades=())
-    assert len({of(one).fingerprint for one in (plain, GRADED, either, both)}) == 4
+    assert len({question_set_of(question).fingerprint for question in (plain, GRADED, either, both)}) == 4
 
 
-def test_published_part_is_a_known_one_and_changes_the_fingerprint() -> None:
+def test_rejects_unknown_part_and_part_changes_the_fingerprint() -> None:
     plain = Question("1", "강은?", relevant=("a",))
     parts = [replace(plain, part=part) for part in ("", "train", "validation", "test")]
-    assert len({of(question).fingerprint for question in parts}) == 4
-    assert of(parts[0]).fingerprint == of(plain).fingerprint
-    assert of(replace(GRADED, part="test")).fingerprint != of(GRADED).fingerprint
+    assert len({question_set_of(question).fingerprint for question in parts}) == 4
+    assert question_set_of(parts[0]).fingerprint == question_set_of(plain).fingerprint
+    assert question_set_of(replace(GRADED, part="test")).fingerprint != question_set_of(GRADED).fingerprint
     with pytest.raises(ValueError, match="'dev' is not a part"):
         replace(plain, part="dev")
 
 
-def test_optional_columns_are_stored_if_any_question_has_them(tmp_path: Path) -> None:
-    asked = (GRADED, replace(GRADED, id="2", grades=(), groups=(("a",), ("a", "b"))), Question("3", "왜?"))
-    write_questions(tmp_path, asked)
-    assert open_questions(tmp_path) == asked
+def test_stores_optional_columns_only_if_used(tmp_path: Path) -> None:
+    with_optional_fields = (
+        GRADED,
+        replace(GRADED, id="2", grades=(), groups=(("a",), ("a", "b"))),
+        Question("3", "왜?"),
+    )
+    write_questions(tmp_path, with_optional_fields)
+    assert open_questions(tmp_path) == with_optional_fields
     questions = (Question("1", "강은?", relevant=("a",), part="test"), Question("2", "산은?", relevant=("b",)))
     write_questions(tmp_path, questions)
     assert open_questions(tmp_path) == questions
@@ -270,12 +285,12 @@ def test_optional_columns_are_stored_if_any_question_has_them(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("told", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
-def test_grades_and_groups_name_passages_of_the_set(told: dict[str, Any]) -> None:
+def test_rejects_grades_and_groups_of_unknown_passages(told: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown passages .*x"):
-        of(replace(GRADED, **told))
+        question_set_of(replace(GRADED, **told))
 
 
-def test_aliases_are_no_content_and_name_a_passage() -> None:
+def test_aliases_do_not_change_the_fingerprint_and_name_a_passage() -> None:
     aliased = replace(SET, aliases={"copy": PASSAGES[0].id})
     assert aliased.fingerprint == SET.fingerprint
     assert aliased.passage_id("copy") == PASSAGES[0].id

@@ -18,7 +18,7 @@ import pytest
 
 from mrc_workbench.data.cache import cached_arrays
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.judgements import mark_negative, remarks_of
+from mrc_workbench.data.questions.judgements import load_remarks, mark_negative
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import (
     CATALOG,
@@ -27,10 +27,10 @@ from mrc_workbench.data.store import (
     keep,
     last_used,
     load,
-    note_used,
     obtain,
     passages_of,
     read_entry,
+    record_last_used,
     remove,
     rename,
     stored,
@@ -47,19 +47,19 @@ SET = QuestionSet(
 )
 
 
-def test_what_is_kept_comes_back(workspace_folder: Path) -> None:
-    kept = keep(SET, source="질문.csv")
-    assert (kept.key, kept.name, kept.source) == (SET.fingerprint[:16], SET.name, "질문.csv")
-    assert (kept.passages, kept.questions) == (2, 2)
-    assert load(kept.key) == SET
-    assert stored() == [kept]
-    assert [path.name for path in (workspace_folder / "datasets").iterdir()] == [kept.key]
+def test_loads_stored_question_set(workspace_folder: Path) -> None:
+    stored_set = keep(SET, source="질문.csv")
+    assert (stored_set.key, stored_set.name, stored_set.source) == (SET.fingerprint[:16], SET.name, "질문.csv")
+    assert (stored_set.passages, stored_set.questions) == (2, 2)
+    assert load(stored_set.key) == SET
+    assert stored() == [stored_set]
+    assert [path.name for path in (workspace_folder / "datasets").iterdir()] == [stored_set.key]
 
 
-def test_the_set_used_last_is_noted(workspace_folder: Path) -> None:
+def test_records_the_last_used_set(workspace_folder: Path) -> None:
     assert last_used() == ""
     for key in ("0123456789abcdef", "fedcba9876543210"):
-        note_used(key)
+        record_last_used(key)
         assert last_used() == key
     assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "it was written in one step"
 
@@ -93,97 +93,97 @@ def aliases_of(*targets: str | None) -> bytes:
         ("passages.arrow", lambda old: old.replace("부산".encode(), "울산".encode())),
     ],
 )
-def test_damaged_files_are_refused(workspace_folder: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
-    kept = keep(replace(SET, aliases={"c": "b"}))
-    path = workspace_folder / "datasets" / kept.key / name
+def test_rejects_damaged_files(workspace_folder: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    stored_set = keep(replace(SET, aliases={"c": "b"}))
+    path = workspace_folder / "datasets" / stored_set.key / name
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
-        load(kept.key)
+    with pytest.raises(DataError, match=f"The stored dataset {stored_set.key} cannot be read"):
+        load(stored_set.key)
 
 
-def test_a_damaged_note_of_the_set_used_last_is_none(workspace_folder: Path) -> None:
+def test_ignores_damaged_record_of_last_used_set(workspace_folder: Path) -> None:
     path = workspace_folder / "last_used.json"
     for note in ("", "{", "[]", "{}", "\x00", "[" * 100_000):
-        note_used("0123456789abcdef")
+        record_last_used("0123456789abcdef")
         path.write_text(note, encoding="utf-8")
         assert last_used() == ""
     path.unlink()
     path.mkdir()
-    note_used("0123456789abcdef")  # one that cannot be written stops nobody
+    record_last_used("0123456789abcdef")  # one that cannot be written stops nobody
     assert last_used() == ""
 
 
 @pytest.mark.parametrize("names", [["questions.parquet"], ["passages.arrow", "passages.json"]])
-def test_content_of_another_set_is_refused(workspace_folder: Path, names: list[str]) -> None:
-    kept, other = keep(SET), keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
+def test_rejects_content_of_another_set(workspace_folder: Path, names: list[str]) -> None:
+    stored_set, other = keep(SET), keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
     folder = workspace_folder / "datasets"
     for name in names:
-        (folder / kept.key / name).write_bytes((folder / other.key / name).read_bytes())
+        (folder / stored_set.key / name).write_bytes((folder / other.key / name).read_bytes())
     with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
-        load(kept.key)
+        load(stored_set.key)
 
 
-def test_passages_without_their_seal_are_read_through(workspace_folder: Path) -> None:
-    kept = keep(SET)
-    (workspace_folder / "datasets" / kept.key / "passages.json").unlink()
-    assert load(kept.key) == SET
+def test_reads_passages_without_a_seal(workspace_folder: Path) -> None:
+    stored_set = keep(SET)
+    (workspace_folder / "datasets" / stored_set.key / "passages.json").unlink()
+    assert load(stored_set.key) == SET
 
 
-def test_a_set_kept_as_parquet_still_opens(workspace_folder: Path) -> None:
-    kept = keep(SET)
-    folder = workspace_folder / "datasets" / kept.key
+def test_opens_sets_stored_as_parquet(workspace_folder: Path) -> None:
+    stored_set = keep(SET)
+    folder = workspace_folder / "datasets" / stored_set.key
     rows = {name: [getattr(passage, name) for passage in SET.passages] for name in ("id", "text", "title")}
     pq.write_table(pa.table(rows), folder / "passages.parquet", compression="zstd")
     for name in ("passages.arrow", "passages.json"):
         (folder / name).unlink()
-    assert load(kept.key) == SET
+    assert load(stored_set.key) == SET
 
 
-def test_passages_are_mapped_and_not_read(workspace_folder: Path) -> None:
-    kept = keep(SET)
+def test_maps_passages_into_memory(workspace_folder: Path) -> None:
+    stored_set = keep(SET)
     gc.collect()  # what other tests left to be freed is not to be freed meanwhile
     before = pa.total_allocated_bytes()
-    passages = passages_of(kept.key)
+    passages = passages_of(stored_set.key)
     gc.collect()
     assert pa.total_allocated_bytes() <= before
     assert passages[1] == SET.passages[1]
-    assert load(kept.key).passages == passages
+    assert load(stored_set.key).passages == passages
 
 
-def test_find(workspace_folder: Path, tmp_path: Path) -> None:
-    kept = keep(SET)
+def test_finds_a_set_by_every_reference(workspace_folder: Path, tmp_path: Path) -> None:
+    stored_set = keep(SET)
     (tmp_path / "file.csv").write_text("question,context\na?,b\n")
     assert find("file.csv", tmp_path).name == "file"
     assert find(str(tmp_path / "file.csv")).name == "file"
-    assert find(kept.key) == SET
+    assert find(stored_set.key) == SET
     assert find(SET.name) == SET
     assert len(find("sample").questions) >= 100
     with pytest.raises(DataError) as caught:
         find("nothing.csv", tmp_path)
-    assert str(caught.value).endswith(f"one of: sample, korquad-v1-dev, {SET.name} ({kept.key}).")
+    assert str(caught.value).endswith(f"one of: sample, korquad-v1-dev, {SET.name} ({stored_set.key}).")
 
 
-def test_optional_fields_of_questions_come_back(workspace_folder: Path) -> None:
+def test_stores_optional_question_fields(workspace_folder: Path) -> None:
     first, *others = SET.questions
-    made = QuestionSet("made", SET.passages, (replace(first, made="sentence", hidden=True), *others))
-    kept = keep(made)
-    assert (kept.made, keep(SET).made) == (1, 0)
-    assert load(kept.key).questions == made.questions
-    assert load(kept.key).made == {"sentence": 1}
-    told = replace(first, starts=(3, -1)[: len(first.answers)], rejected=(SET.passages[0].id,))
-    kept = keep(QuestionSet(SET.name, SET.passages, (told, *others)))
-    assert load(kept.key).questions == (told, *others)
-    assert kept.key == keep(SET).key, "claims of a file are no content"
+    generated = QuestionSet("made", SET.passages, (replace(first, made="sentence", hidden=True), *others))
+    stored_set = keep(generated)
+    assert (stored_set.made, keep(SET).made) == (1, 0)
+    assert load(stored_set.key).questions == generated.questions
+    assert load(stored_set.key).generated_counts == {"sentence": 1}
+    with_fields = replace(first, starts=(3, -1)[: len(first.answers)], rejected=(SET.passages[0].id,))
+    stored_set = keep(QuestionSet(SET.name, SET.passages, (with_fields, *others)))
+    assert load(stored_set.key).questions == (with_fields, *others)
+    assert stored_set.key == keep(SET).key, "claims of a file are no content"
 
 
-def test_a_set_kept_before_questions_could_be_made_still_opens(workspace_folder: Path) -> None:
-    kept = keep(SET)
-    folder = workspace_folder / "datasets" / kept.key
+def test_opens_sets_stored_before_generated_questions(workspace_folder: Path) -> None:
+    stored_set = keep(SET)
+    folder = workspace_folder / "datasets" / stored_set.key
     questions = folder / "questions.parquet"
     pq.write_table(pq.read_table(questions).drop_columns(["made", "hidden", "starts", "rejected"]), questions)
     note = json.loads((folder / "set.json").read_text())
     (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "made"}))
-    assert load(kept.key) == SET
+    assert load(stored_set.key) == SET
     assert stored()[0].made == 0
 
 
@@ -191,10 +191,10 @@ CONTENT = as_squad(ROWS).encode() + b" " * 200_000
 
 
 class _Publisher(BaseHTTPRequestHandler):
-    asked: ClassVar[list[str]] = []
+    requested_paths: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requested_paths.append(self.path)
         body = {"/set.json": CONTENT, "/altered.json": b"x" + CONTENT[1:], "/longer.json": CONTENT * 2}
         content = body.get(self.path, CONTENT)
         self.send_response(404 if self.path == "/none.json" else 200)
@@ -210,7 +210,7 @@ class _Publisher(BaseHTTPRequestHandler):
 def entry(workspace_folder: Path) -> Iterator[CatalogEntry]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Publisher)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    _Publisher.asked.clear()
+    _Publisher.requested_paths.clear()
     checksum = hashlib.sha256(CONTENT).hexdigest()
     address = f"http://127.0.0.1:{server.server_port}/set.json"
     yield CatalogEntry("set", "A set", "CC0", Path("set.json"), address, checksum, len(CONTENT))
@@ -218,23 +218,23 @@ def entry(workspace_folder: Path) -> Iterator[CatalogEntry]:
     server.server_close()
 
 
-def test_a_download_is_kept(entry: CatalogEntry, workspace_folder: Path) -> None:
+def test_stores_a_download(entry: CatalogEntry, workspace_folder: Path) -> None:
     steps: list[tuple[int, int]] = []
     assert obtain(entry, lambda done, total: steps.append((done, total))) == CONTENT
     assert steps[-1] == (len(CONTENT), len(CONTENT))
     assert steps == sorted(steps)
     assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
     assert obtain(entry) == CONTENT
-    assert _Publisher.asked == ["/set.json"]
+    assert _Publisher.requested_paths == ["/set.json"]
 
 
-def test_a_folder_of_data_comes_first_and_altered_copies_are_not_used(
+def test_prefers_data_folder_and_ignores_altered_copies(
     entry: CatalogEntry, workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "set.json").write_bytes(CONTENT)
     monkeypatch.setenv("MRC_DATA", str(tmp_path))
     assert obtain(entry) == CONTENT
-    assert _Publisher.asked == []
+    assert _Publisher.requested_paths == []
     for folder in (tmp_path, workspace_folder / "downloads"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "set.json").write_bytes(b"altered")
@@ -251,7 +251,7 @@ def test_a_folder_of_data_comes_first_and_altered_copies_are_not_used(
         ("longer.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known A set"),
     ],
 )
-def test_what_is_not_the_known_file_is_refused(
+def test_rejects_download_with_another_checksum(
     entry: CatalogEntry, workspace_folder: Path, name: str, code: ProblemCode, words: str
 ) -> None:
     with pytest.raises(DataError, match=words) as caught:
@@ -263,13 +263,13 @@ def test_what_is_not_the_known_file_is_refused(
         obtain(replace(entry, address="http://127.0.0.1:9/x"))  # out of reach
 
 
-def test_the_sample_comes_with_the_program() -> None:
+def test_sample_needs_no_download() -> None:
     question_set = read_entry(CATALOG["sample"]).question_set
     assert question_set.name == "Korean sample"
     assert all(question.kind for question in question_set.questions)
 
 
-def test_the_entry_of_korquad_is_the_real_file(korquad_file: Path) -> None:
+def test_korquad_entry_matches_the_published_file(korquad_file: Path) -> None:
     entry = CATALOG["korquad-v1-dev"]
     content = korquad_file.read_bytes()
     assert (len(content), hashlib.sha256(content).hexdigest()) == (entry.size, entry.sha256)
@@ -285,29 +285,32 @@ def shared(tmp_path: Path) -> str:
     """The key of a set that the operator keeps by a command."""
     file = tmp_path / "everybody.json"
     passages = {passage.id: passage for passage in small_set().passages}
-    rows = [{"question": one.text, "context": passages[one.relevant[0]].text} for one in small_set().questions]
+    rows = [
+        {"question": question.text, "context": passages[question.relevant[0]].text}
+        for question in small_set().questions
+    ]
     file.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
     assert main(["data", "import", str(file)]) == 0
-    (kept,) = stored()
-    return kept.key
+    (stored_set,) = stored()
+    return stored_set.key
 
 
-def files(place: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+def file_contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def test_nobody_but_the_operator_removes_or_changes_it(shared: str) -> None:
-    before = files(shared_workspace() / "datasets")
+def test_only_the_operator_changes_shared_sets(shared: str) -> None:
+    before = file_contents(shared_workspace() / "datasets")
     with acting_as(ALICE):
         with pytest.raises(DataError):
             remove(shared)
         with pytest.raises(DataError):
             rename(shared, "mine")
         mark_negative(load(shared).fingerprint, "1", "2")
-        assert len(remarks_of(load(shared).fingerprint)) == 1
+        assert len(load_remarks(load(shared).fingerprint)) == 1
     with acting_as(BOB):
-        assert len(remarks_of(load(shared).fingerprint)) == 0
-    assert files(shared_workspace() / "datasets") == before
+        assert len(load_remarks(load(shared).fingerprint)) == 0
+    assert file_contents(shared_workspace() / "datasets") == before
     assert not (shared_workspace() / "remarks").exists()
     remove(shared)
     assert stored() == []
@@ -317,53 +320,53 @@ def test_nobody_but_the_operator_removes_or_changes_it(shared: str) -> None:
     assert not (shared_workspace() / "cache").exists()
 
 
-def test_a_set_of_another_user_is_nowhere(shared: str) -> None:
+def test_hides_sets_of_other_users(shared: str) -> None:
     with acting_as(ALICE):
         own = keep(OWN).key
-        before = files(workspace())
+        before = file_contents(workspace())
     with acting_as(BOB):
-        assert [kept.key for kept in stored()] == [shared]
+        assert [stored_set.key for stored_set in stored()] == [shared]
         for reference in (own, "own", f"../../{ALICE}/datasets/{own}", f"../users/{ALICE}/datasets/{own}"):
             for attempt in (load, passages_of, remove, find):
                 with pytest.raises(DataError):
                     attempt(reference)
     with acting_as(ALICE):
-        assert files(workspace()) == before
+        assert file_contents(workspace()) == before
         assert load(own) == OWN
 
 
-def test_a_set_is_renamed_and_nothing_else_of_it_changes() -> None:
-    kept = keep(small_set(), source="a.csv")
-    rename(kept.key, "  새\n이름 ")
-    assert stored() == [replace(kept, name="새 이름")]
-    assert load(kept.key).name == "새 이름"
-    assert load(kept.key).fingerprint == kept.fingerprint
-    assert [path.name for path in (workspace() / "datasets").iterdir()] == [kept.key]
+def test_renaming_changes_only_the_name() -> None:
+    stored_set = keep(small_set(), source="a.csv")
+    rename(stored_set.key, "  새\n이름 ")
+    assert stored() == [replace(stored_set, name="새 이름")]
+    assert load(stored_set.key).name == "새 이름"
+    assert load(stored_set.key).fingerprint == stored_set.fingerprint
+    assert [path.name for path in (workspace() / "datasets").iterdir()] == [stored_set.key]
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/passwd", "a\0b", "x" * 1000, "CON", ".."])
-def test_a_name_is_never_a_path(name: str) -> None:
-    kept = keep(small_set())
+def test_rename_never_treats_a_name_as_a_path(name: str) -> None:
+    stored_set = keep(small_set())
     before = sorted(path.name for path in workspace().parent.iterdir())
-    rename(kept.key, name)
+    rename(stored_set.key, name)
     (renamed,) = stored()
-    assert renamed.key == kept.key
+    assert renamed.key == stored_set.key
     assert len(renamed.name) <= 100
     assert renamed.name.isprintable()
     assert sorted(path.name for path in workspace().parent.iterdir()) == before
-    assert [path.name for path in (workspace() / "datasets").iterdir()] == [kept.key]
+    assert [path.name for path in (workspace() / "datasets").iterdir()] == [stored_set.key]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "\n\t", "\u200b"])
-def test_an_empty_name_is_refused(name: str) -> None:
-    kept = keep(small_set())
+def test_rejects_empty_name(name: str) -> None:
+    stored_set = keep(small_set())
     with pytest.raises(ValueError, match="a name needs"):
-        rename(kept.key, name)
-    assert stored() == [kept]
+        rename(stored_set.key, name)
+    assert stored() == [stored_set]
 
 
 @pytest.mark.parametrize("key", ["0123456789abcdef", "..", "../datasets", ""])
-def test_only_a_stored_set_is_renamed(key: str) -> None:
+def test_rejects_renaming_unknown_set(key: str) -> None:
     keep(small_set())
     with pytest.raises(DataError, match="There is no dataset"):
         rename(key, "new")

@@ -13,7 +13,17 @@ from pydantic.dataclasses import dataclass
 
 from mrc_workbench.data.jobs.folder import Progress, State
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.studies import Array, Column, Number, StoredError, Study, StudyJob, Table, Unit, report
+from mrc_workbench.data.studies import (
+    Array,
+    Column,
+    ColumnUnit,
+    Number,
+    ResultTable,
+    StoredError,
+    Study,
+    StudyJob,
+    report,
+)
 
 
 class CountError(Failure):
@@ -46,11 +56,11 @@ def frame(result: Result) -> pd.DataFrame:
 
 
 COLUMNS = (
-    Column("name", Unit.TEXT),
-    Column("count", Unit.COUNT),
-    Column("share", Unit.FRACTION, 1),
-    Column("bytes", Unit.BYTES),
-    Column("seconds", Unit.SECONDS),
+    Column("name", ColumnUnit.TEXT),
+    Column("count", ColumnUnit.COUNT),
+    Column("share", ColumnUnit.FRACTION, 1),
+    Column("bytes", ColumnUnit.BYTES),
+    Column("seconds", ColumnUnit.SECONDS),
 )
 STUDY = Study(
     name="counts",
@@ -59,7 +69,7 @@ STUDY = Study(
     spec=Spec,
     result=Result,
     run=run,
-    tables=(Table("all_rows", frame, COLUMNS),),
+    tables=(ResultTable("all_rows", frame, COLUMNS),),
 )
 
 
@@ -71,7 +81,7 @@ def finished(size: int = 3) -> StudyJob[Spec, Result]:
     return job
 
 
-def test_result_is_stored_and_loaded_by_type_and_is_json_without_a_folder() -> None:
+def test_stores_and_loads_typed_results() -> None:
     job = finished()
     assert job.read_spec() == Spec(size=3)
     assert job.status().state is State.DONE
@@ -91,7 +101,7 @@ def test_result_is_stored_and_loaded_by_type_and_is_json_without_a_folder() -> N
 
 
 @pytest.mark.parametrize("name", ["scores.json", "arrays.npz"])
-def test_damaged_or_missing_file_is_no_result(name: str) -> None:
+def test_rejects_damaged_or_missing_result(name: str) -> None:
     job = finished()
     (job.folder / name).write_bytes(b'{"values": {"array": "array_7"}}')
     with pytest.raises(ValueError, match=job.id):
@@ -101,7 +111,7 @@ def test_damaged_or_missing_file_is_no_result(name: str) -> None:
         job.load()
 
 
-def test_failed_run_has_its_code_and_no_result() -> None:
+def test_failed_run_reports_its_code() -> None:
     job = STUDY.job(Spec(size=-1))
     job.folder.mkdir(parents=True)
     job.write_spec(Spec(size=-1))
@@ -126,7 +136,7 @@ def test_key_depends_on_spec_version_and_inputs() -> None:
     assert STUDY.job(Spec()) == STUDY.job(Spec(size=3))
 
 
-def test_results_are_listed_named_and_deleted() -> None:
+def test_lists_renames_and_deletes_results() -> None:
     first, second = finished(1), finished(2)
     (STUDY.folder / "no key").mkdir()
     assert {job.id for job in STUDY.stored()} == {first.id, second.id}

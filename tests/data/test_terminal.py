@@ -10,12 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from mrc_workbench.data import terminal
-from mrc_workbench.data.commands import carry_out, commands_of, stop_message
+from mrc_workbench.data.commands import command_group, run_command_line, stop_message
 from mrc_workbench.data.terminal import (
     ProgressMode,
     ProgressReporter,
-    aligned,
     end_progress_line,
+    format_table,
     let_idle_threads_sleep,
     report_progress,
 )
@@ -44,7 +44,7 @@ def reported(mode: ProgressMode, monkeypatch: pytest.MonkeyPatch, stream: io.Str
     return stream.getvalue().splitlines()
 
 
-def test_a_line_a_minute_outside_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_progress_prints_a_line_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = reported(ProgressMode.AUTO, monkeypatch, io.StringIO())
     assert lines == reported(ProgressMode.PLAIN, monkeypatch, io.StringIO())
     assert lines == [
@@ -56,21 +56,21 @@ def test_a_line_a_minute_outside_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_progress_prints_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [json.loads(line) for line in reported(ProgressMode.JSON, monkeypatch, io.StringIO())]
     assert len(entries) == 300
     assert entries[0] == {"phase": "BM25", "fraction": 0.0033, "seconds": 1.0}
     assert entries[-1] == {"phase": "Dense", "fraction": 1.0, "seconds": 300.0}
 
 
-def test_a_terminal_has_one_line_or_nothing_if_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_progress_redraws_a_line_or_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reported(ProgressMode.NONE, monkeypatch, Terminal()) == []
     lines = reported(ProgressMode.AUTO, monkeypatch, Terminal())
     assert len([line for line in lines if line]) == 300
     assert lines[-1] == "100%  Dense\x1b[K"
 
 
-def test_no_time_left_is_estimated_from_a_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_estimate_time_from_a_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, stream = Clock(monkeypatch), io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     reporter = ProgressReporter()
@@ -79,8 +79,8 @@ def test_no_time_left_is_estimated_from_a_phase(monkeypatch: pytest.MonkeyPatch)
     assert stream.getvalue() == " 50%  training\\u001b[2J  (1 min so far)\n"
 
 
-def test_a_name_with_line_breaks_takes_one_line_of_a_table() -> None:
-    lines = aligned(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
+def test_table_prints_names_without_line_breaks() -> None:
+    lines = format_table(["R@1"], [("BM25\nof words", ["1.00"]), ("LSA", ["2.00"])], 5)
     assert lines == ["                R@1", "BM25 of words  1.00", "LSA            2.00"]
 
 
@@ -121,21 +121,21 @@ def refused() -> int:
         (refused, [], 2, "error: [Errno 111] Connection refused\n"),
     ],
 )
-def test_commands_say_how_they_end(
+def test_commands_report_their_status(
     command: object, options: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    room = commands_of("room", "A room.")
+    room = command_group("room", "A room.")
     room.command(command, name="do")
     room.command(lambda: 0, name="other")
-    mrc = commands_of("mrc", "")
+    mrc = command_group("mrc", "")
     mrc.command(room)
-    assert carry_out(mrc, ["room", "do", *options], lambda _: ()) == status
+    assert run_command_line(mrc, ["room", "do", *options], lambda _: ()) == status
     assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == told
 
 
 @pytest.mark.parametrize("command", [let_idle_threads_sleep, lambda: main(["runs", "list"])])
 @pytest.mark.parametrize(("before", "after"), [("", "passive"), ("active", "active")])
-def test_idle_threads_sleep_unless_the_environment_says_otherwise(
+def test_sets_passive_openmp_waiting_unless_configured(
     command: Callable[[], object], before: str, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", before)  # so that it is restored afterwards

@@ -16,23 +16,23 @@ from mrc_workbench.data.workspace import (
     MANIFEST,
     PROJECT,
     LimitError,
-    Limits,
-    NobodySignedInError,
+    NotSignedInError,
+    UserLimits,
     acting_as,
     error_message,
-    for_this_user,
     limits,
+    read_only_workspace,
     replacing,
     replacing_folder,
-    require_few,
-    require_place,
-    require_room,
+    require_job_slot,
+    require_set_size,
+    require_storage,
+    run_as_current_user,
+    set_user_provider,
     shared_workspace,
-    shelf,
     used_bytes,
     user,
     user_of,
-    users_told_by,
     workspace,
 )
 
@@ -40,13 +40,13 @@ ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.exa
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_user_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_told_by", [])
 
 
-def test_where_nobody_signs_in_it_is_the_shared_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uses_shared_workspace_without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert workspace() == shared_workspace() == tmp_path / "workspace"
-    assert (user(), shelf()) == ("", None)
+    assert (user(), read_only_workspace()) == ("", None)
     monkeypatch.delenv("MRC_WORKSPACE")
     assert workspace() == PROJECT / "workspace"
     monkeypatch.setattr(module, "IMPORT_ROOT", PROJECT.parent)  # as in an installed package
@@ -54,17 +54,17 @@ def test_where_nobody_signs_in_it_is_the_shared_one(tmp_path: Path, monkeypatch:
     assert workspace() == tmp_path / "workspace"
 
 
-def test_each_user_has_a_folder_of_the_shared_one() -> None:
+def test_each_user_has_a_folder_in_the_shared_workspace() -> None:
     with acting_as(ALICE):
         assert workspace() == shared_workspace() / "users" / ALICE
-        assert shelf() == shared_workspace()
+        assert read_only_workspace() == shared_workspace()
         with acting_as(BOB):
             assert workspace().name == BOB
         assert workspace().name == ALICE
     assert workspace() == shared_workspace()
 
 
-def test_a_user_is_who_a_provider_says_and_no_path() -> None:
+def test_user_is_a_hash_of_issuer_and_subject() -> None:
     # printf '["https://id.example.org", "alice"]' | sha256sum | cut -c1-32
     assert ALICE == "47990e407e0d5dd8ab39a2b1010ca626"
     assert ALICE != BOB
@@ -75,7 +75,7 @@ def test_a_user_is_who_a_provider_says_and_no_path() -> None:
 
 
 @pytest.mark.parametrize("name", ["../" + BOB, "..", BOB.upper(), BOB + "0", "/" + BOB[1:], BOB[:-1] + "\n"])
-def test_nothing_else_is_taken_for_a_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_invalid_user_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", name)
     with pytest.raises(ValueError, match="is no user"):
         workspace()
@@ -84,49 +84,49 @@ def test_nothing_else_is_taken_for_a_user(name: str, monkeypatch: pytest.MonkeyP
         workspace()
 
 
-def test_who_signs_in_is_asked_every_time_and_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_provider_precedes_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", BOB)
     assert workspace() == shared_workspace() / "users" / BOB
     at_work: list[str | None] = [ALICE, None, BOB, ""]
-    users_told_by(lambda: at_work.pop(0))
+    set_user_provider(lambda: at_work.pop(0))
     assert [user() for _ in range(4)] == [ALICE, BOB, BOB, ""]
 
 
-def test_where_nobody_is_signed_in_there_is_no_workspace_at_all() -> None:
+def test_has_no_workspace_while_signed_out() -> None:
     def nobody() -> str:
-        raise NobodySignedInError
+        raise NotSignedInError
 
-    users_told_by(nobody)
-    for ask in (workspace, user, shelf):
-        with pytest.raises(NobodySignedInError):
+    set_user_provider(nobody)
+    for ask in (workspace, user, read_only_workspace):
+        with pytest.raises(NotSignedInError):
             ask()
 
 
-def test_another_thread_knows_no_user_unless_it_is_told() -> None:
-    found: list[Path] = []
+def test_thread_runs_as_the_user_only_if_bound() -> None:
+    folders: list[Path] = []
 
     def look() -> None:
-        found.append(workspace())
+        folders.append(workspace())
 
     with acting_as(ALICE):
-        for work in (look, for_this_user(look)):
+        for work in (look, run_as_current_user(look)):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-    assert found == [shared_workspace(), shared_workspace() / "users" / ALICE]
+    assert folders == [shared_workspace(), shared_workspace() / "users" / ALICE]
     assert "MRC_USER" not in os.environ
 
 
-def a_set(passages: int, letters: int = 1) -> QuestionSet:
-    return QuestionSet("set", tuple(Passage(str(row), "가" * letters + str(row)) for row in range(passages)), ())
+def make_set(passages: int, characters: int = 1) -> QuestionSet:
+    return QuestionSet("set", tuple(Passage(str(row), "가" * characters + str(row)) for row in range(passages)), ())
 
 
-def test_the_environment_sets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limits() == Limits()
+def test_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits() == UserLimits()
     assert (limits().paths, limits().addresses) == (False, False)
     for name, value in (("MEGABYTES", "7"), ("JOBS", " 2 "), ("PASSAGES", "10"), ("PATHS", "1"), ("EMAILS", "")):
         monkeypatch.setenv(f"MRC_USER_{name}", value)
-    assert limits() == Limits(megabytes=7, jobs=2, passages=10, paths=True)
+    assert limits() == UserLimits(megabytes=7, jobs=2, passages=10, paths=True)
     for name, value in (("MEGABYTES", "0"), ("JOBS", "many"), ("PASSAGES", "-1"), ("PATHS", "x")):
         with monkeypatch.context() as patch:
             patch.setenv(f"MRC_USER_{name}", value)
@@ -134,43 +134,43 @@ def test_the_environment_sets_them(monkeypatch: pytest.MonkeyPatch) -> None:
                 limits()
 
 
-def test_who_may_sign_in() -> None:
-    assert Limits().lets_in("")
-    some = Limits(emails="Kim@example.org, @school.kr")
-    assert [some.lets_in(one) for one in ("kim@example.org", "KIM@EXAMPLE.ORG", "lee@school.kr")] == [True] * 3
+def test_allows_listed_emails() -> None:
+    assert UserLimits().allows_email("")
+    some = UserLimits(emails="Kim@example.org, @school.kr")
+    assert [some.allows_email(email) for email in ("kim@example.org", "KIM@EXAMPLE.ORG", "lee@school.kr")] == [True] * 3
     refused = ("", "lee@example.org", "lee@sub.school.kr", "lee@school.kr.example.org", "school.kr", "kim")
-    assert [some.lets_in(one) for one in refused] == [False] * 6
+    assert [some.allows_email(email) for email in refused] == [False] * 6
 
 
-def test_who_works_alone_and_a_job_of_a_users_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_users_and_jobs_have_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_PASSAGES", "1")
     monkeypatch.setenv("MRC_USER_JOBS", "1")
-    keep(a_set(2))
-    require_place(5)
+    keep(make_set(2))
+    require_job_slot(5)
     monkeypatch.setenv("MRC_USER", ALICE)
-    keep(a_set(3))
-    require_place(5)
-    require_few("passages", 5)
+    keep(make_set(3))
+    require_job_slot(5)
+    require_set_size("passages", 5)
 
 
-def test_a_set_of_too_many_passages_or_bytes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_PASSAGES", "2")
     monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
     with acting_as(ALICE):
-        keep(a_set(2))
+        keep(make_set(2))
         with pytest.raises(LimitError) as refused:
-            keep(a_set(3))
+            keep(make_set(3))
         assert (refused.value.code, refused.value.details) == ("passages", {"passages": "3", "limit": "2"})
-        assert [kept.passages for kept in stored()] == [2]
+        assert [stored_set.passages for stored_set in stored()] == [2]
         before, files = used_bytes(), sorted(workspace().rglob("*"))
         with pytest.raises(LimitError) as refused:
-            keep(a_set(2, letters=250_000))  # three bytes a letter
+            keep(make_set(2, characters=250_000))  # three bytes a letter
         assert (refused.value.code, refused.value.details["limit"]) == ("megabytes", "1")
         assert float(str(refused.value.details["used"])) >= 1
         assert (used_bytes(), sorted(workspace().rglob("*"))) == (before, files)
 
 
-def test_used_bytes_are_those_of_the_users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_bytes_of_the_users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with acting_as(ALICE):
         assert used_bytes() == 0
         (workspace() / "runs" / "one").mkdir(parents=True)
@@ -184,17 +184,17 @@ def test_used_bytes_are_those_of_the_users_files(tmp_path: Path, monkeypatch: py
     (shared_workspace() / "datasets" / "shared").write_bytes(b"x" * 9999)
     with acting_as(ALICE):
         assert used_bytes() < 1300 + 4096
-        require_room()
+        require_storage()
 
 
-def test_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_jobs_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "3")
     with acting_as(ALICE):
-        require_place(2)
-        require_place(0, 3)
+        require_job_slot(2)
+        require_job_slot(0, 3)
         for others, more in ((3, 1), (1, 3)):
             with pytest.raises(LimitError) as refused:
-                require_place(others, more)
+                require_job_slot(others, more)
             assert (refused.value.code, refused.value.details) == ("jobs", {"jobs": others, "limit": 3})
 
 
@@ -211,11 +211,11 @@ def test_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
         (OSError("text alone"), "text alone"),
     ],
 )
-def test_errors_in_words(error: Exception, message: str) -> None:
+def test_explains_system_errors(error: Exception, message: str) -> None:
     assert error_message(error) == message
 
 
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
+def test_full_disk_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as caught, replacing(tmp_path / "file"):
         raise OSError(errno.ENOSPC, "No space")
     assert caught.value.filename == str(tmp_path / "file")
@@ -237,7 +237,7 @@ def content(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def test_files_of_the_manifest_are_replaced(tmp_path: Path) -> None:
+def test_replaces_files_of_the_manifest(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write(folder, **{"scores.json": "1", "old.trec": "1", "beir__corpus": "1"})
     write(folder, **{"scores.json": "2", "new.trec": "2"})
@@ -246,7 +246,7 @@ def test_files_of_the_manifest_are_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_other_files_stay(tmp_path: Path) -> None:
+def test_keeps_files_outside_the_manifest(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write(folder, **{"scores.json": "1", "beir__corpus": "1", "beir__queries": "1"})
     (folder / "notes.txt").write_text("mine")
@@ -256,7 +256,7 @@ def test_other_files_stay(tmp_path: Path) -> None:
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
-def test_a_shell_in_the_folder_stays_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaces_files_in_a_folder_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -267,7 +267,7 @@ def test_a_shell_in_the_folder_stays_in_it(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("others", [{}, {"notes.txt": "mine"}])
-def test_an_error_changes_nothing(others: dict[str, str], tmp_path: Path) -> None:
+def test_failed_replacement_changes_nothing(others: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write(folder, **{"scores.json": "1"})
     for name, text in others.items():
@@ -284,7 +284,7 @@ def test_an_error_changes_nothing(others: dict[str, str], tmp_path: Path) -> Non
     assert content(folder) == {"scores.json": "1", **others}
 
 
-def test_a_manifest_removes_nothing_outside_the_folder(tmp_path: Path) -> None:
+def test_manifest_never_removes_files_outside_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write(folder, **{"scores.json": "1"})
     (tmp_path / "mine").write_text("mine")

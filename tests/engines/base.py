@@ -109,14 +109,14 @@ def bm25(texts: Mapping[str, str], query: str, k1: float, b: float) -> dict[str,
     """Return Lucene's BM25 of the texts that share a token with the query, by id."""
     tokens = {key: text.split() for key, text in texts.items()}
     mean = sum(map(len, tokens.values())) / max(1, len(tokens))
-    found: dict[str, float] = {}
-    for term, asked in Counter(query.split()).items():
+    scores: dict[str, float] = {}
+    for term, query_count in Counter(query.split()).items():
         holders = {key: of.count(term) for key, of in tokens.items() if term in of}
         idf = math.log(1 + (len(tokens) - len(holders) + 0.5) / (len(holders) + 0.5))
         for key, count in holders.items():
             length = 1 - b + b * len(tokens[key]) / mean
-            found[key] = found.get(key, 0.0) + asked * idf * count / (count + k1 * length)
-    return found
+            scores[key] = scores.get(key, 0.0) + query_count * idf * count / (count + k1 * length)
+    return scores
 
 
 def cosines(vectors: Mapping[str, Sequence[float]], query: Sequence[float]) -> dict[str, float]:
@@ -131,7 +131,7 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 def max_sim(passage: Sequence[Sequence[float]], query: Sequence[Sequence[float]]) -> list[float]:
     """Return the best dot product of each vector of the query with a vector of the passage."""
-    return [max(sum(x * y for x, y in zip(one, of, strict=True)) for of in passage) for one in query]
+    return [max(sum(x * y for x, y in zip(query_vector, of, strict=True)) for of in passage) for query_vector in query]
 
 
 def nine_bits(weight: float) -> float:
@@ -143,16 +143,16 @@ def nine_bits(weight: float) -> float:
 
 def dot_products(documents: Mapping[str, Mapping[str, float]], query: Mapping[str, float]) -> dict[str, float]:
     """Return the dot product of term weights, stored with nine bits, of the documents that share a term."""
-    found = {}
+    products = {}
     for key, weights in documents.items():
         if shared := query.keys() & weights.keys():
-            found[key] = sum(query[term] * nine_bits(weights[term]) for term in shared)
-    return found
+            products[key] = sum(query[term] * nine_bits(weights[term]) for term in shared)
+    return products
 
 
 def first(scores: Mapping[str, float], size: int) -> dict[str, float]:
     """Return the best of the scores, best first; equal ones in the order of the documents."""
-    return dict(sorted(scores.items(), key=lambda one: (-one[1], int(one[0])))[:size])
+    return dict(sorted(scores.items(), key=lambda entry: (-entry[1], int(entry[0])))[:size])
 
 
 def ranks(scores: Mapping[str, float], constant: int) -> dict[str, float]:

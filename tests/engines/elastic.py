@@ -109,7 +109,9 @@ class Elastic(StubEngine):
         require_known(body, ("settings", "mappings", "aliases"), _unknown_key)
         settings = body.get("settings", {}).get("index", {})
         require_known(
-            settings, self.settings, lambda one: refused("illegal_argument_exception", f"unknown setting [index.{one}]")
+            settings,
+            self.settings,
+            lambda setting: refused("illegal_argument_exception", f"unknown setting [index.{setting}]"),
         )
         mappings = body.get("mappings", {})
         require_known(mappings, ("dynamic", "properties"), _unsupported)
@@ -142,7 +144,7 @@ class Elastic(StubEngine):
             except RefusedError as error:
                 item |= {"status": 400, "error": error.content["error"]}
             items.append({kind: item})
-        return {"took": 1, "errors": any("error" in one[kind] for one in items), "items": items}
+        return {"took": 1, "errors": any("error" in entry[kind] for entry in items), "items": items}
 
     def check_document(self, index: Index, document: dict[str, Any]) -> None:
         for name, value in document.items():
@@ -188,7 +190,9 @@ class Elastic(StubEngine):
 
 def check_term_weights(name: str, value: Any) -> None:
     """Refuse what a feature field does not store: anything but weights above 0 by term."""
-    if not isinstance(value, dict) or not all(isinstance(one, float | int) and one > 0 for one in value.values()):
+    if not isinstance(value, dict) or not all(
+        isinstance(weight, float | int) and weight > 0 for weight in value.values()
+    ):
         raise refused("document_parsing_exception", f"[{name}] takes weights above 0 by term, of dimension 1")
 
 
@@ -241,7 +245,7 @@ class Elasticsearch(Elastic):
     def check_vector(self, index: Index, name: str, value: Any) -> None:
         of = index.fields[name]
         if of["type"] == "rank_vectors":
-            if not value or any(len(one) != of["dims"] for one in value):
+            if not value or any(len(vector) != of["dims"] for vector in value):
                 raise refused("document_parsing_exception", f"[{name}] has a different number of dimensions")
             return
         if of["type"] == "sparse_vector":
@@ -278,10 +282,10 @@ class Elasticsearch(Elastic):
             raise refused("script_exception", f"compile error: {of['script']['source']}")
         if of["query"] != {"exists": {"field": match[1]}}:
             raise refused("script_exception", f"A document doesn't have a value for a vector field [{match[1]}]")
-        asked = of["script"]["params"]["query_vector"]
-        self.check_vector(index, match[1], asked)
+        query_vectors = of["script"]["params"]["query_vector"]
+        self.check_vector(index, match[1], query_vectors)
         held = index.values(match[1])
-        scores = {key: sum(max_sim(one, asked)) / len(asked) + 1.0 for key, one in held.items()}
+        scores = {key: sum(max_sim(vectors, query_vectors)) / len(query_vectors) + 1.0 for key, vectors in held.items()}
         if min(scores.values(), default=0.0) < 0:
             raise refused("illegal_argument_exception", "script_score script returned an invalid score: negative")
         return scores
@@ -317,8 +321,8 @@ class Elasticsearch(Elastic):
         if not of["k"] <= of["num_candidates"] <= 10_000:
             raise refused("illegal_argument_exception", "[num_candidates] cannot be less than [k]")
         self.check_vector(index, of["field"], of["query_vector"])
-        found = cosines(index.values(of["field"]), of["query_vector"])
-        return first({key: (1 + one) / 2 for key, one in found.items()}, of["k"])
+        cosines_by_key = cosines(index.values(of["field"]), of["query_vector"])
+        return first({key: (1 + cosine) / 2 for key, cosine in cosines_by_key.items()}, of["k"])
 
     def rrf(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
         require_known(of, ("retrievers", "rank_constant", "rank_window_size", "filter"), _unknown_key)
@@ -331,8 +335,8 @@ class Elasticsearch(Elastic):
                     raise refused("parsing_exception", "unknown field [retriever]: no retriever")
                 require_known(child, ("retriever", "weight"), _unknown_key)
                 child, weight = child["retriever"], child["weight"]  # noqa: PLW2901
-            found = first(self.retrieved(index, child, size), window)
-            parts.append((ranks(found, of["rank_constant"]), weight))
+            hits = first(self.retrieved(index, child, size), window)
+            parts.append((ranks(hits, of["rank_constant"]), weight))
         return weighted(parts)
 
     def linear(self, index: Index, of: dict[str, Any], size: int) -> dict[str, float]:
@@ -343,8 +347,8 @@ class Elasticsearch(Elastic):
             require_known(child, ("retriever", "weight", "normalizer"), _unknown_key)
             if child["normalizer"] not in ("minmax", "none", "l2_norm"):
                 raise refused("illegal_argument_exception", f"Unknown normalizer [{child['normalizer']}]")
-            found = first(self.retrieved(index, child["retriever"], size), window)
-            parts.append((min_max(found), child["weight"]))
+            hits = first(self.retrieved(index, child["retriever"], size), window)
+            parts.append((min_max(hits), child["weight"]))
         return weighted(parts)
 
     def window(self, of: dict[str, Any], size: int) -> int:

@@ -88,13 +88,13 @@ class OpenSearch(Elastic):
             raise refused(
                 "illegal_argument_exception", "number of weights must match number of sub-queries in hybrid query"
             )
-        lists = [first(self.matching(index, one), query["hybrid"]["pagination_depth"]) for one in queries]
+        lists = [first(self.matching(index, item), query["hybrid"]["pagination_depth"]) for item in queries]
         values = {
-            "rrf": lambda one: ranks(one, pipeline["combination"]["rank_constant"]),
-            "min_max": lambda one: min_max(one, 0.001),
+            "rrf": lambda item: ranks(item, pipeline["combination"]["rank_constant"]),
+            "min_max": lambda item: min_max(item, 0.001),
             "z_score": _z_score,
         }[pipeline["technique"]]
-        total = weighted([(values(one), weight) for one, weight in zip(lists, pipeline["weights"], strict=True)])
+        total = weighted([(values(item), weight) for item, weight in zip(lists, pipeline["weights"], strict=True)])
         return total
 
     def matching(self, index: Index, query: dict[str, Any]) -> dict[str, float]:
@@ -138,24 +138,24 @@ class OpenSearch(Elastic):
         ((name, value),) = query["term"].items()
         if index.fields[name]["type"] != "boolean":
             raise refused("query_shard_exception", f"[{name}] is no boolean field")
-        asked = script["params"]["query_vectors"]
+        query_vectors = script["params"]["query_vectors"]
         scores = {}
-        for key, one in index.searchable.items():
-            if one.get(name) is not value:
+        for key, document in index.searchable.items():
+            if document.get(name) is not value:
                 continue
-            if not asked or not one.get(match[1]):
+            if not query_vectors or not document.get(match[1]):
                 raise refused("script_exception", "Document vectors cannot be null or empty")
-            scores[key] = sum((1 + similar) / 2 for similar in max_sim(one[match[1]], asked))
+            scores[key] = sum((1 + similar) / 2 for similar in max_sim(document[match[1]], query_vectors))
         return scores
 
     def exact(self, index: Index, name: str, vector: list[float]) -> dict[str, float]:
         self.check_vector(index, name, vector)
         if not any(vector):
             raise refused("illegal_argument_exception", "zero vector is not supported when space type is [cosinesimil]")
-        return {key: 1 + one for key, one in cosines(index.values(name), vector).items()}
+        return {key: 1 + cosine for key, cosine in cosines(index.values(name), vector).items()}
 
 
 def _z_score(scores: dict[str, float]) -> dict[str, float]:
     mean = sum(scores.values()) / max(1, len(scores))
-    deviation = math.sqrt(sum((one - mean) ** 2 for one in scores.values()) / max(1, len(scores) - 1))
-    return {key: max((one - mean) / deviation, 0.001) if deviation else one for key, one in scores.items()}
+    deviation = math.sqrt(sum((score - mean) ** 2 for score in scores.values()) / max(1, len(scores) - 1))
+    return {key: max((score - mean) / deviation, 0.001) if deviation else score for key, score in scores.items()}

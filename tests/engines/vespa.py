@@ -65,11 +65,16 @@ class Vespa(StubEngine):
             raise refused("must specify 'cluster', one of [passages]")
         if request.method == "GET":
             some = [*self.documents][: int(request.params["wantedDocumentCount"])]
-            return {"documents": [{"id": f"id:mrc:{self.name}::{one}", "fields": self.documents[one]} for one in some]}
+            return {
+                "documents": [
+                    {"id": f"id:mrc:{self.name}::{document_id}", "fields": self.documents[document_id]}
+                    for document_id in some
+                ]
+            }
         if "selection" not in request.params:
             raise refused("must specify 'selection' to delete documents")
-        for one in [*self.documents][:_AT_ONCE]:
-            del self.documents[one]
+        for document_id in [*self.documents][:_AT_ONCE]:
+            del self.documents[document_id]
         return {"documentCount": _AT_ONCE} | ({"continuation": "AAAA"} if self.documents else {})
 
     def check(self, name: str, value: Any) -> None:
@@ -95,18 +100,21 @@ class Vespa(StubEngine):
             given, size = body.get(f"input.query({name})"), re.search(r"x\[(\d+)\]", kind)
             if given is None or (isinstance(given, list) and size and len(given) != int(size[1])):
                 return {"root": {"errors": [{"code": 4, "message": f"Could not set query({name}) of {kind}"}]}}
-        asked = [(name, body[name].split()) for name in re.findall(r"userInput\(@(\w+)\)", body["yql"])]
+        query_terms = [(name, body[name].split()) for name in re.findall(r"userInput\(@(\w+)\)", body["yql"])]
         scores: dict[str, float] = {}
         for key, document in self.documents.items():
-            scores[key] = float(sum(term in document[name].split() for name, terms in asked for term in terms))
+            scores[key] = float(sum(term in document[name].split() for name, terms in query_terms for term in terms))
         if sparse := _SPARSE_ALONE.search(self.schema):
-            asked_weights = body[f"input.query(asked_{sparse[1]})"]["cells"]
+            query_weights = body[f"input.query(asked_{sparse[1]})"]["cells"]
             held = {key: document.get(sparse[1], {"cells": {}})["cells"] for key, document in self.documents.items()}
-            scores = {key: sum(asked_weights.get(term, 0.0) * one[term] for term in one) for key, one in held.items()}
+            scores = {
+                key: sum(query_weights.get(term, 0.0) * term_weights[term] for term in term_weights)
+                for key, term_weights in held.items()
+            }
             scores = {key: score for key, score in scores.items() if score > 0}
-        shown = re.match(r"select ([\w, ]+) from", body["yql"])[1].split(", ")  # type: ignore[index]
-        found = [
-            {"relevance": score, "fields": {name: self.documents[key][name] for name in shown}}
+        selected_fields = re.match(r"select ([\w, ]+) from", body["yql"])[1].split(", ")  # type: ignore[index]
+        hits = [
+            {"relevance": score, "fields": {name: self.documents[key][name] for name in selected_fields}}
             for key, score in first(scores, body["hits"]).items()
         ]
-        return {"root": {"children": found} if found else {}}
+        return {"root": {"children": hits} if hits else {}}

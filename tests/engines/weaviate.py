@@ -44,7 +44,7 @@ class Weaviate(StubEngine):
             case ("GET" | "DELETE") as method, ["schema", name]:
                 return self.looked_up(method, name)
             case "POST", ["batch", "objects"]:
-                return [self.stored(one) for one in request.json()["objects"]]
+                return [self.stored(item) for item in request.json()["objects"]]
             case "POST", ["graphql"]:
                 return self.graphql(request.json()["query"])
         raise RefusedError(404, {"code": 404, "message": f"path {request.path} was not found"})
@@ -57,11 +57,11 @@ class Weaviate(StubEngine):
         if name in self.classes:
             raise refused(f'class name "{name}" already exists')
         index = {"flat": _INDEX, "hnsw": _GRAPH}[body["vectorIndexType"]]
-        require_known(body["vectorIndexConfig"], index, lambda one: refused(f"unknown field {one}"))
-        for one in body["properties"]:
-            require_known(one, _PROPERTY, lambda name: refused(f"unknown field {name}"))
-            if one["dataType"] not in (["text"], ["int"]):
-                raise refused(f"invalid dataType: {one['dataType']}")
+        require_known(body["vectorIndexConfig"], index, lambda entry: refused(f"unknown field {entry}"))
+        for entry in body["properties"]:
+            require_known(entry, _PROPERTY, lambda name: refused(f"unknown field {name}"))
+            if entry["dataType"] not in (["text"], ["int"]):
+                raise refused(f"invalid dataType: {entry['dataType']}")
         self.classes[name], self.objects[name] = body, {}
         return body
 
@@ -73,25 +73,25 @@ class Weaviate(StubEngine):
             return self.classes.pop(name, None) and None
         return self.classes[name]
 
-    def stored(self, one: dict[str, Any]) -> dict[str, Any]:
-        require_known(one, ("class", "id", "properties", "vector"), lambda name: refused(f"unknown field {name}"))
-        known = {of["name"] for of in self.classes[one["class"]]["properties"]}
-        held = self.objects[one["class"]]
+    def stored(self, document: dict[str, Any]) -> dict[str, Any]:
+        require_known(document, ("class", "id", "properties", "vector"), lambda name: refused(f"unknown field {name}"))
+        known = {of["name"] for of in self.classes[document["class"]]["properties"]}
+        held = self.objects[document["class"]]
         lengths = {len(other.get("vector", [])) for other in held.values()}
-        problems = [f"no such prop with name '{name}' found" for name in one["properties"] if name not in known]
-        if lengths and len(one.get("vector", [])) not in lengths:
-            problems.append(f"new node has a vector with length {len(one['vector'])}")
+        problems = [f"no such prop with name '{name}' found" for name in document["properties"] if name not in known]
+        if lengths and len(document.get("vector", [])) not in lengths:
+            problems.append(f"new node has a vector with length {len(document['vector'])}")
         if problems:
-            return one | {"result": {"errors": {"error": [{"message": text} for text in problems]}}}
-        held[str(one["properties"]["row"])] = one
-        return one | {"result": {"status": "SUCCESS"}}
+            return document | {"result": {"errors": {"error": [{"message": text} for text in problems]}}}
+        held[str(document["properties"]["row"])] = document
+        return document | {"result": {"status": "SUCCESS"}}
 
     def graphql(self, query: str) -> Any:
         head = re.match(r"\{ Get \{ (\w+)\(limit: (\d+), ", query)
-        search, shown = _SEARCH.search(query), re.search(r"\) \{ ([\w ]+) _additional \{ (\w+) \} \} \} \}$", query)
-        if not head or not search or not shown or head[1] not in self.classes:
+        search, selection = _SEARCH.search(query), re.search(r"\) \{ ([\w ]+) _additional \{ (\w+) \} \} \} \}$", query)
+        if not head or not search or not selection or head[1] not in self.classes:
             return {"errors": [{"message": f"Syntax Error GraphQL request: {query}"}]}
-        names, score = shown[1].split(), shown[2]
+        names, score = selection[1].split(), selection[2]
         known = {of["name"] for of in self.classes[head[1]]["properties"]}
         if not {*names} <= known or score not in ("score", "distance"):
             return {"errors": [{"message": f'Cannot query field "{names}" on type "{head[1]}".'}]}
@@ -102,8 +102,8 @@ class Weaviate(StubEngine):
         held = self.objects[head[1]]
         hits = []
         for key, value in scores.items():
-            told = {"distance": 1 - value} if score == "distance" else {"score": str(value)}
-            hits.append({name: held[key]["properties"][name] for name in names} | {"_additional": told})
+            additional = {"distance": 1 - value} if score == "distance" else {"score": str(value)}
+            hits.append({name: held[key]["properties"][name] for name in names} | {"_additional": additional})
         return {"data": {"Get": {head[1]: hits}}}
 
     def scores(self, name: str, kind: str, text: str) -> dict[str, float]:
@@ -113,18 +113,20 @@ class Weaviate(StubEngine):
         if "query" in given:
             (field_name,) = given["properties"]
             settings = of["invertedIndexConfig"]["bm25"]
-            documents = {key: one["properties"][field_name] for key, one in held.items()}
+            documents = {key: document["properties"][field_name] for key, document in held.items()}
             texts = bm25(documents, given["query"], settings["k1"], settings["b"])
         if "vector" in given:
-            if any(len(one["vector"]) != len(given["vector"]) for one in held.values()):
+            if any(len(document["vector"]) != len(given["vector"]) for document in held.values()):
                 raise refused("vector lengths don't match")
-            vectors = cosines({key: one["vector"] for key, one in held.items()}, given["vector"])
+            vectors = cosines({key: document["vector"] for key, document in held.items()}, given["vector"])
         if kind != "hybrid":
             return texts or vectors
         if given["fusionType"] not in _FUSIONS:
             raise refused(f"unknown fusion type {given['fusionType']}")
         lists = [first(texts, 100), first(vectors, 100)]
-        values = [ranks(one, 60) if given["fusionType"] == "rankedFusion" else min_max(one) for one in lists]
+        values = [
+            ranks(document, 60) if given["fusionType"] == "rankedFusion" else min_max(document) for document in lists
+        ]
         return weighted([(values[0], 1 - given["alpha"]), (values[1], given["alpha"])])
 
 

@@ -40,8 +40,12 @@ def main() -> int:
         if time.monotonic() > end:
             break
     for format_ in formats:
-        figures = ", ".join(f"{outcome} {number:,}" for (of, outcome), number in outcomes.items() if of == format_)
-        print(f"{format_:>14}: {figures}")
+        counts = ", ".join(
+            f"{outcome} {number:,}"
+            for (outcome_format, outcome), number in outcomes.items()
+            if outcome_format == format_
+        )
+        print(f"{format_:>14}: {counts}")
     print(f"{outcomes.total():,} cases, {failures:,} wrong; seeds {options.seed} to {seed}")
     return int(failures > 0)
 

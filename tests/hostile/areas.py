@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mrc_workbench.data.cache import SEAL, is_sound, seal
+from mrc_workbench.data.cache import SEAL, is_intact, seal
 from mrc_workbench.data.pairs import PairKind, audit_pairs
-from mrc_workbench.data.pairs.builder import LARGEST, score_of
+from mrc_workbench.data.pairs.builder import MAX_SCORE, parse_score
 from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.workspace import workspace
@@ -26,8 +26,8 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import QUESTIONS, small_set, texts_of
-from tests.hostile.damages import damaged
-from tests.retrieval.lexical.postings import asked, segments_with
+from tests.hostile.damages import damage_bytes
+from tests.retrieval.lexical.postings import query_arrays, segments_with
 
 Verdict = tuple[str, list[str]]
 _SCORES = (
@@ -51,16 +51,20 @@ def pairs(seed: int) -> Verdict:
         reading = read_pairs([(f"sentence1\tsentence2\tscore\n{rows}".encode(), "damaged.tsv")])
     except DataError as error:
         return "refused", [] if str(error) else ["no words"]
-    found, wrong = reading.pairs, []
-    if len(found) + reading.left_out != len(scores):
+    pair_set, wrong = reading.pairs, []
+    if len(pair_set) + reading.left_out != len(scores):
         wrong.append("rows were lost")
-    if found.kind is PairKind.SCORED:
-        told = {text: score_of(score) for text, score in zip((f"가 {row}" for row in range(30)), scores, strict=True)}
-        kept = dict(zip(found.texts[0], found.values.tolist(), strict=True))
-        wrong += [f"{text} is {value}" for text, value in kept.items() if np.float32(told[text]) != value]
-        if not (np.isfinite(found.gold).all() and abs(np.array(found.scale)).max() <= LARGEST):
-            wrong.append(f"no finite share of {found.scale}")
-    audit_pairs(found)
+    if pair_set.kind is PairKind.SCORED:
+        expected_scores = {
+            text: parse_score(score) for text, score in zip((f"가 {row}" for row in range(30)), scores, strict=True)
+        }
+        stored_scores = dict(zip(pair_set.texts[0], pair_set.values.tolist(), strict=True))
+        wrong += [
+            f"{text} is {value}" for text, value in stored_scores.items() if np.float32(expected_scores[text]) != value
+        ]
+        if not (np.isfinite(pair_set.gold).all() and abs(np.array(pair_set.scale)).max() <= MAX_SCORE):
+            wrong.append(f"no finite share of {pair_set.scale}")
+    audit_pairs(pair_set)
     return ("told" if reading.files[0].problems else "silent"), wrong
 
 
@@ -75,26 +79,26 @@ def experiments(seed: int) -> Verdict:
     lines += ["[[retriever]]", 'name = "a"', 'kind = "bm25"', *(f"{name} = {value}" for name, value in own.items())]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "experiment.toml")
-        path.write_bytes(_text("\n".join(lines).encode(), draw))
+        path.write_bytes(_maybe_damaged("\n".join(lines).encode(), draw))
         try:
             experiment = read_experiment(path)
         except ExperimentError as error:
             return "refused", [] if str(error).startswith("experiment.toml") else [str(error)[:200]]
     for spec in experiment.retriever:
         if isinstance(spec, BM25Spec) and not spec.dictionary:
-            found = BM25(spec.name, small_set().passages, spec.options()).search(
+            rankings = BM25(spec.name, small_set().passages, spec.options()).search(
                 texts_of(QUESTIONS), max(experiment.ks)
             )
-            if not np.isfinite(found.scores[found.indices >= 0]).all() or found.indices.shape[1] > 5:
+            if not np.isfinite(rankings.scores[rankings.indices >= 0]).all() or rankings.indices.shape[1] > 5:
                 return "silent", [f"scores that are none, or too many: {lines}"]
     return "silent", []
 
 
-def _text(content: bytes, draw: random.Random) -> bytes:
+def _maybe_damaged(content: bytes, draw: random.Random) -> bytes:
     if draw.random() < 0.7:
         return content
-    place = draw.randrange(len(content))
-    return content[:place] + draw.randbytes(draw.randrange(1, 4)) + content[place + draw.randrange(3) :]
+    position = draw.randrange(len(content))
+    return content[:position] + draw.randbytes(draw.randrange(1, 4)) + content[position + draw.randrange(3) :]
 
 
 _DOCUMENTS = [[random.Random(row * 50 + word).randrange(7) for word in range(20)] for row in range(200)]
@@ -102,38 +106,38 @@ _DOCUMENTS = [[random.Random(row * 50 + word).randrange(7) for word in range(20)
 
 def index(seed: int) -> Verdict:
     """A kept index with files damaged, cut, gone or no files at all: rankings stay what they were, before and after."""
-    drawn = np.random.default_rng(seed)
-    before = _searched()
+    rng = np.random.default_rng(seed)
+    before = _search_postings()
     folder = next(path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir())
-    held = _opened()
+    held = _open_postings()
     files = sorted(folder.iterdir())
-    for row in drawn.choice(len(files), drawn.integers(1, 4), replace=False):
-        _spoil(files[row], drawn)
-    wrong = [] if _same(held.search(*asked(_ASKED), 9), before) else ["what was open changed"]
+    for row in rng.choice(len(files), rng.integers(1, 4), replace=False):
+        _damage_path(files[row], rng)
+    wrong = [] if _are_equal(held.search(*query_arrays(_QUERIES), 9), before) else ["what was open changed"]
     del held
-    return "made anew", wrong + ([] if _same(_searched(), before) else ["other rankings"])
+    return "made anew", wrong + ([] if _are_equal(_search_postings(), before) else ["other rankings"])
 
 
-_ASKED = [[2], [1, 6, 3], [0]]
+_QUERIES = [[2], [1, 6, 3], [0]]
 
 
-def _opened() -> Postings:
+def _open_postings() -> Postings:
     return mapped_postings("attacked", len(_DOCUMENTS), lambda: segments_with(_DOCUMENTS, 0.9, 0.4, 64), 64)
 
 
-def _searched() -> Rankings:
-    return _opened().search(*asked(_ASKED), 9)
+def _search_postings() -> Rankings:
+    return _open_postings().search(*query_arrays(_QUERIES), 9)
 
 
-def _same(first: Rankings, second: Rankings) -> bool:
+def _are_equal(first: Rankings, second: Rankings) -> bool:
     return np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)
 
 
-def _spoil(path: Path, drawn: np.random.Generator) -> None:
+def _damage_path(path: Path, rng: np.random.Generator) -> None:
     content = path.read_bytes()
-    match drawn.integers(0, 6):
+    match rng.integers(0, 6):
         case 0:
-            os.truncate(path, int(drawn.integers(0, max(1, len(content)))))
+            os.truncate(path, int(rng.integers(0, max(1, len(content)))))
         case 1:
             path.unlink()
         case 2:
@@ -141,40 +145,40 @@ def _spoil(path: Path, drawn: np.random.Generator) -> None:
             os.mkfifo(path)
         case 3:
             path.unlink()
-            path.symlink_to(drawn.choice(["/dev/zero", "/etc/hostname", "nowhere"]))
+            path.symlink_to(rng.choice(["/dev/zero", "/etc/hostname", "nowhere"]))
         case 4:
             path.unlink()
             path.mkdir()
         case _:
-            path.write_bytes(damaged(content, drawn) if content else b"x")
+            path.write_bytes(damage_bytes(content, rng) if content else b"x")
 
 
 def seals(seed: int) -> Verdict:
     """A sealed folder: whatever is changed, put there or left out of the list, it is sound only as it was."""
-    drawn = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place, "sealed")
+    rng = np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "sealed")
         folder.mkdir()
         for name in ("config.json", "weights", "tokens"):
-            (folder / name).write_bytes(drawn.bytes(drawn.integers(1, 3000)))
+            (folder / name).write_bytes(rng.bytes(rng.integers(1, 3000)))
         seal(folder)
         whole = {path.name: path.read_bytes() for path in folder.iterdir()}
-        match drawn.integers(0, 4):
+        match rng.integers(0, 4):
             case 0:
                 listed = json.loads(whole[SEAL])
-                del listed[sorted(listed)[drawn.integers(0, len(listed))]]
+                del listed[sorted(listed)[rng.integers(0, len(listed))]]
                 (folder / SEAL).write_text(json.dumps(listed))
             case 1:
                 (folder / "more").write_bytes(b"")
             case _:
-                _spoil(folder / sorted(whole)[drawn.integers(0, len(whole))], drawn)
+                _damage_path(folder / sorted(whole)[rng.integers(0, len(whole))], rng)
         now = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and not path.is_symlink()}
-        if now == whole or ({**now, SEAL: b""} == {**whole, SEAL: b""} and _says_the_same(now, whole)):
+        if now == whole or ({**now, SEAL: b""} == {**whole, SEAL: b""} and _has_equal_seal(now, whole)):
             return "silent", []
-        return "refused", ["taken for sound"] if is_sound(folder) else []
+        return "refused", ["taken for sound"] if is_intact(folder) else []
 
 
-def _says_the_same(now: dict[str, bytes], whole: dict[str, bytes]) -> bool:
+def _has_equal_seal(now: dict[str, bytes], whole: dict[str, bytes]) -> bool:
     try:
         return bool(json.loads(now[SEAL]) == json.loads(whole[SEAL]))
     except (ValueError, KeyError, RecursionError):
@@ -187,15 +191,15 @@ def models(seed: int) -> Verdict:
 
     draw = random.Random(seed)
     kind = draw.choice([*_model_kinds()])
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(shutil.copytree(_built(kind), Path(place, "model")))
-        told = _unfit(folder, draw)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(shutil.copytree(_build_model(kind), Path(temporary, "model")))
+        damage = _damage_model(folder, draw)
         try:
-            found = _model_kinds()[kind](str(folder))
+            scores = _model_kinds()[kind](str(folder))
         except ModelError:
             return "refused", []
-    same = np.allclose(found, _figures(kind), atol=1e-5)
-    return "silent", [] if same else [f"{kind}: other figures with {told}"]
+    same = np.allclose(scores, _reference_scores(kind), atol=1e-5)
+    return "silent", [] if same else [f"{kind}: other figures with {damage}"]
 
 
 def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
@@ -213,7 +217,7 @@ def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
 
 
 @cache
-def _built(kind: str) -> Path:
+def _build_model(kind: str) -> Path:
     from tests.tiny_models import build_cross_encoder_base, build_sparse_encoder, with_head
 
     folder = Path(tempfile.mkdtemp(prefix="attacked."), kind)
@@ -224,26 +228,28 @@ def _built(kind: str) -> Path:
 
 
 @cache
-def _figures(kind: str) -> np.ndarray:
-    return _model_kinds()[kind](str(_built(kind)))
+def _reference_scores(kind: str) -> np.ndarray:
+    return _model_kinds()[kind](str(_build_model(kind)))
 
 
-def _unfit(folder: Path, draw: random.Random) -> object:
+def _damage_model(folder: Path, draw: random.Random) -> object:
     """Take weights away, or change what the files say of the layers, the tokens or their lengths."""
     from safetensors.numpy import load_file, save_file
 
     if draw.random() < 0.5:
         weights = load_file(folder / "model.safetensors")
-        gone = draw.sample(sorted(weights), draw.randrange(1, 4))
-        save_file({n: w for n, w in weights.items() if n not in gone}, folder / "model.safetensors", {"format": "pt"})
-        return gone
-    name, places = draw.choice(
+        removed = draw.sample(sorted(weights), draw.randrange(1, 4))
+        save_file(
+            {n: w for n, w in weights.items() if n not in removed}, folder / "model.safetensors", {"format": "pt"}
+        )
+        return removed
+    name, keys = draw.choice(
         [("config.json", ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "pad_token_id"))] * 3
         + [("tokenizer_config.json", ("model_max_length",))]
     )
     content = json.loads((folder / name).read_text())
     values = (-1, 0, 1, 3, 100_000, 2**70, "x", [], -5, 1e308) if name == "config.json" else (-5, 0, -(2**40), "x", [])
-    changed = {draw.choice(places): draw.choice(values)}
+    changed = {draw.choice(keys): draw.choice(values)}
     (folder / name).write_text(json.dumps(content | changed))
     return changed
 

@@ -30,7 +30,7 @@ _PARTS = {
 
 def parquet_of_blanks(rows: int) -> bytes:
     """Rows with empty questions: a few bytes however many."""
-    blank, text = (pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [one]) for one in ("", "지문"))
+    blank, text = (pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [value]) for value in ("", "지문"))
     out = io.BytesIO()
     pq.write_table(pa.table({"question": blank, "context": text}), out, compression="zstd")
     return out.getvalue()

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.hostile.written import ROLES, Row, Written, random_rows, write
 
 _PIECES = (
@@ -27,14 +27,14 @@ class Damage:
     content: bytes
     start: int
     removed: int
-    put: bytes
+    inserted: bytes
 
-    def touches(self, place: tuple[int, int]) -> bool:
+    def touches(self, span: tuple[int, int]) -> bool:
         """Whether a row that lay there is damaged; what was put right before or behind it belongs to it, too."""
-        return self.start <= place[1] and place[0] <= self.start + self.removed
+        return self.start <= span[1] and span[0] <= self.start + self.removed
 
 
-def damaged(written: Written, seed: int) -> Damage:
+def damage_file(written: Written, seed: int) -> Damage:
     """Change, take away, repeat or put in some bytes, or cut the file."""
     draw = random.Random(seed)
     content = written.content
@@ -58,40 +58,42 @@ def damaged(written: Written, seed: int) -> Damage:
 def verdict(format_: str, seed: int) -> tuple[str, list[str]]:
     """Damage a file of this format and read it: what came of it ("refused", "told" or "silent"), and what is wrong."""
     written = write(format_, random_rows(seed))
-    damage = damaged(written, seed)
+    damage = damage_file(written, seed)
     try:
         reading = read(damage.content, "damaged")
     except DataError as error:
         str(error).encode()
         return "refused", []
-    return ("told" if reading.problems else "silent"), [*_wrong(written, damage, reading)]
+    return ("told" if reading.problems else "silent"), [*_find_errors(written, damage, reading)]
 
 
-def _wrong(written: Written, damage: Damage, reading: Reading) -> list[str]:
-    if written.places and damage.start < written.head:
+def _find_errors(written: Written, damage: Damage, reading: QuestionSetReading) -> list[str]:
+    if written.spans and damage.start < written.head:
         return []  # the names of the columns, or what tells the encoding
-    found = _rows(reading)
-    if not written.places:
-        return [f"{row} was never written" for row in found if not _is_one_of(row, written.rows, reading)] + (
-            [] if len(found) + reading.left_out >= len(written.rows) else ["rows were lost"]
+    rows = _rows(reading)
+    if not written.spans:
+        return [f"{row} was never written" for row in rows if not _was_written(row, written.rows, reading)] + (
+            [] if len(rows) + reading.left_out >= len(written.rows) else ["rows were lost"]
         )
-    touched = {row for row, place in zip(written.rows, written.places, strict=True) if damage.touches(place)}
+    touched = {row for row, span in zip(written.rows, written.spans, strict=True) if damage.touches(span)}
     ids = {row[0]: row for row in written.rows}
-    taken = {problem.details["id"] for problem in reading.problems if problem.code == ProblemCode.DUPLICATE_ID}
+    duplicate_ids = {problem.details["id"] for problem in reading.problems if problem.code == ProblemCode.DUPLICATE_ID}
     wrong = [
         f"{row} for {ids[row[0]]}"
-        for row in found
-        if row[0] in ids and ids[row[0]] not in touched and row[0] not in taken  # by a damaged row, which is told
-        if not _holds(row, ids[row[0]], bool(touched))
+        for row in rows
+        if row[0] in ids
+        and ids[row[0]] not in touched
+        and row[0] not in duplicate_ids  # by a damaged row, which is told
+        if not _is_or_contains(row, ids[row[0]], bool(touched))
     ]
-    still = {row[0] for row in found}
-    lost = [row for row in written.rows if row[0] not in still and row not in touched]
-    unexplained = [row for row in lost if not _is_swallowed(row, written, touched, still)]
-    told = reading.left_out + sum(problem.code == ProblemCode.BROKEN_PART for problem in reading.problems)
-    return wrong + [f"{row} was lost" for row in unexplained[told:]]
+    read_ids = {row[0] for row in rows}
+    lost = [row for row in written.rows if row[0] not in read_ids and row not in touched]
+    unexplained = [row for row in lost if not _is_swallowed(row, written, touched, read_ids)]
+    n_reported = reading.left_out + sum(problem.code == ProblemCode.BROKEN_PART for problem in reading.problems)
+    return wrong + [f"{row} was lost" for row in unexplained[n_reported:]]
 
 
-def _rows(reading: Reading) -> list[Row]:
+def _rows(reading: QuestionSetReading) -> list[Row]:
     passages = reading.question_set.passages
     row_of = passages.row_of
     rows = []
@@ -102,28 +104,28 @@ def _rows(reading: Reading) -> list[Row]:
     return rows
 
 
-def _is_one_of(row: Row, rows: tuple[Row, ...], reading: Reading) -> bool:
+def _was_written(row: Row, rows: tuple[Row, ...], reading: QuestionSetReading) -> bool:
     """Whether a row was written, apart from columns whose very name was damaged."""
     known = [
-        place
-        for place, role in enumerate(ROLES)
+        column
+        for column, role in enumerate(ROLES)
         if reading.columns is None or getattr(reading.columns, role) is not None
     ]
-    return any(all(row[place] == one[place] for place in known) for one in rows)
+    return any(all(row[column] == written_row[column] for column in known) for written_row in rows)
 
 
-def _holds(row: Row, one: Row, is_beside_damage: bool) -> bool:
+def _is_or_contains(row: Row, written_row: Row, is_beside_damage: bool) -> bool:
     """Whether a row is one that was written, or that one and what a damaged row with its id and question adds."""
-    if row == one or not is_beside_damage:
-        return row == one
+    if row == written_row or not is_beside_damage:
+        return row == written_row
     context, answers = ROLES.index("context"), ROLES.index("answers")
-    holds = one[context] in row[context].split("\n\n") and one[answers] in row[answers].split("|")
-    return holds and row[2] == one[2]
+    holds = written_row[context] in row[context].split("\n\n") and written_row[answers] in row[answers].split("|")
+    return holds and row[2] == written_row[2]
 
 
-def _is_swallowed(lost: Row, written: Written, touched: set[Row], still: set[str]) -> bool:
+def _is_swallowed(lost: Row, written: Written, touched: set[Row], read_ids: set[str]) -> bool:
     """Whether a row stands behind a damaged one, and so do all between them that are lost as well."""
     before = written.rows.index(lost)
-    while before >= 0 and written.rows[before][0] not in still and written.rows[before] not in touched:
+    while before >= 0 and written.rows[before][0] not in read_ids and written.rows[before] not in touched:
         before -= 1
     return before >= 0 and written.rows[before] in touched

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.cache import is_sound
+from mrc_workbench.data.cache import is_intact
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.encoders import kept_at
+from mrc_workbench.models.encoders import vectors_path
 from mrc_workbench.models.sources import Meter
 from mrc_workbench.models.vectors import VectorBlocks
 from mrc_workbench.retrieval.combine import PairScores
@@ -23,34 +23,34 @@ from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.lexical import term_statistics
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, small_set, texts_of
-from tests.hostile.damages import TIMES, damaged, overwrite
+from tests.hostile.damages import TIMES, damage_bytes, overwrite
 
-TEXTS, ASKED = Passages.of(PASSAGES).indexed_texts(title=True), texts_of(QUESTIONS)
+TEXTS, QUERY_TEXTS = Passages.from_passages(PASSAGES).indexed_texts(title=True), texts_of(QUESTIONS)
 
 
 def rankings() -> list[np.ndarray]:
-    found = CachedRetriever("bm25", "key", lambda: BM25("bm25", PASSAGES)).search(ASKED, 3)
-    return [found.indices, found.scores]
+    result = CachedRetriever("bm25", "key", lambda: BM25("bm25", PASSAGES)).search(QUERY_TEXTS, 3)
+    return [result.indices, result.scores]
 
 
 def pair_scores() -> list[np.ndarray]:
-    candidates = BM25("bm25", PASSAGES).search(ASKED, 3)
-    return [PairScores(SharedWordScorer(), TEXTS, Meter()).of(ASKED, candidates)]
+    candidates = BM25("bm25", PASSAGES).search(QUERY_TEXTS, 3)
+    return [PairScores(SharedWordScorer(), TEXTS, Meter()).score_candidates(QUERY_TEXTS, candidates)]
 
 
 def vectors() -> list[np.ndarray]:
     blocks = VectorBlocks(TEXTS, KeywordEncoder().encode_passages, lambda: None, lambda _: None)
-    return [blocks.kept(kept_at("key")).vectors.copy()]
+    return [blocks.load_or_compute(vectors_path("key")).vectors.copy()]
 
 
 def statistics() -> list[np.ndarray]:
-    found = term_statistics(Analyzer.BIGRAM, TEXTS)
-    return [found.hashes, found.holders, np.array(found.mean_length)]
+    result = term_statistics(Analyzer.BIGRAM, TEXTS)
+    return [result.hashes, result.document_frequencies, np.array(result.mean_length)]
 
 
 def tokens() -> list[np.ndarray]:
-    found = tokens_of(Analyzer.BIGRAM, TEXTS)
-    return [np.array(found.vocabulary), found.ids, found.offsets]
+    result = tokens_of(Analyzer.BIGRAM, TEXTS)
+    return [np.array(result.vocabulary), result.ids, result.offsets]
 
 
 KINDS: dict[str, Callable[[], list[np.ndarray]]] = {
@@ -64,18 +64,18 @@ KINDS: dict[str, Callable[[], list[np.ndarray]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_damaged_is_made_anew(kind: str) -> None:
-    drawn = np.random.default_rng(7)
+def test_rebuilds_damaged_caches(kind: str) -> None:
+    rng = np.random.default_rng(7)
     expected = KINDS[kind]()
     (path,) = [path for path in (workspace() / "cache" / kind).iterdir() if path.suffix in (".npz", ".npy")]
     whole = path.read_bytes()
-    assert is_sound(path)
+    assert is_intact(path)
     for number in range(40 * TIMES):
-        overwrite(path, damaged(whole, drawn), drawn)
-        found = KINDS[kind]()
-        for ours, theirs in zip(found, expected, strict=True):
+        overwrite(path, damage_bytes(whole, rng), rng)
+        rebuilt = KINDS[kind]()
+        for ours, theirs in zip(rebuilt, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=f"{kind} {number}")
-        assert is_sound(path), (kind, number)
+        assert is_intact(path), (kind, number)
 
 
 SPECS: list[dict[str, Any]] = [
@@ -86,31 +86,31 @@ SPECS: list[dict[str, Any]] = [
 ]
 
 
-def compared() -> Comparison:
+def run_comparison() -> Comparison:
     return compare(Experiment.model_validate({"data": "small", "ks": (1, 3), "retriever": SPECS}), small_set())
 
 
-def figures(comparison: Comparison) -> dict[str, dict[str, float]]:
+def mean_metrics(comparison: Comparison) -> dict[str, dict[str, float]]:
     assert [result.error for result in comparison.results] == [None] * len(SPECS)
     return {name: scores.means() for name, scores in comparison.scores.items()}
 
 
 @pytest.mark.slow
-def test_a_comparison_has_its_figures_whatever_was_damaged() -> None:
-    drawn, cache = np.random.default_rng(11), workspace() / "cache"
-    expected = figures(compared())
+def test_damaged_caches_do_not_change_metrics() -> None:
+    rng, cache = np.random.default_rng(11), workspace() / "cache"
+    expected = mean_metrics(run_comparison())
     assert {path.name for path in cache.iterdir()} >= {"rankings", "tokens", "terms", "vectors", "starters", "pairs"}
     for number in range(3 * TIMES):
         files = [path for path in sorted(cache.rglob("*")) if path.is_file() and path.stat().st_size]
-        for row in drawn.choice(len(files), 3, replace=False):
-            overwrite(files[row], damaged(files[row].read_bytes(), drawn), drawn)
-        for gone in ("rankings", "pairs", "vectors")[: drawn.integers(0, 4)]:  # what is behind them is read then
+        for row in rng.choice(len(files), 3, replace=False):
+            overwrite(files[row], damage_bytes(files[row].read_bytes(), rng), rng)
+        for gone in ("rankings", "pairs", "vectors")[: rng.integers(0, 4)]:  # what is behind them is read then
             shutil.rmtree(cache / gone, ignore_errors=True)
-        assert figures(compared()) == expected, number
+        assert mean_metrics(run_comparison()) == expected, number
 
 
 @pytest.mark.slow
-def test_weights_that_are_no_numbers_have_no_figure(tmp_path: Path) -> None:
+def test_nan_weights_give_an_error_instead_of_scores(tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
     from tests.tiny_models import build_bi_encoder, build_cross_encoder_base, with_head
@@ -130,8 +130,8 @@ def test_weights_that_are_no_numbers_have_no_figure(tmp_path: Path) -> None:
         SPECS[3] | {"model": str(folders["rerank"])},
     ]
     experiment = Experiment.model_validate({"data": "small", "ks": (1,), "retriever": specs})
-    found = compare(experiment, small_set())
-    assert list(found.scores) == ["words"]
-    assert [getattr(result.error, "code", None) for result in found.results] == [None, *["not_finite"] * 3]
+    comparison = compare(experiment, small_set())
+    assert list(comparison.scores) == ["words"]
+    assert [getattr(result.error, "code", None) for result in comparison.results] == [None, *["not_finite"] * 3]
     again = compare(experiment, small_set())  # nothing of it was kept
     assert list(again.scores) == ["words"]

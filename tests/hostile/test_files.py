@@ -7,11 +7,11 @@ import psutil
 import pytest
 
 from mrc_workbench.data import apart
-from mrc_workbench.data.apart import Limits
+from mrc_workbench.data.apart import ReadingLimits
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import read
-from tests.data.sample_files import read_apart
+from tests.data.sample_files import read_in_subprocess
 from tests.hostile.files import FILES
 
 MOST_MEMORY = 2**29
@@ -19,7 +19,7 @@ MOST_MEMORY = 2**29
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_a_small_one_is_read_as_a_large_one_is(name: str) -> None:
+def test_reads_or_rejects_a_small_file(name: str) -> None:
     make, refusal = FILES[name]
     if refusal is None:
         reading = read(make(0.01), "set")
@@ -34,19 +34,19 @@ def test_a_small_one_is_read_as_a_large_one_is(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the system holds to no limit")
 @pytest.mark.parametrize("name", FILES)
-def test_a_large_one_is_read_or_refused_within_its_limits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_or_rejects_a_large_file_within_limits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, refusal = FILES[name]
     content = make(0.5)
-    limits = Limits.of(Content(content))
+    limits = ReadingLimits.of(Content(content))
     monkeypatch.setattr(apart, "started", apart.forked)
     monkeypatch.setattr(apart, "_POLITE", 0)  # beside other tests it would be given a tenth of a core
-    monkeypatch.setattr(Limits, "of", lambda _: Limits(min(limits.memory, MOST_MEMORY), limits.seconds))
+    monkeypatch.setattr(ReadingLimits, "of", lambda _: ReadingLimits(min(limits.memory, MOST_MEMORY), limits.seconds))
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the most that any child ever held
     own = psutil.Process().memory_info().rss  # a fork is born with it
     if refusal is None:
-        assert read_apart(content, "set").question_set.questions
+        assert read_in_subprocess(content, "set").question_set.questions
     else:
         with pytest.raises(DataError, match=refusal):
-            read_apart(content, "set")
+            read_in_subprocess(content, "set")
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert most == before or most * 1024 < own + 2 * MOST_MEMORY

@@ -15,7 +15,7 @@ from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.retrieval.comparison.store import damaged_comparisons, kept_comparisons
 from mrc_workbench.training.runs import Run, all_runs, damaged_runs
 from tests.hostile.damages import TIMES
-from tests.programs import end_all_in
+from tests.programs import kill_processes_in
 
 pytestmark = pytest.mark.slow
 EXPERIMENT = """
@@ -34,56 +34,58 @@ SAMPLE = CATALOG["sample"].path
 FOLDER = "00112233aabbccdd"
 
 
-def killed(process: Process, seconds: float) -> bool:
+def kill_after(process: Process, seconds: float) -> bool:
     """Kill the process so many seconds after now; False where it had ended."""
     end = time.monotonic() + seconds
-    while process.lives and time.monotonic() < end:
+    while process.is_alive and time.monotonic() < end:
         time.sleep(0.002)
-    if not process.lives:
+    if not process.is_alive:
         return False
     os.kill(process.pid, signal.SIGKILL)
     process.wait(10)
     return True
 
 
-def comparing(folder: Path) -> Process:
+def start_comparison(folder: Path) -> Process:
     return detached(PROGRAM, "internal", "comparisons", folder, log=folder / "log.txt")
 
 
-def test_a_comparison_killed_again_and_again_is_done_in_the_end(tmp_path: Path) -> None:
+def test_repeatedly_killed_comparison_finishes(tmp_path: Path) -> None:
     folder, alone = workspace() / "comparisons" / FOLDER, tmp_path / "alone"
-    for place in (folder, alone):
-        write_text(place / "experiment.toml", EXPERIMENT)
-    whole = comparing(alone)  # beside those that are killed
-    drawn, kills, longest = np.random.default_rng(5), 0, 1.0
+    for job_folder in (folder, alone):
+        write_text(job_folder / "experiment.toml", EXPERIMENT)
+    whole = start_comparison(alone)  # beside those that are killed
+    rng, kills, longest = np.random.default_rng(5), 0, 1.0
     for _ in range(4 * TIMES):
-        kills += killed(comparing(folder), drawn.uniform(0.05, longest))
-        end_all_in(folder)
+        kills += kill_after(start_comparison(folder), rng.uniform(0.05, longest))
+        kill_processes_in(folder)
         assert Job(folder).running is False
         assert damaged_comparisons() == []
-        assert [one.key for one in kept_comparisons()] in ([], [FOLDER])
+        assert [stored_comparison.key for stored_comparison in kept_comparisons()] in ([], [FOLDER])
         longest += 1.0
     assert kills
-    comparing(folder).wait(120)
-    (kept,) = kept_comparisons()
+    start_comparison(folder).wait(120)
+    (comparison,) = kept_comparisons()
     whole.wait(120)
-    assert kept.figures
-    figures = Job(alone).read("scores.json")["retrievers"]
-    assert kept.figures == {name: {m: v for m, v in of.items() if "@" in m} for name, of in figures.items()}
+    assert comparison.figures
+    scores = Job(alone).read("scores.json")["retrievers"]
+    assert comparison.figures == {
+        name: {m: v for m, v in metrics.items() if "@" in m} for name, metrics in scores.items()
+    }
 
 
-def test_keeping_a_set_leaves_it_whole_or_not_there() -> None:
-    drawn, kills = np.random.default_rng(6), 0
+def test_killed_import_stores_a_whole_set_or_none() -> None:
+    rng, kills = np.random.default_rng(6), 0
     for _ in range(6 * TIMES):
         log = workspace() / "log.txt"
-        kills += killed(detached(PROGRAM, "data", "import", SAMPLE, log=log), drawn.uniform(0.01, 0.6))
+        kills += kill_after(detached(PROGRAM, "data", "import", SAMPLE, log=log), rng.uniform(0.01, 0.6))
         assert damaged() == []
-        for kept in stored():
-            assert len(load(kept.key).passages) == kept.passages
+        for stored_set in stored():
+            assert len(load(stored_set.key).passages) == stored_set.passages
     assert kills
     detached(PROGRAM, "data", "import", SAMPLE, log=workspace() / "log.txt").wait(60)
-    (kept,) = stored()
-    assert load(kept.key).fingerprint == kept.fingerprint
+    (stored_set,) = stored()
+    assert load(stored_set.key).fingerprint == stored_set.fingerprint
 
 
 @pytest.mark.skipif("MRC_ATTACK" not in os.environ, reason="half a minute: make test kills trainings elsewhere")
@@ -93,10 +95,10 @@ def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Pa
     process = detached(PROGRAM, "train", "bi-encoder", *words, "--logging-steps", "1", log=tmp_path / "log")
     run, end = Run(out), time.monotonic() + 120
     while not (run.progress() and run.progress()[-1].get("loss")):
-        assert process.lives, (tmp_path / "log").read_text()
+        assert process.is_alive, (tmp_path / "log").read_text()
         assert time.monotonic() < end
         time.sleep(0.01)
-    assert killed(process, 0)
+    assert kill_after(process, 0)
     assert (run.status().state, run.status().code) == (State.INTERRUPTED, "")
     assert (all_runs(), damaged_runs()) == ([], [])  # it is none of the workspace's
     resumed = detached(PROGRAM, "runs", "resume", out, log=tmp_path / "log")
@@ -105,9 +107,7 @@ def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Pa
     assert run.scores()["after"]
 
 
-def test_one_killed_before_its_first_word_is_known_as_dead_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_killed_at_its_start_is_interrupted_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
     job = Job(tmp_path / "job")
     job.launch("-n1", "-r1", "import time; time.sleep(60)")

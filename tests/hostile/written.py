@@ -24,7 +24,7 @@ class Written:
     format: str
     content: bytes
     rows: tuple[Row, ...]
-    places: tuple[tuple[int, int], ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
     encoding: str = "utf-8"
     head: int = field(default=0)  # bytes before the first row
 
@@ -33,8 +33,8 @@ def random_rows(seed: int, count: int = 30) -> tuple[Row, ...]:
     """Rows over passages that differ; each text says in which row it stands."""
     draw = random.Random(seed)
 
-    def text(letters: int) -> str:
-        words = "".join(draw.choice(_SYLLABLES + "  ") for _ in range(letters))
+    def text(length: int) -> str:
+        words = "".join(draw.choice(_SYLLABLES + "  ") for _ in range(length))
         return draw.choice(["", "", '"인용" ', "쉼표, ", "탭 줄\n", "a'b "]) + " ".join(words.split())
 
     rows = []
@@ -56,13 +56,13 @@ def _joined(
     name: str, rows: tuple[Row, ...], records: list[str], *, head: str = "", tail: str = "", encoding: str = "utf-8"
 ) -> Written:
     mark = b"\xff\xfe" if encoding == "utf-16-le" else b""
-    content, places = mark + head.encode(encoding), []
+    content, spans = mark + head.encode(encoding), []
     start = len(content)
     for record in records:
         encoded = record.encode(encoding)
-        places.append((len(content), len(content) + len(encoded)))
+        spans.append((len(content), len(content) + len(encoded)))
         content += encoded
-    return Written(name, content + tail.encode(encoding), rows, tuple(places), encoding, start)
+    return Written(name, content + tail.encode(encoding), rows, tuple(spans), encoding, start)
 
 
 def _delimited(name: str, delimiter: str, encoding: str) -> Callable[[tuple[Row, ...]], Written]:
@@ -80,7 +80,7 @@ def _object(row: Row) -> str:
 
 
 def _json(rows: tuple[Row, ...]) -> Written:
-    records = [("," if place else "") + _object(row) + "\n" for place, row in enumerate(rows)]
+    records = [("," if index else "") + _object(row) + "\n" for index, row in enumerate(rows)]
     return _joined("json", rows, records, head="[\n", tail="]\n")
 
 
@@ -91,11 +91,16 @@ def _jsonl(rows: tuple[Row, ...]) -> Written:
 def _squad(rows: tuple[Row, ...]) -> Written:
     def article(row: Row) -> str:
         id_, title, question, context, answer, kind = row
-        asked = {"id": id_, "question": question, "answers": [{"text": answer, "answer_start": 0}], "kind": kind}
-        paragraph = {"context": context, "qas": [asked]}
+        question_entry = {
+            "id": id_,
+            "question": question,
+            "answers": [{"text": answer, "answer_start": 0}],
+            "kind": kind,
+        }
+        paragraph = {"context": context, "qas": [question_entry]}
         return json.dumps({"title": title, "paragraphs": [paragraph]}, ensure_ascii=False)
 
-    records = [("," if place else "") + article(row) for place, row in enumerate(rows)]
+    records = [("," if index else "") + article(row) for index, row in enumerate(rows)]
     return _joined("squad", rows, records, head='{"version": "1", "data": [', tail="]}")
 
 
@@ -109,7 +114,7 @@ def _excel(rows: tuple[Row, ...]) -> Written:
 
 
 def _parquet(rows: tuple[Row, ...]) -> Written:
-    columns = {name: pa.array([row[place] for row in rows]) for place, name in enumerate(NAMES)}
+    columns = {name: pa.array([row[column] for row in rows]) for column, name in enumerate(NAMES)}
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out, write_page_checksum=True)
     return Written("parquet", out.getvalue(), rows)

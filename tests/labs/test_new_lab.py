@@ -97,10 +97,10 @@ def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, 
     (program / "page.py").write_text(PAGE, encoding="utf-8")
     done = run_python(program, "page.py", workspace=tmp_path)
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout.splitlines()[-1])
-    assert shown["title"] == "지문은 얼마나 길까요?"
-    assert shown["page"] == "지문 길이"
-    assert len(shown["passages"]) == 10
-    assert sum(shown["passages"]) == 200
-    assert shown["charts"] == 1
-    assert shown["downloads"] == ["표 내려받기 (CSV)", "보고서 내려받기"]
+    page_content = json.loads(done.stdout.splitlines()[-1])
+    assert page_content["title"] == "지문은 얼마나 길까요?"
+    assert page_content["page"] == "지문 길이"
+    assert len(page_content["passages"]) == 10
+    assert sum(page_content["passages"]) == 200
+    assert page_content["charts"] == 1
+    assert page_content["downloads"] == ["표 내려받기 (CSV)", "보고서 내려받기"]

@@ -53,8 +53,8 @@ def test_program_works_without_the_language_lab(tmp_path: Path) -> None:
     assert int(done.stdout.splitlines()[-1]) > 200
     done = run_python(program, "pages.py", workspace=workspace)
     assert done.returncode == 0, done.stderr
-    drawn = json.loads(done.stdout.splitlines()[-1])
-    assert drawn.keys() == {"compare", "data", "train", "search", "answers", "embeddings"}
-    assert all(drawn.values())
+    element_counts = json.loads(done.stdout.splitlines()[-1])
+    assert element_counts.keys() == {"compare", "data", "train", "search", "answers", "embeddings"}
+    assert all(element_counts.values())
     assert "Compare tokenizers" not in run_command(program, "--help", workspace=workspace)
     assert "masked" in run_command(program, "train", "language-model", "--help", workspace=workspace)

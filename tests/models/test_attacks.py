@@ -47,15 +47,15 @@ class Canary:
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A late-interaction model with weights behind its transformer, as the library saves it."""
-    place = tmp_path_factory.mktemp("late")
-    model = load_token_encoder(find_model(str(build_bi_encoder(place / "base"))))
-    model.save_pretrained(str(place / LATE), create_model_card=False)
-    return place / LATE
+    model_folder = tmp_path_factory.mktemp("late")
+    model = load_token_encoder(find_model(str(build_bi_encoder(model_folder / "base"))))
+    model.save_pretrained(str(model_folder / LATE), create_model_card=False)
+    return model_folder / LATE
 
 
-def copied(folder: Path, place: Path) -> Path:
-    shutil.copytree(folder, place / "copy")
-    return place / "copy"
+def copied(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder, target / "copy")
+    return target / "copy"
 
 
 @pytest.fixture
@@ -114,34 +114,35 @@ def test_refuses_a_pickle_within_a_router(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_refuses_the_pickled_layer_weights_of_a_late_interaction_model(late: Path, tmp_path: Path) -> None:
+def test_refuses_pickled_layer_weights_of_late_interaction_model(late: Path, tmp_path: Path) -> None:
     import torch
 
     model = copied(late, tmp_path)
     load_token_encoder(find_model(str(model)))
     (weights,) = model.glob("*_WeightedLayerPooling/model.safetensors")
     torch.save(
-        {name: torch.tensor(one) for name, one in load_file(weights).items()}, weights.parent / "pytorch_model.bin"
+        {name: torch.tensor(weight) for name, weight in load_file(weights).items()},
+        weights.parent / "pytorch_model.bin",
     )
     load_token_encoder(find_model(str(model)))  # the library prefers safetensors
     weights.unlink()
     assert refusal(model, load_token_encoder).code == "pickled"
 
 
-def test_refuses_pickled_modules_of_a_hub_model_without_asking_for_the_transformer(tmp_path: Path) -> None:
+def test_refuses_pickled_modules_of_hub_model_without_downloading_transformer(tmp_path: Path) -> None:
     listed = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}]
     (tmp_path / "modules.json").write_text(json.dumps(listed), encoding="utf-8")
     files = {"modules.json": tmp_path / "modules.json", "2_Dense/pytorch_model.bin": tmp_path / "x"}
-    asked: list[str] = []
+    requested_files: list[str] = []
 
     def find(name: str) -> Path | None:
-        asked.append(name)
+        requested_files.append(name)
         return files.get(name)
 
     with pytest.raises(ModelError, match=r"2_Dense/pytorch_model\.bin"):
         require_safetensors("owner/name", find, is_folder=False)
-    assert "model.safetensors" not in asked
-    assert "pytorch_model.bin" not in asked
+    assert "model.safetensors" not in requested_files
+    assert "pytorch_model.bin" not in requested_files
     require_safetensors(
         "owner/name", MappingProxyType(files | {"2_Dense/model.safetensors": tmp_path}).get, is_folder=False
     )
@@ -177,7 +178,7 @@ FILES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", IRREGULAR)
-def test_refuses_what_is_no_regular_file(kind: str, name: str, folder: Path, tmp_path: Path) -> None:
+def test_refuses_irregular_files(kind: str, name: str, folder: Path, tmp_path: Path) -> None:
     model, path = copied(folder, tmp_path), tmp_path / "copy" / name
     other = tmp_path / "other"
     if path.exists():
@@ -186,20 +187,20 @@ def test_refuses_what_is_no_regular_file(kind: str, name: str, folder: Path, tmp
         other.write_text("{}", encoding="utf-8")
     IRREGULAR[kind](path, other)
     for load in (load_bi_encoder, load_token_encoder):
-        told = refusal(model, load)
-        assert (told.code, told.details["name"]) == ("irregular_file", name)
+        error = refusal(model, load)
+        assert (error.code, error.details["name"]) == ("irregular_file", name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["../other", "1_Pooling/../../other", "/etc", ".."])
-def test_refuses_a_module_out_of_the_folder(path: str, model: Path, folder: Path, tmp_path: Path) -> None:
+def test_refuses_module_outside_folder(path: str, model: Path, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "1_Pooling", tmp_path / "other")
     add_module(model, f"{MODULES}.Pooling", path)
     assert refusal(model).code == "irregular_file"
 
 
 @pytest.mark.slow
-def test_opens_links_within_the_folder_and_snapshots_of_the_hub(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_accepts_links_within_folder_and_hub_snapshots(model: Path, folder: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").rename(model / "weights.safetensors")
     (model / "model.safetensors").symlink_to("weights.safetensors")
     load_bi_encoder(find_model(str(model)), [])
@@ -219,7 +220,7 @@ def test_opens_links_within_the_folder_and_snapshots_of_the_hub(model: Path, fol
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.parametrize("text", [DEEP, f'{{"a": {DEEP}}}', "", "{", "[]", "3", "null", '"x"', "\0", "\udc80"])
-def test_a_configuration_that_is_none_is_refused_in_words_or_loaded(name: str, text: str, model: Path) -> None:
+def test_loads_or_refuses_invalid_configuration(name: str, text: str, model: Path) -> None:
     (model / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     for load in (load_bi_encoder, load_token_encoder):
         loads_or_is_refused(model, load)
@@ -230,17 +231,17 @@ def loads_or_is_refused(folder: Path, load: Callable[..., Any]) -> bool:
     try:
         load(find_model(str(folder)), *(() if load is load_token_encoder else ([],)))
     except ModelError as error:
-        told = error
+        caught = error
     else:
         return True
-    assert str(told)
-    assert told.code in ("unloadable", "impossible", "weights_missing", "no_head", "model_not_found", "not_late")
+    assert str(caught)
+    assert caught.code in ("unloadable", "impossible", "weights_missing", "no_head", "model_not_found", "not_late")
     return False
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_odd_values_are_refused_in_words_or_loaded(seed: int, folder: Path, late: Path, tmp_path: Path) -> None:
+def test_loads_or_refuses_odd_values(seed: int, folder: Path, late: Path, tmp_path: Path) -> None:
     draw = random.Random(seed)
     is_late = draw.random() < 0.5
     model = copied(late if is_late else folder, tmp_path)
@@ -264,7 +265,7 @@ def test_odd_values_are_refused_in_words_or_loaded(seed: int, folder: Path, late
         ("auto_map", {"AutoModel": "code.Model"}),
     ],
 )
-def test_a_configuration_of_wrong_types_is_refused_in_words(name: str, value: object, model: Path) -> None:
+def test_refuses_configuration_of_wrong_types(name: str, value: object, model: Path) -> None:
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     (model / "config.json").write_text(json.dumps(config | {name: value}), encoding="utf-8")
     loads_or_is_refused(model, load_bi_encoder)
@@ -274,14 +275,14 @@ def test_a_configuration_of_wrong_types_is_refused_in_words(name: str, value: ob
 @pytest.mark.parametrize(
     "type_", ["", 3, None, "os.system", "no.such.Module", f"{MODULES}.Nothing", "sentence_transformers"]
 )
-def test_a_module_type_that_does_not_exist_is_refused_in_words(type_: Any, model: Path) -> None:
+def test_refuses_unknown_module_type(type_: Any, model: Path) -> None:
     add_module(model, type_, "1_Pooling")
     assert not loads_or_is_refused(model, load_bi_encoder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["missing", "shape", "empty", "truncated", "length"])
-def test_layer_weights_that_do_not_fit_are_refused_in_words(change: str, late: Path, tmp_path: Path) -> None:
+def test_refuses_mismatched_layer_weights(change: str, late: Path, tmp_path: Path) -> None:
     model = copied(late, tmp_path)
     (weights,) = model.glob("*_WeightedLayerPooling/model.safetensors")
     (values,) = load_file(weights).values()
@@ -300,7 +301,7 @@ def test_layer_weights_that_do_not_fit_are_refused_in_words(change: str, late: P
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_in_a_sealed_model_is_refused(late: Path, tmp_path: Path) -> None:
+def test_refuses_flipped_bit_in_sealed_model(late: Path, tmp_path: Path) -> None:
     model = copied(late, tmp_path)
     seal(model)
     (model / "README.md").write_text("the card", encoding="utf-8")
@@ -314,44 +315,44 @@ def test_a_flipped_bit_in_a_sealed_model_is_refused(late: Path, tmp_path: Path) 
     for path in files:
         whole = path.read_bytes()
         for _ in range(16):
-            place = draw.randrange(len(whole))
+            offset = draw.randrange(len(whole))
             content = bytearray(whole)
-            content[place] ^= 1 << draw.randrange(8)
+            content[offset] ^= 1 << draw.randrange(8)
             if path.name == SEAL and _same_json(bytes(content), whole):
                 continue
             path.write_bytes(content)
-            with pytest.raises(ModelError) as told:
+            with pytest.raises(ModelError) as error_info:
                 require_sealed_content("mine", model)
-            assert told.value.code == "model_changed"
+            assert error_info.value.code == "model_changed"
             tried += 1
         path.write_bytes(whole)
     assert tried > 150
     require_sealed_content("mine", model)
 
 
-def _same_json(one: bytes, other: bytes) -> bool:
+def _same_json(first: bytes, other: bytes) -> bool:
     try:
-        return bool(json.loads(one) == json.loads(other))
+        return bool(json.loads(first) == json.loads(other))
     except ValueError:
         return False
 
 
 @pytest.mark.slow
-def test_a_sealed_model_that_was_changed_is_not_loaded_and_one_without_a_seal_is(model: Path) -> None:
+def test_refuses_changed_sealed_model_and_loads_unsealed_model(model: Path) -> None:
     seal(model)
     weights = bytearray((model / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (model / "model.safetensors").write_bytes(weights)
-    told = refusal(model)
-    assert told.code == "model_changed"
-    assert SEAL in str(told)
+    error = refusal(model)
+    assert error.code == "model_changed"
+    assert SEAL in str(error)
     (model / SEAL).unlink()
     load_bi_encoder(find_model(str(model)), [])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adapter_config.json", "1_Pooling/model.safetensors", "2_Dense/config.json"])
-def test_a_file_added_to_a_sealed_model_is_refused(name: str, model: Path) -> None:
+def test_refuses_file_added_to_sealed_model(name: str, model: Path) -> None:
     seal(model)
     (model / name).parent.mkdir(exist_ok=True)
     (model / name).write_text("{}", encoding="utf-8")

@@ -14,12 +14,19 @@ from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.inference import TOKENS_A_PASS, Precision, TokenLayers, Told, fast_passes, takes_rows
+from mrc_workbench.models.inference import (
+    TOKENS_A_PASS,
+    Precision,
+    ProgressCallback,
+    TokenLayers,
+    fast_passes,
+    takes_rows,
+)
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.models.windows import PairTokens, longest_first
-from tests.models.worlds import damaged, telling
+from mrc_workbench.models.windows import PairTokenizer, longest_first
+from tests.models.worlds import damaged, sharpened
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
@@ -38,7 +45,7 @@ def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarr
 
 
 @pytest.mark.parametrize("places", [64, 65536])
-def test_float32_is_what_the_library_encodes(places: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_vectors_equal_library(places: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOKENS_A_PASS, "cpu", places)
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
     np.testing.assert_allclose(encoder.encode_passages(TEXTS), plain(folder, TEXTS), atol=2e-6)
@@ -46,7 +53,7 @@ def test_float32_is_what_the_library_encodes(places: int, folder: Path, monkeypa
     np.testing.assert_allclose(encoder.encode_questions(TEXTS[9:10]), plain(folder, TEXTS[9:10]), atol=2e-6)
 
 
-def test_the_models_own_prompts_are_used(folder: Path) -> None:
+def test_uses_model_prompts(folder: Path) -> None:
     model = load_bi_encoder(find_model(str(folder)), [])
     model.prompts["query"] = "한강은 서울을 "
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
@@ -56,7 +63,7 @@ def test_the_models_own_prompts_are_used(folder: Path) -> None:
     assert np.abs(expected - encoder.encode("passage", TEXTS[:9])).max() > 1e-3
 
 
-def test_bfloat16_is_near_float32_and_the_vectors_are_float32(folder: Path) -> None:
+def test_bfloat16_vectors_are_close_to_float32(folder: Path) -> None:
     source = find_model(str(folder))
     reduced = BiEncoder(source, [], precision=Precision.BFLOAT16).encode_passages(TEXTS)
     exact = BiEncoder(source, [], precision=Precision.FLOAT32).encode_passages(TEXTS)
@@ -68,20 +75,20 @@ def test_bfloat16_is_near_float32_and_the_vectors_are_float32(folder: Path) -> N
     np.testing.assert_array_equal(again.encode("passage", TEXTS), again.encode("passage", TEXTS))
 
 
-def test_each_precision_has_vectors_of_its_own_but_a_starter_knows_none(folder: Path) -> None:
+def test_stores_vectors_per_precision_except_for_starter(folder: Path) -> None:
     source = find_model(str(folder))
     keys = {BiEncoder(source, [], precision=precision).fingerprint for precision in Precision}
     assert len(keys) == 3
     assert source.fingerprint("") in {BiEncoder(source, [], precision=Precision.FLOAT32).fingerprint}
     starters = [BiEncoder(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
-    assert len({one.fingerprint for one in starters}) == 1
+    assert len({starter.fingerprint for starter in starters}) == 1
     assert not takes_rows(starters[0].model)
-    vectors = [one.encode("passage", SENTENCES) for one in starters]
+    vectors = [starter.encode("passage", SENTENCES) for starter in starters]
     np.testing.assert_array_equal(vectors[0], vectors[1])
     np.testing.assert_array_equal(vectors[0], vectors[2])
 
 
-def test_a_model_is_afterwards_as_it_was(folder: Path) -> None:
+def test_restores_model_after_encoding(folder: Path) -> None:
     model = load_bi_encoder(find_model(str(folder)), [])
     before = model.encode(TEXTS[:5])
     with fast_passes(model, "sentence_embedding", Precision.BFLOAT16):
@@ -92,7 +99,7 @@ def test_a_model_is_afterwards_as_it_was(folder: Path) -> None:
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
 
 
-def test_a_pass_holds_no_more_than_it_may_and_hardly_any_padding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_respect_limit_with_little_padding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOKENS_A_PASS, "cpu", 512)
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
     shapes, read = [], 0
@@ -106,21 +113,21 @@ def test_a_pass_holds_no_more_than_it_may_and_hardly_any_padding(folder: Path, m
 
     encoder.model.forward = watched
     encoder.encode("passage", TEXTS)
-    places = sum(rows * width for rows, width in shapes)
+    n_positions = sum(rows * width for rows, width in shapes)
     assert max(rows * width for rows, width in shapes) <= 512
     assert len(shapes) > 3
-    assert places < 1.35 * read  # all texts as wide as the longest would be more than twice as many
+    assert n_positions < 1.35 * read  # all texts as wide as the longest would be more than twice as many
     assert sum(rows for rows, _ in shapes) == len(TEXTS)
 
 
-def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumes_interrupted_encoding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 32)
     source = find_model(str(folder))
 
     class Ending(BiEncoder):
         calls = 0
 
-        def encode(self, side: str, texts: Sequence[str], on_progress: Told | None = None) -> np.ndarray:
+        def encode(self, side: str, texts: Sequence[str], on_progress: ProgressCallback | None = None) -> np.ndarray:
             self.calls += 1
             if self.calls == 4:
                 raise KeyboardInterrupt
@@ -137,17 +144,15 @@ def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_weights_that_are_no_numbers_are_a_failure_and_nothing_is_kept(
-    number: float, folder: Path, tmp_path: Path
-) -> None:
-    place = str(damaged(folder, tmp_path / "damaged", number))
-    with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
-        BiEncoder(find_model(place), []).encode_passages(TEXTS)
-    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
+def test_rejects_non_finite_weights_and_stores_nothing(number: float, folder: Path, tmp_path: Path) -> None:
+    model_path = str(damaged(folder, tmp_path / "damaged", number))
+    with pytest.raises(ModelError, match=f"the model '{model_path}' answers with what is no number") as error_info:
+        BiEncoder(find_model(model_path), []).encode_passages(TEXTS)
+    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
     assert not list(workspace().rglob("*.np?"))
 
 
-def test_loading_a_starter_loads_its_analyzer_so_that_no_encoding_time_includes_it() -> None:
+def test_loading_starter_loads_analyzer() -> None:
     korean = ["자격루는 장영실이 만든 물시계이다.", "측우기는 비가 내린 양을 재는 기구이다."] * 4
     encoder = BiEncoder(find_model(STARTER), korean)
     _ = encoder.model  # built, which analyzes the passages
@@ -159,10 +164,12 @@ def test_loading_a_starter_loads_its_analyzer_so_that_no_encoding_time_includes_
 
 @pytest.fixture(scope="module", params=["roberta", "roberta-segments", "bert"])
 def scorer_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("model") / str(request.param)
+    model_folder = tmp_path_factory.mktemp("model") / str(request.param)
     if request.param == "bert":
-        return with_head(telling(build_bi_encoder(place)))
-    return with_head(telling(build_cross_encoder_base(place, segment_types=1 if request.param == "roberta" else 2)))
+        return with_head(sharpened(build_bi_encoder(model_folder)))
+    return with_head(
+        sharpened(build_cross_encoder_base(model_folder, segment_types=1 if request.param == "roberta" else 2))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -170,9 +177,9 @@ def model(scorer_folder: Path) -> Any:
     return load_cross_encoder(find_model(str(scorer_folder)), [])
 
 
-def test_pairs_are_joined_as_the_tokenizer_joins_them(model: Any) -> None:
-    tokens = PairTokens(model)
-    assert tokens.usable
+def test_joins_pairs_like_tokenizer(model: Any) -> None:
+    tokens = PairTokenizer(model)
+    assert tokens.is_usable
     ours, theirs = tokens(PAIRS), model.preprocess(PAIRS)
     assert set(ours) == set(theirs)
     assert ours["input_ids"].shape[1] == model.tokenizer.model_max_length  # some are cut
@@ -180,13 +187,13 @@ def test_pairs_are_joined_as_the_tokenizer_joins_them(model: Any) -> None:
         assert torch.equal(ours[name], value) if isinstance(value, torch.Tensor) else ours[name] == value, name
 
 
-def test_every_text_is_tokenized_once(model: Any) -> None:
-    tokens, asked = PairTokens(model), []
+def test_tokenizes_every_text_once(model: Any) -> None:
+    tokens, tokenized_texts = PairTokenizer(model), []
     tokenizer = tokens._tokenizer
 
     class Watched:
         def __call__(self, texts: list[str], **kwargs: Any) -> Any:
-            asked.extend(texts)
+            tokenized_texts.extend(texts)
             return tokenizer(texts, **kwargs)
 
         def __getattr__(self, name: str) -> Any:
@@ -196,18 +203,18 @@ def test_every_text_is_tokenized_once(model: Any) -> None:
     tokens._tokenizer = Watched()
     tokens(PAIRS)
     tokens(PAIRS[:50])
-    assert sorted(asked) == sorted({text for pair in PAIRS for text in pair} - known)
+    assert sorted(tokenized_texts) == sorted({text for pair in PAIRS for text in pair} - known)
 
 
-def test_a_tokenizer_of_another_kind_is_left_to_the_library(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_unsupported_tokenizer_to_library(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model.tokenizer, "padding_side", "left")
-    tokens = PairTokens(model)
-    assert not tokens.usable
+    tokens = PairTokenizer(model)
+    assert not tokens.is_usable
     with tokens.joining():
         assert "preprocess" not in vars(model[0])
 
 
-def test_what_is_longest_is_cut_first() -> None:
+def test_truncates_longest_text_first() -> None:
     assert longest_first(3, 4, 7) == (3, 4)
     assert longest_first(3, 9, 7) == (3, 4)
     assert longest_first(9, 3, 7) == (4, 3)
@@ -215,7 +222,7 @@ def test_what_is_longest_is_cut_first() -> None:
     assert longest_first(10, 9, 7) == (4, 3)
 
 
-def test_float32_scores_are_the_librarys(scorer_folder: Path, model: Any) -> None:
+def test_float32_scores_equal_library(scorer_folder: Path, model: Any) -> None:
     scorer = CrossEncoderScorer(find_model(str(scorer_folder)), [], precision=Precision.FLOAT32)
     scores = scorer.score(PAIRS)
     assert scores.dtype == np.float32
@@ -224,7 +231,7 @@ def test_float32_scores_are_the_librarys(scorer_folder: Path, model: Any) -> Non
     assert scorer.score([]).shape == (0,)
 
 
-def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(scorer_folder: Path) -> None:
+def test_bfloat16_keeps_order_and_distinct_scores(scorer_folder: Path) -> None:
     source = find_model(str(scorer_folder))
     exact = CrossEncoderScorer(source, [], precision=Precision.FLOAT32).score(PAIRS)
     reduced = CrossEncoderScorer(source, [], precision=Precision.BFLOAT16).score(PAIRS)
@@ -234,7 +241,7 @@ def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(scorer_folde
     assert len(np.unique(reduced)) > 0.95 * len(np.unique(exact))
 
 
-def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
+def test_starter_always_scores_in_float32() -> None:
     pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
     scorers = [CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
     assert len({scorer.fingerprint for scorer in scorers}) == 1
@@ -243,18 +250,18 @@ def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
         np.testing.assert_array_equal(scores, first)
 
 
-def test_weights_that_are_no_numbers_are_a_failure(scorer_folder: Path, tmp_path: Path) -> None:
-    place = str(damaged(scorer_folder, tmp_path / "damaged"))
-    with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
-        CrossEncoderScorer(find_model(place), []).score(PAIRS[:5])
-    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
+def test_rejects_non_finite_scores(scorer_folder: Path, tmp_path: Path) -> None:
+    model_path = str(damaged(scorer_folder, tmp_path / "damaged"))
+    with pytest.raises(ModelError, match=f"the model '{model_path}' answers with what is no number") as error_info:
+        CrossEncoderScorer(find_model(model_path), []).score(PAIRS[:5])
+    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})
 
 
 def addresses(model: Any) -> set[int]:
     return {parameter.data_ptr() for parameter in model[0].parameters()}
 
 
-def test_dense_and_late_encoders_of_one_model_share_its_weights(tmp_path: Path) -> None:
+def test_encoders_of_same_model_share_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=Precision.FLOAT32)
     late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
@@ -265,7 +272,7 @@ def test_dense_and_late_encoders_of_one_model_share_its_weights(tmp_path: Path) 
         np.testing.assert_array_equal(shared, expected.astype(np.float16))
 
 
-def test_other_content_and_trained_models_have_weights_of_their_own(tmp_path: Path) -> None:
+def test_other_models_do_not_share_weights(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=Precision.FLOAT32)
     other = BiEncoder(find_model(str(build_bi_encoder(tmp_path / "other", num_hidden_layers=1))), [])
@@ -277,7 +284,7 @@ def test_other_content_and_trained_models_have_weights_of_their_own(tmp_path: Pa
     np.testing.assert_array_equal(dense.encode("question", SENTENCES), before)
 
 
-def test_weights_outlive_the_encoder_that_loaded_them(tmp_path: Path) -> None:
+def test_shared_weights_outlive_first_encoder(tmp_path: Path) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "base")))
     dense = BiEncoder(source, [], precision=Precision.FLOAT32)
     late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)

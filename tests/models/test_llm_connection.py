@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.models.llm import Endpoint, EndpointError, returned
+from mrc_workbench.models.llm import Endpoint, EndpointError, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
 
@@ -57,7 +57,7 @@ for kind in kinds:
 
 
 def ask(chat: Chat, *, streamed: bool = True) -> str:
-    return returned(chat.stream("Answer.", "Who?")).text if streamed else chat.answer("Answer.", "Who?")
+    return exhaust(chat.stream("Answer.", "Who?")).text if streamed else chat.answer("Answer.", "Who?")
 
 
 def failing(reply: Reply, *, streamed: bool = True) -> tuple[EndpointError, ChatServer]:
@@ -68,18 +68,16 @@ def failing(reply: Reply, *, streamed: bool = True) -> tuple[EndpointError, Chat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_the_environment_adds_goes_to_its_own_address_alone(
-    streamed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_headers_are_not_sent_elsewhere(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in OPERATORS.items():
         monkeypatch.setenv(name, value)
     with chat_server(lambda _: "서울") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.address)
         monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Tenant: tenant-1")
-        assert ask(Chat(Endpoint.of("", KEY), MODEL, 0.0), streamed=streamed) == "서울"
+        assert ask(Chat(Endpoint.from_input("", KEY), MODEL, 0.0), streamed=streamed) == "서울"
         monkeypatch.setenv("OPENAI_BASE_URL", "http://mine.example/v1")
         monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", HEADERS)
-        assert ask(Chat(Endpoint.of(server.address, KEY), MODEL, 0.0), streamed=streamed) == "서울"
+        assert ask(Chat(Endpoint.from_input(server.address, KEY), MODEL, 0.0), streamed=streamed) == "서울"
     own, typed = server.headers
     assert (own["openai-organization"], own["openai-project"], own["x-tenant"]) == ("org-1", "project-1", "tenant-1")
     assert set(typed) == {"host", "authorization", "content-type", "content-length", "user-agent"}
@@ -89,13 +87,13 @@ def test_what_the_environment_adds_goes_to_its_own_address_alone(
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_an_address_that_sends_elsewhere_is_not_followed(status: int, streamed: bool) -> None:
+def test_does_not_follow_redirects(status: int, streamed: bool) -> None:
     with chat_server(lambda _: "서울") as elsewhere:
         reply = Reply(status, "", {"location": f"{elsewhere.address}/chat/completions"})
         failure, _ = failing(reply, streamed=streamed)
-    assert (failure.code, failure.ends) == ("redirected", True)
+    assert (failure.code, failure.is_fatal) == ("redirected", True)
     assert elsewhere.address not in str(failure.as_dict())
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 def gigabyte(first: str, piece: str) -> Iterator[bytes]:
@@ -135,31 +133,29 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", [kind for kind in TOO_MUCH if not kind.startswith("packed")])
-def test_an_answer_larger_than_any_is_not_read_on(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", 2 * MEGABYTE)
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_LINES", 1000)
     reply, limit = TOO_MUCH[kind](), {"megabytes": 2}
     with chat_server(lambda _: reply) as server:
         with pytest.raises(EndpointError) as caught:
             ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
-        assert server.left.wait(5), "it is sent on"
-    assert (caught.value.code, caught.value.ends, caught.value.details) == ("too_much", False, limit)
+        assert server.disconnected.wait(5), "it is sent on"
+    assert (caught.value.code, caught.value.is_fatal, caught.value.details) == ("too_much", False, limit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
-def test_an_answer_in_ever_smaller_parts_is_not_read_on(
-    kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stops_reading_too_many_pieces(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most in (("MOST_BYTES", 2**40), ("MOST_LINES", 1000), ("MOST_SECONDS", 5.0)):
         monkeypatch.setattr(f"mrc_workbench.models.llm_connection.{name}", most)
     failure, server = failing(TOO_MUCH[kind](), streamed=streamed)
     assert failure.code == "too_much"
-    assert server.left.wait(5)
+    assert server.disconnected.wait(5)
 
 
-def test_what_is_just_small_enough_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepts_answer_at_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = json.dumps(completion("a" * MEGABYTE)).encode()
     for most, code in ((len(whole), ""), (len(whole) - 1, "too_much")):
         monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", most)
@@ -190,15 +186,15 @@ def measured() -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TOO_MUCH)
-def test_a_gigabyte_takes_little_memory(kind: str, measured: list[dict[str, Any]]) -> None:
-    told = [one for one in measured if one["kind"] == kind]
-    assert [one["code"] for one in told] == ["too_much", "too_much"]
-    assert max(one["megabytes"] for one in told) < 80
+def test_oversized_answer_takes_little_memory(kind: str, measured: list[dict[str, Any]]) -> None:
+    entries = [entry for entry in measured if entry["kind"] == kind]
+    assert [entry["code"] for entry in entries] == ["too_much", "too_much"]
+    assert max(entry["megabytes"] for entry in entries) < 80
 
 
-def dribble(*said: str, then: str) -> Iterator[str]:
+def dribble(*pieces: str, then: str) -> Iterator[str]:
     """Say something, and then the same for ever, a hundred times a second; of what is empty, nothing."""
-    yield from said
+    yield from pieces
     while True:
         time.sleep(0.01)
         yield then
@@ -223,37 +219,40 @@ ENDLESS: dict[str, Callable[[], Reply]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
-def test_an_answer_without_end_is_ended(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_endless_answer(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All kinds at the same time: each takes as long as an answer may."""
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.8)
 
     def end(chat: Chat, server: ChatServer) -> tuple[str, bool, int]:
         with pytest.raises(EndpointError) as caught:
             ask(chat, streamed=streamed)
-        assert server.left.wait(5), "the connection is open"
-        return caught.value.code, caught.value.ends, len(server.asked)
+        assert server.disconnected.wait(5), "the connection is open"
+        return caught.value.code, caught.value.is_fatal, len(server.requests)
 
     with ExitStack() as running, ThreadPoolExecutor(len(ENDLESS)) as pool:
         replies = {kind: reply() for kind, reply in ENDLESS.items()}
-        servers = [running.enter_context(chat_server(lambda _, one=one: one)) for one in replies.values()]  # type: ignore[misc]
+        servers = [
+            running.enter_context(chat_server(lambda _, server_reply=server_reply: server_reply))
+            for server_reply in replies.values()
+        ]  # type: ignore[misc]
         chats = [Chat(Endpoint(server.address, KEY), MODEL, 0.0, 30) for server in servers]
-        found = dict(zip(replies, pool.map(end, chats, servers), strict=True))
-    assert found == dict.fromkeys(ENDLESS, ("too_long", False, 1))
+        codes = dict(zip(replies, pool.map(end, chats, servers), strict=True))
+    assert codes == dict.fromkeys(ENDLESS, ("too_long", False, 1))
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_server_that_never_answers_is_asked_once(streamed: bool) -> None:
+def test_does_not_retry_silent_server(streamed: bool) -> None:
     with chat_server(lambda _: Reply(0, dribble(then=""))) as server:
         with pytest.raises(EndpointError) as caught:
             ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 0.2), streamed=streamed)
-        assert server.left.wait(5)
-    assert (caught.value.code, caught.value.details, len(server.asked)) == ("timeout", {"seconds": "0.2"}, 1)
+        assert server.disconnected.wait(5)
+    assert (caught.value.code, caught.value.details, len(server.requests)) == ("timeout", {"seconds": "0.2"}, 1)
 
 
-def test_time_is_up_while_a_server_has_itself_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_delay_counts_towards_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.2)
     failure, server = failing(Reply(503, "later", {"retry-after": "100"}))
-    assert (failure.code, len(server.asked)) == ("too_long", 1)
+    assert (failure.code, len(server.requests)) == ("too_long", 1)
 
 
 STOPPED = {**ENDLESS, "a flood": TOO_MUCH["pieces"], "a pause": lambda: Reply(503, "later", {"retry-after": "100"})}
@@ -261,11 +260,11 @@ STOPPED = {**ENDLESS, "a flood": TOO_MUCH["pieces"], "a pause": lambda: Reply(50
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STOPPED)
-def test_stopping_ends_the_thread_and_the_connection(kind: str) -> None:
-    ended, asked = list[str](), threading.Event()
+def test_stop_ends_thread_and_connection(kind: str) -> None:
+    ended, was_requested = list[str](), threading.Event()
 
-    def told(_: str) -> Reply:
-        asked.set()
+    def reply_slowly(_: str) -> Reply:
+        was_requested.set()
         return STOPPED[kind]()
 
     def work(chat: Chat) -> None:
@@ -274,35 +273,35 @@ def test_stopping_ends_the_thread_and_the_connection(kind: str) -> None:
         except EndpointError as error:
             ended.append(error.code)
 
-    with chat_server(told) as server:
+    with chat_server(reply_slowly) as server:
         chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 30)
         threads = [threading.Thread(target=work, args=(chat,), daemon=True) for _ in range(2)]
         for thread in threads:
             thread.start()
-        assert asked.wait(5)
+        assert was_requested.wait(5)
         time.sleep(0.1)
         chat.stop()
         for thread in threads:
             thread.join(5)
             assert not thread.is_alive()
-        assert kind == "a pause" or server.left.wait(5), "the connection is open"
+        assert kind == "a pause" or server.disconnected.wait(5), "the connection is open"
         with pytest.raises(EndpointError):
             ask(chat)
     assert ended == ["hung_up", "hung_up"]
-    assert len(server.asked) <= 2, "it begins anew"
+    assert len(server.requests) <= 2, "it begins anew"
 
 
-def test_nothing_stays_open_once_it_is_answered() -> None:
+def test_closes_connection_after_answer() -> None:
     before = threading.active_count()
     with chat_server(lambda _: "서울") as server:
         chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
         assert [ask(chat, streamed=streamed) for streamed in (True, False)] == ["서울", "서울"]
-        assert {one.get("connection", "") for one in server.headers} <= {"", "keep-alive"}
+        assert {headers.get("connection", "") for headers in server.headers} <= {"", "keep-alive"}
     assert threading.active_count() <= before
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_nesting_deeper_than_anything_is_no_answer(streamed: bool) -> None:
+def test_rejects_deeply_nested_answer(streamed: bool) -> None:
     nested = "[" * 200_000
     failure, _ = failing(
         Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested), streamed=streamed

@@ -75,32 +75,32 @@ def change(folder: Path, name: str, **values: object) -> None:
 
 
 def refusal(load: Load, folder: Path) -> ModelError:
-    with pytest.raises(ModelError) as told:
+    with pytest.raises(ModelError) as error_info:
         load(folder)
-    assert told.value.details["model"] == str(folder)
-    return told.value
+    assert error_info.value.details["model"] == str(folder)
+    return error_info.value
 
 
 @pytest.mark.slow
-def test_whole_models_are_loaded(folders: dict[str, Path]) -> None:
+def test_loads_complete_models(folders: dict[str, Path]) -> None:
     for kind, load in LOADERS.items():
         load(folders[kind])
 
 
 @pytest.mark.slow
-def test_layers_that_the_files_do_not_hold_are_never_drawn(folders: dict[str, Path]) -> None:
+def test_rejects_randomly_initialized_layers(folders: dict[str, Path]) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], "config.json", num_hidden_layers=4)
-        told = refusal(load, folders[kind])
-        assert told.code == "weights_missing", kind
-        assert "layer.2." in str(told) or "layer.3." in str(told), kind
+        error = refusal(load, folders[kind])
+        assert error.code == "weights_missing", kind
+        assert "layer.2." in str(error) or "layer.3." in str(error), kind
     for kind, load in TO_TRAIN.items():
         assert refusal(load, folders[kind]).code == "weights_missing", kind
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cross-encoder", "reader", "sparse encoder"])
-def test_a_head_is_drawn_only_where_it_will_be_trained(kind: str, tmp_path: Path) -> None:
+def test_initializes_head_only_for_training(kind: str, tmp_path: Path) -> None:
     folder = built(kind, tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
     of_the_head = [name for name in weights if not name.startswith("roberta.")]
@@ -113,7 +113,7 @@ def test_a_head_is_drawn_only_where_it_will_be_trained(kind: str, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_base_is_neither_reader_nor_reranker(tmp_path: Path) -> None:
+def test_rejects_base_as_reader_or_reranker(tmp_path: Path) -> None:
     for folder in (build_cross_encoder_base(tmp_path / "masked"), build_bi_encoder(tmp_path / "bi")):
         for kind, load in TO_TRAIN.items():
             assert refusal(LOADERS[kind], folder).code == "no_head", kind
@@ -122,7 +122,7 @@ def test_a_base_is_neither_reader_nor_reranker(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", [-1, 0, 1])
-def test_a_part_of_the_layers_is_another_model(layers: int, folders: dict[str, Path]) -> None:
+def test_rejects_config_with_wrong_number_of_layers(layers: int, folders: dict[str, Path]) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], "config.json", num_hidden_layers=layers)
         assert refusal(load, folders[kind]).code == ("impossible" if layers < 1 else "weights_missing"), kind
@@ -146,17 +146,17 @@ def test_a_part_of_the_layers_is_another_model(layers: int, folders: dict[str, P
         ("tokenizer_config.json", {"tokenizer_class": 3}, "unloadable"),
     ],
 )
-def test_what_cannot_be_is_told_in_words(
+def test_rejects_impossible_configuration(
     file: str, values: dict[str, object], code: str, folders: dict[str, Path]
 ) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], file, **values)
-        told = refusal(load, folders[kind])
-        assert told.code == code, (kind, str(told))
+        error = refusal(load, folders[kind])
+        assert error.code == code, (kind, str(error))
 
 
 @pytest.mark.slow
-def test_a_token_of_its_own_without_a_vector_is_told(folders: dict[str, Path]) -> None:
+def test_rejects_special_token_without_vector(folders: dict[str, Path]) -> None:
     for kind, load in LOADERS.items():
         path = folders[kind] / "tokenizer.json"
         content = json.loads(path.read_text())
@@ -170,7 +170,7 @@ def test_a_token_of_its_own_without_a_vector_is_told(folders: dict[str, Path]) -
 
 
 @pytest.mark.slow
-def test_a_padding_by_which_positions_are_counted_is_that_of_the_tokenizer(folders: dict[str, Path]) -> None:
+def test_rejects_padding_id_that_differs_from_tokenizer(folders: dict[str, Path]) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], "config.json", pad_token_id=3)
         if kind == "bi-encoder":
@@ -179,7 +179,7 @@ def test_a_padding_by_which_positions_are_counted_is_that_of_the_tokenizer(folde
             assert refusal(load, folders[kind]).code == "impossible", kind
 
 
-def test_configurations_that_are_possible(tmp_path: Path) -> None:
+def test_accepts_possible_configurations(tmp_path: Path) -> None:
     for values in ({}, {"pad_token_id": -1, "vocab_size": 5}, {"num_hidden_layers": None}, {"pad_token_id": 3}):
         (tmp_path / "config.json").write_text(json.dumps(values))
         require_possible("mine", tmp_path)
@@ -189,20 +189,20 @@ def memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
     monkeypatch.setattr(loading.psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
 
 
-def folder_of(place: Path, config: Any, shape: tuple[int, ...] = (10, 10)) -> Path:
-    place.mkdir(exist_ok=True)
-    (place / "config.json").write_text(json.dumps(config))
-    save_file({"weight": np.zeros(shape, dtype=np.float16)}, place / "model.safetensors")
-    return place
+def folder_of(model_folder: Path, config: Any, shape: tuple[int, ...] = (10, 10)) -> Path:
+    model_folder.mkdir(exist_ok=True)
+    (model_folder / "config.json").write_text(json.dumps(config))
+    save_file({"weight": np.zeros(shape, dtype=np.float16)}, model_folder / "model.safetensors")
+    return model_folder
 
 
 def too_much(folder: Path) -> ModelError:
-    with pytest.raises(ModelError) as told:
+    with pytest.raises(ModelError) as error_info:
         require_fitting_folder("mine", folder)
-    return told.value
+    return error_info.value
 
 
-def test_what_a_configuration_claims_is_counted_by_the_formula() -> None:
+def test_counts_claimed_parameters_by_formula() -> None:
     assert claimed_parameters(BASE) == 32000 * 768 + 12 * (2 * 768**2 + 2 * 768 * 3072)
     distil = {"dim": 768, "n_layers": 12, "hidden_dim": 3072, "vocab_size": 32000}
     assert claimed_parameters(distil) == claimed_parameters(BASE)
@@ -212,7 +212,7 @@ def test_what_a_configuration_claims_is_counted_by_the_formula() -> None:
 
 
 @pytest.mark.slow
-def test_no_real_model_claims_more_than_it_has() -> None:
+def test_real_models_claim_no_more_than_they_hold() -> None:
     from transformers import (
         AlbertConfig,
         AlbertModel,
@@ -242,21 +242,21 @@ def test_no_real_model_claims_more_than_it_has() -> None:
 
 
 @pytest.mark.slow
-def test_usable_models_are_not_refused(tmp_path: Path) -> None:
+def test_accepts_usable_models(tmp_path: Path) -> None:
     require_fitting_folder("tiny", build_bi_encoder(tmp_path / "bi"))
     require_fitting_folder("tiny", build_cross_encoder_base(tmp_path / "cross", segment_types=1))
 
 
-def test_weights_larger_than_the_free_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_weights_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of(tmp_path, {}, (1000, 500))
     memory(monkeypatch, 4 * 500_000)
     require_fitting_folder("mine", folder)
     memory(monkeypatch, 4 * 500_000 - 1)
-    told = too_much(folder)
-    assert (told.code, told.details) == ("too_large", {"model": "mine", "needed": "0.0 GB", "available": "0.0 GB"})
+    error = too_much(folder)
+    assert (error.code, error.details) == ("too_large", {"model": "mine", "needed": "0.0 GB", "available": "0.0 GB"})
 
 
-def test_a_sharded_model_in_its_subfolder_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_sharded_model_in_subfolder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     part = folder_of(tmp_path / "0_Transformer", {}, (100, 100))
     shutil.copy(part / "model.safetensors", part / "model-00002-of-00002.safetensors")
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "0_Transformer"}]))
@@ -264,13 +264,13 @@ def test_a_sharded_model_in_its_subfolder_is_counted(tmp_path: Path, monkeypatch
     assert too_much(tmp_path).code == "too_large"
 
 
-def test_layers_that_the_files_do_not_hold_are_told(tmp_path: Path) -> None:
-    told = too_much(folder_of(tmp_path, BASE | {"num_hidden_layers": 100_000}, (3000, 768)))
-    assert (told.code, told.details["held"]) == ("weights_missing", 3000 * 768)
-    assert told.details["claimed"] == claimed_parameters(BASE | {"num_hidden_layers": 100_000})
+def test_reports_layers_missing_from_files(tmp_path: Path) -> None:
+    error = too_much(folder_of(tmp_path, BASE | {"num_hidden_layers": 100_000}, (3000, 768)))
+    assert (error.code, error.details["held"]) == ("weights_missing", 3000 * 768)
+    assert error.details["claimed"] == claimed_parameters(BASE | {"num_hidden_layers": 100_000})
 
 
-def test_a_model_without_weights_that_claims_too_much_is_refused(tmp_path: Path) -> None:
+def test_rejects_oversized_model_without_weights(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(BASE | {"num_hidden_layers": 10**400}))
     assert too_much(tmp_path).code == "too_large"
 
@@ -279,13 +279,13 @@ def test_a_model_without_weights_that_claims_too_much_is_refused(tmp_path: Path)
     "content",
     [b"", b"{", b"[" * 100_000, b"[]", b"\xff", b'{"hidden_size": {}}', b'[{"path": 3}]', b'[{"path": "\\u0000"}]'],
 )
-def test_files_that_cannot_be_read_are_left_to_who_loads_them(content: bytes, tmp_path: Path) -> None:
+def test_leaves_unreadable_files_to_loader(content: bytes, tmp_path: Path) -> None:
     for name in ("config.json", "modules.json", "model.safetensors"):
         (tmp_path / name).write_bytes(content)
     require_fitting_folder("mine", tmp_path)
 
 
-def test_a_download_larger_than_the_free_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_download_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     memory(monkeypatch, 10**9)
     require_memory("a/b", 10**9)
     with pytest.raises(ModelError, match=r"take 30\.0 GB and 1\.0 GB of memory are free"):

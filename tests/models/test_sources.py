@@ -59,7 +59,7 @@ def a_model(folder: Path) -> Path:
     return folder
 
 
-def test_a_starter_a_folder_a_finished_run_and_a_hub_id(tmp_path: Path) -> None:
+def test_finds_every_kind_of_source(tmp_path: Path) -> None:
     assert find_model("starter") == ModelSource(STARTER)
     folder = a_model(tmp_path / "models" / "mine")
     assert find_model("models/mine", tmp_path) == ModelSource("models/mine", folder=folder.resolve())
@@ -78,13 +78,13 @@ def test_a_starter_a_folder_a_finished_run_and_a_hub_id(tmp_path: Path) -> None:
         *("my--model", "한국어/모델", "a" * 120, "a..b", "-a/b", "a/b.", "a/b.git", "a/b\n"),  # the hub has none such
     ],
 )
-def test_what_is_no_model(reference: str) -> None:
+def test_rejects_unknown_references(reference: str) -> None:
     with pytest.raises(ModelError) as caught:
         find_model(reference)
     assert (caught.value.code, caught.value.details) == ("model_not_found", {"model": reference})
 
 
-def test_a_hub_id_is_what_the_hub_s_library_takes_for_one() -> None:
+def test_hub_ids_match_hub_library() -> None:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -95,27 +95,27 @@ def test_a_hub_id_is_what_the_hub_s_library_takes_for_one() -> None:
             return False
         return True
 
-    def found(reference: str) -> bool:
+    def is_hub_id(reference: str) -> bool:
         try:
             return find_model(reference).hub_id == reference
         except ModelError:
             return False
 
-    drawn, letters = np.random.default_rng(0), list("abgit._-/한 ")
-    texts = ["".join(drawn.choice(letters, drawn.integers(1, 9))) for _ in range(3000)]
+    rng, alphabet = np.random.default_rng(0), list("abgit._-/한 ")
+    texts = ["".join(rng.choice(alphabet, rng.integers(1, 9))) for _ in range(3000)]
     texts = [text for text in (*texts, "a" * 96, "a/" + "b" * 96, "a/" + "b" * 97) if text.strip("./")]
-    assert [text for text in texts if found(text) != valid(text)] == []
+    assert [text for text in texts if is_hub_id(text) != valid(text)] == []
     assert 50 < sum(map(valid, texts)) < len(texts) - 50
 
 
-def test_the_hub_is_not_asked_for_what_it_cannot_have() -> None:
-    with pytest.raises(ModelError) as told:
+def test_does_not_query_hub_for_invalid_ids() -> None:
+    with pytest.raises(ModelError) as error_info:
         hub_revision("my--model")
-    assert told.value.code == "hub_unknown"
+    assert error_info.value.code == "hub_unknown"
 
 
 @pytest.mark.parametrize("reference", ["", ".", "empty", "unfinished"])
-def test_a_folder_without_a_model_is_told(reference: str, tmp_path: Path) -> None:
+def test_rejects_folder_without_model(reference: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (workspace() / "runs" / "unfinished" / "checkpoints").mkdir(parents=True)
     with pytest.raises(ModelError, match="holds no model") as caught:
@@ -137,7 +137,7 @@ def test_fingerprints_follow_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_unreachable_hub_is_told_within_seconds(tmp_path: Path) -> None:
+def test_reports_unreachable_hub_quickly(tmp_path: Path) -> None:
     environment = hub_environment("http://127.0.0.1:9", tmp_path / "home")
     first, second = run(FAILURE, environment, tmp_path, BI_ENCODER)
     code, model, seconds, torch_imported = first.split()
@@ -148,7 +148,7 @@ def test_an_unreachable_hub_is_told_within_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hub_that_never_answers_is_told_within_seconds(tmp_path: Path) -> None:
+def test_reports_unresponsive_hub_quickly(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environment = hub_environment(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path / "home")
         first, _ = run(FAILURE, environment, tmp_path, BI_ENCODER)
@@ -157,7 +157,7 @@ def test_a_hub_that_never_answers_is_told_within_seconds(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_model_the_hub_does_not_have(models: Path, tmp_path: Path) -> None:
+def test_reports_unknown_hub_model(models: Path, tmp_path: Path) -> None:
     with running_server(models) as server:
         environment = hub_environment(server.url, tmp_path / "home")
         first, second = run(FAILURE, environment, tmp_path, "klue/roberta-basic")
@@ -166,7 +166,7 @@ def test_a_model_the_hub_does_not_have(models: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_encoded_is_read_without_loading_a_model(models: Path) -> None:
+def test_reads_stored_vectors_without_model(models: Path) -> None:
     vectors = BiEncoder(find_model(str(models / BI_ENCODER)), []).encode_passages(SENTENCES)
     again = BiEncoder(find_model(str(models / BI_ENCODER)), [])
     np.testing.assert_array_equal(again.encode_passages(SENTENCES), vectors)
@@ -175,18 +175,18 @@ def test_what_was_encoded_is_read_without_loading_a_model(models: Path) -> None:
 
 
 @pytest.mark.slow
-def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 2)
-    source, told = find_model(str(models / BI_ENCODER)), []
-    encoder = BiEncoder(source, [], on_progress=told.append)
+    source, progress = find_model(str(models / BI_ENCODER)), []
+    encoder = BiEncoder(source, [], on_progress=progress.append)
     in_blocks = encoder.encode_passages(SENTENCES)
     encoder.encode_questions(SENTENCES[:3])
     costs = [np.sort(reading_costs(np.array([*map(len, texts)])))[::-1] for texts in (SENTENCES, SENTENCES[:3])]
     passages, questions = ([some[:end].sum() / some.sum() for end in range(2, len(some) + 2, 2)] for some in costs)
     ends = [*(0.8 * share for share in passages), *(0.8 + 0.2 * share for share in questions)]
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1.0)
-    assert all(any(abs(share - end) < 1e-9 for share in told) for end in ends)  # and what is told within a block
+    assert progress == sorted(progress)
+    assert progress[-1] == pytest.approx(1.0)
+    assert all(any(abs(share - end) < 1e-9 for share in progress) for end in ends)  # and what is told within a block
     first_load, (passed, work) = encoder.meter.load, encoder.meter.lap()
     assert passed >= first_load + work > work > 0
     again = BiEncoder(source, [])
@@ -202,7 +202,7 @@ def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["module", "auto_map"])
-def test_code_that_comes_with_a_model_never_runs(kind: str, tmp_path: Path) -> None:
+def test_never_runs_code_of_model(kind: str, tmp_path: Path) -> None:
     folder, mark = build_bi_encoder(tmp_path / "evil"), tmp_path / "it ran"
     (folder / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()\nclass Evil: pass\n")
     name, entry = ("modules.json", "type") if kind == "module" else ("config.json", "auto_map")

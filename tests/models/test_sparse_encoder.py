@@ -24,10 +24,10 @@ TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 31)) for n in range
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("models")
+    root = tmp_path_factory.mktemp("models")
     return {
-        "splade": build_sparse_encoder(place / "splade"),
-        "inference-free": build_sparse_encoder(place / "free", inference_free=True),
+        "splade": build_sparse_encoder(root / "splade"),
+        "inference-free": build_sparse_encoder(root / "free", inference_free=True),
     }
 
 
@@ -36,30 +36,30 @@ def exact(folder: Path) -> SparseTextEncoder:
 
 
 @pytest.mark.parametrize("name", ["splade", "inference-free"])
-def test_weights_and_scores_are_those_of_the_library(name: str, folders: dict[str, Path]) -> None:
+def test_weights_and_scores_equal_library(name: str, folders: dict[str, Path]) -> None:
     model = SparseEncoder(str(folders[name]), device="cpu")
     passages, questions = model.encode_document(TEXTS), model.encode_query(TEXTS[:9])
     ours = exact(folders[name])
-    held, asked = ours.encode_passages(TEXTS), ours.encode_questions(TEXTS[:9])
-    assert (held.dtype, held.shape) == (np.float32, (len(TEXTS), len(model.tokenizer)))
-    assert 0 < held.nnz < 0.5 * held.shape[0] * held.shape[1]
-    np.testing.assert_allclose(held.toarray(), passages.to_dense().numpy(), atol=1e-5)
-    np.testing.assert_allclose(asked.toarray(), questions.to_dense().numpy(), atol=1e-5)
-    scores = (asked @ held.T).toarray()
+    passage_weights, question_weights = ours.encode_passages(TEXTS), ours.encode_questions(TEXTS[:9])
+    assert (passage_weights.dtype, passage_weights.shape) == (np.float32, (len(TEXTS), len(model.tokenizer)))
+    assert 0 < passage_weights.nnz < 0.5 * passage_weights.shape[0] * passage_weights.shape[1]
+    np.testing.assert_allclose(passage_weights.toarray(), passages.to_dense().numpy(), atol=1e-5)
+    np.testing.assert_allclose(question_weights.toarray(), questions.to_dense().numpy(), atol=1e-5)
+    scores = (question_weights @ passage_weights.T).toarray()
     np.testing.assert_allclose(scores, model.similarity(questions, passages).numpy(), rtol=1e-4)
     alone = ours.encode_questions(TEXTS[4:5]).toarray()
-    np.testing.assert_allclose(alone, asked.toarray()[4:5], atol=1e-5)
+    np.testing.assert_allclose(alone, question_weights.toarray()[4:5], atol=1e-5)
 
 
-def test_a_question_without_inference_has_its_own_terms_and_no_others(folders: dict[str, Path]) -> None:
+def test_inference_free_question_has_only_its_terms(folders: dict[str, Path]) -> None:
     encoder = exact(folders["inference-free"])
-    asked = encoder.encode_questions(TEXTS[:9])
+    question_weights = encoder.encode_questions(TEXTS[:9])
     for row, text in enumerate(TEXTS[:9]):
         ids = np.unique(encoder.model.tokenizer(text, add_special_tokens=False)["input_ids"])
-        assert np.sort(asked[[row]].indices).tolist() == ids.tolist()
+        assert np.sort(question_weights[[row]].indices).tolist() == ids.tolist()
 
 
-def test_the_models_own_prompts_are_used(folders: dict[str, Path]) -> None:
+def test_uses_model_prompts(folders: dict[str, Path]) -> None:
     encoder = exact(folders["splade"])
     encoder.model.prompts["query"] = "한강은 서울을 "
     plain = SparseEncoder(str(folders["splade"]), device="cpu")
@@ -68,16 +68,16 @@ def test_the_models_own_prompts_are_used(folders: dict[str, Path]) -> None:
     assert np.abs(expected - encoder.encode("passage", TEXTS[:5]).toarray()).max() > 1e-2
 
 
-def test_of_a_model_that_scores_by_cosine_products_are_cosines(folders: dict[str, Path]) -> None:
+def test_cosine_model_scores_are_cosines(folders: dict[str, Path]) -> None:
     encoder = exact(folders["splade"])
     encoder.model.similarity_fn_name = "cosine"
     texts = TEXTS[1:9]
-    found = encoder.encode("passage", texts)
+    encoded = encoder.encode("passage", texts)
     weights = encoder.model.encode_document(texts)
-    np.testing.assert_allclose((found @ found.T).toarray(), encoder.model.similarity(weights, weights), atol=1e-5)
+    np.testing.assert_allclose((encoded @ encoded.T).toarray(), encoder.model.similarity(weights, weights), atol=1e-5)
 
 
-def test_bfloat16_is_near_and_each_precision_is_kept_by_itself(folders: dict[str, Path]) -> None:
+def test_bfloat16_is_close_and_stored_separately(folders: dict[str, Path]) -> None:
     source = find_model(str(folders["splade"]))
     reduced = SparseTextEncoder(source, [], precision=Precision.BFLOAT16)
     assert reduced.fingerprint != exact(folders["splade"]).fingerprint
@@ -97,30 +97,30 @@ class Counting(SparseTextEncoder):
         return super().encode(side, texts)
 
 
-def test_what_was_encoded_is_found_again_by_block(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reuses_stored_blocks(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.encoders.BLOCK", 20)
     source = find_model(str(folders["splade"]))
-    told: list[float] = []
+    progress: list[float] = []
     ended = Counting(source, [])
     ended.most = 60  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt):
         ended.encode_passages(TEXTS)
-    rest = Counting(source, [], on_progress=told.append)
-    found = rest.encode_passages(TEXTS)
+    rest = Counting(source, [], on_progress=progress.append)
+    reloaded = rest.encode_passages(TEXTS)
     assert rest.encoded == len(TEXTS) - 60
-    assert told == pytest.approx([0.8 * done / 90 for done in (20, 40, 60, 80, 90)])
+    assert progress == pytest.approx([0.8 * done / 90 for done in (20, 40, 60, 80, 90)])
     assert rest.meter.lap()[1] > 0
     grown = Counting(source, [])
     more = grown.encode_passages([*TEXTS[:80], *SENTENCES])
     assert grown.encoded == len(SENTENCES)
-    np.testing.assert_array_equal(more[:80].toarray(), found[:80].toarray())
+    np.testing.assert_array_equal(more[:80].toarray(), reloaded[:80].toarray())
     again = SparseTextEncoder(source, [])
-    np.testing.assert_array_equal(again.encode_passages(TEXTS).toarray(), found.toarray())
+    np.testing.assert_array_equal(again.encode_passages(TEXTS).toarray(), reloaded.toarray())
     assert "model" not in vars(again)  # nothing was loaded
     assert again.meter.lap()[1] > 0  # and yet it is told what it took
 
 
-def test_one_question_is_not_worth_a_file(folders: dict[str, Path]) -> None:
+def test_single_question_is_not_stored(folders: dict[str, Path]) -> None:
     encoder = Counting(find_model(str(folders["splade"])), [])
     for _ in range(2):
         encoder.encode_questions(TEXTS[5:6])
@@ -128,7 +128,7 @@ def test_one_question_is_not_worth_a_file(folders: dict[str, Path]) -> None:
     assert encoder.encode_questions([]).shape == (0, 0)
 
 
-def test_a_masked_language_model_is_an_untrained_splade(folders: dict[str, Path]) -> None:
+def test_loads_masked_language_model_as_untrained_splade(folders: dict[str, Path]) -> None:
     base = folders["splade"].with_name("splade-base")
     model = load_sparse_encoder(find_model(str(base)))
     features = model.tokenizer([SENTENCES[0]], return_tensors="pt")
@@ -138,26 +138,26 @@ def test_a_masked_language_model_is_an_untrained_splade(folders: dict[str, Path]
 
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "without a head", "starter"])
-def test_what_cannot_be_sparse_is_refused(kind: str, tmp_path: Path) -> None:
+def test_rejects_models_that_cannot_be_sparse(kind: str, tmp_path: Path) -> None:
     reference = STARTER
     if kind == "bi-encoder":
         reference = str(build_bi_encoder(tmp_path / "bi"))
     elif kind == "without a head":
         reference = str(build_bi_encoder(tmp_path / "bi"))
         (tmp_path / "bi" / "modules.json").unlink()
-    with pytest.raises(ModelError, match="no sparse encoder, and no masked language model") as told:
+    with pytest.raises(ModelError, match="no sparse encoder, and no masked language model") as error_info:
         load_sparse_encoder(find_model(reference))
-    assert (told.value.code, told.value.details) == ("not_sparse", {"model": reference})
+    assert (error_info.value.code, error_info.value.details) == ("not_sparse", {"model": reference})
 
 
-def test_weights_as_a_pickle_are_not_read(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_rejects_pickled_weights(folders: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(folders["splade"].with_name("splade-base"), tmp_path / "pickled")
     (tmp_path / "pickled" / "model.safetensors").rename(tmp_path / "pickled" / "pytorch_model.bin")
     with pytest.raises(ModelError, match="safetensors"):
         load_sparse_encoder(find_model(str(tmp_path / "pickled")))
 
 
-def test_terms_are_read_and_found_in_a_text(folders: dict[str, Path]) -> None:
+def test_returns_term_texts_and_spans(folders: dict[str, Path]) -> None:
     encoder = exact(folders["splade"])
     text = "한강은 서울을 지나 한강은"
     spans = encoder.spans_by_term(text)
@@ -169,8 +169,8 @@ def test_terms_are_read_and_found_in_a_text(folders: dict[str, Path]) -> None:
     assert "##한" in every
 
 
-def test_weights_that_are_no_numbers_are_a_failure(folders: dict[str, Path], tmp_path: Path) -> None:
-    place = str(damaged(folders["splade"], tmp_path / "damaged"))
-    with pytest.raises(ModelError) as told:
-        SparseTextEncoder(find_model(place), []).encode_passages(SENTENCES)
-    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
+def test_rejects_non_finite_weights(folders: dict[str, Path], tmp_path: Path) -> None:
+    model_path = str(damaged(folders["splade"], tmp_path / "damaged"))
+    with pytest.raises(ModelError) as error_info:
+        SparseTextEncoder(find_model(model_path), []).encode_passages(SENTENCES)
+    assert (error_info.value.code, error_info.value.details) == ("not_finite", {"model": model_path})

@@ -21,7 +21,7 @@ from tests.doubles import PASSAGES, QUESTIONS, texts_of
 
 pytestmark = pytest.mark.slow
 
-KOREAN = Passages.of(PASSAGES).indexed_texts(title=True)
+KOREAN = Passages.from_passages(PASSAGES).indexed_texts(title=True)
 ENGLISH = [
     "The river runs through the old town.",
     "A bridge over the river was built in 1890.",
@@ -39,7 +39,7 @@ STARTERS = {
 }
 
 
-def test_of_a_large_corpus_some_passages_evenly_spread_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_passages_of_large_corpus_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starter, "MAX_TEXTS", 3)
     read = starter.tokens_of_some(Analyzer.WORD, ENGLISH)
     assert read.texts() == analyze(Analyzer.WORD, [ENGLISH[0], ENGLISH[2], ENGLISH[4]])
@@ -62,7 +62,7 @@ def unit(vector: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("corpus", "questions", "analyzer"), CORPORA)
-def test_cosines_are_those_of_the_written_lsa(corpus: list[str], questions: list[str], analyzer: Analyzer) -> None:
+def test_cosines_match_documented_lsa(corpus: list[str], questions: list[str], analyzer: Analyzer) -> None:
     terms = lsa(analyze(analyzer, corpus), dimensions=len(corpus) - 1)
     texts = [*corpus, *questions]
     known = [{token for token in tokens if token in terms} for tokens in analyze(analyzer, texts)]
@@ -74,23 +74,23 @@ def test_cosines_are_those_of_the_written_lsa(corpus: list[str], questions: list
     np.testing.assert_allclose(encoder.encode_questions(texts), vectors, atol=1e-6)
 
 
-def test_a_token_counts_once_and_an_unknown_text_is_zero() -> None:
+def test_counts_token_once_and_unknown_text_is_zero() -> None:
     vectors = BiEncoder(find_model(STARTER), ENGLISH).encode_questions(["old town", "Town old old", "zebra", ""])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert vectors[0] @ vectors[0] == pytest.approx(1)
     assert not vectors[2:].any()
 
 
-def in_a_loop(module: object, question: str, passage: str) -> float:
+def reference_score(module: object, question: str, passage: str) -> float:
     """Compute the score of a pair as the docstring of KernelPooling writes it."""
     number = {token: row for row, token in enumerate(module.vocabulary.tokens)}
-    asked, held = (
+    question_terms, passage_terms = (
         [number[token] for token in dict.fromkeys(tokens) if token in number]
         for tokens in analyze(Analyzer(module.analyzer), [question, passage])
     )
     vectors = module.vectors.weight.double().tolist()
     weights = [math.exp(weight) for (weight,) in module.term_weights.weight.tolist()]
-    total = sum(weights[i] for i in asked)
+    total = sum(weights[i] for i in question_terms)
 
     def cosine(a: Sequence[float], b: Sequence[float]) -> float:
         return sum(x * y for x, y in zip(a, b, strict=True))
@@ -98,20 +98,22 @@ def in_a_loop(module: object, question: str, passage: str) -> float:
     def summed(tokens: list[int]) -> np.ndarray:
         return sum(weights[i] * np.array(vectors[i]) for i in tokens)
 
-    features = [sum(weights[i] / total * math.log2(1 + held.count(i)) for i in asked)]
+    features = [sum(weights[i] / total * math.log2(1 + passage_terms.count(i)) for i in question_terms)]
     for centre in (0.9, 0.7, 0.5, 0.3, 0.1, -0.1):
         soft = 0.0
-        for i in asked:
-            near = sum(math.exp(-((cosine(vectors[i], vectors[j]) - centre) ** 2) / 0.02) for j in held if j != i)
+        for i in question_terms:
+            near = sum(
+                math.exp(-((cosine(vectors[i], vectors[j]) - centre) ** 2) / 0.02) for j in passage_terms if j != i
+            )
             soft += weights[i] / total * math.log(1 + near)
         features.append(0.1 * soft)
-    features.append(float(unit(summed(asked)) @ unit(summed(held))))
+    features.append(float(unit(summed(question_terms)) @ unit(summed(passage_terms))))
     (row,), (bias,) = module.score.weight.tolist(), module.score.bias.tolist()
     return sum(weight * feature for weight, feature in zip(row, features, strict=True)) + bias
 
 
 @pytest.mark.parametrize("trained", [False, True])
-def test_the_kernel_pooling_of_a_pair_is_the_written_formula(trained: bool) -> None:
+def test_kernel_pooling_matches_formula(trained: bool) -> None:
     import torch
 
     scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
@@ -123,10 +125,10 @@ def test_the_kernel_pooling_of_a_pair_is_the_written_formula(trained: bool) -> N
             module.score.weight.normal_()
             module.score.bias.normal_()
     pairs = [(QUESTIONS[5].text, KOREAN[1]), (QUESTIONS[3].text, KOREAN[3]), (QUESTIONS[0].text, KOREAN[2])]
-    assert scorer.score(pairs).tolist() == pytest.approx([in_a_loop(module, *pair) for pair in pairs], abs=1e-4)
+    assert scorer.score(pairs).tolist() == pytest.approx([reference_score(module, *pair) for pair in pairs], abs=1e-4)
 
 
-def test_pairs_score_the_same_alone_and_together() -> None:
+def test_scores_do_not_depend_on_batch() -> None:
     scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
     pairs = [(question, passage) for question in [*texts_of(QUESTIONS), "", "zebra"] for passage in [*KOREAN, ""]]
     together = scorer.score(pairs)
@@ -136,14 +138,14 @@ def test_pairs_score_the_same_alone_and_together() -> None:
     np.testing.assert_allclose(together, [scorer.score([pair])[0] for pair in pairs], atol=1e-5)
 
 
-def test_the_untrained_cross_encoder_already_ranks() -> None:
+def test_untrained_cross_encoder_ranks_relevant_first() -> None:
     scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
     for question in QUESTIONS:
         best = int(np.argmax(scorer.score([(question.text, passage) for passage in KOREAN])))
         assert PASSAGES[best].id in question.relevant
 
 
-def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reranker_reuses_tokens_of_bm25(monkeypatch: pytest.MonkeyPatch) -> None:
     questions = [*texts_of(QUESTIONS), ""]
     pairs = [(question, passage) for question in questions for passage in KOREAN]
     plain = CrossEncoderScorer(find_model(STARTER), KOREAN).score(pairs)
@@ -157,7 +159,7 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
 
     monkeypatch.setattr(starter, "analyze", analyze_and_note)
     scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
-    scorer.foresee(questions)
+    scorer.preload_questions(questions)
     np.testing.assert_array_equal(scorer.score(pairs), plain)
     assert analyzed == []  # not even of no texts, which would load an analyzer
     scorer.score([("what nobody foresaw", KOREAN[0])])
@@ -166,7 +168,7 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])
 @pytest.mark.parametrize("room", [None, "models.starter", "models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
-def test_saved_models_come_back_as_they_were(
+def test_round_trips_saved_models(
     room: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those whose modules stood elsewhere when they were saved."""
@@ -194,7 +196,7 @@ def test_saved_models_come_back_as_they_were(
     assert bi_again.fingerprint != bi_encoder.fingerprint
 
 
-def test_a_starter_is_built_once(tmp_path: Path) -> None:
+def test_builds_starter_once(tmp_path: Path) -> None:
     first = BiEncoder(find_model(STARTER), ENGLISH)
     vectors = first.encode_passages(["the old river", "a train"])
     (folder,) = (tmp_path / "workspace" / "cache" / "starters").iterdir()
@@ -205,12 +207,12 @@ def test_a_starter_is_built_once(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()} == written
 
 
-def test_passages_without_a_word_give_no_starter() -> None:
+def test_rejects_corpus_without_words() -> None:
     with pytest.raises(ValueError, match="no word to build a starter model from"):
         BiEncoder(find_model(STARTER), ["...", "?!"]).encode_questions(["a"])
 
 
-def test_passages_are_found_by_the_starter_of_their_own_corpus() -> None:
+def test_starter_retrieves_passages_of_its_corpus() -> None:
     from mrc_workbench.retrieval.dense import Dense
 
     retriever = Dense("starter", [*PASSAGES, Passage("p6", "...")], BiEncoder(find_model(STARTER), KOREAN))
@@ -220,7 +222,7 @@ def test_passages_are_found_by_the_starter_of_their_own_corpus() -> None:
 
 
 @pytest.mark.parametrize("kind", STARTERS)
-def test_a_damaged_starter_is_built_anew(kind: str) -> None:
+def test_rebuilds_damaged_starter(kind: str) -> None:
     expected = STARTERS[kind]()
     (folder,) = (workspace() / "cache" / "starters").iterdir()
     whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -41,8 +41,8 @@ def hidden_states(folder: Path) -> list[list[np.ndarray]]:
         AutoTokenizer.from_pretrained(folder),
     )
     with torch.no_grad():
-        told = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in TEXTS]
-    return [[states[0].numpy() for states in one.hidden_states] for one in told]
+        outputs = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in TEXTS]
+    return [[states[0].numpy() for states in output.hidden_states] for output in outputs]
 
 
 def of_length_1(vectors: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def of_length_1(vectors: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n_layers", "two_thirds", "five_sixths"), [(1, 1, 1), (2, 1, 1), (6, 4, 5)])
-def test_tokens_of_a_bi_encoder_are_its_last_layer_with_a_fraction_of_a_lower_one(
+def test_token_vectors_mix_last_and_lower_layer(
     tmp_path: Path, n_layers: int, two_thirds: int, five_sixths: int
 ) -> None:
     """Each brought to length 1: the vectors of a layer are nearly of one length, and those of another of another."""
@@ -61,18 +61,18 @@ def test_tokens_of_a_bi_encoder_are_its_last_layer_with_a_fraction_of_a_lower_on
         tensors[f"encoder.layer.{lower - 1}.output.LayerNorm.weight"] *= 3.0
     save_file(tensors, weights, {"format": "pt"})
     states = hidden_states(folder)
-    last = [of_length_1(one[-1]) for one in states]
-    upper = [of_length_1(one[two_thirds]) + 2 * of_length_1(one[-1]) for one in states]
-    balanced = [of_length_1(one[five_sixths]) + 9 * of_length_1(one[-1]) for one in states]
+    last = [of_length_1(text_states[-1]) for text_states in states]
+    upper = [of_length_1(text_states[two_thirds]) + 2 * of_length_1(text_states[-1]) for text_states in states]
+    balanced = [of_length_1(text_states[five_sixths]) + 9 * of_length_1(text_states[-1]) for text_states in states]
     expected = {"last": last, "last-idf": last, "upper": upper, "upper-idf": upper, "balanced": balanced}
     for layers in TokenLayers:
-        found = encoder_of(folder, layers=layers).encode_passages(TEXTS)
-        assert len(found) == len(TEXTS)
+        actual = encoder_of(folder, layers=layers).encode_passages(TEXTS)
+        assert len(actual) == len(TEXTS)
         for row, vectors in enumerate(expected[layers]):
-            np.testing.assert_allclose(found.between(row, row + 1).vectors, of_length_1(vectors), atol=3e-3)
+            np.testing.assert_allclose(actual.between(row, row + 1).vectors, of_length_1(vectors), atol=3e-3)
 
 
-def test_scores_are_those_of_the_librarys_late_interaction(folder: Path) -> None:
+def test_scores_equal_library_late_interaction(folder: Path) -> None:
     encoder, model = (
         encoder_of(folder, layers=TokenLayers.LAST),
         load_token_encoder(find_model(str(folder)), TokenLayers.LAST),
@@ -82,7 +82,7 @@ def test_scores_are_those_of_the_librarys_late_interaction(folder: Path) -> None
     np.testing.assert_allclose(max_sim(questions, passages), theirs.cpu().numpy(), atol=1e-3)
 
 
-def test_weighted_scores_are_means_weighted_by_the_root_of_idf(folder: Path) -> None:
+def test_weights_scores_by_root_of_idf(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = [set(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in TEXTS]
     cosines = encoder_of(folder, layers=TokenLayers.LAST)
@@ -101,7 +101,7 @@ def test_weighted_scores_are_means_weighted_by_the_root_of_idf(folder: Path) -> 
         np.testing.assert_allclose(scores[row], np.stack(best) @ weights / np.sum(weights), atol=2e-3)
 
 
-def test_a_prompt_of_questions_does_not_count(tmp_path: Path) -> None:
+def test_prompt_tokens_have_no_weight(tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "base")
     (config,) = folder.glob("config_sentence_transformers.json")
     content = json.loads(config.read_text(encoding="utf-8"))
@@ -116,7 +116,7 @@ def test_a_prompt_of_questions_does_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "서울 " * 200])
-def test_questions_without_words_or_cut_off_have_weights_for_all_tokens(text: str, folder: Path) -> None:
+def test_weights_cover_all_tokens_of_truncated_questions(text: str, folder: Path) -> None:
     encoder = encoder_of(folder)
     encoder.model.max_seq_length = 16
     (vectors,) = encoder.encode("question", [text])
@@ -125,20 +125,20 @@ def test_questions_without_words_or_cut_off_have_weights_for_all_tokens(text: st
 
 
 @pytest.mark.parametrize("layers", ["balanced", "last", "upper-idf"])
-def test_one_pass_stores_the_vectors_of_all_layers(layers: str, folder: Path) -> None:
-    alone = {one: encoder_of(folder, layers=one).encode_passages(TEXTS).vectors for one in TokenLayers}
+def test_single_pass_stores_vectors_of_all_layers(layers: str, folder: Path) -> None:
+    alone = {choice: encoder_of(folder, layers=choice).encode_passages(TEXTS).vectors for choice in TokenLayers}
     shutil.rmtree(workspace() / "cache")
     together = encoder_of(folder, layers=TokenLayers(layers), also=TokenLayers)
     together.encode_passages(TEXTS)
     (single,) = together.encode("passage", TEXTS[:1])
     np.testing.assert_allclose(single, alone[TokenLayers(layers)][: len(single)], atol=2e-3)
-    for one, vectors in alone.items():
-        stored = encoder_of(folder, layers=one)
+    for choice, vectors in alone.items():
+        stored = encoder_of(folder, layers=choice)
         np.testing.assert_allclose(stored.encode_passages(TEXTS).vectors, vectors, atol=2e-3)
         assert "model" not in vars(stored)
 
 
-def test_a_model_made_for_it_weights_no_tokens(folder: Path, tmp_path: Path) -> None:
+def test_late_interaction_model_has_no_token_weights(folder: Path, tmp_path: Path) -> None:
     load_token_encoder(find_model(str(folder)), TokenLayers.LAST).save_pretrained(str(tmp_path / "late"))
     encoder = encoder_of(tmp_path / "late", also=TokenLayers)
     (vectors,) = encoder.encode("question", TEXTS[:1])
@@ -146,55 +146,55 @@ def test_a_model_made_for_it_weights_no_tokens(folder: Path, tmp_path: Path) -> 
     np.testing.assert_allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
 
 
-def test_a_model_made_for_it_is_loaded_as_it_is(folder: Path, tmp_path: Path) -> None:
+def test_loads_late_interaction_model_unchanged(folder: Path, tmp_path: Path) -> None:
     from sentence_transformers.base.modules import Dense
 
-    made = load_token_encoder(find_model(str(folder)), TokenLayers.LAST)
-    width = made[0].get_embedding_dimension()
+    late_model = load_token_encoder(find_model(str(folder)), TokenLayers.LAST)
+    width = late_model[0].get_embedding_dimension()
     projected = MultiVectorEncoder(
         modules=[
-            made[0],
+            late_model[0],
             Dense(width, 8, bias=False, activation_function=None, module_input_name="token_embeddings"),
-            *[*made][1:],
+            *[*late_model][1:],
         ],
         prompts={"query": "한강 ", "document": ""},
     )
     projected.save_pretrained(str(tmp_path / "late"), create_model_card=False)
     encoder = encoder_of(tmp_path / "late")
-    found = encoder.encode_questions(TEXTS[:3])
-    assert found.vectors.shape[1] == 8
+    vectors = encoder.encode_questions(TEXTS[:3])
+    assert vectors.vectors.shape[1] == 8
     expected = projected.encode_query(TEXTS[:3], convert_to_numpy=True)
-    np.testing.assert_allclose(found.vectors, np.concatenate(expected), atol=1e-3)
+    np.testing.assert_allclose(vectors.vectors, np.concatenate(expected), atol=1e-3)
 
 
-def test_fewer_dimensions_keep_what_tells_tokens_apart(folder: Path) -> None:
+def test_projection_equals_svd(folder: Path) -> None:
     """The projection is that of a singular value decomposition of the first block, which is of texts from all over."""
     whole = encoder_of(folder).encode_passages(TEXTS)
     encoder = encoder_of(folder, dimensions=6)
-    narrow, asked = encoder.encode_passages(TEXTS), encoder.encode_questions(TEXTS[:5])
-    first = whole.at(np.arange(0, len(TEXTS), 2)).vectors.astype(np.float32)  # two blocks: every second text
+    narrow, question_vectors = encoder.encode_passages(TEXTS), encoder.encode_questions(TEXTS[:5])
+    first = whole.select(np.arange(0, len(TEXTS), 2)).vectors.astype(np.float32)  # two blocks: every second text
     directions = np.linalg.svd(first, full_matrices=False)[2][:6]
     expected = whole.vectors.astype(np.float32) @ directions.T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     of_ours = narrow.vectors.astype(np.float32)
     np.testing.assert_allclose(of_ours[:300] @ of_ours[:300].T, expected[:300] @ expected[:300].T, atol=5e-3)
-    assert asked.vectors.shape[1] == 6
+    assert question_vectors.vectors.shape[1] == 6
     assert encoder_of(folder, dimensions=6).encode_passages(TEXTS).vectors.tobytes() == narrow.vectors.tobytes()
 
 
-def test_questions_need_the_projection_of_passages(folder: Path) -> None:
+def test_questions_require_fitted_projection(folder: Path) -> None:
     with pytest.raises(ValueError, match="encoded before"):
         encoder_of(folder, dimensions=5).encode_questions(["서울", "한강"])
 
 
-def test_questions_are_projected_as_the_passages_they_are_compared_with(folder: Path) -> None:
+def test_questions_use_projection_of_their_passages(folder: Path) -> None:
     """Passages read by windows have another projection: a question kept for the one is none of the other's."""
-    texts, heads = [" ".join(WORDS * 3), *TEXTS[:9]], np.zeros(10, dtype=np.int64)
-    found = []
+    texts, title_lengths = [" ".join(WORDS * 3), *TEXTS[:9]], np.zeros(10, dtype=np.int64)
+    vectors = []
     for windows in (None, WindowOptions(tokens=10)):
         encoder = encoder_of(folder, dimensions=5, windows=windows)
         encoder.model.max_seq_length = 16
-        encoder.encode_passages(texts, heads)
+        encoder.encode_passages(texts, title_lengths)
         questions = encoder.encode_questions(TEXTS[20:23])
         assert encoder.projection is not None
         all_dimensions = encoder_of(folder)
@@ -203,47 +203,47 @@ def test_questions_are_projected_as_the_passages_they_are_compared_with(folder: 
         wide = np.concatenate(whole).astype(np.float32)  # as long as the weights of its tokens
         expected = of_length_1(wide @ encoder.projection + 1e-9) * np.linalg.norm(wide, axis=1, keepdims=True)
         np.testing.assert_allclose(questions.vectors, expected, atol=2e-3)
-        found.append(questions.vectors)
-    assert np.abs(found[0].astype(np.float32) - found[1].astype(np.float32)).max() > 1e-2
+        vectors.append(questions.vectors)
+    assert np.abs(vectors[0].astype(np.float32) - vectors[1].astype(np.float32)).max() > 1e-2
 
 
-def test_a_long_passage_has_the_tokens_of_all_its_windows(folder: Path) -> None:
+def test_long_passage_has_tokens_of_all_windows(folder: Path) -> None:
     encoder = encoder_of(folder, windows=WindowOptions(tokens=10, stride=10))
     encoder.model.max_seq_length = 16
     texts = [TEXTS[2], " ".join(WORDS * 3), TEXTS[1]]
-    found = encoder.encode_passages(texts, np.zeros(3, dtype=np.int64))
-    counts = np.diff(found.starts)
+    vectors = encoder.encode_passages(texts, np.zeros(3, dtype=np.int64))
+    counts = np.diff(vectors.starts)
     assert counts[1] > 40
     assert max(counts[0], counts[2]) <= 16
     last_words = encoder.encode_questions([" ".join(WORDS[-4:])])
     cut = encoder_of(folder)
     cut.model.max_seq_length = 16
     beginning = cut.encode("passage", [texts[1]])[0]
-    assert max_sim(last_words, found)[0, 1] > float((last_words.vectors @ beginning.T).max(axis=1).mean())
+    assert max_sim(last_words, vectors)[0, 1] > float((last_words.vectors @ beginning.T).max(axis=1).mean())
 
 
-def test_what_is_on_disk_loads_no_model(folder: Path) -> None:
+def test_stored_vectors_need_no_model(folder: Path) -> None:
     first = encoder_of(folder)
-    found = first.encode_passages(TEXTS)
+    vectors = first.encode_passages(TEXTS)
     again = encoder_of(folder)
-    assert again.encode_passages(TEXTS).vectors.tobytes() == found.vectors.tobytes()
+    assert again.encode_passages(TEXTS).vectors.tobytes() == vectors.vectors.tobytes()
     assert "model" not in vars(again)
     assert again.meter.lap()[1] > 0  # what it would have taken is told
 
 
-def test_a_starter_has_no_tokens(folder: Path) -> None:
+def test_rejects_starter(folder: Path) -> None:
     with pytest.raises(ModelError) as error:
         load_token_encoder(find_model(STARTER))
     assert error.value.code == "not_late"
     assert BiEncoder(find_model(str(folder)), []).fingerprint  # a transformer has
 
 
-def test_progress_is_told_to_its_end(folder: Path) -> None:
-    told: list[float] = []
+def test_reports_progress_to_the_end(folder: Path) -> None:
+    progress: list[float] = []
     source = find_model(str(folder))
-    encoder = TokenEncoder(source, TEXTS[:70], precision=Precision.FLOAT32, on_progress=told.append)
+    encoder = TokenEncoder(source, TEXTS[:70], precision=Precision.FLOAT32, on_progress=progress.append)
     encoder.encode_passages(TEXTS[:70])
     encoder.encode_questions(TEXTS[70:80])
-    assert told == sorted(told)
-    assert len(told) > 4
-    assert told[-1] == pytest.approx(1)
+    assert progress == sorted(progress)
+    assert len(progress) > 4
+    assert progress[-1] == pytest.approx(1)

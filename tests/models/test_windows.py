@@ -14,8 +14,8 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.models.windows import Cutter, WindowOptions, Windows
-from tests.models.worlds import telling
+from mrc_workbench.models.windows import WindowCutter, WindowOptions, Windows
+from tests.models.worlds import sharpened
 from tests.tiny_models import MAX_LENGTH, SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
@@ -35,24 +35,24 @@ def unigram() -> Any:
 
     from mrc_workbench.models.packaged import Pieces, make_tokenizer
 
-    letters = sorted({letter for word in WORDS for letter in word})
-    texts = ["<s>", "<pad>", "</s>", "<unk>", "▁", *letters, "▁" + WORDS[0], "<mask>"]
-    made = make_tokenizer(Pieces(texts, [-float(n) for n in range(len(texts))], begin=0, end=2, pad=1, unknown=3))
-    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIAL)
+    alphabet = sorted({letter for word in WORDS for letter in word})
+    texts = ["<s>", "<pad>", "</s>", "<unk>", "▁", *alphabet, "▁" + WORDS[0], "<mask>"]
+    tokenizer = make_tokenizer(Pieces(texts, [-float(n) for n in range(len(texts))], begin=0, end=2, pad=1, unknown=3))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
 def byte_pairs() -> Any:
     from tokenizers import ByteLevelBPETokenizer
     from transformers import PreTrainedTokenizerFast
 
-    made = ByteLevelBPETokenizer()
-    made.train_from_iterator(SENTENCES, vocab_size=300, show_progress=False)
-    return PreTrainedTokenizerFast(tokenizer_object=made._tokenizer, **SPECIAL)
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(SENTENCES, vocab_size=300, show_progress=False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer, **SPECIAL)
 
 
 TOKENIZERS = [wordpiece(), unigram(), byte_pairs()]
-for one in TOKENIZERS:
-    one.model_max_length = LIMIT
+for named_tokenizer in TOKENIZERS:
+    named_tokenizer.model_max_length = LIMIT
 
 
 def long_text(n_words: int, seed: int = 0) -> str:
@@ -80,76 +80,74 @@ def assert_covered(text: str, head: int, read: Sequence[tuple[int, int]]) -> Non
     st.sampled_from(TOKENIZERS),
     st.sampled_from(["", "passage: "]),
 )
-def test_windows_cover_every_letter_and_are_read_whole(
+def test_windows_cover_text_and_fit_model(
     words: list[str], title: str, options: WindowOptions, tokenizer: Any, prompt: str
 ) -> None:
     head = len(title) + 1 if title else 0
     text = f"{title}\n{' '.join(words)}" if title else " ".join(words)
-    windows = Cutter(tokenizer, options, prompt).windows([text], np.array([head])).of(0)
+    windows = WindowCutter(tokenizer, options, prompt).windows([text], np.array([head])).windows_of(0)
     whole = tokens(tokenizer, prompt + text) <= LIMIT
     assert bool(windows) == (not whole)
     if whole:
         return
-    assert_covered(text, windows[0].head, [window[1:] for window in windows])
-    assert all(window.head in (0, head) for window in windows)
+    assert_covered(text, windows[0].title_length, [window[1:] for window in windows])
+    assert all(window.title_length in (0, head) for window in windows)
     assert all(tokens(tokenizer, prompt + window.text(text)) <= LIMIT for window in windows)
     assert windows == sorted(windows)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 120), st.integers(0, 30), st.sampled_from(["", "세종"]), st.sampled_from(TOKENIZERS))
-def test_windows_beside_a_question_fit_into_the_pair(n_words: int, asked: int, title: str, tokenizer: Any) -> None:
+def test_windows_fit_beside_question(n_words: int, asked: int, title: str, tokenizer: Any) -> None:
     question, text = long_text(asked, 1), long_text(n_words)
     head, text = (len(title) + 1, f"{title}\n{text}") if title else (0, text)
-    windows = Cutter(tokenizer, WindowOptions()).beside(question, text, head)
+    windows = WindowCutter(tokenizer, WindowOptions()).windows_beside(question, text, head)
     room = LIMIT - tokenizer.num_special_tokens_to_add(pair=True)
     of_question = min(tokens(tokenizer, question, add_special_tokens=False), room - room // 2)
     assert bool(windows) == (of_question + tokens(tokenizer, text, add_special_tokens=False) > room)
     if windows:
-        assert_covered(text, windows[0].head, [window[1:] for window in windows])
+        assert_covered(text, windows[0].title_length, [window[1:] for window in windows])
         lengths = [tokens(tokenizer, window.text(text), add_special_tokens=False) for window in windows]
         assert of_question + max(lengths) <= room
 
 
-def test_windows_overlap_by_half_and_begin_with_words() -> None:
+def test_windows_overlap_by_half_and_start_at_words() -> None:
     tokenizer, text = TOKENIZERS[0], " ".join(str(n % 10) for n in range(50))  # a token a word: "[UNK]"
-    (first, second, *others) = Cutter(tokenizer, WindowOptions()).windows([text], np.array([0])).of(0)
+    (first, second, *others) = WindowCutter(tokenizer, WindowOptions()).windows([text], np.array([0])).windows_of(0)
     assert (first.start, first.end) == (0, 2 * 22 - 1)  # 22 tokens beside [CLS] and [SEP]
     assert (second.start, second.end) == (2 * 11, 2 * 33 - 1)
     assert others[-1].end == len(text)
-    small = Cutter(tokenizer, WindowOptions(10, 4)).windows([text], np.array([0]))
-    assert [window.start for window in small.of(0)] == list(range(0, 2 * 41, 8))
-    assert not small.as_read
+    small = WindowCutter(tokenizer, WindowOptions(10, 4)).windows([text], np.array([0]))
+    assert [window.start for window in small.windows_of(0)] == list(range(0, 2 * 41, 8))
+    assert not small.first_is_prefix
 
 
 @pytest.mark.parametrize(("size", "stride"), [(-1, 0), (0, -1), (10, 11)])
-def test_windows_with_gaps_are_refused(size: int, stride: int) -> None:
+def test_rejects_windows_with_gaps(size: int, stride: int) -> None:
     with pytest.raises(ValueError, match=r"tokens|stride"):
         WindowOptions(size, stride)
 
 
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return telling(with_head(build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1)))
+    return sharpened(with_head(build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1)))
 
 
 TEXTS = [long_text(n, n) for n in (3, 20, 200, 31, 400, 12)]  # the third and the fifth are too long for 128 tokens
-HEADS = np.zeros(len(TEXTS), dtype=np.int64)
+TITLE_LENGTHS = np.zeros(len(TEXTS), dtype=np.int64)
 
 
 @pytest.mark.parametrize("options", [WindowOptions(), WindowOptions(40, 30)])
-def test_what_is_read_whole_keeps_its_vector_and_the_long_ones_have_one_a_window(
-    folder: Path, options: WindowOptions
-) -> None:
+def test_short_texts_keep_their_vector_and_long_texts_get_window_vectors(folder: Path, options: WindowOptions) -> None:
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
-    windows = encoder.windows_of(TEXTS, HEADS, options)
+    windows = encoder.windows_of(TEXTS, TITLE_LENGTHS, options)
     assert set(windows.rows.tolist()) == {2, 4}
     vectors, rows = encoder.encode_windows(TEXTS, windows)
     alone = encoder.encode_passages(TEXTS)
     for row in (0, 1, 3, 5):
         np.testing.assert_array_equal(vectors[rows == row], alone[[row]])
     for row in (2, 4):
-        by_hand = encoder.encode("passage", [window.text(TEXTS[row]) for window in windows.of(row)])
+        by_hand = encoder.encode("passage", [window.text(TEXTS[row]) for window in windows.windows_of(row)])
         assert len(by_hand) > 2
         if options.tokens:
             np.testing.assert_allclose(vectors[rows == row], by_hand, atol=2e-6)
@@ -158,10 +156,10 @@ def test_what_is_read_whole_keeps_its_vector_and_the_long_ones_have_one_a_window
             np.testing.assert_allclose(vectors[rows == row][1:], by_hand[1:], atol=2e-6)
 
 
-def test_where_everything_fits_the_vectors_are_the_same_file(folder: Path) -> None:
+def test_reuses_vectors_if_no_text_is_long(folder: Path) -> None:
     short = TEXTS[:2]
     encoder = BiEncoder(find_model(str(folder)), [])
-    windows = encoder.windows_of(short, HEADS[:2], WindowOptions())
+    windows = encoder.windows_of(short, TITLE_LENGTHS[:2], WindowOptions())
     assert not len(windows.rows)
     vectors, rows = encoder.encode_windows(short, windows)
     assert rows.tolist() == [0, 1]
@@ -169,25 +167,25 @@ def test_where_everything_fits_the_vectors_are_the_same_file(folder: Path) -> No
     assert vectors.filename == encoder.encode_passages(short).filename
 
 
-def test_windows_are_found_once_on_a_machine(folder: Path) -> None:
+def test_stores_windows(folder: Path) -> None:
     first = BiEncoder(find_model(str(folder)), [])
-    windows = first.windows_of(TEXTS, HEADS, WindowOptions())
+    windows = first.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions())
     again = BiEncoder(find_model(str(folder)), [])
-    same = again.windows_of(TEXTS, HEADS, WindowOptions())
+    same = again.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions())
     assert "model" not in vars(again)  # nothing was loaded
     np.testing.assert_array_equal(same.windows, windows.windows)
     np.testing.assert_array_equal(same.rows, windows.rows)
 
 
-def test_a_starter_reads_texts_of_any_length() -> None:
+def test_starter_has_no_windows() -> None:
     encoder = BiEncoder(find_model(STARTER), SENTENCES)
-    assert not len(encoder.windows_of(TEXTS, HEADS, WindowOptions()))
+    assert not len(encoder.windows_of(TEXTS, TITLE_LENGTHS, WindowOptions()))
     scorer = CrossEncoderScorer(find_model(STARTER), SENTENCES)
     pairs = [(SENTENCES[3], TEXTS[4])]
     np.testing.assert_array_equal(scorer.score_windows(pairs, [0], WindowOptions()), scorer.score(pairs))
 
 
-def test_a_pair_scores_as_its_best_window_scored_by_hand(cross_encoder: Path) -> None:
+def test_pair_score_is_best_window_score(cross_encoder: Path) -> None:
     scorer = CrossEncoderScorer(find_model(str(cross_encoder)), [], precision=Precision.FLOAT32)
     pairs = [(question, text) for question in (SENTENCES[3], long_text(90, 7)) for text in TEXTS]
     scores = scorer.score_windows(pairs, [0] * len(pairs), WindowOptions())
@@ -199,16 +197,16 @@ def test_a_pair_scores_as_its_best_window_scored_by_hand(cross_encoder: Path) ->
         assert bool(windows) == (text in (TEXTS[2], TEXTS[4]))
 
 
-def test_pairs_that_fit_score_as_they_did(cross_encoder: Path) -> None:
+def test_short_pairs_keep_their_scores(cross_encoder: Path) -> None:
     scorer = CrossEncoderScorer(find_model(str(cross_encoder)), [])
     pairs = [(question, text) for question in SENTENCES for text in TEXTS[:2]]
     np.testing.assert_array_equal(scorer.score_windows(pairs, [0] * len(pairs), WindowOptions()), scorer.score(pairs))
     assert scorer.score_windows([], [], WindowOptions()).shape == (0,)
 
 
-def test_no_windows() -> None:
-    assert Windows.none().texts(TEXTS) == []
-    assert Windows.none().standing(3).tolist() == [0, 1, 2]
+def test_scores_no_pairs() -> None:
+    assert Windows.empty().texts(TEXTS) == []
+    assert Windows.empty().whole_rows(3).tolist() == [0, 1, 2]
 
 
 # of how many texts only the beginning is read: around the limit one by one
@@ -217,29 +215,29 @@ QUESTIONS = [AROUND[1], " ".join(WORDS[:40]), AROUND[-1]]
 
 
 @pytest.mark.parametrize("prompt", ["", "한강은 서울을 "])
-def test_a_bi_encoder_cuts_off_what_is_longer_than_it_reads_prompt_included(folder: Path, prompt: str) -> None:
+def test_bi_encoder_counts_truncated_texts_with_prompt(folder: Path, prompt: str) -> None:
     encoder = BiEncoder(find_model(str(folder)), AROUND)
     encoder.model = load_bi_encoder(find_model(str(folder)), [])
     encoder.model.prompts["document"] = prompt
-    told = [tokens(encoder.model.tokenizer, prompt + text) > MAX_LENGTH for text in AROUND]
-    assert 1 < sum(told) < len(AROUND)
-    assert encoder.cut_off(AROUND) == sum(told)
+    is_too_long = [tokens(encoder.model.tokenizer, prompt + text) > MAX_LENGTH for text in AROUND]
+    assert 1 < sum(is_too_long) < len(AROUND)
+    assert encoder.cut_off(AROUND) == sum(is_too_long)
 
 
-def test_what_is_cut_off_is_found_out_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_text_lengths(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BiEncoder(find_model(str(folder)), AROUND).cut_off(AROUND)
     monkeypatch.setattr(BiEncoder, "load", lambda _: pytest.fail("loaded again"))
     assert BiEncoder(find_model(str(folder)), AROUND).cut_off(AROUND) == expected > 0
 
 
-def test_late_interaction_cuts_off_the_same_and_nothing_with_windows(folder: Path) -> None:
+def test_late_interaction_counts_truncated_texts_without_windows(folder: Path) -> None:
     source = find_model(str(folder))
     cut_off = TokenEncoder(source, AROUND).cut_off(AROUND)
     assert cut_off == BiEncoder(source, AROUND).cut_off(AROUND) > 0
     assert TokenEncoder(source, AROUND, windows=WindowOptions()).cut_off(AROUND) == 0
 
 
-def test_a_cross_encoder_cuts_off_what_does_not_fit_beside_a_question(tmp_path: Path) -> None:
+def test_cross_encoder_counts_passages_too_long_for_pair(tmp_path: Path) -> None:
     source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "tiny"))))
     tokenizer = load_cross_encoder(source, []).tokenizer
     limit, rng = int(tokenizer.model_max_length), np.random.default_rng(0)
@@ -259,14 +257,14 @@ def test_a_cross_encoder_cuts_off_what_does_not_fit_beside_a_question(tmp_path: 
 
 
 @pytest.mark.parametrize("inference_free", [False, True])
-def test_a_sparse_encoder_cuts_off_what_is_longer_than_it_reads(tmp_path: Path, inference_free: bool) -> None:
+def test_sparse_encoder_counts_truncated_texts(tmp_path: Path, inference_free: bool) -> None:
     source = find_model(str(build_sparse_encoder(tmp_path / "tiny", inference_free=inference_free)))
     model = load_sparse_encoder(source)
-    told = sum(tokens(model.tokenizer, text) > model.max_seq_length for text in AROUND)
-    assert SparseTextEncoder(source, AROUND).cut_off(AROUND) == told > 0
+    n_too_long = sum(tokens(model.tokenizer, text) > model.max_seq_length for text in AROUND)
+    assert SparseTextEncoder(source, AROUND).cut_off(AROUND) == n_too_long > 0
 
 
-def test_a_starter_cuts_nothing_off() -> None:
+def test_starter_truncates_nothing() -> None:
     source = find_model(STARTER)
     assert BiEncoder(source, AROUND).cut_off(AROUND) == 0
     assert CrossEncoderScorer(source, AROUND).cut_off(QUESTIONS, AROUND, np.zeros((3, 1), dtype=np.int32)) == 0

@@ -36,7 +36,7 @@ for line in sys.stdin:
 """
 
 
-def telling(folder: Path) -> Path:
+def sharpened(folder: Path) -> Path:
     """Make the layers' weights ten times as large: else all pairs of random words have nearly the same score."""
     weights = load_file(folder / "model.safetensors")
     large = {name: 10 * weight if "layer" in name and weight.ndim == 2 else weight for name, weight in weights.items()}
@@ -44,13 +44,13 @@ def telling(folder: Path) -> Path:
     return folder
 
 
-def damaged(folder: Path, place: Path, number: float = np.nan) -> Path:
+def damaged(folder: Path, copy_folder: Path, number: float = np.nan) -> Path:
     """Copy a model, with this number for every weight."""
-    shutil.copytree(folder, place)
-    for path in place.rglob("*.safetensors"):
+    shutil.copytree(folder, copy_folder)
+    for path in copy_folder.rglob("*.safetensors"):
         weights = {name: np.full_like(weight, number) for name, weight in load_file(path).items()}
         save_file(weights, path, {"format": "pt"})
-    return place
+    return copy_folder
 
 
 def computed(kind: str, name: str) -> np.ndarray:
@@ -68,7 +68,7 @@ def computed(kind: str, name: str) -> np.ndarray:
 
 
 @contextmanager
-def asked(environment: dict[str, str]) -> Iterator[Ask]:
+def model_process(environment: dict[str, str]) -> Iterator[Ask]:
     """Start a process that computes what it is asked for; give what returns that, or an error's code, and seconds."""
     command = [sys.executable, "-c", ANSWERS]
     with Popen(command, cwd=PROJECT, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
@@ -78,8 +78,8 @@ def asked(environment: dict[str, str]) -> Iterator[Ask]:
             assert process.stdout is not None
             process.stdin.write(json.dumps([kind, name, user, str(workspace)]) + "\n")
             process.stdin.flush()
-            found, seconds = json.loads(process.stdout.readline())
-            return found, seconds
+            result, seconds = json.loads(process.stdout.readline())
+            return result, seconds
 
         try:
             yield ask

@@ -34,24 +34,24 @@ def rankings(*rows: list[int]) -> Rankings:
 def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
     indices = np.full((len(rows), depth), -1, dtype=np.int32)
     scores = np.full((len(rows), depth), -np.inf, dtype=np.float32)
-    for row, found in enumerate(rows):
-        indices[row, : len(found)] = found
-        scores[row, : len(found)] = np.arange(len(found), 0, -1)
+    for row, passages in enumerate(rows):
+        indices[row, : len(passages)] = passages
+        scores[row, : len(passages)] = np.arange(len(passages), 0, -1)
     return Rankings(indices, scores)
 
 
 def comparison_of(
-    found: Mapping[str, Sequence[Sequence[int]] | None],
+    rows_by_retriever: Mapping[str, Sequence[Sequence[int]] | None],
     question_set: QuestionSet | None = None,
     ks: Sequence[int] = (1, 3),
     depth: int = 10,
 ) -> Comparison:
     """Rows of the corpus by retriever and question; a retriever without any failed."""
     question_set = question_set or small_set()
-    specs = [{"name": name, "kind": "bm25", "analyzer": "word"} for name in found]
+    specs = [{"name": name, "kind": "bm25", "analyzer": "word"} for name in rows_by_retriever]
     experiment = experiment_of(*specs, ks=ks)
     results = []
-    for name, rows in found.items():
+    for name, rows in rows_by_retriever.items():
         if rows is None:
             results.append(Result(name, error=LOST))
         else:
@@ -78,24 +78,25 @@ def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
         for copy in range(copies)
         for q in small.questions
     )
-    asked = QuestionSet("many", passages, questions)
+    question_set = QuestionSet("many", passages, questions)
 
     def shifted(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        return [[5 * copy + row for row in found] for copy in range(copies) for found in rows]
+        return [[5 * copy + row for row in passage_rows] for copy in range(copies) for passage_rows in rows]
 
-    return asked, comparison_of(
-        {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, asked
+    return question_set, comparison_of(
+        {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, question_set
     )
 
 
-def judged_apart(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
+def partly_judged(ks: Sequence[int] = (1, 3), depth: int = 10, n_questions: int = 12) -> tuple[QuestionSet, Comparison]:
     """Of "known" all of the first ten were judged, of "unknown" six; both have the only right one first, of grade 2."""
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(n_questions + 18))
     judged = range(n_questions)
     questions = tuple(
-        Question.judged(f"q{row}", f"{row}?", {f"p{one}": 2 * (one == row) for one in judged}) for row in judged
+        Question.from_grades(f"q{row}", f"{row}?", {f"p{passage}": 2 * (passage == row) for passage in judged})
+        for row in judged
     )
-    asked = QuestionSet("judged", passages, questions)
-    known = [[row, *[one for one in judged if one != row][:9]] for row in judged]
+    question_set = QuestionSet("judged", passages, questions)
+    known = [[row, *[passage for passage in judged if passage != row][:9]] for row in judged]
     unknown = [[*rows[:6], *range(n_questions, n_questions + 4)] for rows in known]
-    return asked, comparison_of({"known": known, "unknown": unknown}, asked, ks, depth)
+    return question_set, comparison_of({"known": known, "unknown": unknown}, question_set, ks, depth)

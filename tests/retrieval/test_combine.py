@@ -14,7 +14,15 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import Meter
 from mrc_workbench.models.windows import Pair, WindowOptions
 from mrc_workbench.retrieval import combine
-from mrc_workbench.retrieval.combine import Fusion, Hybrid, PairScores, Reranked, fused, min_max, normalised
+from mrc_workbench.retrieval.combine import (
+    Fusion,
+    Hybrid,
+    PairScores,
+    RerankedRetriever,
+    fuse,
+    min_max,
+    normalize_scores,
+)
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
@@ -23,40 +31,42 @@ N_PASSAGES = 7
 SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)
 WEIGHTS = st.one_of(st.none(), st.tuples(*[st.sampled_from([0, 0.25, 1, 3])] * 3).filter(any))
 TEXTS = [f"passage {row}" for row in range(30)]
-QUESTIONS_ASKED = [f"question {row}" for row in range(70)]  # more than a block
-ASKED = texts_of(QUESTIONS)
+MANY_QUERIES = [f"question {row}" for row in range(70)]  # more than a block
+QUERIES = texts_of(QUESTIONS)
 
 
 def rankings_of(*questions: dict[int, float]) -> Rankings:
     scores = np.full((len(questions), N_PASSAGES), -np.inf, dtype=np.float32)
-    for row, found in enumerate(questions):
-        for passage, score in found.items():
+    for row, hits in enumerate(questions):
+        for passage, score in hits.items():
             scores[row, passage] = score
     return top_k(scores, N_PASSAGES)
 
 
-def values_of(found: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
+def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
     """Value of each passage found, and of one that is not, from the written formula."""
     if fusion is Fusion.RRF:
-        order = sorted(found, key=lambda passage: (-found[passage], passage))
+        order = sorted(scores_by_row, key=lambda passage: (-scores_by_row[passage], passage))
         return {passage: 1 / (60 + rank) for rank, passage in enumerate(order, start=1)}, 0.0
-    equal = len(set(found.values())) == 1
-    if not found:
+    equal = len(set(scores_by_row.values())) == 1
+    if not scores_by_row:
         return {}, 0.0
     if fusion is Fusion.MIN_MAX:
-        low, high = min(found.values()), max(found.values())
-        return {passage: 1.0 if equal else (score - low) / (high - low) for passage, score in found.items()}, 0.0
+        low, high = min(scores_by_row.values()), max(scores_by_row.values())
+        return {
+            passage: 1.0 if equal else (score - low) / (high - low) for passage, score in scores_by_row.items()
+        }, 0.0
     if equal:
-        return dict.fromkeys(found, 0.0), -1.0
-    mean, deviation = statistics.fmean(found.values()), statistics.pstdev(found.values())
-    values = {passage: (score - mean) / deviation for passage, score in found.items()}
+        return dict.fromkeys(scores_by_row, 0.0), -1.0
+    mean, deviation = statistics.fmean(scores_by_row.values()), statistics.pstdev(scores_by_row.values())
+    values = {passage: (score - mean) / deviation for passage, score in scores_by_row.items()}
     return values, min(values.values())
 
 
 def by_loop(lists: Sequence[dict[int, float]], fusion: Fusion, weights: Sequence[float] | None) -> dict[int, float]:
     counted = [
-        (*values_of(found, fusion), weight)
-        for found, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
+        (*values_of(scores_by_row, fusion), weight)
+        for scores_by_row, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
         if weight
     ]
     candidates = {passage for values, _, _ in counted for passage in values}
@@ -66,24 +76,28 @@ def by_loop(lists: Sequence[dict[int, float]], fusion: Fusion, weights: Sequence
 @pytest.mark.slow
 @pytest.mark.parametrize("fusion", Fusion)
 @given(st.lists(st.tuples(SCORES, SCORES, SCORES), min_size=1, max_size=4), WEIGHTS)
-def test_a_plain_loop(
+def test_fusion_matches_reference_loop(
     fusion: Fusion, questions: list[tuple[dict[int, float], ...]], weights: tuple[float, ...] | None
 ) -> None:
     rankings = [rankings_of(*lists) for lists in zip(*questions, strict=True)]
-    found = fused(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
+    fused_rankings = fuse(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
     for row, lists in enumerate(questions):
         expected = by_loop(lists, fusion, weights)
-        ours = {int(p): float(s) for p, s in zip(found.indices[row], found.scores[row], strict=True) if p >= 0}
+        ours = {
+            int(p): float(s)
+            for p, s in zip(fused_rankings.indices[row], fused_rankings.scores[row], strict=True)
+            if p >= 0
+        }
         assert ours == pytest.approx(expected, abs=1e-5)
         assert list(ours) == sorted(ours, key=lambda passage: (-ours[passage], passage))
 
 
 def test_min_max_by_hand() -> None:
     first, second = rankings_of({0: 10, 1: 6, 2: 2}), rankings_of({1: 0.9, 3: 0.5})
-    both = fused([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
+    both = fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
     assert both.indices.tolist() == [[1, 0, 2, 3, -1]]
     np.testing.assert_allclose(both.scores, [[1.5, 1, 0, 0, -np.inf]])
-    weighted = fused([first, second], N_PASSAGES, Fusion.MIN_MAX, (0.8, 0.2), 2)
+    weighted = fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, (0.8, 0.2), 2)
     assert weighted.indices.tolist() == [[0, 1]]
     np.testing.assert_allclose(weighted.scores, [[0.8, 0.4 + 0.2]], rtol=1e-6)
 
@@ -91,43 +105,43 @@ def test_min_max_by_hand() -> None:
 def test_z_scores_by_hand() -> None:
     # deviations of 3, 2, 1 from their mean over sqrt(2/3); what the other did not find counts as its last
     last = 1 / np.sqrt(2 / 3)
-    both = fused([rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})], N_PASSAGES, Fusion.Z_SCORE, None, 4)
+    both = fuse([rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})], N_PASSAGES, Fusion.Z_SCORE, None, 4)
     assert both.indices.tolist() == [[1, 0, 2, 4]]
     np.testing.assert_allclose(both.scores, [[1, last - 1, -last - 1, -last - 1]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("fusion", Fusion)
-def test_the_ends_of_a_weight_curve_are_the_retrievers_and_all_that_a_list_holds_is_a_candidate(fusion: Fusion) -> None:
+def test_zero_weight_drops_retriever_and_all_hits_are_candidates(fusion: Fusion) -> None:
     rng = np.random.default_rng(0)
     first, second = (top_k(rng.normal(size=(20, 50)), 10) for _ in range(2))
     for weights, alone in (((1, 0), first), ((0, 0.3), second)):
-        assert fused([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
-    for row, found in enumerate(fused([first, second], 50, fusion, None, 30).indices.tolist()):
-        assert {*found} - {-1} == {*first.indices[row].tolist(), *second.indices[row].tolist()}
+        assert fuse([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
+    for row, rows in enumerate(fuse([first, second], 50, fusion, None, 30).indices.tolist()):
+        assert {*rows} - {-1} == {*first.indices[row].tolist(), *second.indices[row].tolist()}
 
 
 @pytest.mark.parametrize("fusion", Fusion)
-def test_values_add_up_to_the_fused_score(fusion: Fusion) -> None:
+def test_values_sum_to_fused_score(fusion: Fusion) -> None:
     rng, weights = np.random.default_rng(2), (0.7, 0.3)
     lists = [top_k(rng.normal(size=(5, 40)), 10) for _ in weights]
-    found = fused(lists, 40, fusion, weights, 15)
-    for row, place in zip(*np.nonzero(found.indices >= 0), strict=True):
+    rankings = fuse(lists, 40, fusion, weights, 15)
+    for row, column in zip(*np.nonzero(rankings.indices >= 0), strict=True):
         total = 0.0
-        for one, weight in zip(lists, weights, strict=True):
-            values, absent = normalised(one, fusion)
-            there = np.flatnonzero(one.indices[row] == found.indices[row, place])
+        for ranking, weight in zip(lists, weights, strict=True):
+            values, absent = normalize_scores(ranking, fusion)
+            there = np.flatnonzero(ranking.indices[row] == rankings.indices[row, column])
             total += weight * float(values[row, there[0]] if len(there) else absent[row])
-        assert found.scores[row, place] == pytest.approx(total, abs=1e-6)
+        assert rankings.scores[row, column] == pytest.approx(total, abs=1e-6)
 
 
 @pytest.mark.parametrize("fusion", Fusion)
-def test_values_where_nothing_was_found(fusion: Fusion) -> None:
-    values, absent = normalised(rankings_of({}, {3: 2.5}), fusion)
+def test_normalizes_empty_rankings(fusion: Fusion) -> None:
+    values, absent = normalize_scores(rankings_of({}, {3: 2.5}), fusion)
     assert np.isnan(values).tolist() == [[True] * N_PASSAGES, [False] + [True] * (N_PASSAGES - 1)]
     assert absent[0] == 0
 
 
-def test_min_max() -> None:
+def test_min_max_normalizes_each_row() -> None:
     scores = np.array([[2, 4, 3], [5, 5, 5], [-np.inf, 1, 3], [-np.inf, -np.inf, 7], [-np.inf] * 3], dtype=np.float32)
     assert min_max(scores).tolist() == [[0, 1, 0.5], [1, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
     assert min_max(np.zeros((0, 3))).shape == (0, 3)
@@ -150,7 +164,7 @@ class Fixed:
 
 
 @given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
-def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) -> None:
+def test_hybrid_matches_reference_loop(parts: list[list[int]], depth: int, k: int) -> None:
     fixed = [Fixed(rows) for rows in parts]
     hybrid = Hybrid("h", fixed, n_passages=CORPUS_SIZE, depth=depth, fusion=Fusion.RRF)
     rankings = hybrid.search(["?"], k)
@@ -161,7 +175,7 @@ def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) ->
     np.testing.assert_allclose(rankings.scores, [[*map(scores.get, best)] + [-np.inf] * padding], rtol=1e-6)
 
 
-def test_questions_are_fused_each_by_itself() -> None:
+def test_fuses_each_question_separately() -> None:
     first, second = Fixed([2, 0, 1], [], [2]), Fixed([0, 3], [], [2, 0])
     rankings = Hybrid("h", [first, second], n_passages=4, fusion=Fusion.RRF).search(["a", "b", "c"], 4)
     assert rankings.indices.tolist() == [[0, 2, 3, 1], [-1] * 4, [2, 0, -1, -1]]
@@ -169,7 +183,7 @@ def test_questions_are_fused_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) -> None:
+def test_ignores_ranks_below_depth_for_any_k(k: int) -> None:
     parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
     rankings = Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
     assert rankings.indices.tolist() == [[0, 2, -1][:k]]
@@ -177,18 +191,18 @@ def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) ->
 
 
 @pytest.mark.parametrize("fusion", Fusion)
-def test_ranks_below_a_rerankers_depth_count_and_scores_do_not(fusion: Fusion) -> None:
+def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
     """Scores only keep an order and lie far below: left in, all that the reranker read would look alike."""
     words, reranked = Fixed([2, 1, 0, 3]), Fixed([0, 1, 2, 3])
     counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
     expected = Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
-    found = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
-    assert found.indices.tolist() == expected.indices.tolist()
-    np.testing.assert_allclose(found.scores, expected.scores)
+    rankings = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
+    assert rankings.indices.tolist() == expected.indices.tolist()
+    np.testing.assert_allclose(rankings.scores, expected.scores)
 
 
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])
-def test_one_retriever_is_no_hybrid(parts: list[Fixed]) -> None:
+def test_rejects_hybrid_of_fewer_than_two_retrievers(parts: list[Fixed]) -> None:
     with pytest.raises(ValueError, match="at least two"):
         Hybrid("h", parts, n_passages=1)
 
@@ -198,14 +212,14 @@ class Counting:
 
     def __init__(self, fingerprint: str = "counting") -> None:
         self.fingerprint = fingerprint
-        self.asked: list[tuple[str, str]] = []
+        self.scored_pairs: list[tuple[str, str]] = []
         self.loads = 0
 
     def load(self) -> None:
         self.loads += 1
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        self.asked += pairs
+        self.scored_pairs += pairs
         return np.array([100 * int(q.split()[1]) + int(p.split()[1]) for q, p in pairs], dtype=np.float32)
 
 
@@ -215,67 +229,69 @@ def candidates(depth: int, first: int = 0, questions: int = 70) -> Rankings:
     return Rankings(indices, np.where(indices < 0, -np.inf, -np.arange(depth)).astype(np.float32))
 
 
-def expected(found: Rankings) -> np.ndarray:
-    return np.where(found.indices < 0, -np.inf, 100 * np.arange(len(found.indices))[:, None] + found.indices)
+def expected(candidates: Rankings) -> np.ndarray:
+    return np.where(
+        candidates.indices < 0, -np.inf, 100 * np.arange(len(candidates.indices))[:, None] + candidates.indices
+    )
 
 
-def scored(found: Rankings, fingerprint: str = "counting", texts: list[str] = TEXTS) -> int:
+def scored(candidates: Rankings, fingerprint: str = "counting", texts: list[str] = TEXTS) -> int:
     """Check the scores and return how many pairs the scorer was asked for."""
     scorer = Counting(fingerprint)
-    scores = PairScores(scorer, texts, Meter()).of(QUESTIONS_ASKED[: len(found.indices)], found)
+    scores = PairScores(scorer, texts, Meter()).score_candidates(MANY_QUERIES[: len(candidates.indices)], candidates)
     assert scores.dtype == np.float32
-    np.testing.assert_array_equal(scores, expected(found))
-    assert len(set(scorer.asked)) == len(scorer.asked)
-    assert (scorer.loads > 0) == (len(scorer.asked) > 0)  # a model that has nothing to say is not loaded
-    return len(scorer.asked)
+    np.testing.assert_array_equal(scores, expected(candidates))
+    assert len(set(scorer.scored_pairs)) == len(scorer.scored_pairs)
+    assert (scorer.loads > 0) == (len(scorer.scored_pairs) > 0)  # a model that has nothing to say is not loaded
+    return len(scorer.scored_pairs)
 
 
-def test_only_new_pairs_are_scored() -> None:
-    asked = [(10, 0), (10, 0), (4, 0), (13, 0), (13, 0), (10, 6), (16, 0)]  # depths, and the first of another stage
-    assert [scored(candidates(depth, first)) for depth, first in asked] == [600, 0, 0, 180, 0, 180, 0]
+def test_scores_only_new_pairs() -> None:
+    requests = [(10, 0), (10, 0), (4, 0), (13, 0), (13, 0), (10, 6), (16, 0)]  # depths, and the first of another stage
+    assert [scored(candidates(depth, first)) for depth, first in requests] == [600, 0, 0, 180, 0, 180, 0]
 
 
-def test_another_model_corpus_or_questions_are_scored_anew() -> None:
+def test_rescores_for_other_model_corpus_or_questions() -> None:
     scored(candidates(2))
     assert scored(candidates(2), fingerprint="other") == 120
     assert scored(candidates(2), texts=[*TEXTS, "passage 30"]) == 120
     assert scored(candidates(2, questions=69)) == 2 * 59
 
 
-def test_without_a_meter_or_for_one_question_nothing_is_kept() -> None:
-    for meter, asked in ((None, QUESTIONS_ASKED), (Meter(), QUESTIONS_ASKED[:1])):
+def test_stores_nothing_without_meter_or_for_single_question() -> None:
+    for meter, queries in ((None, MANY_QUERIES), (Meter(), MANY_QUERIES[:1])):
         for _ in range(2):
             scorer = Counting()
-            PairScores(scorer, TEXTS, meter).of(asked, candidates(2, questions=len(asked)))
-            assert len(scorer.asked) == 2 * len(asked) * (60 if meter is None else 70) // 70
+            PairScores(scorer, TEXTS, meter).score_candidates(queries, candidates(2, questions=len(queries)))
+            assert len(scorer.scored_pairs) == 2 * len(queries) * (60 if meter is None else 70) // 70
     assert not (workspace() / "cache" / "pairs").exists()
 
 
-def test_what_was_scored_before_an_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_scores_computed_before_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ending(Counting):
         def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-            if self.asked:
+            if self.scored_pairs:
                 raise KeyboardInterrupt
             return super().score(pairs)
 
     monkeypatch.setattr(combine, "_SECONDS_BETWEEN_WRITING", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        PairScores(Ending(), TEXTS, Meter()).of(QUESTIONS_ASKED, candidates(5))
+        PairScores(Ending(), TEXTS, Meter()).score_candidates(MANY_QUERIES, candidates(5))
     assert scored(candidates(5)) == 300 - 55 * 5  # of the first 64 questions 55 have candidates
 
 
-def test_a_torn_file_is_scored_anew() -> None:
+def test_rescores_after_corrupt_file() -> None:
     scored(candidates(3))
     (path,) = Path(workspace() / "cache" / "pairs").iterdir()
     path.write_bytes(path.read_bytes()[:100])
     assert scored(candidates(3)) == 180
 
 
-def test_the_meter_tells_what_scoring_takes_also_where_nothing_is_scored() -> None:
+def test_meter_reports_scoring_time_of_stored_pairs() -> None:
     first, second, half = Meter(), Meter(), Meter()
-    PairScores(Counting(), TEXTS, first).of(QUESTIONS_ASKED, candidates(10))
-    PairScores(Counting(), TEXTS, second).of(QUESTIONS_ASKED, candidates(10))
-    PairScores(Counting(), TEXTS, half).of(QUESTIONS_ASKED, candidates(5))
+    PairScores(Counting(), TEXTS, first).score_candidates(MANY_QUERIES, candidates(10))
+    PairScores(Counting(), TEXTS, second).score_candidates(MANY_QUERIES, candidates(10))
+    PairScores(Counting(), TEXTS, half).score_candidates(MANY_QUERIES, candidates(5))
     (_, worked), (_, remembered), (_, of_half) = first.lap(), second.lap(), half.lap()
     assert worked > 0
     assert remembered == pytest.approx(worked)
@@ -286,31 +302,35 @@ def test_the_meter_tells_what_scoring_takes_also_where_nothing_is_scored() -> No
 class CountingWindows(Counting):
     """A passage with bars scores as the best of its parts."""
 
-    def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray:
+    def score_windows(self, pairs: Sequence[Pair], title_lengths: Sequence[int], options: WindowOptions) -> np.ndarray:
         del options
-        self.heads = list(heads)
+        self.title_lengths = list(title_lengths)
         parts = [[(question, part) for part in text.split("|")] for question, text in pairs]
         return np.array([self.score(of).max() for of in parts], dtype=np.float32)
 
 
-def test_a_long_passage_scores_as_its_best_window_and_is_kept_apart() -> None:
+def test_scores_long_passage_by_best_window_under_its_own_key() -> None:
     texts = [f"passage {row}|passage {2 * row + 5}|passage 1" for row in range(30)]
-    found, scorer = candidates(3), CountingWindows()
+    candidate_rankings, scorer = candidates(3), CountingWindows()
     windows = WindowOptions()
-    scores = PairScores(scorer, texts, Meter(), windows=windows, heads=np.arange(30)).of(QUESTIONS_ASKED, found)
-    best = 100 * np.arange(70)[:, None] + 2 * found.indices + 5
-    np.testing.assert_array_equal(scores, np.where(found.indices < 0, -np.inf, best))
-    assert scorer.heads == found.indices[64:][found.indices[64:] >= 0].tolist()  # of the last block
+    scores = PairScores(scorer, texts, Meter(), windows=windows, title_lengths=np.arange(30)).score_candidates(
+        MANY_QUERIES, candidate_rankings
+    )
+    best = 100 * np.arange(70)[:, None] + 2 * candidate_rankings.indices + 5
+    np.testing.assert_array_equal(scores, np.where(candidate_rankings.indices < 0, -np.inf, best))
+    assert (
+        scorer.title_lengths == candidate_rankings.indices[64:][candidate_rankings.indices[64:] >= 0].tolist()
+    )  # of the last block
     again = CountingWindows()
-    PairScores(again, texts, Meter(), windows=windows).of(QUESTIONS_ASKED, found)
-    assert again.asked == []
-    PairScores(again, texts, Meter(), windows=WindowOptions(7)).of(QUESTIONS_ASKED, found)
-    assert again.asked != []
+    PairScores(again, texts, Meter(), windows=windows).score_candidates(MANY_QUERIES, candidate_rankings)
+    assert again.scored_pairs == []
+    PairScores(again, texts, Meter(), windows=WindowOptions(7)).score_candidates(MANY_QUERIES, candidate_rankings)
+    assert again.scored_pairs != []
 
 
-def test_a_scorer_without_windows_reads_passages_as_they_are() -> None:
+def test_scorer_without_windows_reads_whole_passages() -> None:
     scorer = Counting()
-    scores = PairScores(scorer, TEXTS, Meter(), windows=WindowOptions()).of(QUESTIONS_ASKED, candidates(2))
+    scores = PairScores(scorer, TEXTS, Meter(), windows=WindowOptions()).score_candidates(MANY_QUERIES, candidates(2))
     np.testing.assert_array_equal(scores, expected(candidates(2)))
     assert scored(candidates(2)) == 0  # and they are those kept without windows
 
@@ -319,8 +339,8 @@ def bigrams() -> BM25:
     return BM25("bm25", PASSAGES, BM25Options("bigram"))
 
 
-def reranked(weight: float, depth: int = 3, scorer: object = None) -> Reranked:
-    return Reranked("reranked", bigrams(), scorer or SharedWordScorer(), PASSAGES, depth=depth, weight=weight)
+def reranked(weight: float, depth: int = 3, scorer: object = None) -> RerankedRetriever:
+    return RerankedRetriever("reranked", bigrams(), scorer or SharedWordScorer(), PASSAGES, depth=depth, weight=weight)
 
 
 class PassageScorer:
@@ -329,22 +349,22 @@ class PassageScorer:
     fingerprint = "given"
 
     def __init__(self, *scores: float) -> None:
-        self._scores = dict(zip(Passages.of(PASSAGES).indexed_texts(title=True), scores, strict=True))
-        self.asked: list[tuple[str, str]] = []
+        self._scores = dict(zip(Passages.from_passages(PASSAGES).indexed_texts(title=True), scores, strict=True))
+        self.scored_pairs: list[tuple[str, str]] = []
 
     def load(self) -> None:
         """Nothing to load."""
 
     def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
-        self.asked += pairs
+        self.scored_pairs += pairs
         return np.array([self._scores[passage] for _, passage in pairs], dtype=np.float32)
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 9])
-def test_weight_0_keeps_the_first_order(k: int) -> None:
-    first = bigrams().search(ASKED, k)
+def test_weight_0_keeps_first_stage_order(k: int) -> None:
+    first = bigrams().search(QUERIES, k)
     assert (first.indices[:, 0] >= 0).all()
-    assert reranked(0).search(ASKED, k).indices.tolist() == first.indices.tolist()
+    assert reranked(0).search(QUERIES, k).indices.tolist() == first.indices.tolist()
 
 
 @pytest.mark.parametrize(
@@ -358,38 +378,38 @@ def test_weight_0_keeps_the_first_order(k: int) -> None:
         ([4, 2, 0], (9, 8, 7, 6, 5), 3, 0.75, 3, {0: 0.75, 2: 0.5, 4: 0.25}),
     ],
 )
-def test_scores_are_the_weighted_sum_after_min_max(  # noqa: PLR0917
+def test_scores_are_weighted_sums_after_min_max(  # noqa: PLR0917
     first: list[int], scores: tuple[int, ...], depth: int, weight: float, k: int, expected: dict[int, float]
 ) -> None:
     scorer = PassageScorer(*scores)
-    rankings = Reranked("r", Fixed(first), scorer, PASSAGES, depth=depth, weight=weight).search(["?"], k)
+    rankings = RerankedRetriever("r", Fixed(first), scorer, PASSAGES, depth=depth, weight=weight).search(["?"], k)
     assert rankings.indices.tolist() == [[*expected]]
     np.testing.assert_allclose(rankings.scores, [[*expected.values()]])
-    texts = Passages.of(PASSAGES).indexed_texts(title=True)
-    assert scorer.asked == [("?", texts[row]) for row in first[:depth]]
+    texts = Passages.from_passages(PASSAGES).indexed_texts(title=True)
+    assert scorer.scored_pairs == [("?", texts[row]) for row in first[:depth]]
 
 
-def test_a_scorer_is_asked_only_for_what_was_found() -> None:
+def test_scores_only_retrieved_passages() -> None:
     scorer = PassageScorer(1, 2, 3, 4, 5)
-    rankings = Reranked("r", Fixed([], [3]), scorer, PASSAGES, depth=4).search(["nothing", "one"], 2)
+    rankings = RerankedRetriever("r", Fixed([], [3]), scorer, PASSAGES, depth=4).search(["nothing", "one"], 2)
     assert rankings.indices.tolist() == [[-1, -1], [3, -1]]
-    assert [question for question, _ in scorer.asked] == ["one"]
+    assert [question for question, _ in scorer.scored_pairs] == ["one"]
 
 
-def test_more_questions_than_a_block_and_progress() -> None:
-    told: list[float] = []
-    asked = ASKED * 30
-    blocks = Reranked("r", bigrams(), SharedWordScorer(), PASSAGES, depth=3, on_progress=told.append)
-    assert blocks.search(asked, 5).indices.tolist() == reranked(1).search(ASKED, 5).indices.tolist() * 30
-    assert told == [64 / 180, 128 / 180, 1.0]
+def test_reports_progress_over_several_blocks() -> None:
+    progress: list[float] = []
+    queries = QUERIES * 30
+    blocks = RerankedRetriever("r", bigrams(), SharedWordScorer(), PASSAGES, depth=3, on_progress=progress.append)
+    assert blocks.search(queries, 5).indices.tolist() == reranked(1).search(QUERIES, 5).indices.tolist() * 30
+    assert progress == [64 / 180, 128 / 180, 1.0]
 
 
-def test_interpolation_leaves_out_what_is_no_candidate() -> None:
+def test_interpolation_skips_missing_candidates() -> None:
     candidates = Rankings(np.array([[7, -1]], dtype=np.int32), np.array([[2, -np.inf]], dtype=np.float32))
-    assert combine.interpolated(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[1, -np.inf]]
+    assert combine.interpolate_scores(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[1, -np.inf]]
 
 
 @pytest.mark.parametrize(("depth", "weight"), [(0, 1), (5, -0.1), (5, 1.1)])
-def test_options_outside_their_range_are_refused(depth: int, weight: float) -> None:
+def test_rejects_options_out_of_range(depth: int, weight: float) -> None:
     with pytest.raises(ValueError, match="depth must be 1 or more and weight between 0 and 1"):
         reranked(weight, depth)

@@ -89,11 +89,11 @@ def words_of(experiment: str, folder: Path) -> list[str]:
     return ["compare", str(folder / "experiment.toml"), "--out", str(folder / "out")]
 
 
-def run_here(experiment: str, folder: Path, capsys: pytest.CaptureFixture[str], *asked: str) -> Run:
+def run_here(experiment: str, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Run:
     """In this process, where reading the libraries again is not the subject."""
-    status = main([*words_of(experiment, folder), *asked])
-    told = capsys.readouterr()
-    return Run(status, told.out, told.err, folder / "out")
+    status = main([*words_of(experiment, folder), *arguments])
+    captured = capsys.readouterr()
+    return Run(status, captured.out, captured.err, folder / "out")
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +113,16 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     assert list(scores["retrievers"]) == list(RUNS)
     for measured in scores["retrievers"].values():
         assert list(measured)[: len(THEIRS)] == list(measured["interval"]) == list(THEIRS)
-        told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered", "interval"}
-        assert set(measured) - set(THEIRS) == told
+        expected_keys = {
+            "build_seconds",
+            "query_seconds",
+            "model_seconds",
+            "memory_bytes",
+            "short",
+            "unanswered",
+            "interval",
+        }
+        assert set(measured) - set(THEIRS) == expected_keys
         assert all(low <= measured[name] <= high for name, (low, high) in measured["interval"].items())
         assert all(0 <= measured[name] <= 1 for name in THEIRS)
         assert measured["recall@20"] > 0.5
@@ -123,7 +131,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "file"), RUNS.items())
-def test_other_tools_read_the_same_figures_from_the_files(every_kind: Run, name: str, file: str) -> None:
+def test_other_tools_compute_same_metrics_from_files(every_kind: Run, name: str, file: str) -> None:
     qrels = list(ir_measures.read_trec_qrels(str(every_kind.folder / "qrels.trec")))
     ranking = list(ir_measures.read_trec_run(str(every_kind.folder / file)))
     assert len({judgement.query_id for judgement in qrels}) == every_kind.scores["questions"]
@@ -133,11 +141,11 @@ def test_other_tools_read_the_same_figures_from_the_files(every_kind: Run, name:
 
 
 @pytest.mark.slow
-def test_significance_holds_every_pair_by_every_measure(every_kind: Run) -> None:
+def test_writes_significance_of_every_pair_and_measure(every_kind: Run) -> None:
     tests = json.loads((every_kind.folder / "significance.json").read_text(encoding="utf-8"))
     baseline, *names = every_kind.scores["retrievers"]
     against = [(measure, name, baseline) for measure in THEIRS for name in names]
-    others = [(m, a, b) for m in THEIRS for place, a in enumerate(names) for b in names[place + 1 :]]
+    others = [(m, a, b) for m in THEIRS for index, a in enumerate(names) for b in names[index + 1 :]]
     assert [(test["measure"], test["a"], test["b"]) for test in tests] == against + others
     for test in tests:
         a, b = (every_kind.scores["retrievers"][test[side]][test["measure"]] for side in "ab")
@@ -147,17 +155,17 @@ def test_significance_holds_every_pair_by_every_measure(every_kind: Run) -> None
 
 
 @pytest.mark.slow
-def test_the_folder_holds_each_run_and_the_questions_asked(every_kind: Run) -> None:
+def test_writes_each_run_and_its_questions(every_kind: Run) -> None:
     assert {path.name for path in every_kind.folder.iterdir()} == ALWAYS | {*RUNS.values()}
     assert {path.name for path in every_kind.folder.parent.iterdir()} == {"experiment.toml", "out", "workspace"}
     corpus, queries, qrels = GenericDataLoader(str(every_kind.folder / "beir")).load(split="test")
     assert (len(corpus), len(queries)) == (200, every_kind.scores["questions"])
     judged = {(q.query_id, q.doc_id) for q in ir_measures.read_trec_qrels(str(every_kind.folder / "qrels.trec"))}
-    assert {(question, passage) for question, found in qrels.items() for passage in found} == judged
+    assert {(question, passage) for question, passages in qrels.items() for passage in passages} == judged
 
 
 @pytest.mark.slow
-def test_the_folder_says_what_was_compared_and_opens_again(every_kind: Run) -> None:
+def test_output_folder_can_be_reopened(every_kind: Run) -> None:
     origin, whole = json.loads((every_kind.folder / "provenance.json").read_text(encoding="utf-8")), find("sample")
     assert origin["data"]["fingerprint"] == whole.fingerprint
     assert origin["split"]["questions"]["test"] == every_kind.scores["questions"]
@@ -171,7 +179,7 @@ def test_the_folder_says_what_was_compared_and_opens_again(every_kind: Run) -> N
 
 
 @pytest.mark.slow
-def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
+def test_prints_same_metrics_as_file(every_kind: Run) -> None:
     lines = every_kind.printed.splitlines()
     assert lines[0] == f"{every_kind.scores['questions']} questions, 200 passages, in percent"
     assert lines[1].split() == [*(f"R@{k}" for k in KS), "MRR@10", "nDCG@10"]
@@ -180,12 +188,12 @@ def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
     measures = [*(f"recall@{k}" for k in KS), "mrr@10", "ndcg@10"]
     for line, (name, measured) in zip(lines[2:-2], every_kind.scores["retrievers"].items(), strict=True):
         assert line.startswith(name)
-        shown = [float(cell) / 100 for cell in line.removeprefix(name).split()]
-        assert shown == pytest.approx([measured[measure] for measure in measures], abs=5.1e-5)
+        cells = [float(cell) / 100 for cell in line.removeprefix(name).split()]
+        assert cells == pytest.approx([measured[measure] for measure in measures], abs=5.1e-5)
 
 
 @pytest.mark.slow
-def test_words_alone_are_explained_and_compared_without_torch(tmp_path: Path) -> None:
+def test_compares_lexical_retrievers_without_torch(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from mrc_workbench.data.records import Passage\n"
@@ -203,7 +211,7 @@ def test_words_alone_are_explained_and_compared_without_torch(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_failed_retriever_gives_status_1_and_the_others_scores(
+def test_failed_retriever_returns_status_1_and_scores_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = run_here(WORDS + LOST, tmp_path, capsys)
@@ -223,7 +231,7 @@ def test_a_failed_retriever_gives_status_1_and_the_others_scores(
         (WORDS.replace("ks", 'split = "validation"\nvalidation_share = 0.0\nks'), "error: the validation part has no"),
     ],
 )
-def test_what_cannot_be_compared_gives_status_2_and_no_files(
+def test_invalid_experiment_returns_status_2_and_writes_nothing(
     experiment: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = run_here(experiment, tmp_path, capsys)
@@ -234,31 +242,31 @@ def test_what_cannot_be_compared_gives_status_2_and_no_files(
 
 
 @pytest.mark.slow
-def test_a_gate_ends_with_1_for_what_is_not_reached_or_surely_worse(
+def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = WORDS.replace("[1]", "[1, 10]")
     kiwi = words.replace('"word"', '"kiwi"')
     before = run_here(kiwi, tmp_path / "before", capsys)
-    figure, kept = before.scores["retrievers"]["words"]["ndcg@10"], ("--not-below", str(before.folder))
+    ndcg, not_below = before.scores["retrievers"]["words"]["ndcg@10"], ("--not-below", str(before.folder))
     monkeypatch.setattr("mrc_workbench.retrieval.report.exports.save", lambda *_: None)
 
-    def gate(experiment: str, *asked: str) -> tuple[int, str]:
-        done = run_here(experiment, tmp_path / "now", capsys, *asked)
+    def gate(experiment: str, *arguments: str) -> tuple[int, str]:
+        done = run_here(experiment, tmp_path / "now", capsys, *arguments)
         return done.status, (done.printed + done.errors).splitlines()[-1]
 
-    status, said = gate(kiwi, "--at-least", f"ndcg@10={figure - 0.001}", "words:recall@1=0")
-    assert (status, said.endswith("at least 0")) == (0, True)
-    status, said = gate(kiwi, "--at-least", f"words:ndcg@10={figure + 0.001}")
-    assert (status, f"{figure:.4f} (95 %" in said, "below" in said) == (1, True, True)
-    assert gate(kiwi, *kept)[0] == 0
-    status, said = gate(kiwi.replace('"kiwi"', '"kiwi"\nk1 = 1.0'), *kept)
-    assert (status, said.endswith(", not worse")) == (0, True)
-    status, said = gate(words, *kept, "--metric", "hit@10")
+    status, output = gate(kiwi, "--at-least", f"ndcg@10={ndcg - 0.001}", "words:recall@1=0")
+    assert (status, output.endswith("at least 0")) == (0, True)
+    status, output = gate(kiwi, "--at-least", f"words:ndcg@10={ndcg + 0.001}")
+    assert (status, f"{ndcg:.4f} (95 %" in output, "below" in output) == (1, True, True)
+    assert gate(kiwi, *not_below)[0] == 0
+    status, output = gate(kiwi.replace('"kiwi"', '"kiwi"\nk1 = 1.0'), *not_below)
+    assert (status, output.endswith(", not worse")) == (0, True)
+    status, output = gate(words, *not_below, "--metric", "hit@10")
     hits = f"{before.scores['retrievers']['words']['hit@10']:.4f} before"
-    assert (status, hits in said, said.endswith(", worse")) == (1, True, True)
-    status, said = gate(words.replace('"bm25"\nanalyzer = "word"', '"dense"\nmodel = "no such!"'), *kept)
-    assert (status, said) == (1, "words failed, and did not before")
+    assert (status, hits in output, output.endswith(", worse")) == (1, True, True)
+    status, output = gate(words.replace('"bm25"\nanalyzer = "word"', '"dense"\nmodel = "no such!"'), *not_below)
+    assert (status, output) == (1, "words failed, and did not before")
 
 
 @pytest.mark.parametrize(
@@ -272,7 +280,7 @@ def test_a_gate_ends_with_1_for_what_is_not_reached_or_surely_worse(
         (("--metric", "speed@10"), "a measure is one of"),
     ],
 )
-def test_a_gate_that_cannot_be_asked_is_refused_before_any_work(
+def test_rejects_invalid_gate_before_running(
     asked: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = run_here(WORDS, tmp_path, capsys, *asked)
@@ -281,7 +289,7 @@ def test_a_gate_that_cannot_be_asked_is_refused_before_any_work(
     assert not done.folder.exists()
 
 
-def test_a_full_disk_takes_no_figures_away(
+def test_prints_metrics_when_disk_is_full(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -294,7 +302,7 @@ def test_a_full_disk_takes_no_figures_away(
     assert done.printed.splitlines()[-2].startswith("words ")
 
 
-def asked_by_the_page(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
+def queue_comparison(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
     """The job of an experiment over the small set, and the words of its process."""
     stored = keep(small_set())
     (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
@@ -304,39 +312,43 @@ def asked_by_the_page(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, l
     return job, ["internal", "comparisons", str(job.folder)]
 
 
-def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
+def run_queued_comparison(tmp_path: Path) -> ComparisonJob:
     """What the page's own process leaves."""
-    job, words = asked_by_the_page(tmp_path, WORDS)
+    job, words = queue_comparison(tmp_path, WORDS)
     assert main(words) == 0
     return job
 
 
-def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
-    job = kept_by_the_page(tmp_path)
+def test_job_writes_status_notes_and_scores_for_page(tmp_path: Path) -> None:
+    job = run_queued_comparison(tmp_path)
     assert job.done
     left = {"experiment.toml", "rankings.npz", "provenance.json", "scores.json", "status.json", "progress.jsonl"}
     assert {path.name for path in job.folder.iterdir()} == left | {".at_work.lock"}
     status = job.status()
     assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
-    told = {note["finished"]: note["figures"] for note in job.progress()}
-    assert told == {result.name: result.figures for result in load(job.folder, small_set()).results}
+    scores_by_retriever = {note["finished"]: note["figures"] for note in job.progress()}
+    assert scores_by_retriever == {result.name: result.metrics for result in load(job.folder, small_set()).results}
 
 
 def finished_of(job: ComparisonJob) -> list[str]:
     return [entry["finished"] for entry in job.progress()]
 
 
-def test_what_needs_no_model_is_searched_first_and_another_process_does_the_rest(
+def test_runs_lexical_retrievers_first_and_hands_rest_to_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, words = asked_by_the_page(tmp_path, LOST_FIRST)
+    job, words = queue_comparison(tmp_path, LOST_FIRST)
     seen: list[tuple[list[str], bool, str]] = []
 
-    def handed_over(program: str, *asked: object, log: Path) -> SimpleNamespace:
+    def handed_over(program: str, *arguments: object, log: Path) -> SimpleNamespace:
         """The process that goes on, in this one."""
-        assert (program, log, asked) == ("mrc_workbench", job.folder / "log.txt", (*words[:2], job.folder, "--rest"))
+        assert (program, log, arguments) == (
+            "mrc_workbench",
+            job.folder / "log.txt",
+            (*words[:2], job.folder, "--rest"),
+        )
         seen.append((finished_of(job), job.done, job.status().phase))
-        return SimpleNamespace(wait=lambda: main([*map(str, asked)]))
+        return SimpleNamespace(wait=lambda: main([*map(str, arguments)]))
 
     monkeypatch.setattr(module, "handed_over", handed_over)
     assert main(words) == 0
@@ -344,28 +356,28 @@ def test_what_needs_no_model_is_searched_first_and_another_process_does_the_rest
     assert job.done
     assert job.status().state is State.DONE
     assert finished_of(job)[-2:] == ["lost", "words"]
-    [kept] = kept_comparisons()
-    assert list(kept.figures) == ["words"]
+    [stored] = kept_comparisons()
+    assert list(stored.figures) == ["words"]
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_this_process_does_the_rest_if_no_other_can_unless_it_is_stopped(
+def test_runs_rest_in_same_process_if_handover_fails_unless_stopped(
     is_stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, words = asked_by_the_page(tmp_path, LOST_FIRST)
+    job, words = queue_comparison(tmp_path, LOST_FIRST)
     monkeypatch.setattr(module, "handed_over", lambda *_, **__: pytest.fail("stopped") if is_stopped else None)
     if is_stopped:
-        job.ask_to_stop()
+        job.request_stop()
     assert main(words) == (2 if is_stopped else 1)  # a retriever failed
     assert job.done is not is_stopped
 
 
-def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_renames_and_deletes_stored_comparisons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def printed(*command: str) -> str:
         assert main([*command]) == 0
         return capsys.readouterr().out
 
-    key = kept_by_the_page(tmp_path).folder.name
+    key = run_queued_comparison(tmp_path).folder.name
     capsys.readouterr()
     [entry] = json.loads(printed("list", "--json"))
     assert (entry["key"], entry["data"], entry["retrievers"], entry["part"]) == (key, "small", ["words"], "all")
@@ -380,8 +392,8 @@ def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys:
 
 
 @pytest.mark.slow
-def test_a_kept_comparison_is_exported_when_all_but_its_data_is_gone(tmp_path: Path) -> None:
-    job = kept_by_the_page(tmp_path)
+def test_reports_stored_comparison_without_cache(tmp_path: Path) -> None:
+    job = run_queued_comparison(tmp_path)
     shutil.rmtree(tmp_path / "workspace" / "cache")
     assert main(["report", job.folder.name, "--out", str(tmp_path / "out"), "--language", "ko"]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == ALWAYS | {"words.trec"}
@@ -393,6 +405,6 @@ def test_a_kept_comparison_is_exported_when_all_but_its_data_is_gone(tmp_path: P
 @pytest.mark.parametrize(
     "command", [["rename", "NOPE", "x"], ["delete", "../.."], ["show", "0" * 16], ["report", "0" * 16, "--out", "x"]]
 )
-def test_an_unknown_comparison_gives_status_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_comparison_returns_status_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 2
     assert f"error: no comparison is stored as {command[1]!r}" in capsys.readouterr().err

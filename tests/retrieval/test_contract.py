@@ -14,15 +14,15 @@ import pytest
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.models.sources import Meter, ModelSource
 from mrc_workbench.retrieval import milvus_connection as connection
-from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, RerankedRetriever
 from mrc_workbench.retrieval.comparison import experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, HttpSpec, PluginSpec
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from mrc_workbench.retrieval.dense import Dense, IndexKind, LearnedSparse
-from mrc_workbench.retrieval.lexical import Engine
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
+from mrc_workbench.retrieval.dense import Dense, IndexKind, SparseRetriever
+from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, TermField, VectorField
-from mrc_workbench.retrieval.milvus_connection import Place, place
+from mrc_workbench.retrieval.milvus import EngineFusion, MilvusRetriever, TermField, VectorField
+from mrc_workbench.retrieval.milvus_connection import MilvusSettings, milvus_settings
 from mrc_workbench.retrieval.rankings import Retriever
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, KeywordTokens, SharedWordScorer, texts_of
 from tests.milvus_server import serving
@@ -35,7 +35,7 @@ MANY = tuple(
     for copy, mark in enumerate((".", "!", "?", " ;", ""))
     for passage in PASSAGES
 )
-ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
+QUERIES = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
 # values without which a kind is no retriever, or would load an analyzer or a model
 GIVEN: dict[str, dict[str, object]] = {
     "bm25": {"analyzer": "bigram"},
@@ -54,7 +54,7 @@ def bm25(passages: Sequence[Passage]) -> BM25:
 
 
 def reference(passages: Sequence[Passage]) -> BM25:
-    return BM25("reference", passages, BM25Options("bigram", engine=Engine.RANK_BM25))
+    return BM25("reference", passages, BM25Options("bigram", engine=BM25Engine.RANK_BM25))
 
 
 def windowed(passages: Sequence[Passage]) -> WindowedBM25:
@@ -65,8 +65,8 @@ def dense(passages: Sequence[Passage], index: IndexKind = IndexKind.EXACT) -> De
     return Dense("dense", passages, KeywordEncoder(), index=index)
 
 
-def sparse(passages: Sequence[Passage]) -> LearnedSparse:
-    return LearnedSparse("sparse", passages, KeywordTerms())
+def sparse(passages: Sequence[Passage]) -> SparseRetriever:
+    return SparseRetriever("sparse", passages, KeywordTerms())
 
 
 def hybrid(passages: Sequence[Passage], fusion: Fusion = Fusion.RRF) -> Hybrid:
@@ -74,19 +74,19 @@ def hybrid(passages: Sequence[Passage], fusion: Fusion = Fusion.RRF) -> Hybrid:
     return Hybrid("hybrid", parts, n_passages=len(passages), depth=4, fusion=fusion, weights=(0.5, 0.3, 0.2))
 
 
-def reranked(passages: Sequence[Passage]) -> Reranked:
-    return Reranked("reranked", hybrid(passages), SharedWordScorer(), passages, depth=3, weight=0.5)
+def reranked(passages: Sequence[Passage]) -> RerankedRetriever:
+    return RerankedRetriever("reranked", hybrid(passages), SharedWordScorer(), passages, depth=3, weight=0.5)
 
 
-def kept(passages: Sequence[Passage]) -> CachedRetriever:
+def cached(passages: Sequence[Passage]) -> CachedRetriever:
     return CachedRetriever("kept", f"key of {len(passages)}", lambda: bm25(passages))
 
 
-def milvus(passages: Sequence[Passage], *searches: str) -> Milvus:
+def milvus(passages: Sequence[Passage], *searches: str) -> MilvusRetriever:
     terms, vectors = TermField(passages, BM25Options("bigram")), VectorField(passages, KeywordEncoder())
     fields = [{"bm25": terms, "dense": vectors}[search] for search in searches]
     fusion = EngineFusion(depth=4) if len(fields) > 1 else None
-    return Milvus("milvus", len(passages), fields, place(), fusion=fusion)
+    return MilvusRetriever("milvus", len(passages), fields, milvus_settings(), fusion=fusion)
 
 
 def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetriever:
@@ -94,7 +94,9 @@ def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetrieve
     name = kind.model_fields["kind"].default
     specs = [BM25Spec(name="one", analyzer="bigram"), BM25Spec(name="other", analyzer="bigram", k1=2.0)]
     spec = kind.model_validate({"name": name, **GIVEN.get(name, {})})
-    materials = Materials(QuestionSet("asked", passages, ()), depths={one.name: 1 for one in (*specs, spec)})
+    context = RetrieverContext(
+        QuestionSet("asked", passages, ()), depths={needed_spec.name: 1 for needed_spec in (*specs, spec)}
+    )
     doubles = {
         "encoder": KeywordEncoder,
         "term_encoder": KeywordTerms,
@@ -102,10 +104,10 @@ def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetrieve
         "scorer": SharedWordScorer,
     }
     for take, double in doubles.items():
-        setattr(materials, take, partial(_metered, double))
-    materials.source = cache(ModelSource)
-    materials.made |= {part.name: part.make(materials) for part in specs}
-    return spec.make(materials)
+        setattr(context, take, partial(_metered, double))
+    context.source = cache(ModelSource)
+    context.retrievers |= {part.name: part.make(context) for part in specs}
+    return spec.make(context)
 
 
 atexit.register(_SERVERS.close)
@@ -126,28 +128,28 @@ def http(passages: Sequence[Passage]) -> CachedRetriever:
         ids="hits.hits[*]._id",
         scores="hits.hits[*]._score",
     )
-    return spec.make(Materials(QuestionSet("asked", passages, ())))
+    return spec.make(RetrieverContext(QuestionSet("asked", passages, ())))
 
 
 def plugin(passages: Sequence[Passage]) -> CachedRetriever:
     with patch.dict(os.environ, {"MRC_RETRIEVERS": "letters=tests.search_server:ByLetters"}):
-        return PluginSpec(name="plugin", entry="letters").make(Materials(QuestionSet("asked", passages, ())))
+        return PluginSpec(name="plugin", entry="letters").make(RetrieverContext(QuestionSet("asked", passages, ())))
 
 
 ELSEWHERE = {"milvus": None, "http": http, "plugin": plugin}  # kinds that need more than doubles of models
 
 
 def _metered(double: type, *of: object) -> object:
-    made = double()
-    made.meter = Meter()
-    return made
+    retriever = double()
+    retriever.meter = Meter()
+    return retriever
 
 
 def makers() -> dict[str, Make]:
     """Return every retriever, and every kind of the registry that searches by itself: those in Milvus are below."""
     kinds = {kind.model_fields["kind"].default: kind for kind in experiment.KINDS if kind.searchable}
     return {
-        **{make.__name__: make for make in (bm25, reference, windowed, sparse, reranked, kept)},
+        **{make.__name__: make for make in (bm25, reference, windowed, sparse, reranked, cached)},
         **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
         **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
         **{f"{name} kind": partial(of_its_kind, kind=kind) for name, kind in kinds.items() if name not in ELSEWHERE},
@@ -161,7 +163,7 @@ MILVUS: dict[str, Make] = {
     "milvus dense": lambda passages: milvus(passages, "dense"),
     "milvus hybrid": lambda passages: milvus(passages, "bm25", "dense"),
 }
-PLACES = ["file", "served", *(["given"] if "TESTED_MILVUS_URI" in os.environ else [])]
+MILVUS_SETTINGS = ["file", "served", *(["given"] if "TESTED_MILVUS_URI" in os.environ else [])]
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +173,7 @@ def milvus_files(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def held_open() -> Iterator[Callable[[Place, str], AbstractContextManager[Any]]]:
+def held_open() -> Iterator[Callable[[MilvusSettings, str], AbstractContextManager[Any]]]:
     """A file stays open from one search to the next: to open one takes longer than to search it."""
     with ExitStack() as stack:
         opened = cache(lambda at, collection: stack.enter_context(connection.connected(at, collection)))
@@ -185,27 +187,27 @@ def milvus_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def made() -> dict[object, Retriever]:
+def retrievers() -> dict[object, Retriever]:
     """Retrievers by what they were made of: making one, and asking Milvus to load it, takes longer than a search."""
     return {}
 
 
 @pytest.fixture
-def make(anew: Make, request: pytest.FixtureRequest, made: dict[object, Retriever]) -> Make:
-    return _remembering(anew, made, (request.node.callspec.params["anew"], "first"))
+def make(anew: Make, request: pytest.FixtureRequest, retrievers: dict[object, Retriever]) -> Make:
+    return _remembering(anew, retrievers, (request.node.callspec.params["anew"], "first"))
 
 
 @pytest.fixture
-def make_another(anew: Make, request: pytest.FixtureRequest, made: dict[object, Retriever]) -> Make:
+def make_another(anew: Make, request: pytest.FixtureRequest, retrievers: dict[object, Retriever]) -> Make:
     """Make the same a second time."""
-    return _remembering(anew, made, (request.node.callspec.params["anew"], "second"))
+    return _remembering(anew, retrievers, (request.node.callspec.params["anew"], "second"))
 
 
-def _remembering(make: Make, made: dict[object, Retriever], of: object) -> Make:
-    return lambda passages: made.get((of, passages)) or made.setdefault((of, passages), make(passages))
+def _remembering(make: Make, retrievers: dict[object, Retriever], kind: object) -> Make:
+    return lambda passages: retrievers.get((kind, passages)) or retrievers.setdefault((kind, passages), make(passages))
 
 
-IN_MILVUS = [pytest.param(f"{name} {where}", marks=pytest.mark.slow) for name in MILVUS for where in PLACES]
+IN_MILVUS = [pytest.param(f"{name} {where}", marks=pytest.mark.slow) for name in MILVUS for where in MILVUS_SETTINGS]
 
 
 @pytest.fixture(params=[*MAKERS, *IN_MILVUS])
@@ -223,34 +225,32 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
 
 
 @pytest.mark.parametrize("passages", [PASSAGES, PASSAGES[:1], MANY], ids=["five", "one", "many"])
-def test_rankings(make: Make, make_another: Make, passages: Sequence[Passage]) -> None:
+def test_every_retriever_meets_contract(make: Make, make_another: Make, passages: Sequence[Passage]) -> None:
     for k in (1, 2, 5, 8, 40, 10**9):
-        keeps_the_contract(make(passages), make_another(passages), passages, k)
+        check_contract(make(passages), make_another(passages), passages, k)
 
 
-def keeps_the_contract(retriever: Retriever, another: Retriever, passages: Sequence[Passage], k: int) -> None:
-    rankings = retriever.search(ASKED, k)
+def check_contract(retriever: Retriever, another: Retriever, passages: Sequence[Passage], k: int) -> None:
+    rankings = retriever.search(QUERIES, k)
     indices, scores = rankings.indices, rankings.scores
-    assert indices.shape == scores.shape == (len(ASKED), min(k, len(passages)))  # never room for k of a few
+    assert indices.shape == scores.shape == (len(QUERIES), min(k, len(passages)))  # never room for k of a few
     assert (indices.dtype, scores.dtype) == (np.int32, np.float32)
     np.testing.assert_array_equal(indices == -1, np.isneginf(scores))
     assert ((indices >= -1) & (indices < len(passages))).all()
     assert not np.isnan(scores).any()
     for rows, row_scores in zip(indices.tolist(), scores.tolist(), strict=True):
-        found = [(-score, row) for score, row in zip(row_scores, rows, strict=True) if row >= 0]
-        assert rows[len(found) :] == [-1] * (min(k, len(passages)) - len(found))
-        assert len({row for _, row in found}) == len(found)
-        assert found == sorted(found)
+        scored_rows = [(-score, row) for score, row in zip(row_scores, rows, strict=True) if row >= 0]
+        assert rows[len(scored_rows) :] == [-1] * (min(k, len(passages)) - len(scored_rows))
+        assert len({row for _, row in scored_rows}) == len(scored_rows)
+        assert scored_rows == sorted(scored_rows)
 
-    for again in (retriever.search(ASKED, k), another.search(ASKED, k)):
+    for again in (retriever.search(QUERIES, k), another.search(QUERIES, k)):
         np.testing.assert_array_equal(again.indices, indices)
         np.testing.assert_array_equal(again.scores, scores)
 
 
-def test_something_is_found_and_nothing_for_nothing_under_the_name_given(
-    make: Make, request: pytest.FixtureRequest
-) -> None:
-    indices = make(MANY).search(ASKED, 5).indices
+def test_finds_hits_for_questions_and_none_for_empty_input(make: Make, request: pytest.FixtureRequest) -> None:
+    indices = make(MANY).search(QUERIES, 5).indices
     assert (indices[: len(QUESTIONS), 0] >= 0).all()
     assert (indices[6:9] == -1).all()
     rankings = make(PASSAGES).search([], 3)
@@ -259,17 +259,17 @@ def test_something_is_found_and_nothing_for_nothing_under_the_name_given(
     assert make(PASSAGES).name == request.node.callspec.params["anew"].partition(" ")[0]
 
 
-def test_a_question_is_answered_the_same_alone_and_among_others(make: Make) -> None:
-    together = make(MANY).search(ASKED, 6)
-    for row, question in enumerate(ASKED):
+def test_ranking_does_not_depend_on_batch(make: Make) -> None:
+    together = make(MANY).search(QUERIES, 6)
+    for row, question in enumerate(QUERIES):
         alone = make(MANY).search([question], 6)
         assert alone.indices[0].tolist() == together.indices[row].tolist()
         np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-6)
 
 
-def test_what_is_found_first_does_not_depend_on_how_many_are_asked_for(make: Make) -> None:
-    many = make(MANY).search(ASKED, 24)
+def test_first_hits_do_not_depend_on_k(make: Make) -> None:
+    many = make(MANY).search(QUERIES, 24)
     for k in (1, 3, 8, 20):
-        few = make(MANY).search(ASKED, k)
+        few = make(MANY).search(QUERIES, k)
         np.testing.assert_array_equal(few.indices, many.indices[:, :k])
         np.testing.assert_array_equal(few.scores, many.scores[:, :k])

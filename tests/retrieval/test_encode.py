@@ -17,7 +17,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.workbench.cli import main
-from tests.programs import have_libraries_read
+from tests.programs import wait_for_fork_server
 from tests.tiny_models import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
@@ -29,9 +29,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encoded(out: Path) -> dict[str, np.ndarray]:
-    told = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
+    metadata = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
     assert not list(out.glob("*.parts"))
-    return {name: np.load(out / file) for name, file in told["files"].items()}
+    return {name: np.load(out / file) for name, file in metadata["files"].items()}
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +48,16 @@ def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str
 @pytest.fixture(scope="module")
 def expected(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """What one process makes of it."""
-    one = tmp_path_factory.mktemp("one")
-    assert main([*arguments, "--out", str(one)]) == 0
-    vectors = encoded(one)
+    single_process_folder = tmp_path_factory.mktemp("one")
+    assert main([*arguments, "--out", str(single_process_folder)]) == 0
+    vectors = encoded(single_process_folder)
     assert {name: len(rows) for name, rows in vectors.items()} == {"passages": 700, "questions": 700}
     return vectors
 
 
 def is_as_expected(out: Path, expected: dict[str, np.ndarray]) -> None:
-    found = encoded(out)
-    assert {name: rows.tobytes() for name, rows in found.items()} == {
+    encoded_files = encoded(out)
+    assert {name: rows.tobytes() for name, rows in encoded_files.items()} == {
         name: rows.tobytes() for name, rows in expected.items()
     }
 
@@ -75,7 +75,7 @@ def second_of_two(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]
     return run
 
 
-def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
+def test_rerun_encodes_blocks_of_killed_process(
     arguments: list[str],
     expected: dict[str, np.ndarray],
     tmp_path: Path,
@@ -83,7 +83,7 @@ def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = [*arguments, "--out", str(tmp_path)]
-    have_libraries_read()
+    wait_for_fork_server()
     with monkeypatch.context() as of_two:
         of_two.setenv("RANK", "0")
         of_two.setenv("WORLD_SIZE", "2")
@@ -100,29 +100,27 @@ def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
     is_as_expected(tmp_path, expected)
 
 
-def test_what_was_encoded_is_known_to_a_comparison(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_comparison_reuses_encoded_vectors(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     words = ["encode", "--data", "sample", "--model", str(model), "--out", str(out), "--precision", "float32"]
     assert main(words) == 0
-    told = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
+    metadata = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
     sample = find("sample")
-    assert told["ids"]["passages"] == [passage.id for passage in sample.passages]
-    assert told["data_fingerprint"] == sample.fingerprint
+    assert metadata["ids"]["passages"] == [passage.id for passage in sample.passages]
+    assert metadata["data_fingerprint"] == sample.fingerprint
     assert f"{len(sample.questions):,} questions, 32 dimensions" in capsys.readouterr().out
     corpus = sample.passages.indexed_texts(title=True)
-    encoder = BiEncoder(find_model(str(model)), corpus, precision=Precision(told["precision"]))
-    np.testing.assert_array_equal(encoder.encode_passages(corpus), np.load(out / told["files"]["passages"]))
+    encoder = BiEncoder(find_model(str(model)), corpus, precision=Precision(metadata["precision"]))
+    np.testing.assert_array_equal(encoder.encode_passages(corpus), np.load(out / metadata["files"]["passages"]))
     assert "model" not in vars(encoder)
 
 
-def test_a_model_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["encode", "--data", "sample", "--model", "no such model!", "--out", str(tmp_path)]) == 2
     assert "no such model!" in capsys.readouterr().err
 
 
-def test_windows_of_long_passages_are_encoded_too_and_a_comparison_finds_them(model: Path, tmp_path: Path) -> None:
+def test_encodes_windows_that_comparison_reuses(model: Path, tmp_path: Path) -> None:
     words = " ".join(SENTENCES).split()
     texts = [" ".join(np.random.default_rng(n).choice(words, n)) for n in (20, 300, 30)]
     data = tmp_path / "data.jsonl"
@@ -130,15 +128,15 @@ def test_windows_of_long_passages_are_encoded_too_and_a_comparison_finds_them(mo
     data.write_text("\n".join(rows), encoding="utf-8")
     arguments = ["encode", "--data", str(data), "--model", str(model)]
     assert main([*arguments, "--out", str(tmp_path / "all")]) == 0
-    told = json.loads((tmp_path / "all" / "encoding.json").read_text(encoding="utf-8"))
+    metadata = json.loads((tmp_path / "all" / "encoding.json").read_text(encoding="utf-8"))
     vectors = encoded(tmp_path / "all")
     passages = find(str(data), Path()).passages
     encoder = BiEncoder(find_model(str(model)), passages.indexed_texts(title=True))
-    windows = encoder.windows_of(passages.texts, passages.heads(title=True), WindowOptions())
-    found, _ = encoder.encode_windows(passages.texts, windows)
+    windows = encoder.windows_of(passages.texts, passages.title_lengths(title=True), WindowOptions())
+    window_vectors, _ = encoder.encode_windows(passages.texts, windows)
     assert "model" not in vars(encoder)  # all was kept
-    np.testing.assert_array_equal(found, np.concatenate([vectors["passages"], vectors["windows"]]))
-    assert [id_ for id_, _, _ in told["windows"]] == ["p2"] * len(vectors["windows"])
-    assert told["windows"][-1][2] == len(texts[1])
+    np.testing.assert_array_equal(window_vectors, np.concatenate([vectors["passages"], vectors["windows"]]))
+    assert [id_ for id_, _, _ in metadata["windows"]] == ["p2"] * len(vectors["windows"])
+    assert metadata["windows"][-1][2] == len(texts[1])
     assert main([*arguments, "--no-windows", "--out", str(tmp_path / "beginnings")]) == 0
     assert set(encoded(tmp_path / "beginnings")) == {"passages", "questions"}

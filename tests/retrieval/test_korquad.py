@@ -10,13 +10,13 @@ from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
 from mrc_workbench.data.questions.read import read_file
-from mrc_workbench.data.split.partition import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
-from mrc_workbench.retrieval.mix import Learned, learn, mixed
+from mrc_workbench.retrieval.mix import FittedMix, learn, rank_by_mix
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.trec import write_qrels, write_run
 from tests.depth import sampled
@@ -37,7 +37,7 @@ WITHOUT_MODEL = (
     {"name": "sentences", "kind": "bm25-windows"},
     {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
 )
-DRAWS, DRAWN = sampled(20, 8), 60
+DRAWS, SAMPLE_SIZE = sampled(20, 8), 60
 AT_MOST_WORSE = 0.002  # of nDCG@10
 
 
@@ -58,7 +58,7 @@ def means(comparison: Comparison) -> dict[str, dict[str, float]]:
     return {result.name: result.scores.means() for result in comparison.results}
 
 
-def test_each_finds_what_it_should(means: dict[str, dict[str, float]]) -> None:
+def test_each_retriever_reaches_expected_recall(means: dict[str, dict[str, float]]) -> None:
     assert means["bm25"]["recall@1"] >= 0.925
     assert means["bm25"]["ndcg@10"] >= 0.965
     assert means["dense"]["recall@10"] >= 0.97  # the starter
@@ -66,7 +66,7 @@ def test_each_finds_what_it_should(means: dict[str, dict[str, float]]) -> None:
     assert means["hybrid"]["recall@10"] >= means["bm25"]["recall@10"] - 0.003
 
 
-def test_what_is_searched_is_the_ranking_of_all_scores_and_these_are_the_written_formula(
+def test_search_ranks_scores_of_documented_formula(
     comparison: Comparison, monkeypatch: pytest.MonkeyPatch, workspace_of_the_comparison: str
 ) -> None:
     """All 5,774 questions; the formula by a matrix of counts, without the index."""
@@ -76,11 +76,14 @@ def test_what_is_searched_is_the_ranking_of_all_scores_and_these_are_the_written
     bm25 = BM25("bm25", questions.passages)
     scores = np.concatenate(list(bm25.score_blocks(texts)))
     for k in (1, 10, 100, len(questions.passages)):
-        found, expected = bm25.search(texts, k), top_k(scores, k)
-        np.testing.assert_array_equal(found.indices, expected.indices)
-        np.testing.assert_array_equal(found.scores, expected.scores)
+        rankings, expected = bm25.search(texts, k), top_k(scores, k)
+        np.testing.assert_array_equal(rankings.indices, expected.indices)
+        np.testing.assert_array_equal(rankings.scores, expected.scores)
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
-    analyzed = [tokens_of(bm25.analysis, one).texts() for one in (questions.passages.indexed_texts(title=True), texts)]
+    analyzed = [
+        tokens_of(bm25.analysis, documents).texts()
+        for documents in (questions.passages.indexed_texts(title=True), texts)
+    ]
     counts = counter.fit_transform(analyzed[0]).tocsr()
     n = np.bincount(counts.indices, minlength=counts.shape[1])
     lengths = counts.sum(axis=1).A1
@@ -92,7 +95,7 @@ def test_what_is_searched_is_the_ranking_of_all_scores_and_these_are_the_written
 
 
 @pytest.mark.parametrize("name", ["bm25", "dense", "hybrid"])
-def test_ir_measures_says_the_same(
+def test_metrics_equal_ir_measures(
     name: str, comparison: Comparison, means: dict[str, dict[str, float]], tmp_path: Path
 ) -> None:
     (rankings,) = [result.rankings for result in comparison.results if result.name == name]
@@ -107,33 +110,38 @@ def test_ir_measures_says_the_same(
 @pytest.fixture(scope="module")
 def signals(comparison: Comparison) -> Comparison:
     """What BM25, the starter and windows find for all questions; the first two were searched already."""
-    asked = comparison.experiment.model_dump(mode="json") | {"retriever": WITHOUT_MODEL}
-    return compare(Experiment.model_validate(asked), comparison.question_set)
+    content = comparison.experiment.model_dump(mode="json") | {"retriever": WITHOUT_MODEL}
+    return compare(Experiment.model_validate(content), comparison.question_set)
 
 
-def test_a_mix_that_sixty_questions_taught_is_no_worse_than_an_untaught_one(signals: Comparison) -> None:
+def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: Comparison) -> None:
     """Of each draw the questions drawn, each by weights that did not see it, and others, by what all of them taught."""
-    asked, found = signals.question_set, [*signals.rankings.values()]
-    halves, n_passages = ("words", "meaning", None, None), len(asked.passages)
-    order = np.random.default_rng(0).permutation(len(asked.questions))
+    question_set, signal_rankings = signals.question_set, [*signals.rankings.values()]
+    components, n_passages = ("words", "meaning", None, None), len(question_set.passages)
+    order = np.random.default_rng(0).permutation(len(question_set.questions))
 
-    def ndcg(learned: Learned, rows: np.ndarray, folds: np.ndarray) -> float:
-        some = [Rankings(one.indices[rows], one.scores[rows]) for one in found]
-        ranked = mixed(some, learned, folds, n_passages, 10)
-        return evaluate(ranked, asked.with_questions(rows), (10,)).means()["ndcg@10"]
+    def ndcg(learned: FittedMix, rows: np.ndarray, folds: np.ndarray) -> float:
+        some = [Rankings(ranking.indices[rows], ranking.scores[rows]) for ranking in signal_rankings]
+        ranked = rank_by_mix(some, learned, folds, n_passages, 10)
+        return evaluate(ranked, question_set.with_questions(rows), (10,)).means()["ndcg@10"]
 
     gains = []
     for draw in range(DRAWS):
-        drawn = np.sort(order[draw * DRAWN :][:DRAWN])
-        others = np.setdiff1d(order[draw::4], drawn)
-        few, rankings = asked.with_questions(drawn), [Rankings(one.indices[drawn], one.scores[drawn]) for one in found]
-        lessons, nothing = (Lessons.of(few, rows) for rows in (few.answerable, few.answerable[:0]))
-        taught, untaught = (learn(rankings, one, halves, n_passages) for one in (lessons, nothing))
-        parts = ((drawn, lessons.folds), (others, np.full(len(others), FOLDS)))
-        gains.append([ndcg(taught, *part) - ndcg(untaught, *part) for part in parts])
+        sample = np.sort(order[draw * SAMPLE_SIZE :][:SAMPLE_SIZE])
+        others = np.setdiff1d(order[draw::4], sample)
+        few, rankings = (
+            question_set.with_questions(sample),
+            [Rankings(item.indices[sample], item.scores[sample]) for item in signal_rankings],
+        )
+        labelled, nothing = (
+            TrainingQueries.from_question_set(few, rows) for rows in (few.answerable, few.answerable[:0])
+        )
+        fitted, unfitted = (learn(rankings, item, components, n_passages) for item in (labelled, nothing))
+        parts = ((sample, labelled.folds), (others, np.full(len(others), FOLDS)))
+        gains.append([ndcg(fitted, *part) - ndcg(unfitted, *part) for part in parts])
     (own, new), worst = np.mean(gains, axis=0), np.min(gains, axis=0)[1]
-    told = (
+    message = (
         f"nDCG@10, {DRAWS} draws: {own:+.4f} on the mean, cross-fitted; of others {new:+.4f}, at the worst {worst:+.4f}"
     )
-    assert own >= -AT_MOST_WORSE, told
-    assert worst >= -AT_MOST_WORSE, told
+    assert own >= -AT_MOST_WORSE, message
+    assert worst >= -AT_MOST_WORSE, message

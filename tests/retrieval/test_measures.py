@@ -15,7 +15,7 @@ from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import read_files
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.retrieval.measures import Measure, depth_of, evaluate, first_relevant_ranks, measures
+from mrc_workbench.retrieval.measures import Measure, evaluate, first_relevant_ranks, measure_names, required_depth
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT
 
@@ -32,14 +32,14 @@ LAYOUT_KS = (1, 2, 3, 5)
 GRADED = ("beir", "mteb", "mteb_jsonl", "trec_sgml", "trec_xml", "trec_lines", "ms_marco", "miracl", "quepid")
 BINARY = ("mr_tydi", "llama_index", "ragas")
 IDS = {text: id_ for id_, (_, text) in PASSAGES.items()}
-ASKED = {text: id_ for id_, text in QUESTIONS.items()}
+QUESTION_IDS = {text: id_ for id_, text in QUESTIONS.items()}
 
 
 def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most_relevant: int) -> QuestionSet:
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
     questions = tuple(
-        Question(f"q{row}", f"question {row}", relevant=tuple(f"p{p}" for p in chosen))
-        for row, chosen in enumerate(
+        Question(f"q{row}", f"question {row}", relevant=tuple(f"p{p}" for p in relevant_rows))
+        for row, relevant_rows in enumerate(
             rng.choice(n_passages, rng.integers(1, most_relevant + 1), replace=False) for _ in range(n_questions)
         )
     )
@@ -78,7 +78,7 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
     question_set = random_set(rng, 120, n_passages, most_relevant)
     rankings = random_rankings(rng, question_set, k)
     scores, expected = evaluate(rankings, question_set, KS), of_ir_measures(rankings, question_set)
-    assert list(scores.per_question) == measures(KS) == list(expected)
+    assert list(scores.per_question) == measure_names(KS) == list(expected)
     for name, values in expected.items():
         assert scores.per_question[name].dtype == np.float64
         np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6)
@@ -89,15 +89,15 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
 
 
 @pytest.mark.parametrize("highest", [1, 3, 4, 1000])
-def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> None:
+def test_graded_measures_equal_ir_measures(highest: int) -> None:
     """Of grades above 4 gdeval, whose script is the exponential gain's, knows no figure: those are summed here."""
     rng = np.random.default_rng(highest)
     plain = random_set(rng, 120, 60, 8)
     questions = tuple(
-        Question.judged(
-            f"{row}", one.text, {id_: int(rng.integers(0, highest + 1)) for id_ in one.relevant} | {"p0": 1}
+        Question.from_grades(
+            f"{row}", item.text, {id_: int(rng.integers(0, highest + 1)) for id_ in item.relevant} | {"p0": 1}
         )
-        for row, one in enumerate(plain.questions)
+        for row, item in enumerate(plain.questions)
     )
     graded = QuestionSet("graded", plain.passages, questions)
     assert graded.gains is not None
@@ -110,58 +110,62 @@ def test_of_graded_passages_every_measure_equals_ir_measures(highest: int) -> No
         close = 1e-5 if name in EXPONENTIAL else 1e-6  # gdeval prints five digits
         np.testing.assert_allclose(scores.per_question[name], values, atol=close, err_msg=name)
     for name in exponential:
-        k = Measure.parse(name).cut
+        k = Measure.parse(name).cutoff
         for row, question in enumerate(questions):
-            gains = [2 ** question.grade_of.get(f"p{one}", 0) - 1 for one in rankings.indices[row, :k].tolist()]
+            gains = [2 ** question.grade_of.get(f"p{item}", 0) - 1 for item in rankings.indices[row, :k].tolist()]
             best = sorted((2**grade - 1 for grade in question.grade_of.values()), reverse=True)[:k]
-            found, ideal = (sum(gain / log2(place + 2) for place, gain in enumerate(of)) for of in (gains, best))
-            assert scores.per_question[name][row] == pytest.approx(found / ideal)
+            dcg, ideal = (sum(gain / log2(position + 2) for position, gain in enumerate(of)) for of in (gains, best))
+            assert scores.per_question[name][row] == pytest.approx(dcg / ideal)
 
 
 @pytest.mark.parametrize("least", [2, 3])
-def test_a_higher_grade_may_be_the_least_that_is_relevant(least: int) -> None:
+def test_relevance_threshold_can_be_raised(least: int) -> None:
     rng = np.random.default_rng(least)
     plain = random_set(rng, 120, 60, 8)
-    grades = ({id_: int(rng.integers(0, 4)) for id_ in one.relevant} for one in plain.questions)
-    questions = tuple(Question.judged(f"{row}", "?", of) for row, of in enumerate(grades))
-    asked = QuestionSet("graded", plain.passages, questions).relevant_from(least)
-    assert [one.id for one in asked.questions] == [one.id for one in questions if max(one.grade_of.values()) >= least]
-    rankings, rel = random_rankings(rng, asked, 20), {"rel": least}
+    grades = ({id_: int(rng.integers(0, 4)) for id_ in labelled.relevant} for labelled in plain.questions)
+    questions = tuple(Question.from_grades(f"{row}", "?", of) for row, of in enumerate(grades))
+    question_set = QuestionSet("graded", plain.passages, questions).relevant_from(least)
+    assert [labelled.id for labelled in question_set.questions] == [
+        labelled.id for labelled in questions if max(labelled.grade_of.values()) >= least
+    ]
+    rankings, rel = random_rankings(rng, question_set, 20), {"rel": least}
     theirs = {f"recall@{k}": R(**rel) @ k for k in KS} | {f"hit@{k}": Success(**rel) @ k for k in KS}
     theirs |= {f"mrr@{k}": RR(**rel) @ k for k in KS} | {"bpref@20": Bpref(**rel)}
     theirs |= {f"ndcg@{k}": nDCG @ k for k in KS} | {f"judged@{k}": Judged @ k for k in KS}
-    scores = evaluate(rankings, asked, KS)
-    for name, values in of_ir_measures(rankings, asked, theirs).items():
+    scores = evaluate(rankings, question_set, KS)
+    for name, values in of_ir_measures(rankings, question_set, theirs).items():
         np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6, err_msg=name)
 
 
 def test_judged_and_unjudged_by_hand() -> None:
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(12))
-    judged = Question.judged("q0", "?", {"p0": 1, "p1": 2, "p2": 0, "p3": 0, "p4": 0})
+    judged = Question.from_grades("q0", "?", {"p0": 1, "p1": 2, "p2": 0, "p3": 0, "p4": 0})
     alone = Question("q1", "??", relevant=("p5",))
-    asked = QuestionSet("judged", passages, (judged, alone))
+    question_set = QuestionSet("judged", passages, (judged, alone))
     # q0: non-relevant, relevant, unjudged, relevant; q1: its only passage below one nobody judged
-    scores = evaluate(found([2, 0, 11, 1], [6, 5]), asked, (1, 4)).per_question
+    scores = evaluate(mixed_rankingsof([2, 0, 11, 1], [6, 5]), question_set, (1, 4)).per_question
     assert scores["judged@1"].tolist() == [1, 0]
     assert scores["judged@4"].tolist() == [3 / 4, 1 / 2]
     assert scores["bpref@10"].tolist() == [(2 - 2 * 1 / 2) / 2, 1], "what nobody judged does not count against it"
-    assert evaluate(found([], [6]), asked, (1,)).per_question["judged@1"].tolist() == [1, 0], "nothing is unjudged"
-    assert asked.with_questions([1]).judged is None, "of relevant passages alone nobody can tell"
+    assert evaluate(mixed_rankingsof([], [6]), question_set, (1,)).per_question["judged@1"].tolist() == [1, 0], (
+        "nothing is unjudged"
+    )
+    assert question_set.with_questions([1]).judged is None, "of relevant passages alone nobody can tell"
 
 
 @pytest.mark.parametrize(("depth", "known"), [(9, False), (10, True)])
-def test_ten_passages_are_deep_enough_for_the_usual_cut(*, depth: int, known: bool) -> None:
+def test_default_cutoff_needs_depth_10(*, depth: int, known: bool) -> None:
     question_set = random_set(np.random.default_rng(0), 5, 30, 2)
     scores = evaluate(random_rankings(np.random.default_rng(1), question_set, depth), question_set, (1,))
     assert ({"mrr@10", "ndcg@10"} <= set(scores.per_question)) is known
 
 
-def test_recall_of_groups_is_the_share_that_has_one() -> None:
+def test_group_recall_is_fraction_of_groups_hit() -> None:
     passages = tuple(Passage(f"p{row}", str(row)) for row in range(8))
     grouped = Question("q0", "?", relevant=("p1", "p2", "p3", "p4"), groups=(("p1", "p2"), ("p3",), ("p4", "p1")))
     plain = Question("q1", "??", relevant=("p5", "p6"))
     question_set = QuestionSet("groups", passages, (grouped, plain))
-    scores = evaluate(found([2, 0, 1, 5, 3], [5, 0, 0, 1, 2], k=5), question_set, (1, 3, 5)).per_question
+    scores = evaluate(mixed_rankingsof([2, 0, 1, 5, 3], [5, 0, 0, 1, 2], k=5), question_set, (1, 3, 5)).per_question
     # p2 answers the first group, p1 (third) the first and the last, p3 (fifth) the middle one
     assert [scores[f"recall@{k}"][0] for k in (1, 3, 5)] == pytest.approx([1 / 3, 2 / 3, 1])
     assert [scores[f"recall@{k}"][1] for k in (1, 3, 5)] == pytest.approx([1 / 2, 1 / 2, 1 / 2])
@@ -171,18 +175,22 @@ def test_recall_of_groups_is_the_share_that_has_one() -> None:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.data())
-def test_any_rankings_of_any_questions_equal_ir_measures(data: st.DataObject) -> None:
+def test_random_rankings_equal_ir_measures(data: st.DataObject) -> None:
     n_passages = data.draw(st.integers(1, 14), "passages")
     orders = st.permutations(range(n_passages))
     relevant, listed = (
-        st.tuples(orders, st.integers(least, n_passages)).map(lambda drawn: drawn[0][: drawn[1]]) for least in (1, 0)
+        st.tuples(orders, st.integers(least, n_passages)).map(lambda examples: examples[0][: examples[1]])
+        for least in (1, 0)
     )
-    drawn = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
+    examples = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
     questions = tuple(
-        Question(f"q{row}", "?", relevant=tuple(f"p{p}" for p in those)) for row, (those, _) in enumerate(drawn)
+        Question(f"q{row}", "?", relevant=tuple(f"p{p}" for p in those)) for row, (those, _) in enumerate(examples)
     )
-    question_set, rankings = QuestionSet("any", passages, questions), found(*(line for _, line in drawn), k=20)
+    question_set, rankings = (
+        QuestionSet("any", passages, questions),
+        mixed_rankingsof(*(line for _, line in examples), k=20),
+    )
     expected = of_ir_measures(rankings, question_set)
     for name, values in evaluate(rankings, question_set, KS).per_question.items():
         np.testing.assert_allclose(values, expected[name], atol=1e-6, err_msg=name)
@@ -195,14 +203,14 @@ def two_questions() -> QuestionSet:
     return QuestionSet("two", passages, questions)
 
 
-def found(*rows: list[int], k: int = 12) -> Rankings:
+def mixed_rankingsof(*rows: list[int], k: int = 12) -> Rankings:
     indices = np.array([line + [-1] * (k - len(line)) for line in rows], dtype=np.int32)
     return Rankings(indices, np.where(indices >= 0, -np.arange(k, dtype=np.float32), -np.inf))
 
 
-def test_by_hand(two_questions: QuestionSet) -> None:
+def test_measures_by_hand(two_questions: QuestionSet) -> None:
     # q0: its two passages at ranks 2 and 4; q1: its passage at rank 11
-    rankings = found([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
+    rankings = mixed_rankingsof([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
     scores = evaluate(rankings, two_questions, (1, 2, 11))
     per_question = {name: values.tolist() for name, values in scores.per_question.items()}
     gain, ideal = 1 / 1.5849625 + 1 / 2.3219281, 1 + 1 / 1.5849625
@@ -218,21 +226,21 @@ def test_by_hand(two_questions: QuestionSet) -> None:
     assert first_relevant_ranks(rankings, two_questions).tolist() == [2, 11]
 
 
-def test_nothing_found_is_0_even_where_row_0_is_relevant(two_questions: QuestionSet) -> None:
-    rankings = found([], [])
+def test_empty_ranking_scores_0_if_row_0_is_relevant(two_questions: QuestionSet) -> None:
+    rankings = mixed_rankingsof([], [])
     assert set(evaluate(rankings, two_questions, (1, 12)).means().values()) == {0.0}
     assert first_relevant_ranks(rankings, two_questions).tolist() == [0, 0]
 
 
-def test_depth_needed() -> None:
-    assert (depth_of((1, 5)), depth_of((1, 50))) == (10, 50)
+def test_required_depth() -> None:
+    assert (required_depth((1, 5)), required_depth((1, 50))) == (10, 50)
 
 
-def test_what_lies_below_the_rankings_is_not_known_and_not_0(two_questions: QuestionSet) -> None:
-    shallow = evaluate(found([1], [2], k=9), two_questions, (1, 9, 10))
+def test_omits_measures_deeper_than_rankings(two_questions: QuestionSet) -> None:
+    shallow = evaluate(mixed_rankingsof([1], [2], k=9), two_questions, (1, 9, 10))
     known = [f"{name}@{k}" for name in ("recall", "hit", "mrr", "ndcg") for k in (1, 9)]
     assert (shallow.ks, list(shallow.per_question)) == ((1, 9), known)
-    whole = evaluate(found([1], [2]), two_questions, (1, 12, 13))
+    whole = evaluate(mixed_rankingsof([1], [2]), two_questions, (1, 12, 13))
     assert list(whole.per_question) == [
         *("recall@1", "recall@12", "recall@13", "hit@1", "hit@12", "hit@13"),
         *("mrr@1", "mrr@10", "mrr@12", "mrr@13", "ndcg@1", "ndcg@10", "ndcg@12", "ndcg@13"),
@@ -243,67 +251,67 @@ def test_what_lies_below_the_rankings_is_not_known_and_not_0(two_questions: Ques
     assert (nothing.ks, nothing.means()) == ((), {})
 
 
-def test_what_cannot_be_scored_is_refused(two_questions: QuestionSet) -> None:
+def test_rejects_rankings_that_cannot_be_scored(two_questions: QuestionSet) -> None:
     with pytest.raises(ValueError, match="1 rankings for 2 questions"):
-        evaluate(found([1]), two_questions)
+        evaluate(mixed_rankingsof([1]), two_questions)
     with pytest.raises(ValueError, match="0 rankings for 0 questions"):
         evaluate(Rankings(np.zeros((0, 12), dtype=np.int32), np.zeros((0, 12))), two_questions.with_questions([]), (1,))
     unanswerable = QuestionSet("one", two_questions.passages, (Question("q", "?"),))
     with pytest.raises(ValueError, match="without a relevant passage"):
-        evaluate(found([1]), unanswerable, (1,))
+        evaluate(mixed_rankingsof([1]), unanswerable, (1,))
 
 
-def test_a_measure_is_read_from_its_text_and_says_its_names() -> None:
+def test_parses_measure_and_returns_names() -> None:
     recall, ndcg = Measure.parse("recall@100"), Measure.parse("ndcg@10")
     assert (recall, ndcg) == (Measure("recall", 100), Measure("ndcg", 10))
-    assert [f"{recall}", recall.long, recall.short] == ["recall@100", "Recall@100", "R@100"]
-    assert [f"{ndcg}", ndcg.long, ndcg.short] == ["ndcg@10", "nDCG@10", "nDCG@10"]
-    assert [str(Measure.parse(text)) for text in measures(KS)] == measures(KS)
+    assert [f"{recall}", recall.long_name, recall.short_name] == ["recall@100", "Recall@100", "R@100"]
+    assert [f"{ndcg}", ndcg.long_name, ndcg.short_name] == ["ndcg@10", "nDCG@10", "nDCG@10"]
+    assert [str(Measure.parse(text)) for text in measure_names(KS)] == measure_names(KS)
 
 
 @pytest.mark.parametrize("text", ["", "recall", "recall@", "recall@all", "precision@10", "Recall@10"])
-def test_what_is_no_measure_is_refused(text: str) -> None:
+def test_rejects_unknown_measure(text: str) -> None:
     with pytest.raises(ValueError, match=r"measure|int"):
         Measure.parse(text)
 
 
 def scored(name: str, seed: int) -> tuple[QuestionSet, dict[str, float], dict[str, dict[str, float]]]:
     """What can be scored of a layout's set, our means, and the run: questions by their number, passages by id."""
-    read = read_files([File(Content(content), place) for place, content in LAYOUTS[name]().items()]).question_set
-    asked = read.with_questions(read.answerable)
-    scores = np.random.default_rng(seed).normal(size=(len(asked.questions), len(asked.passages)))
-    texts = [asked.passages[row].text for row in range(len(asked.passages))]
+    read = read_files([File(Content(content), path) for path, content in LAYOUTS[name]().items()]).question_set
+    question_set = read.with_questions(read.answerable)
+    scores = np.random.default_rng(seed).normal(size=(len(question_set.questions), len(question_set.passages)))
+    texts = [question_set.passages[row].text for row in range(len(question_set.passages))]
     run = {
-        ASKED[question.text][1:]: {IDS[text]: float(score) for text, score in zip(texts, row, strict=True)}
-        for question, row in zip(asked.questions, scores, strict=True)
+        QUESTION_IDS[question.text][1:]: {IDS[text]: float(score) for text, score in zip(texts, row, strict=True)}
+        for question, row in zip(question_set.questions, scores, strict=True)
     }
-    return asked, evaluate(top_k(scores, len(texts)), asked, LAYOUT_KS).means(), run
+    return question_set, evaluate(top_k(scores, len(texts)), question_set, LAYOUT_KS).means(), run
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", [*GRADED, *BINARY])
-def test_a_layout_is_scored_as_ir_measures_scores_it(name: str, seed: int) -> None:
+def test_public_layout_scores_equal_ir_measures(name: str, seed: int) -> None:
     _, ours, run = scored(name, seed)
     binary = {question: dict.fromkeys(RELEVANT[question], 1) for question in JUDGED}
-    told = JUDGED if name in GRADED else binary
-    judged = {question[1:]: held for question, held in told.items()}  # gdeval asks for ids that are numbers
+    reference = JUDGED if name in GRADED else binary
+    judged = {question[1:]: held for question, held in reference.items()}  # gdeval asks for ids that are numbers
     kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
     theirs = {f"{key}@{k}": measure @ k for k in LAYOUT_KS for key, measure in kinds.items()}
     if name in GRADED:
         theirs |= {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in LAYOUT_KS}
     expected = ir_measures.calc_aggregate([*theirs.values()], judged, run)
-    figures = {key: expected[one] for key, one in theirs.items()}
-    assert {key: ours[key] for key in theirs} == pytest.approx(figures, abs=1e-5)  # gdeval prints five digits
+    expected_scores = {key: expected[their_name] for key, their_name in theirs.items()}
+    assert {key: ours[key] for key in theirs} == pytest.approx(expected_scores, abs=1e-5)  # gdeval prints five digits
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_groups_of_autorag_are_found_as_a_sum_by_hand_says(seed: int) -> None:
+def test_autorag_group_recall_equals_manual_sum(seed: int) -> None:
     """Of q1 one of d1 and d3 is needed, and d2; of q2 d5."""
-    asked, ours, run = scored("autorag", seed)
+    question_set, ours, run = scored("autorag", seed)
     needed = {"1": [{"d1", "d3"}, {"d2"}], "2": [{"d5"}]}
-    assert [ASKED[question.text] for question in asked.questions] == ["q1", "q2"]
+    assert [QUESTION_IDS[question.text] for question in question_set.questions] == ["q1", "q2"]
     for k in LAYOUT_KS:
-        first = {question: sorted(found, key=lambda id_: -found[id_])[:k] for question, found in run.items()}
+        first = {question: sorted(scores, key=lambda id_: -scores[id_])[:k] for question, scores in run.items()}
         shares = [
             sum(any(id_ in group for id_ in first[question]) for group in groups) / len(groups)
             for question, groups in needed.items()

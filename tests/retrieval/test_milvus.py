@@ -26,101 +26,113 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval import milvus_connection as connection
 from mrc_workbench.retrieval.combine import Fusion, Hybrid
-from mrc_workbench.retrieval.comparison.compare import compare, materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
 from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.dense import Dense, IndexKind
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField, term_weights
-from mrc_workbench.retrieval.milvus_connection import FILES, Field, MilvusError, Place, place
+from mrc_workbench.retrieval.milvus import (
+    EngineFusion,
+    MilvusRetriever,
+    MilvusSearchMode,
+    Ranker,
+    TermField,
+    VectorField,
+    term_weights,
+)
+from mrc_workbench.retrieval.milvus_connection import FILES, MilvusError, MilvusField, MilvusSettings, milvus_settings
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.milvus_server import serving
 from tests.programs import free_port
 
-ASKED = texts_of(QUESTIONS)
+QUERIES = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 PASSWORD, TOKEN = "pass%20w/rd", "t0ken-nobody-reads"
 SPEC = MilvusSpec(name="Milvus", analyzer="bigram")
 
 
-def milvus(passages: Sequence[Passage], *fields: Field, fusion: EngineFusion | None = None) -> Milvus:
-    return Milvus("milvus", len(passages), fields, Place(), fusion=fusion)
+def milvus(passages: Sequence[Passage], *fields: MilvusField, fusion: EngineFusion | None = None) -> MilvusRetriever:
+    return MilvusRetriever("milvus", len(passages), fields, MilvusSettings(), fusion=fusion)
 
 
-def assert_same(found: Rankings, wanted: Rankings) -> None:
+def assert_same(actual: Rankings, expected: Rankings) -> None:
     """Scores equal to float32's accuracy, and the same passages but where scores are that close."""
-    np.testing.assert_array_equal(np.isfinite(found.scores), np.isfinite(wanted.scores))
+    np.testing.assert_array_equal(np.isfinite(actual.scores), np.isfinite(expected.scores))
     close = {"rtol": 3e-6, "atol": 3e-7}
-    np.testing.assert_allclose(found.scores, wanted.scores, **close)
+    np.testing.assert_allclose(actual.scores, expected.scores, **close)
     # where they differ, a neighbour's score is as close as that; past the last place it is not known
-    scores = np.where(np.isfinite(wanted.scores), wanted.scores, 0)
-    apart = np.abs(np.diff(scores, axis=1, prepend=np.inf, append=scores[:, -1:]))
-    near = np.minimum(apart[:, :-1], apart[:, 1:]) <= 3e-6 * scores
-    assert near[found.indices != wanted.indices].all()
+    scores = np.where(np.isfinite(expected.scores), expected.scores, 0)
+    gaps = np.abs(np.diff(scores, axis=1, prepend=np.inf, append=scores[:, -1:]))
+    near = np.minimum(gaps[:, :-1], gaps[:, 1:]) <= 3e-6 * scores
+    assert near[actual.indices != expected.indices].all()
 
 
 @pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (0, 0), (2.5, 1)])
-def test_the_weights_of_a_passage_times_the_counts_of_a_question_are_its_score(k1: float, b: float) -> None:
+def test_dot_product_of_weights_and_counts_is_bm25_score(k1: float, b: float) -> None:
     passages = [*PASSAGES, Passage("empty", "?!"), Passage("long", "한강은 한강 " * 9)]
-    texts, asked = Passages.of(passages).indexed_texts(title=True), [*ASKED, "한강 한강은 한강"]
-    tokens, questions = tokens_of(Analyzer.BIGRAM, texts), tokens_of(Analyzer.BIGRAM, asked)
+    texts, queries = Passages.from_passages(passages).indexed_texts(title=True), [*QUERIES, "한강 한강은 한강"]
+    tokens, questions = tokens_of(Analyzer.BIGRAM, texts), tokens_of(Analyzer.BIGRAM, queries)
     ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
     known = counts_by_term(ids, offsets, len(tokens.vocabulary))
     assert offsets[-1] == len(ids)  # what was given is as it was
     scores = (known @ term_weights(tokens, k1, b).T).toarray()
-    local = np.vstack(list(BM25("bm25", passages, BM25Options("bigram", k1, b)).score_blocks(asked)))
+    local = np.vstack(list(BM25("bm25", passages, BM25Options("bigram", k1, b)).score_blocks(queries)))
     np.testing.assert_allclose(scores, np.where(np.isfinite(local), local, 0), rtol=1e-6)
-    assert scores[:, 5].tolist() == [0] * len(asked)
+    assert scores[:, 5].tolist() == [0] * len(queries)
 
 
 @pytest.mark.slow
-def test_bm25_in_milvus_is_bm25_also_with_passages_of_no_term() -> None:
+def test_milvus_bm25_equals_bm25_with_empty_passages() -> None:
     passages = [Passage("empty", "?!"), *PASSAGES]
     options = BM25Options("bigram", k1=1.5, b=0.8, title=False)
-    found = milvus(passages, TermField(passages, options)).search(ASKED, 6)
-    assert_same(found, BM25("bm25", passages, options).search(ASKED, 6))
+    rankings = milvus(passages, TermField(passages, options)).search(QUERIES, 6)
+    assert_same(rankings, BM25("bm25", passages, options).search(QUERIES, 6))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", IndexKind)
-def test_vectors_in_milvus_are_found_as_in_a_local_index_of_that_kind(index: IndexKind) -> None:
-    found = milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder(), index=index)).search(ASKED, 5)
-    wanted = Dense("dense", PASSAGES, KeywordEncoder(), index=index).search(ASKED, 5)
-    np.testing.assert_array_equal(found.indices, wanted.indices)
-    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6, atol=1e-7)
+def test_milvus_vectors_match_local_index(index: IndexKind) -> None:
+    rankings = milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder(), index=index)).search(QUERIES, 5)
+    expected = Dense("dense", PASSAGES, KeywordEncoder(), index=index).search(QUERIES, 5)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.slow
-def test_reciprocal_ranks_fused_by_milvus_are_those_of_the_local_hybrid() -> None:
+def test_milvus_rrf_matches_local_hybrid() -> None:
     options = BM25Options("bigram")
     fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
-    found = milvus(PASSAGES, *fields, fusion=EngineFusion(depth=4)).search([*ASKED, "zebra"], 5)
+    rankings = milvus(PASSAGES, *fields, fusion=EngineFusion(depth=4)).search([*QUERIES, "zebra"], 5)
     parts = [BM25("bm25", PASSAGES, options), Dense("dense", PASSAGES, KeywordEncoder())]
-    assert_same(found, Hybrid("hybrid", parts, n_passages=5, depth=4, fusion=Fusion.RRF).search([*ASKED, "zebra"], 5))
+    assert_same(
+        rankings, Hybrid("hybrid", parts, n_passages=5, depth=4, fusion=Fusion.RRF).search([*QUERIES, "zebra"], 5)
+    )
 
 
 @pytest.mark.slow
-def test_a_weighted_fusion_is_the_sum_its_formula_tells() -> None:
+def test_weighted_fusion_matches_formula() -> None:
     options = BM25Options("bigram")
     fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
     fusion = EngineFusion(Ranker.WEIGHTED, depth=5, weights=(0.3, 0.7))
-    found = milvus(PASSAGES, *fields, fusion=fusion).search(ASKED, 5)
-    wanted = np.zeros((len(ASKED), 5))
+    rankings = milvus(PASSAGES, *fields, fusion=fusion).search(QUERIES, 5)
+    expected = np.zeros((len(QUERIES), 5))
     parts = [BM25("bm25", PASSAGES, options), Dense("dense", PASSAGES, KeywordEncoder())]
     for weight, part in zip((0.3, 0.7), parts, strict=True):
-        one = part.search(ASKED, 5)
-        for row, column in np.argwhere(one.indices >= 0):
-            wanted[row, one.indices[row, column]] += weight * (0.5 + np.arctan(one.scores[row, column]) / np.pi)
-    for row in range(len(ASKED)):
-        assert found.indices[row].tolist() == np.argsort(-wanted[row], kind="stable").tolist()
-        np.testing.assert_allclose(found.scores[row], -np.sort(-wanted[row]), rtol=1e-5)
+        ranking = part.search(QUERIES, 5)
+        for row, column in np.argwhere(ranking.indices >= 0):
+            expected[row, ranking.indices[row, column]] += weight * (
+                0.5 + np.arctan(ranking.scores[row, column]) / np.pi
+            )
+    for row in range(len(QUERIES)):
+        assert rankings.indices[row].tolist() == np.argsort(-expected[row], kind="stable").tolist()
+        np.testing.assert_allclose(rankings.scores[row], -np.sort(-expected[row]), rtol=1e-5)
 
 
 @pytest.mark.slow
-def test_passages_whose_beginning_alone_has_a_vector_are_counted() -> None:
+def test_counts_truncated_passages() -> None:
     class Short(KeywordEncoder):
         def cut_off(self, texts: Sequence[str]) -> int:
             return sum(len(text) > 18 for text in texts)
@@ -131,7 +143,7 @@ def test_passages_whose_beginning_alone_has_a_vector_are_counted() -> None:
     assert milvus(PASSAGES, words).cut_off() == milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder())).cut_off() == 0
 
 
-def test_what_decides_a_score_decides_the_collection() -> None:
+def test_collection_name_depends_on_score_inputs() -> None:
     def name(passages: Sequence[Passage] = PASSAGES, **options: object) -> str:
         return TermField(passages, BM25Options(**{"analyzer": Analyzer.BIGRAM, **options})).key  # type: ignore[arg-type]
 
@@ -144,19 +156,19 @@ def test_what_decides_a_score_decides_the_collection() -> None:
     assert len({exact, graph, fewer}) == 3
 
 
-def test_several_fields_need_a_fusion() -> None:
+def test_rejects_several_fields_without_fusion() -> None:
     with pytest.raises(ValueError, match="fusion"):
         milvus(PASSAGES, TermField(PASSAGES, BM25Options("bigram")), VectorField(PASSAGES, KeywordEncoder()))
 
 
 @pytest.mark.slow
-def test_an_experiment_compares_it_with_what_is_local(tmp_path: Path) -> None:
+def test_experiment_compares_milvus_with_local_retriever(tmp_path: Path) -> None:
     specs = (
         BM25Spec(name="BM25", analyzer=Analyzer.BIGRAM),
         MilvusSpec(name="Milvus", analyzer=Analyzer.BIGRAM),
         DenseSpec(name="Dense"),
-        MilvusSpec(name="Vectors", search=Search.DENSE, index=IndexKind.HNSW),
-        MilvusSpec(name="Both", search=Search.HYBRID, fusion=Ranker.WEIGHTED, weights=(0.5, 0.25), depth=3),
+        MilvusSpec(name="Vectors", search=MilvusSearchMode.DENSE, index=IndexKind.HNSW),
+        MilvusSpec(name="Both", search=MilvusSearchMode.HYBRID, fusion=Ranker.WEIGHTED, weights=(0.5, 0.25), depth=3),
     )
     experiment = Experiment(data="small", ks=(1, 5), retriever=specs)
     path = tmp_path / "experiment.toml"
@@ -167,9 +179,9 @@ def test_an_experiment_compares_it_with_what_is_local(tmp_path: Path) -> None:
     for local, there in ((0, 1), (2, 3)):
         assert results[there].scores.means() == results[local].scores.means()  # type: ignore[union-attr]
         assert results[there].build_seconds > 0
-    assert specs[1].local == specs[0].model_copy(update={"name": "Milvus"})
-    assert specs[3].local == DenseSpec(name="Vectors", index=IndexKind.HNSW)
-    assert specs[4].local is specs[4]
+    assert specs[1].local_spec == specs[0].model_copy(update={"name": "Milvus"})
+    assert specs[3].local_spec == DenseSpec(name="Vectors", index=IndexKind.HNSW)
+    assert specs[4].local_spec is specs[4]
 
 
 @pytest.mark.parametrize(
@@ -182,19 +194,19 @@ def test_an_experiment_compares_it_with_what_is_local(tmp_path: Path) -> None:
         {"token": "secret"},
     ],
 )
-def test_what_makes_no_sense_is_no_specification(wrong: dict[str, object]) -> None:
+def test_rejects_inconsistent_spec(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"weights|token"):
         MilvusSpec.model_validate({"name": "Milvus", "search": "hybrid", **wrong})
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not KORQUAD.is_file(), reason=f"needs {KORQUAD.name} in the folder that MRC_DATA names")
-def test_bm25_in_milvus_is_bm25_on_korquad() -> None:
+def test_milvus_bm25_equals_bm25_on_korquad() -> None:
     questions = read_file(KORQUAD).question_set
-    asked = [question.text for question in questions.questions[::4]]
+    queries = [question.text for question in questions.questions[::4]]
     options = BM25Options("bigram")
-    found = milvus(questions.passages, TermField(questions.passages, options)).search(asked, 20)
-    assert_same(found, BM25("bm25", questions.passages, options).search(asked, 20))
+    rankings = milvus(questions.passages, TermField(questions.passages, options)).search(queries, 20)
+    assert_same(rankings, BM25("bm25", questions.passages, options).search(queries, 20))
 
 
 @pytest.fixture
@@ -202,47 +214,49 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_SECONDS_TO_CONNECT", 0.5)
     monkeypatch.setattr(connection, "_WAITS", (0.1,))
     monkeypatch.setattr(connection, "_SECONDS_FOR_A_TURN", 0.1)
-    monkeypatch.setitem(connection.PATIENCE, "retry_times", 2)
+    monkeypatch.setitem(connection.RETRY_OPTIONS, "retry_times", 2)
 
 
-def loaded(at: Place) -> Milvus:
-    return Milvus("milvus", len(PASSAGES), [TermField(PASSAGES, BM25Options("bigram"))], at)
+def loaded(at: MilvusSettings) -> MilvusRetriever:
+    return MilvusRetriever("milvus", len(PASSAGES), [TermField(PASSAGES, BM25Options("bigram"))], at)
 
 
 @pytest.mark.parametrize(
     ("uri", "token", "wanted"),
     [
-        ("", "", Place()),
-        ("http://localhost", "", Place("http://localhost:19530")),
-        ("https://milvus.example/", "t", Place("https://milvus.example:443", "", "t")),
-        ("http://u:p%40@[::1]:7000/mine?x=secret#y", "", Place("http://[::1]:7000", "mine", "u:p@")),
-        ("http://u:p@host:1/mine", "t", Place("http://host:1", "mine", "t")),
+        ("", "", MilvusSettings()),
+        ("http://localhost", "", MilvusSettings("http://localhost:19530")),
+        ("https://milvus.example/", "t", MilvusSettings("https://milvus.example:443", "", "t")),
+        ("http://u:p%40@[::1]:7000/mine?x=secret#y", "", MilvusSettings("http://[::1]:7000", "mine", "u:p@")),
+        ("http://u:p@host:1/mine", "t", MilvusSettings("http://host:1", "mine", "t")),
     ],
 )
-def test_the_environment_tells_the_place(uri: str, token: str, wanted: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_settings_from_environment(
+    uri: str, token: str, wanted: MilvusSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     monkeypatch.setenv("MILVUS_TOKEN", token)
-    assert place() == (wanted if uri else Place())
+    assert milvus_settings() == (wanted if uri else MilvusSettings())
 
 
 @pytest.mark.parametrize(
     "uri", ["./my.db", "secret@host", "http://u:secret@host:port", "tcp://secret", "http://", "http://[secret"]
 )
-def test_what_is_no_address_is_said_without_repeating_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_address_is_reported_without_its_value(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILVUS_URI", uri)
     with pytest.raises(MilvusError, match="MILVUS_URI") as caught:
-        place()
+        milvus_settings()
     assert caught.value.code == "milvus_address"
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_what_opens_it_is_in_nothing_that_anybody_reads(
+def test_credentials_do_not_appear_in_outputs(
     impatient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("MILVUS_URI", f"http://root:{PASSWORD.replace('/', '%2F')}@127.0.0.1:{free_port()}/mine")
     experiment = Experiment(data="small", ks=(1,), retriever=(SPEC,))
-    told = []
+    outputs = []
     for token in ("", TOKEN):
         monkeypatch.setenv("MILVUS_TOKEN", token)
         comparison = compare(experiment, small_set())
@@ -254,26 +268,32 @@ def test_what_opens_it_is_in_nothing_that_anybody_reads(
         again = Failure.from_dict(scores["retrievers"]["Milvus"])
         assert isinstance(again, Failure)
         assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
-        told += [scores, traceback.format_exception(error), provenance(comparison), repr(place()), place().shown]
-    told += [write_experiment(experiment), caplog.text, [path.read_text() for path in tmp_path.rglob("*.json")]]
-    words = json.dumps(told)
+        outputs += [
+            scores,
+            traceback.format_exception(error),
+            provenance(comparison),
+            repr(milvus_settings()),
+            milvus_settings().display_name,
+        ]
+    outputs += [write_experiment(experiment), caplog.text, [path.read_text() for path in tmp_path.rglob("*.json")]]
+    words = json.dumps(outputs)
     assert "127.0.0.1" in words
     for secret in (TOKEN, PASSWORD, "pass w/rd", PASSWORD.replace("/", "%2F"), "w/rd", "w%2Frd"):
         assert secret not in words
 
 
-def test_what_milvus_says_is_passed_on_without_secrets() -> None:
-    at = Place("http://host:1", token="root:p w/d")  # noqa: S106
+def test_removes_secrets_from_milvus_messages() -> None:
+    at = MilvusSettings("http://host:1", token="root:p w/d")  # noqa: S106
     assert at.without_secrets("root:p w/d, p w/d and p%20w%2Fd, p%20w/d of root") == "***, *** and ***, *** of root"
-    assert Place().without_secrets("as it is") == "as it is"
+    assert MilvusSettings().without_secrets("as it is") == "as it is"
 
 
-def test_rankings_are_kept_by_place_and_content_not_by_what_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_key_ignores_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     def key(uri: str, spec: MilvusSpec = SPEC) -> str:
         monkeypatch.setenv("MILVUS_URI", uri)
-        (kept,) = materials_of(Experiment(data="small", retriever=(spec,)), small_set()).made.values()
-        assert not isinstance(kept, Exception)
-        return kept.key
+        (cached,) = build_context(Experiment(data="small", retriever=(spec,)), small_set()).retrievers.values()
+        assert not isinstance(cached, Exception)
+        return cached.key
 
     assert key("http://a:b@host:1") == key("http://c:d@host:1")
     changed = SPEC.model_copy(update={"k1": 2.0})
@@ -281,10 +301,10 @@ def test_rankings_are_kept_by_place_and_content_not_by_what_opens_it(monkeypatch
 
 
 @pytest.mark.slow
-def test_a_lost_connection_is_waited_for(tmp_path: Path) -> None:
+def test_retries_lost_connection(tmp_path: Path) -> None:
     port = free_port()
     with serving(tmp_path / "lite", port) as address:
-        milvus = loaded(Place(address))
+        milvus = loaded(MilvusSettings(address))
         before = milvus.search(texts_of(QUESTIONS), 3)
     again, done = threading.Event(), threading.Event()
 
@@ -298,18 +318,18 @@ def test_a_lost_connection_is_waited_for(tmp_path: Path) -> None:
     thread.start()
     try:
         assert not again.is_set()
-        found = milvus.search(texts_of(QUESTIONS), 3)
+        rankings = milvus.search(texts_of(QUESTIONS), 3)
         assert again.is_set()
     finally:
         done.set()
         thread.join()
-    assert (found.indices == before.indices).all()
+    assert (rankings.indices == before.indices).all()
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_while_it_is_asked_is_said(impatient: None, tmp_path: Path) -> None:
+def test_reports_server_lost_during_search(impatient: None, tmp_path: Path) -> None:
     with serving(tmp_path / "lite") as address:
-        at = Place(address)
+        at = MilvusSettings(address)
         milvus = loaded(at)
     with pytest.raises(MilvusError, match="does not answer") as caught:
         milvus.search(texts_of(QUESTIONS), 3)
@@ -319,15 +339,15 @@ def test_a_server_that_goes_while_it_is_asked_is_said(impatient: None, tmp_path:
         address = server.enter_context(serving(tmp_path / "lite"))
 
         def use_it_past_its_end() -> None:
-            with connection.connected(Place(address), "") as client:
+            with connection.connected(MilvusSettings(address), "") as client:
                 server.close()
-                client.has_collection("any", **connection.PATIENCE)
+                client.has_collection("any", **connection.RETRY_OPTIONS)
 
         with pytest.raises(MilvusError, match="does not answer"):
             use_it_past_its_end()
 
     with serving(tmp_path / "other") as address, pytest.raises(MilvusError, match="failed") as caught:
-        Milvus("milvus", 1, [], Place(address))  # a collection without a vector is none
+        MilvusRetriever("milvus", 1, [], MilvusSettings(address))  # a collection without a vector is none
     assert caught.value.code == "milvus_failed"
 
 
@@ -344,13 +364,13 @@ class Refusing(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(refuse)
 
 
-def test_a_token_that_is_refused_is_said_at_once_and_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_rejected_token_without_retry(caplog: pytest.LogCaptureFixture) -> None:
     server = grpc.server(ThreadPoolExecutor(2), handlers=(Refusing(),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
         with pytest.raises(MilvusError, match="MILVUS_TOKEN") as caught:
-            loaded(Place(f"http://127.0.0.1:{port}", token=f"root:{TOKEN}"))
+            loaded(MilvusSettings(f"http://127.0.0.1:{port}", token=f"root:{TOKEN}"))
     finally:
         server.stop(None)
     assert caught.value.code == "milvus_refused"
@@ -359,8 +379,8 @@ def test_a_token_that_is_refused_is_said_at_once_and_not_repeated(caplog: pytest
 
 
 @pytest.mark.slow
-def test_a_file_is_one_process_s_at_a_time(impatient: None) -> None:
-    milvus = loaded(Place())
+def test_file_is_locked_by_single_process(impatient: None) -> None:
+    milvus = loaded(MilvusSettings())
     file = workspace() / "milvus" / f"{milvus.collection}.db"
     with FileLock(file.with_suffix(".lock")):
         with pytest.raises(MilvusError, match="another process") as caught:

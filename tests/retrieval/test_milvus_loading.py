@@ -13,8 +13,8 @@ from pymilvus.exceptions import MilvusException
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.milvus import Milvus, TermField
-from mrc_workbench.retrieval.milvus_connection import Place, connected
+from mrc_workbench.retrieval.milvus import MilvusRetriever, TermField
+from mrc_workbench.retrieval.milvus_connection import MilvusSettings, connected
 from tests.doubles import PASSAGES
 
 pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own
 # several batches of 256, no two passages alike
 CORPUS = [Passage(f"p{row}", f"지문 {row} 번째 {row % 7} {row % 31}") for row in range(1100)]
 OPTIONS = BM25Options("word")
-ASKED = ["지문 17", "번째 1099 6", "3 30 900"]
+QUERIES = ["지문 17", "번째 1099 6", "3 30 900"]
 
 LOADING = """
 import time
@@ -37,49 +37,51 @@ loaded(tell)
 """
 
 
-def loaded(tell: object = None, corpus: list[Passage] = CORPUS) -> Milvus:
-    return Milvus("milvus", len(corpus), [TermField(corpus, OPTIONS)], Place(), on_progress=tell)  # type: ignore[arg-type]
+def loaded(on_progress: object = None, corpus: list[Passage] = CORPUS) -> MilvusRetriever:
+    return MilvusRetriever(
+        "milvus", len(corpus), [TermField(corpus, OPTIONS)], MilvusSettings(), on_progress=on_progress
+    )  # type: ignore[arg-type]
 
 
-def test_a_corpus_is_loaded_once() -> None:
-    told: list[float] = []
-    first = loaded(told.append, CORPUS[:300])
-    assert told == [256 / 300, 1]
-    again = loaded(told.append, CORPUS[:300])
-    assert told == [256 / 300, 1]
+def test_loads_corpus_once() -> None:
+    progress: list[float] = []
+    first = loaded(progress.append, CORPUS[:300])
+    assert progress == [256 / 300, 1]
+    again = loaded(progress.append, CORPUS[:300])
+    assert progress == [256 / 300, 1]
     assert again.collection == first.collection
-    assert loaded(told.append, CORPUS[:299]).collection != first.collection
+    assert loaded(progress.append, CORPUS[:299]).collection != first.collection
     assert len(list((workspace() / "milvus").glob("*.db"))) == 2
 
 
-def test_an_interrupted_load_is_no_collection_and_goes_on() -> None:
+def test_resumes_interrupted_load() -> None:
     def stop(share: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         loaded(stop)
-    told: list[float] = []
-    whole = loaded(told.append)
-    assert told[0] == 512 / 1100
-    with connected(Place(), whole.collection) as client:
+    progress: list[float] = []
+    whole = loaded(progress.append)
+    assert progress[0] == 512 / 1100
+    with connected(MilvusSettings(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
 
-def test_a_collection_that_another_makes_at_the_same_moment_is_filled_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_loads_fill_same_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither saw it there; the server takes it of one of them."""
     make = MilvusClient.create_collection
 
-    def second(client: MilvusClient, name: str, **told: Any) -> None:
-        make(client, name, **told)
+    def second(client: MilvusClient, name: str, **options: Any) -> None:
+        make(client, name, **options)
         raise MilvusException(message="File exists")
 
     monkeypatch.setattr(MilvusClient, "create_collection", second)
     whole = loaded(lambda _: None)
-    with connected(Place(), whole.collection) as client:
+    with connected(MilvusSettings(), whole.collection) as client:
         assert client.list_collections() == [whole.collection]
 
 
-def test_no_passage_that_was_taken_is_lost_to_a_kill() -> None:
+def test_killed_load_loses_no_passage() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", LOADING],
         cwd=PROJECT,
@@ -93,19 +95,19 @@ def test_no_passage_that_was_taken_is_lost_to_a_kill() -> None:
     process.wait()
     assert shares[-1] == 768 / 1100
 
-    told: list[float] = []
-    milvus = loaded(told.append)
-    assert told == [1024 / 1100, 1]  # what was taken is there, and is not written again
-    with connected(Place(), milvus.collection) as client:
+    progress: list[float] = []
+    milvus = loaded(progress.append)
+    assert progress == [1024 / 1100, 1]  # what was taken is there, and is not written again
+    with connected(MilvusSettings(), milvus.collection) as client:
         client.load_collection(milvus.collection)
         rows = client.query(milvus.collection, filter="row >= 0", output_fields=["row"], limit=2000)
     assert sorted(row["row"] for row in rows) == list(range(1100))
-    found, wanted = milvus.search(ASKED, 20), BM25("bm25", CORPUS, OPTIONS).search(ASKED, 20)
-    assert found.scores == pytest.approx(wanted.scores, rel=1e-5)
-    assert found.indices[:, 0].tolist() == wanted.indices[:, 0].tolist()
+    rankings, expected = milvus.search(QUERIES, 20), BM25("bm25", CORPUS, OPTIONS).search(QUERIES, 20)
+    assert rankings.scores == pytest.approx(expected.scores, rel=1e-5)
+    assert rankings.indices[:, 0].tolist() == expected.indices[:, 0].tolist()
 
 
-def test_no_passages_need_no_collection() -> None:
+def test_empty_corpus_creates_no_collection() -> None:
     nothing = loaded(corpus=[])
     assert (nothing.search(["지문"], 2).indices == -1).all()
     assert not (workspace() / "milvus").exists()

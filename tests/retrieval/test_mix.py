@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.split.partition import FOLDS, Lessons
-from mrc_workbench.retrieval.combine import Fusion, fused
+from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
+from mrc_workbench.retrieval.combine import Fusion, fuse
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.mix import (
-    EXTRA,
+    EXTRA_STRENGTH,
     STRENGTHS,
-    Learned,
+    FittedMix,
     LearnedMix,
     TrainingLists,
-    explained,
+    describe_mix,
     learn,
-    mixed,
+    rank_by_mix,
     training_lists,
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
@@ -36,17 +36,21 @@ PARTS = ("words", "meaning", None)
 
 def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Rankings]]:
     question_set, scores = world(n_questions, seed)
-    lessons = Lessons.of(question_set, question_set.answerable)
+    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     rankings = rankings_of(scores)
-    return training_lists(rankings, learn(rankings, lessons, PARTS, N_PASSAGES), lessons, N_PASSAGES), rankings
+    return training_lists(
+        rankings, learn(rankings, training_queries, PARTS, N_PASSAGES), training_queries, N_PASSAGES
+    ), rankings
 
 
 @pytest.mark.parametrize("strength", [3.0, 30.0])
-def test_a_fit_has_the_least_loss_that_the_module_states(strength: float) -> None:
+def test_fit_minimizes_documented_loss(strength: float) -> None:
     """The loss as it is written, by a loop over queries, and a minimiser that knows no slope."""
     lists, rankings = lists_of(40)
-    deviations = [float(np.sqrt(np.mean([np.var(row[np.isfinite(row)]) for row in one.scores]))) for one in rankings]
-    candidates = fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 50).indices
+    deviations = [
+        float(np.sqrt(np.mean([np.var(row[np.isfinite(row)]) for row in ranking.scores]))) for ranking in rankings
+    ]
+    candidates = fuse(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 50).indices
 
     def values(query: int, passage: int) -> list[float]:
         of_signals = []
@@ -57,7 +61,7 @@ def test_a_fit_has_the_least_loss_that_the_module_states(strength: float) -> Non
         return of_signals
 
     queries = []  # of each with its passage among the candidates: the values of all, and the position of its own
-    for query, question in enumerate(lists.lessons.question_set.questions):
+    for query, question in enumerate(lists.training_queries.question_set.questions):
         listed = [int(passage) for passage in candidates[query] if passage != NOT_FOUND]
         relevant = [position for position, passage in enumerate(listed) if f"p{passage}" in question.relevant]
         if relevant:
@@ -68,7 +72,7 @@ def test_a_fit_has_the_least_loss_that_the_module_states(strength: float) -> Non
         return -float(sum(score[own] - np.log(np.exp(score).sum()) for score, own in scores))
 
     factor = minimize(lambda t: likelihood(t[0] * START), [1.0], method="Nelder-Mead").x[0]
-    pull = strength * np.array([1.0, 1.0, 1.0, 1.0, EXTRA, EXTRA])
+    pull = strength * np.array([1.0, 1.0, 1.0, 1.0, EXTRA_STRENGTH, EXTRA_STRENGTH])
 
     def loss(weights: np.ndarray) -> float:
         return likelihood(weights) + float((pull * (weights - factor * START) ** 2).sum())
@@ -79,16 +83,16 @@ def test_a_fit_has_the_least_loss_that_the_module_states(strength: float) -> Non
     np.testing.assert_allclose(fitted, least.x, atol=2e-2)
 
 
-def test_the_weights_are_the_average_of_fits_of_all_strengths_to_the_other_folds() -> None:
+def test_weights_average_fits_of_all_strengths_on_other_folds() -> None:
     lists, rankings = lists_of(60)
-    lessons = lists.lessons
-    for fold, weights in enumerate(learn(rankings, lessons, PARTS, N_PASSAGES).weights):
-        rows = lessons.folds != fold  # of the last, all
+    training_queries = lists.training_queries
+    for fold, weights in enumerate(learn(rankings, training_queries, PARTS, N_PASSAGES).weights):
+        rows = training_queries.folds != fold  # of the last, all
         fits = [lists.fits(rows, START, FREE, [strength])[0] for strength in STRENGTHS]
         np.testing.assert_allclose(weights, np.mean(fits, axis=0), atol=1e-4)
 
 
-def test_the_stronger_the_pull_the_nearer_is_a_fit_to_the_scaled_untrained_mix() -> None:
+def test_stronger_penalty_keeps_weights_nearer_untrained_mix() -> None:
     lists, _ = lists_of(200)
     rows = np.ones(200, dtype=bool)
     (untrained,) = lists.fits(rows, START, FREE, [1e9])
@@ -97,9 +101,9 @@ def test_the_stronger_the_pull_the_nearer_is_a_fit_to_the_scaled_untrained_mix()
     assert distances == sorted(distances)
 
 
-def test_models_that_know_all_queries_count_nothing() -> None:
+def test_models_trained_on_all_queries_get_no_weight() -> None:
     lists, _ = lists_of(60)
-    known = Lessons.of(lists.lessons.question_set, np.arange(60), np.arange(60))
+    known = TrainingQueries.from_question_set(lists.training_queries.question_set, np.arange(60), np.arange(60))
     trained = np.repeat([False, True, False], 2)
     weights = TrainingLists(known, lists.indices, lists.values, lists.relevant, trained).averaged(START, FREE)
     assert not weights[:, trained].any()
@@ -123,70 +127,73 @@ def world(n_questions: int = 60, seed: int = 0) -> tuple[QuestionSet, list[np.nd
 
 
 def rankings_of(scores: Sequence[np.ndarray]) -> list[Rankings]:
-    return [top_k(one, DEPTH) for one in scores]
+    return [top_k(signal_scores, DEPTH) for signal_scores in scores]
 
 
-def taught(question_set: QuestionSet, scores: Sequence[np.ndarray], parts: Sequence[str | None] = PARTS) -> Learned:
-    lessons = Lessons.of(question_set, question_set.answerable)
-    return learn(rankings_of(scores), lessons, parts, N_PASSAGES)
+def fit_mix(question_set: QuestionSet, scores: Sequence[np.ndarray], parts: Sequence[str | None] = PARTS) -> FittedMix:
+    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
+    return learn(rankings_of(scores), training_queries, parts, N_PASSAGES)
 
 
-def ranked_by(learned: Learned, question_set: QuestionSet, scores: Sequence[np.ndarray]) -> Rankings:
-    folds = Lessons.of(question_set, question_set.answerable).folds
-    return mixed(rankings_of(scores), learned, folds, N_PASSAGES, 10)
+def ranked_by(learned: FittedMix, question_set: QuestionSet, scores: Sequence[np.ndarray]) -> Rankings:
+    folds = TrainingQueries.from_question_set(question_set, question_set.answerable).folds
+    return rank_by_mix(rankings_of(scores), learned, folds, N_PASSAGES, 10)
 
 
-def untaught(rankings: Sequence[Rankings]) -> Rankings:
-    return fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 10)
+def untrained_mix(rankings: Sequence[Rankings]) -> Rankings:
+    return fuse(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 10)
 
 
 def ndcg(rankings: Rankings, question_set: QuestionSet) -> float:
     return evaluate(rankings, question_set, (10,)).means()["ndcg@10"]
 
 
-def test_untaught_it_is_the_mix_of_two_halves_by_z_score() -> None:
+def test_untrained_mix_fuses_components_by_z_score() -> None:
     question_set, scores = world()
-    nothing = Lessons.of(question_set, np.zeros(0, dtype=np.int64))
+    nothing = TrainingQueries.from_question_set(question_set, np.zeros(0, dtype=np.int64))
     rankings = rankings_of(scores)
     learned = learn(rankings, nothing, PARTS, N_PASSAGES)
-    found, expected = mixed(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10), untaught(rankings)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    mixed_rankings, expected = (
+        rank_by_mix(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10),
+        untrained_mix(rankings),
+    )
+    np.testing.assert_array_equal(mixed_rankings.indices, expected.indices)
+    np.testing.assert_allclose(mixed_rankings.scores, expected.scores, rtol=1e-6)
 
 
-def test_the_better_signal_counts_more_and_the_mix_is_better_than_each_and_than_the_untaught() -> None:
+def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
     question_set, scores = world(300)
-    learned, rankings = taught(question_set, scores), rankings_of(scores)
-    lessons = Lessons.of(question_set, question_set.answerable)
-    middling, good, noise = explained(rankings, learned, lessons, "abc")["signals"].values()
+    learned, rankings = fit_mix(question_set, scores), rankings_of(scores)
+    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
+    middling, good, noise = describe_mix(rankings, learned, training_queries, "abc")["signals"].values()
     assert good["share"] > middling["share"] > 4 * noise["share"]
     assert good["share"] + middling["share"] + noise["share"] == pytest.approx(1)
     assert good["brings"] > middling["brings"] > 0.01 > abs(noise["brings"])
     reached = ndcg(ranked_by(learned, question_set, scores), question_set)
-    alone = [ndcg(one, question_set) for one in rankings]
-    assert reached > max(*alone, ndcg(untaught(rankings), question_set))
+    alone = [ndcg(ranking, question_set) for ranking in rankings]
+    assert reached > max(*alone, ndcg(untrained_mix(rankings), question_set))
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.sampled_from([0.125, 8.0, 1024.0]), st.integers(0, 2), st.integers(0, 5))
-def test_scores_times_a_constant_change_nothing(factor: float, signal: int, seed: int) -> None:
+def test_scaling_scores_does_not_change_ranking(factor: float, signal: int, seed: int) -> None:
     question_set, scores = world(seed=seed)
-    other = [one * factor if row == signal else one for row, one in enumerate(scores)]
-    found, again = (ranked_by(taught(question_set, of), question_set, of) for of in (scores, other))
-    np.testing.assert_array_equal(found.indices, again.indices)
-    np.testing.assert_allclose(found.scores, again.scores, atol=1e-4)
+    other = [signal_scores * factor if row == signal else signal_scores for row, signal_scores in enumerate(scores)]
+    rankings, again = (ranked_by(fit_mix(question_set, of), question_set, of) for of in (scores, other))
+    np.testing.assert_array_equal(rankings.indices, again.indices)
+    np.testing.assert_allclose(rankings.scores, again.scores, atol=1e-4)
 
 
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 2), st.sampled_from(["words", "meaning", None]), st.integers(0, 5))
-def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, seed: int) -> None:
+def test_duplicate_signal_does_not_change_ranking(signal: int, part: str | None, seed: int) -> None:
     question_set, scores = world(seed=seed)
-    found = ranked_by(taught(question_set, scores), question_set, scores)
+    rankings = ranked_by(fit_mix(question_set, scores), question_set, scores)
     both, parts = [*scores, 3.0 * scores[signal]], [*PARTS, part]
-    again = ranked_by(taught(question_set, both, parts), question_set, both)
-    np.testing.assert_array_equal(found.indices, again.indices)
+    again = ranked_by(fit_mix(question_set, both, parts), question_set, both)
+    np.testing.assert_array_equal(rankings.indices, again.indices)
 
 
 class Fixed:
@@ -199,9 +206,13 @@ class Fixed:
         return top_k(self._scores[[self._row[text] for text in questions]].reshape(len(questions), -1), k)
 
 
-def mix_of(texts: Sequence[str], scores: Sequence[np.ndarray], lessons: Lessons, **options: Any) -> LearnedMix:
-    parts = [Fixed(name, texts, one) for name, one in zip("abcde", scores, strict=False)]
-    return LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, depth=DEPTH, **{"halves": PARTS, **options})
+def mix_of(
+    texts: Sequence[str], scores: Sequence[np.ndarray], training_queries: TrainingQueries, **options: Any
+) -> LearnedMix:
+    parts = [Fixed(name, texts, signal_scores) for name, signal_scores in zip("abcde", scores, strict=False)]
+    return LearnedMix(
+        "mix", parts, training_queries, n_passages=N_PASSAGES, depth=DEPTH, **{"halves": PARTS, **options}
+    )
 
 
 @pytest.mark.slow
@@ -214,7 +225,7 @@ def mix_of(texts: Sequence[str], scores: Sequence[np.ndarray], lessons: Lessons,
     known=st.integers(0, 30),
     seed=st.integers(0, 1000),
 )
-def test_a_mix_of_copies_ranks_as_the_signal_does(  # noqa: PLR0917 - drawn by Hypothesis
+def test_mix_of_copies_ranks_like_signal(  # noqa: PLR0917 - drawn by Hypothesis
     factors: list[float], half: str | None, worth: float, is_trained: bool, known: int, seed: int
 ) -> None:
     question_set, (_, _, scores) = world(30, seed)
@@ -222,11 +233,13 @@ def test_a_mix_of_copies_ranks_as_the_signal_does(  # noqa: PLR0917 - drawn by H
     relevant = [row_of[question.relevant[0]] for question in question_set.questions]
     scores[np.arange(30), relevant] += worth
     copies = [scores * factor for factor in (1.0, *factors)]
-    lessons = replace(Lessons.of(question_set, question_set.answerable), known=np.arange(30) < known)
-    asked = texts_of(question_set.questions)
+    training_queries = replace(
+        TrainingQueries.from_question_set(question_set, question_set.answerable), known=np.arange(30) < known
+    )
+    queries = texts_of(question_set.questions)
     options = {"halves": ["words", *(half for _ in factors)], "trained": [is_trained] * len(copies)}
-    mix = mix_of(asked, copies, lessons, **options)
-    np.testing.assert_array_equal(mix.search(asked, 10).indices, top_k(scores, 10).indices)
+    mix = mix_of(queries, copies, training_queries, **options)
+    np.testing.assert_array_equal(mix.search(queries, 10).indices, top_k(scores, 10).indices)
     assert set(mix.notes["signals"]) == {*"abcde"[: len(copies)]}
     assert all(np.isfinite([*signal.values()]).all() for signal in mix.notes["signals"].values())
 
@@ -234,16 +247,16 @@ def test_a_mix_of_copies_ranks_as_the_signal_does(  # noqa: PLR0917 - drawn by H
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 59), st.integers(0, N_PASSAGES - 1))
-def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> None:
+def test_wrong_label_does_not_affect_its_own_fold(row: int, label: int) -> None:
     question_set, scores = world()
-    lessons = Lessons.of(question_set, question_set.answerable)
+    training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     poisoned = list(question_set.questions)
     poisoned[row] = replace(poisoned[row], relevant=(f"p{label}",))
-    wrong = replace(lessons, question_set=QuestionSet("poisoned", question_set.passages, tuple(poisoned)))
-    right, other = (learn(rankings_of(scores), of, PARTS, N_PASSAGES) for of in (lessons, wrong))
-    fold = lessons.folds[row]
+    wrong = replace(training_queries, question_set=QuestionSet("poisoned", question_set.passages, tuple(poisoned)))
+    right, other = (learn(rankings_of(scores), of, PARTS, N_PASSAGES) for of in (training_queries, wrong))
+    fold = training_queries.folds[row]
     np.testing.assert_array_equal(right.weights[fold], other.weights[fold])
-    seen = {f"p{passage}" for one in rankings_of(scores[:2]) for passage in one.indices[row, :5].tolist()}
+    seen = {f"p{passage}" for ranking in rankings_of(scores[:2]) for passage in ranking.indices[row, :5].tolist()}
     if f"p{label}" in seen.difference(
         question_set.questions[row].relevant
     ):  # what neither half finds is no candidate, and teaches nothing
@@ -251,7 +264,7 @@ def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> No
 
 
 @pytest.mark.slow
-def test_who_knows_the_answers_is_trusted_for_the_other_questions_alone() -> None:
+def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
     """A signal that knows what it was trained on, and is noise elsewhere, hurts nothing; a good one helps."""
     question_set, scores = world(300)
     known, new = np.arange(200), np.arange(200, 300)
@@ -261,138 +274,158 @@ def test_who_knows_the_answers_is_trusted_for_the_other_questions_alone() -> Non
     better[np.arange(300), relevant] += 2.5
     parts = ("words", "meaning", "tokens")  # a trained retriever is one of those mixed
 
-    def learned_of(third: np.ndarray, trained: Sequence[bool], lessons: Lessons) -> tuple[float, float, float]:
+    def learned_of(
+        third: np.ndarray, trained: Sequence[bool], training_queries: TrainingQueries
+    ) -> tuple[float, float, float]:
         rankings = rankings_of([*scores[:2], third])
-        learned = learn(rankings, lessons, parts, N_PASSAGES, trained)
-        some = [Rankings(one.indices[new], one.scores[new]) for one in rankings]
-        reached = ndcg(mixed(some, learned, lessons.folds[new], N_PASSAGES, 10), question_set.with_questions(new))
-        brings = explained(rankings, learned, lessons, "abc")["signals"]["c"]["brings"]
+        learned = learn(rankings, training_queries, parts, N_PASSAGES, trained)
+        some = [Rankings(ranking.indices[new], ranking.scores[new]) for ranking in rankings]
+        reached = ndcg(
+            rank_by_mix(some, learned, training_queries.folds[new], N_PASSAGES, 10), question_set.with_questions(new)
+        )
+        brings = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["brings"]
         return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, brings
 
     rows, is_trained = question_set.answerable, (False, False, True)
-    lessons = Lessons.of(question_set, rows, known)
-    _, without, _ = learned_of(np.zeros_like(knowing), is_trained, lessons)
-    believed, reached, brings = learned_of(knowing, (), Lessons.of(question_set, rows))
+    training_queries = TrainingQueries.from_question_set(question_set, rows, known)
+    _, without, _ = learned_of(np.zeros_like(knowing), is_trained, training_queries)
+    believed, reached, brings = learned_of(knowing, (), TrainingQueries.from_question_set(question_set, rows))
     assert (believed > 1, reached < without, brings > 0.05) == (True, True, True)  # as others are: too much
-    believed, reached, brings = learned_of(knowing, is_trained, lessons)
+    believed, reached, brings = learned_of(knowing, is_trained, training_queries)
     assert believed < 0.1
     assert (reached, brings) == (pytest.approx(without, abs=0.005), pytest.approx(0, abs=0.005))
-    believed, reached, brings = learned_of(better, is_trained, lessons)
+    believed, reached, brings = learned_of(better, is_trained, training_queries)
     assert believed > 1
     assert min(reached - without, brings) > 0.01
 
 
-def test_folds_keep_groups_of_passages_and_equal_texts_together() -> None:
+def test_folds_keep_linked_questions_together() -> None:
     question_set, _ = world(200)
     repeated = tuple(Question(f"again{row}", "question 3", relevant=(f"p{row}",)) for row in range(8))
-    all_asked = QuestionSet("more", question_set.passages, (*question_set.questions, *repeated))
-    lessons = Lessons.of(all_asked, all_asked.answerable)
-    assert len({*lessons.folds[-8:], lessons.folds[3]}) == 1
+    repeated_set = QuestionSet("more", question_set.passages, (*question_set.questions, *repeated))
+    training_queries = TrainingQueries.from_question_set(repeated_set, repeated_set.answerable)
+    assert len({*training_queries.folds[-8:], training_queries.folds[3]}) == 1
     titles = [int(question.relevant[0][1:]) // 2 for question in question_set.questions]
-    pairs = {(title, fold) for row, (title, fold) in enumerate(zip(titles, lessons.folds, strict=False)) if row != 3}
+    pairs = {
+        (title, fold) for row, (title, fold) in enumerate(zip(titles, training_queries.folds, strict=False)) if row != 3
+    }
     assert len(pairs) == len({title for title, _ in pairs})
-    assert np.bincount(lessons.folds, minlength=FOLDS).min() > 25
+    assert np.bincount(training_queries.folds, minlength=FOLDS).min() > 25
 
 
-def test_a_set_of_one_article_is_in_folds_by_its_passages() -> None:
+def test_single_article_is_split_by_passages() -> None:
     passages = tuple(Passage(f"p{row}", f"passage {row}", "the only title") for row in range(10))
     questions = tuple(Question(f"q{row}", f"question {row}", relevant=(f"p{row % 10}",)) for row in range(40))
-    folds = Lessons.of(QuestionSet("one", passages, questions), np.arange(40)).folds
+    folds = TrainingQueries.from_question_set(QuestionSet("one", passages, questions), np.arange(40)).folds
     assert np.bincount(folds, minlength=FOLDS).tolist() == [8] * FOLDS
     assert all(len({*folds[row::10]}) == 1 for row in range(10))
 
 
-def test_of_few_questions_little_is_learned() -> None:
+def test_few_queries_keep_weights_near_untrained_mix() -> None:
     """Fewer questions leave the mix nearer to the untrained one, and it is no worse than that on all others."""
     question_set, scores = world(400)
     distances = []
     for count in (5, 60, 400):
-        lessons = Lessons.of(question_set, np.arange(count))
-        some = [Rankings(one.indices[:count], one.scores[:count]) for one in rankings_of(scores)]
-        learned = learn(some, lessons, PARTS, N_PASSAGES)
+        training_queries = TrainingQueries.from_question_set(question_set, np.arange(count))
+        some = [Rankings(ranking.indices[:count], ranking.scores[:count]) for ranking in rankings_of(scores)]
+        learned = learn(some, training_queries, PARTS, N_PASSAGES)
         weights = learned.weights[FOLDS].reshape(3, 2)
         directions = weights[:, 0] / np.linalg.norm(weights)
         distances.append(1 - float(directions @ np.array([1, 1, 0])) / 2**0.5)
-        found = mixed(rankings_of(scores), learned, np.full(400, FOLDS), N_PASSAGES, 10)
-        assert ndcg(found, question_set) >= ndcg(untaught(rankings_of(scores)), question_set) - 0.002
+        rankings = rank_by_mix(rankings_of(scores), learned, np.full(400, FOLDS), N_PASSAGES, 10)
+        assert ndcg(rankings, question_set) >= ndcg(untrained_mix(rankings_of(scores)), question_set) - 0.002
     assert distances[0] < distances[1] < distances[2]
 
 
-def test_a_question_that_taught_is_ranked_by_its_fold_and_a_new_one_by_all() -> None:
+def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
     question_set, scores = world()
-    texts, lessons = texts_of(question_set.questions), Lessons.of(question_set, np.arange(50))
-    mix = mix_of(texts, scores, lessons)
-    found = mix.search(texts, 10)
-    learned = learn(rankings_of([one[:50] for one in scores]), lessons, PARTS, N_PASSAGES)
-    folds = np.concatenate([lessons.folds, np.full(10, FOLDS)])
-    expected = mixed(rankings_of(scores), learned, folds, N_PASSAGES, 10)
-    np.testing.assert_array_equal(found.indices, expected.indices)
+    texts, training_queries = (
+        texts_of(question_set.questions),
+        TrainingQueries.from_question_set(question_set, np.arange(50)),
+    )
+    mix = mix_of(texts, scores, training_queries)
+    rankings = mix.search(texts, 10)
+    learned = learn(rankings_of([signal_scores[:50] for signal_scores in scores]), training_queries, PARTS, N_PASSAGES)
+    folds = np.concatenate([training_queries.folds, np.full(10, FOLDS)])
+    expected = rank_by_mix(rankings_of(scores), learned, folds, N_PASSAGES, 10)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
     assert mix.notes["questions"] == 50
     assert [*mix.notes["signals"]] == ["a", "b", "c"]
 
 
-def test_of_a_reranker_only_what_it_read_is_a_signal() -> None:
+def test_reranker_signal_is_limited_to_its_depth() -> None:
     """Below, its list has another's order and scores of a scale of their own, which would hide what it says."""
     question_set, scores = world()
-    texts, lessons = texts_of(question_set.questions), Lessons.of(question_set, np.arange(50))
+    texts, training_queries = (
+        texts_of(question_set.questions),
+        TrainingQueries.from_question_set(question_set, np.arange(50)),
+    )
     order = np.argsort(np.argsort(-scores[1], axis=1), axis=1)
     reranked = scores.copy()
     reranked[1] = np.where(order < 5, scores[1], scores[1].min() - 1.0 - 40.0 * order)
-    cut = mix_of(texts, reranked, lessons, depths=(DEPTH, 5, DEPTH))
-    lists = [one.first(5 if row == 1 else DEPTH) for row, one in enumerate(rankings_of(scores))]
-    expected = learn([Rankings(one.indices[:50], one.scores[:50]) for one in lists], lessons, PARTS, N_PASSAGES)
+    cut = mix_of(texts, reranked, training_queries, depths=(DEPTH, 5, DEPTH))
+    lists = [ranking.first(5 if row == 1 else DEPTH) for row, ranking in enumerate(rankings_of(scores))]
+    expected = learn(
+        [Rankings(ranking.indices[:50], ranking.scores[:50]) for ranking in lists], training_queries, PARTS, N_PASSAGES
+    )
     np.testing.assert_allclose(cut.learned.weights, expected.weights, atol=1e-4)
-    found = cut.search(texts, DEPTH)
-    assert found.indices.shape[1] == DEPTH
-    folds = np.concatenate([lessons.folds, np.full(10, FOLDS)])
-    np.testing.assert_array_equal(found.indices, mixed(lists, expected, folds, N_PASSAGES, DEPTH).indices)
-    assert ndcg(found, question_set) > ndcg(mix_of(texts, reranked, lessons).search(texts, DEPTH), question_set)
+    rankings = cut.search(texts, DEPTH)
+    assert rankings.indices.shape[1] == DEPTH
+    folds = np.concatenate([training_queries.folds, np.full(10, FOLDS)])
+    np.testing.assert_array_equal(rankings.indices, rank_by_mix(lists, expected, folds, N_PASSAGES, DEPTH).indices)
+    assert ndcg(rankings, question_set) > ndcg(
+        mix_of(texts, reranked, training_queries).search(texts, DEPTH), question_set
+    )
 
 
 @pytest.mark.parametrize("known", [40, 60])
-def test_who_was_trained_on_a_question_is_not_asked_it_to_teach(known: int) -> None:
+def test_trained_model_is_not_run_on_its_training_queries(known: int) -> None:
     """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""
     question_set, scores = world()
     texts, trained = texts_of(question_set.questions), (False, True, False)
-    lessons = Lessons.of(question_set, np.arange(60), np.arange(known))
-    parts = [Fixed(name, texts, one) for name, one in zip("abc", scores, strict=True)]
+    training_queries = TrainingQueries.from_question_set(question_set, np.arange(60), np.arange(known))
+    parts = [Fixed(name, texts, signal) for name, signal in zip("abc", scores, strict=True)]
     parts[1] = Fixed("b", texts[known:] or texts[:1], scores[1][known:])  # others it does not know
-    mix = LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, halves=PARTS, trained=trained, depth=DEPTH)
+    mix = LearnedMix("mix", parts, training_queries, n_passages=N_PASSAGES, halves=PARTS, trained=trained, depth=DEPTH)
     weights = mix.learned.weights
     assert np.isfinite(weights).all()
-    assert sum(one["share"] for one in mix.notes["signals"].values()) == pytest.approx(1)
+    assert sum(signal["share"] for signal in mix.notes["signals"].values()) == pytest.approx(1)
     if known == 60:
         np.testing.assert_allclose(weights[:, 2:4], 0.0, atol=1e-9)
     else:
-        asked = learn(rankings_of(scores), lessons, PARTS, N_PASSAGES, trained)
-        assert np.sign(weights[FOLDS, 2]) == np.sign(asked.weights[FOLDS, 2]) == 1
+        refitted = learn(rankings_of(scores), training_queries, PARTS, N_PASSAGES, trained)
+        assert np.sign(weights[FOLDS, 2]) == np.sign(refitted.weights[FOLDS, 2]) == 1
 
 
 @pytest.mark.parametrize("halves", [("words", None, "meaning"), (None, "words", None), (None, None, "meaning")])
-def test_equal_signals_rank_as_one_of_them(halves: Sequence[str | None]) -> None:
+def test_equal_signals_rank_like_single_signal(halves: Sequence[str | None]) -> None:
     question_set, scores = world()
-    learned = taught(question_set, [scores[1], 2.0 * scores[1], 0.5 * scores[1]], halves)
-    assert learned.shares.tolist() == [1.0, 0.0, 0.0]
-    found = ranked_by(learned, question_set, [scores[1]] * 3)
-    np.testing.assert_array_equal(found.indices, top_k(scores[1], 10).indices)
+    learned = fit_mix(question_set, [scores[1], 2.0 * scores[1], 0.5 * scores[1]], halves)
+    assert learned.untrained_weights.tolist() == [1.0, 0.0, 0.0]
+    rankings = ranked_by(learned, question_set, [scores[1]] * 3)
+    np.testing.assert_array_equal(rankings.indices, top_k(scores[1], 10).indices)
 
 
 @pytest.mark.parametrize(("count", "loss"), [(30, 0.1), (300, 0.01)])
-def test_useless_retrievers_cost_the_mix_little(count: int, loss: float) -> None:
+def test_noise_retrievers_hardly_reduce_ndcg(count: int, loss: float) -> None:
     """Two of the three that make up the untrained mix say nothing; it is .3 of nDCG@10 below the third."""
     differences = []
     for seed in range(8):
         question_set, scores = world(count, seed)
         noise = np.random.default_rng(seed).normal(size=scores[2].shape)
-        rankings = [top_k(one, N_PASSAGES) for one in (scores[2], scores[1], noise)]  # every passage is a candidate
-        lessons = Lessons.of(question_set, question_set.answerable)
-        learned = learn(rankings, lessons, ("words", "meaning", "tokens"), N_PASSAGES)
-        ranked_by_mix = mixed(rankings, learned, lessons.folds, N_PASSAGES, 10)
+        rankings = [
+            top_k(signal_scores, N_PASSAGES) for signal_scores in (scores[2], scores[1], noise)
+        ]  # every passage is a candidate
+        training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
+        learned = learn(rankings, training_queries, ("words", "meaning", "tokens"), N_PASSAGES)
+        ranked_by_mix = rank_by_mix(rankings, learned, training_queries.folds, N_PASSAGES, 10)
         differences.append(ndcg(ranked_by_mix, question_set) - ndcg(rankings[1], question_set))
     assert np.mean(differences) > -loss
 
 
-def test_a_mix_of_nothing_that_counts_is_refused() -> None:
+def test_rejects_mix_without_component() -> None:
     question_set, _ = world(3)
     with pytest.raises(ValueError, match="needs a retriever"):
-        LearnedMix("mix", [], Lessons.of(question_set, np.arange(3)), n_passages=3, halves=[None])
+        LearnedMix(
+            "mix", [], TrainingQueries.from_question_set(question_set, np.arange(3)), n_passages=3, halves=[None]
+        )

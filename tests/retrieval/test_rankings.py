@@ -14,14 +14,14 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.rankings import (
     NOT_FOUND,
-    Findings,
+    GroundTruth,
+    QueryHits,
     Rankings,
-    Truth,
-    ask,
-    ranked,
+    ground_truth,
+    rank_candidates,
+    search_question,
     top_k,
     top_k_sparse,
-    truth_of,
 )
 from tests.doubles import PASSAGES, KeywordEncoder, small_set
 
@@ -53,14 +53,14 @@ def assert_same(rankings: Rankings, candidates: list[list[tuple[int, float]]], k
 
 
 @given(st.one_of(MATRICES, DOUBLES), st.integers(1, 12))
-def test_top_k_is_a_full_sort(scores: np.ndarray, k: int) -> None:
+def test_top_k_equals_full_sort(scores: np.ndarray, k: int) -> None:
     before = scores.copy()
     assert_same(top_k(scores, k), [list(enumerate(row)) for row in scores.tolist()], min(k, scores.shape[1]))
     np.testing.assert_array_equal(scores, before)
 
 
 @given(st.one_of(MATRICES, DOUBLES), st.integers(1, 12), st.data())
-def test_top_k_sparse_sees_only_stored_entries(scores: np.ndarray, k: int, data: st.DataObject) -> None:
+def test_top_k_sparse_ranks_only_stored_entries(scores: np.ndarray, k: int, data: st.DataObject) -> None:
     stored = data.draw(arrays.arrays(bool, scores.shape))
     rows, columns = np.nonzero(stored)
     order = data.draw(st.permutations(range(len(rows))))
@@ -75,23 +75,23 @@ def test_top_k_sparse_sees_only_stored_entries(scores: np.ndarray, k: int, data:
 
 @pytest.mark.slow
 @given(st.one_of(MATRICES, DOUBLES), st.integers(1, 12), st.data())
-def test_ranked_orders_candidates(scores: np.ndarray, k: int, data: st.DataObject) -> None:
+def test_rank_candidates_equals_full_sort(scores: np.ndarray, k: int, data: st.DataObject) -> None:
     n_questions, n_candidates = scores.shape
     order = st.permutations(range(n_candidates + 3)).map(lambda rows: rows[:n_candidates])
     indices = np.array(data.draw(st.lists(order, min_size=n_questions, max_size=n_questions)), dtype=np.int64)
     indices = indices.reshape(scores.shape)
     indices[data.draw(arrays.arrays(bool, scores.shape))] = NOT_FOUND
     pairs = [list(zip(*line, strict=True)) for line in zip(indices.tolist(), scores.tolist(), strict=True)]
-    assert_same(ranked(indices, scores, k), pairs, k)
+    assert_same(rank_candidates(indices, scores, k), pairs, k)
 
 
-def test_ties_go_to_the_lower_row_even_at_the_cut() -> None:
+def test_breaks_ties_by_row_at_cutoff() -> None:
     scores = np.zeros((1, 1000))
     scores[0, 700] = 1
     assert top_k(scores, 4).indices.tolist() == [[700, 0, 1, 2]]
 
 
-def test_what_ties_in_the_result_ties_in_its_order() -> None:
+def test_orders_float32_ties_by_row() -> None:
     # the same three reciprocal ranks, added in two orders, differ in the last bit of a double
     scores = np.array([[1 / 61 + 1 / 61 + 1 / 62, 1 / 61 + 1 / 62 + 1 / 61]])
     assert scores[0, 0] < scores[0, 1]
@@ -99,7 +99,7 @@ def test_what_ties_in_the_result_ties_in_its_order() -> None:
         assert rankings.indices.tolist() == [[0]]
 
 
-def test_first_keeps_the_left_columns() -> None:
+def test_first_returns_leading_columns() -> None:
     rankings = top_k(np.array([[1.0, 3.0, 2.0], [0.0, -np.inf, 5.0]]), 3)
     assert rankings.first(2).indices.tolist() == [[1, 2], [2, 0]]
     assert rankings.first(2).scores.tolist() == [[3, 2], [5, 0]]
@@ -107,24 +107,26 @@ def test_first_keeps_the_left_columns() -> None:
 
 
 @pytest.mark.parametrize(("indices", "scores"), [((2, 3), (2, 4)), ((3,), (3,)), ((1, 2, 3), (1, 2, 3))])
-def test_arrays_that_are_no_rankings_are_refused(indices: tuple[int, ...], scores: tuple[int, ...]) -> None:
+def test_rejects_mismatched_arrays(indices: tuple[int, ...], scores: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Rankings(np.zeros(indices, dtype=np.int32), np.zeros(scores, dtype=np.float32))
 
 
-def test_what_is_not_found_is_left_out() -> None:
-    found = ask(Dense("Dense", PASSAGES, KeywordEncoder()), "서울과 한강")
-    assert found.rows[:2] == (1, 2)
-    assert found.scores[:2] == pytest.approx((1.0, 1.0))
-    assert len(found.rows) == len(found.scores) == len(PASSAGES)
-    assert ask(BM25("BM25", PASSAGES), "qwxzv") == Findings((), ())
-    assert [Findings((4, 2), (2.0, 1.0)).rank_of(row) for row in (4, 2, 0)] == [1, 2, None]
+def test_query_hits_skip_missing_entries() -> None:
+    hits = search_question(Dense("Dense", PASSAGES, KeywordEncoder()), "서울과 한강")
+    assert hits.rows[:2] == (1, 2)
+    assert hits.scores[:2] == pytest.approx((1.0, 1.0))
+    assert len(hits.rows) == len(hits.scores) == len(PASSAGES)
+    assert search_question(BM25("BM25", PASSAGES), "qwxzv") == QueryHits((), ())
+    assert [QueryHits((4, 2), (2.0, 1.0)).rank_of(row) for row in (4, 2, 0)] == [1, 2, None]
 
 
-def test_the_set_knows_its_own_questions() -> None:
+def test_ground_truth_returns_labels_of_known_question() -> None:
     questions = small_set()
-    assert truth_of(questions, "한글을 만든 왕은 누구인가?") == Truth(("세종",), (0,))
-    assert truth_of(questions, unicodedata.normalize("NFD", " 서울과\n한강을  말하는 글은? ")) == Truth((), (1, 2))
-    assert truth_of(questions, "한글을 만든 왕은") is None
+    assert ground_truth(questions, "한글을 만든 왕은 누구인가?") == GroundTruth(("세종",), (0,))
+    assert ground_truth(questions, unicodedata.normalize("NFD", " 서울과\n한강을  말하는 글은? ")) == GroundTruth(
+        (), (1, 2)
+    )
+    assert ground_truth(questions, "한글을 만든 왕은") is None
     twice = (Question("a", "어디?", ("서울",), ("p3",)), Question("b", "어디?", ("한강", "서울"), ("p2", "p3")))
-    assert truth_of(QuestionSet("twice", PASSAGES, twice), "어디?") == Truth(("서울", "한강"), (2, 1))
+    assert ground_truth(QuestionSet("twice", PASSAGES, twice), "어디?") == GroundTruth(("서울", "한강"), (2, 1))

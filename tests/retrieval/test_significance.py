@@ -19,8 +19,8 @@ from mrc_workbench.retrieval.significance import (
     mean_interval,
     mean_intervals,
     pair_tests,
+    proportion_intervals,
     question_groups,
-    share_intervals,
 )
 
 
@@ -37,17 +37,15 @@ def scores_of(**per_question: list[float]) -> Scores:
         (("a", "a", "a", "a", "a"), ({0, 1, 2, 3, 4},)),
     ],
 )
-def test_groups_are_questions_that_share_passages_or_all_of_them(
-    relevant: tuple[str, ...], expected: tuple[set[int], ...]
-) -> None:
+def test_groups_questions_by_shared_passages(relevant: tuple[str, ...], expected: tuple[set[int], ...]) -> None:
     passages = tuple(Passage(id_, id_) for id_ in "abcdef")
     questions = tuple(Question(str(row), str(row), (), tuple(ids)) for row, ids in enumerate(relevant))
     groups = question_groups(QuestionSet("groups", passages, questions))
-    found = [frozenset(np.flatnonzero(groups == group).tolist()) for group in range(groups.max() + 1)]
-    assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
+    members = [frozenset(np.flatnonzero(groups == group).tolist()) for group in range(groups.max() + 1)]
+    assert sorted(map(sorted, members)) == sorted(map(sorted, expected))
 
 
-def test_interval_is_that_of_scipy_where_no_two_questions_belong_together() -> None:
+def test_ungrouped_interval_equals_scipy() -> None:
     values = np.random.default_rng(0).random((60, 3))
     ours = mean_intervals(values, resamples=20_000)
     for column in range(3):
@@ -56,7 +54,7 @@ def test_interval_is_that_of_scipy_where_no_two_questions_belong_together() -> N
 
 
 @pytest.mark.slow
-def test_interval_of_groups_is_that_of_scipy_over_their_sums_and_sizes() -> None:
+def test_grouped_interval_equals_scipy() -> None:
     rng = np.random.default_rng(3)
     groups = np.sort(rng.integers(0, 40, 200))
     groups = np.unique(groups, return_inverse=True)[1]
@@ -76,32 +74,32 @@ def test_interval_of_groups_is_that_of_scipy_over_their_sums_and_sizes() -> None
 def test_interval_of_three_groups_by_hand() -> None:
     # each of the 27 draws of the groups (1 question of 0, 1 of 1, 2 of 1) is as likely as another
     sums, sizes = [0.0, 1.0, 2.0], [1, 1, 2]
-    means = [sum(sums[g] for g in drawn) / sum(sizes[g] for g in drawn) for drawn in product(range(3), repeat=3)]
+    means = [sum(sums[g] for g in sample) / sum(sizes[g] for g in sample) for sample in product(range(3), repeat=3)]
     low, high = mean_intervals(np.array([[0.0], [1], [1], [1]]), np.array([0, 1, 2, 2]), resamples=100_000)[0]
     assert (low, high) == (0.0, 1.0)
     assert np.mean(np.array(means) == 0) > 0.025
     assert np.mean(np.array(means) == 1) > 0.025
 
 
-def test_values_that_are_all_equal_have_an_interval_of_no_width() -> None:
+def test_constant_values_have_zero_width_interval() -> None:
     assert mean_interval(np.zeros(30)) == (0.0, 0.0)
     assert mean_interval(np.array([0.25])) == (0.25, 0.25)
 
 
-def test_shares_without_a_miss_have_the_exact_interval() -> None:
+def test_proportions_of_0_or_1_use_exact_interval() -> None:
     values = np.column_stack([np.ones(50), np.zeros(50), np.arange(50) % 2])
     groups = np.arange(50) // 2
-    found = share_intervals(values, groups)
+    intervals = proportion_intervals(values, groups)
     exact = stats.binomtest(25, 25).proportion_ci(0.95, method="exact")
-    np.testing.assert_allclose(found[0], [exact.low, 1.0])
-    np.testing.assert_allclose(found[1], [0.0, 1 - exact.low])
-    np.testing.assert_allclose(found[2], mean_intervals(values, groups)[2])
-    assert share_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int)).tolist() == [[0, 1]], "of one group"
+    np.testing.assert_allclose(intervals[0], [exact.low, 1.0])
+    np.testing.assert_allclose(intervals[1], [0.0, 1 - exact.low])
+    np.testing.assert_allclose(intervals[2], mean_intervals(values, groups)[2])
+    assert proportion_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int)).tolist() == [[0, 1]], "of one group"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_groups", "of_a_group", "share"), [(120, 1, 0.8), (100, 5, 0.85), (200, 3, 0.9)])
-def test_interval_covers_the_truth_95_times_of_100(n_groups: int, of_a_group: int, share: float) -> None:
+def test_interval_covers_true_value_in_95_percent(n_groups: int, of_a_group: int, share: float) -> None:
     rng = np.random.default_rng(11)
     groups = np.repeat(np.arange(n_groups), of_a_group)
     spread = 8.0  # of the passages: some are easier than others
@@ -117,7 +115,7 @@ def test_interval_covers_the_truth_95_times_of_100(n_groups: int, of_a_group: in
 
 
 @pytest.mark.slow
-def test_without_groups_the_interval_would_promise_too_much() -> None:
+def test_ungrouped_interval_undercovers_grouped_data() -> None:
     rng = np.random.default_rng(5)
     groups = np.repeat(np.arange(60), 6)
     easiness = rng.beta(2.0, 1.0, (2000, 60))
@@ -126,23 +124,23 @@ def test_without_groups_the_interval_would_promise_too_much() -> None:
     assert np.mean((alone[:, 0] <= 2 / 3) & (alone[:, 1] >= 2 / 3)) < 0.9
 
 
-def test_randomization_of_few_questions_tries_every_swap() -> None:
+def test_randomization_enumerates_swaps_of_few_questions() -> None:
     rng = np.random.default_rng(2)
     a, b = rng.random(10), rng.random(10)
-    (found,) = pair_tests({"a": scores_of(ndcg_10=a), "b": scores_of(ndcg_10=b)}, ["ndcg@10"])
+    (test,) = pair_tests({"a": scores_of(ndcg_10=a), "b": scores_of(ndcg_10=b)}, ["ndcg@10"])
     signs = np.array(list(product([1, -1], repeat=10)))
     swapped = np.abs(signs @ (a - b))
-    assert found.p == np.mean(swapped >= np.abs((a - b).sum()) - 1e-12)
-    assert found.difference == pytest.approx(a.mean() - b.mean())
-    assert (found.a, found.b, found.p_family) == ("a", "b", found.p)
+    assert test.p == np.mean(swapped >= np.abs((a - b).sum()) - 1e-12)
+    assert test.difference == pytest.approx(a.mean() - b.mean())
+    assert (test.a, test.b, test.p_family) == ("a", "b", test.p)
 
 
 @pytest.mark.slow
-def test_randomization_of_many_questions_is_that_of_scipy() -> None:
+def test_randomization_of_many_questions_equals_scipy() -> None:
     rng = np.random.default_rng(4)
     a = rng.random(80)
     b = a - rng.normal(0.03, 0.15, 80)
-    (found,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"])
+    (test,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"])
 
     def mean_difference(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
         return np.asarray((a - b).mean(axis=axis))
@@ -150,26 +148,26 @@ def test_randomization_of_many_questions_is_that_of_scipy() -> None:
     theirs = stats.permutation_test(
         (a, b), mean_difference, permutation_type="samples", n_resamples=50_000, rng=7
     ).pvalue
-    assert found.p == pytest.approx(theirs, abs=0.01)
+    assert test.p == pytest.approx(theirs, abs=0.01)
 
 
 def test_randomization_swaps_whole_groups() -> None:
     groups = np.repeat(np.arange(9), 4)
     per_group = np.array([0.5, 0.25, 0.5, 0.75, -0.25, 0.5, 0.25, 0.5, -0.5])
     a, b = 1.0 + np.repeat(per_group, 4), np.ones(36)
-    (found,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"], groups)
+    (test,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"], groups)
     signs = np.array(list(product([1, -1], repeat=9)))
-    assert found.p == np.mean(np.abs(signs @ per_group) >= per_group.sum())
+    assert test.p == np.mean(np.abs(signs @ per_group) >= per_group.sum())
 
 
-def test_where_every_question_is_its_own_hits_are_tested_as_by_mcnemar() -> None:
+def test_ungrouped_hit_test_equals_mcnemar() -> None:
     a = np.array([1.0] * 9 + [0] * 2 + [1] * 30)
     b = np.array([0.0] * 9 + [1] * 2 + [1] * 30)
-    (found,) = pair_tests({"a": scores_of(hit_10=a), "b": scores_of(hit_10=b)}, ["hit@10"])
-    assert (found.wins, found.ties, found.losses) == (9, 30, 2)
-    assert found.p == pytest.approx(stats.binomtest(2, 11).pvalue, abs=0.01)
+    (test,) = pair_tests({"a": scores_of(hit_10=a), "b": scores_of(hit_10=b)}, ["hit@10"])
+    assert (test.wins, test.ties, test.losses) == (9, 30, 2)
+    assert test.p == pytest.approx(stats.binomtest(2, 11).pvalue, abs=0.01)
     by_hand = 2 * (1 + 11 + 55) / 2**11
-    assert found.p == pytest.approx(by_hand, abs=0.01)
+    assert test.p == pytest.approx(by_hand, abs=0.01)
 
 
 def test_holm_by_hand() -> None:
@@ -179,34 +177,34 @@ def test_holm_by_hand() -> None:
     assert len(holm(np.zeros(0))) == 0
 
 
-def test_pairs_of_a_measure_are_corrected_together_and_measures_apart() -> None:
+def test_corrects_pairs_within_each_measure() -> None:
     rng = np.random.default_rng(6)
     scores = {name: scores_of(ndcg_10=rng.random(40), hit_1=rng.integers(0, 2, 40)) for name in "abcd"}
-    found = pair_tests(scores, ["ndcg@10", "hit@1"])
-    assert len(found) == 12
+    tests = pair_tests(scores, ["ndcg@10", "hit@1"])
+    assert len(tests) == 12
     for measure in ("ndcg@10", "hit@1"):
-        of_measure = [test for test in found if test.measure == measure]
+        of_measure = [test for test in tests if test.measure == measure]
         assert all(test.p_family >= test.p for test in of_measure)
         assert any(test.p_family > test.p for test in of_measure)
-        assert found != pair_tests(scores, [measure])
+        assert tests != pair_tests(scores, [measure])
         assert of_measure == pair_tests(scores, [measure])
 
 
-def test_against_a_baseline_every_other_one_is_tested_once() -> None:
+def test_tests_each_retriever_against_baseline_once() -> None:
     rng = np.random.default_rng(10)
     scores = {name: scores_of(ndcg_10=rng.random(30)) for name in "abc"}
-    found = pair_tests(scores, ["ndcg@10"], baseline="b")
-    assert [(test.a, test.b) for test in found] == [("a", "b"), ("c", "b")]
-    assert found[0].difference == pytest.approx(scores["a"].means()["ndcg@10"] - scores["b"].means()["ndcg@10"])
+    tests = pair_tests(scores, ["ndcg@10"], baseline="b")
+    assert [(test.a, test.b) for test in tests] == [("a", "b"), ("c", "b")]
+    assert tests[0].difference == pytest.approx(scores["a"].means()["ndcg@10"] - scores["b"].means()["ndcg@10"])
     assert pair_tests(scores, ["ndcg@10"], baseline="nobody") == []
 
 
-def test_a_retriever_without_a_score_is_in_no_test() -> None:
+def test_skips_retriever_without_score() -> None:
     shallow = scores_of(hit_1=[1, 0])
     full = scores_of(hit_1=[1, 1], hit_10=[1, 1])
     other = scores_of(hit_1=[0, 1], hit_10=[0, 1])
-    found = pair_tests({"shallow": shallow, "full": full, "other": other}, ["hit@1", "hit@10"])
-    assert [(test.measure, test.a, test.b) for test in found] == [
+    tests = pair_tests({"shallow": shallow, "full": full, "other": other}, ["hit@1", "hit@10"])
+    assert [(test.measure, test.a, test.b) for test in tests] == [
         ("hit@1", "shallow", "full"),
         ("hit@1", "shallow", "other"),
         ("hit@1", "full", "other"),
@@ -215,14 +213,14 @@ def test_a_retriever_without_a_score_is_in_no_test() -> None:
     assert pair_tests({"alone": full}, ["hit@1"]) == []
 
 
-def test_no_difference_at_all_is_never_sure() -> None:
+def test_zero_difference_is_not_significant() -> None:
     same = scores_of(ndcg_10=[0.5] * 30, hit_10=[1] * 30)
     for test in pair_tests({"a": same, "b": same}, ["ndcg@10", "hit@10"]):
-        assert (test.p, test.p_family, test.sure, test.low, test.high) == (1.0, 1.0, False, 0.0, 0.0)
+        assert (test.p, test.p_family, test.is_significant, test.low, test.high) == (1.0, 1.0, False, 0.0, 0.0)
 
 
 @pytest.mark.slow
-def test_where_there_is_no_difference_5_of_100_tests_say_so_falsely() -> None:
+def test_false_positive_rate_is_5_percent() -> None:
     rng = np.random.default_rng(8)
     scores = {f"{row}": scores_of(ndcg_10=values) for row, values in enumerate(rng.normal(size=(400, 50)))}
     tests = pair_tests(scores | {"zero": scores_of(ndcg_10=np.zeros(50))}, ["ndcg@10"], baseline="zero")
@@ -240,41 +238,41 @@ def test_every_swap_by_hand() -> None:
     swaps = np.array([*product([1, -1], repeat=6)])
     scale = np.sqrt((sums**2).sum(axis=0))
     seen, tried = np.abs(sums.sum(axis=0) / scale), np.abs(swaps @ sums / scale)
-    found = together(sums)
+    tests = together(sums)
     for column in range(2):
-        assert found.p[column] == np.mean(tried[:, column] >= seen[column] - 1e-12)
-        assert found.p_family[column] == np.mean(tried.max(axis=1) >= seen[column] - 1e-12)
+        assert tests.p[column] == np.mean(tried[:, column] >= seen[column] - 1e-12)
+        assert tests.p_family[column] == np.mean(tried.max(axis=1) >= seen[column] - 1e-12)
 
 
-def test_the_ends_of_an_interval_are_the_differences_that_are_just_not_told_apart() -> None:
+def test_interval_bounds_invert_the_test() -> None:
     rng = np.random.default_rng(1)
     sizes = rng.integers(1, 5, 60).astype(float)
     sums = rng.normal(0.05, 0.3, (60, 3)) * sizes[:, None]
-    found = together(sums, sizes)
+    tests = together(sums, sizes)
 
     def t(column: int, difference: float) -> float:
         rest = sums[:, column] - difference * sizes
         return float(abs(rest.sum()) / np.sqrt((rest**2).sum()))
 
-    ends = [t(column, end[column]) for column in range(3) for end in (found.low, found.high)]
+    ends = [t(column, end[column]) for column in range(3) for end in (tests.low, tests.high)]
     np.testing.assert_allclose(ends, ends[0])
     assert 1.96 < ends[0] < 3.0  # above that of one difference alone
-    assert (found.low < sums.sum(axis=0) / sizes.sum()).all()
-    assert (found.high > sums.sum(axis=0) / sizes.sum()).all()
+    assert (tests.low < sums.sum(axis=0) / sizes.sum()).all()
+    assert (tests.high > sums.sum(axis=0) / sizes.sum()).all()
 
 
 @settings(deadline=None, max_examples=60)
 @given(arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(1, 4)), elements=st.floats(-1, 1, width=16)))
-def test_an_interval_holds_0_exactly_where_p_says_so(sums: np.ndarray) -> None:
-    found = together(sums)
-    told_apart = (found.low > 0) | (found.high < 0)
-    assert told_apart.tolist() == (found.p_family < 1 - LEVEL).tolist()
-    assert (found.p_family >= found.p - 1e-12).all()
+def test_interval_contains_0_if_and_only_if_not_significant(sums: np.ndarray) -> None:
+    tests = together(sums)
+    excludes_zero = (tests.low > 0) | (tests.high < 0)
+    assert excludes_zero.tolist() == (tests.p_family < 1 - LEVEL).tolist()
+    assert (tests.p_family >= tests.p - 1e-12).all()
     mean = sums.mean(axis=0)
-    assert ((found.low <= mean + 1e-9) & (mean <= found.high + 1e-9)).all()
+    assert ((tests.low <= mean + 1e-9) & (mean <= tests.high + 1e-9)).all()
 
 
-def test_a_copy_changes_nothing_of_the_others() -> None:
+def test_duplicate_column_does_not_change_other_tests() -> None:
     sums = np.random.default_rng(3).normal(0.08, 0.3, (70, 3))
     alone, copied = together(sums), together(np.column_stack([sums, sums[:, 1], np.zeros(70)]))
     for name in ("p", "p_family", "low", "high"):
@@ -282,7 +280,7 @@ def test_a_copy_changes_nothing_of_the_others() -> None:
     assert (copied.p_family[4], copied.low[4], copied.high[4]) == (1, 0, 0)
 
 
-def test_families_are_apart() -> None:
+def test_families_are_independent() -> None:
     sums = np.random.default_rng(4).normal(0.05, 0.3, (50, 4))
     both = family_tests(sums, np.ones(50), np.array([0, 1, 0, 1]))
     for columns in ([0, 2], [1, 3]):
@@ -291,12 +289,12 @@ def test_families_are_apart() -> None:
         np.testing.assert_allclose(both.low[columns], alone.low, rtol=1e-12)
 
 
-def test_one_group_alone_tells_nothing() -> None:
-    found = together(np.array([[0.5]]), np.array([3.0]))
-    assert (found.p_family[0], found.low[0], found.high[0]) == (1, -1, 1)
+def test_single_group_gives_full_interval() -> None:
+    tests = together(np.array([[0.5]]), np.array([3.0]))
+    assert (tests.p_family[0], tests.low[0], tests.high[0]) == (1, -1, 1)
 
 
-def _drawn(rng: np.random.Generator, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sampled_sums(rng: np.random.Generator, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Groups of questions whose differences share what is hard about their passage, and the retrievers a baseline."""
     sizes = rng.integers(1, 6, 60)
     groups = np.repeat(np.arange(60), sizes)
@@ -307,17 +305,17 @@ def _drawn(rng: np.random.Generator, truths: np.ndarray) -> tuple[np.ndarray, np
 
 
 @pytest.mark.slow
-def test_all_intervals_of_a_family_cover_the_truth_95_times_of_100() -> None:
+def test_family_intervals_cover_true_values_in_95_percent() -> None:
     rng, truths = np.random.default_rng(7), np.array([0.0, 0.05, 0.1, -0.1])
     covered = []
     for _ in range(150):
-        found = together(*_drawn(rng, truths))
-        covered.append(((found.low <= truths) & (truths <= found.high)).all())
+        tests = together(*_sampled_sums(rng, truths))
+        covered.append(((tests.low <= truths) & (truths <= tests.high)).all())
     assert 0.90 <= np.mean(covered) <= 0.99
 
 
 @pytest.mark.slow
-def test_where_nothing_differs_5_of_100_families_hold_a_false_alarm() -> None:
+def test_familywise_error_rate_is_5_percent() -> None:
     rng = np.random.default_rng(9)
-    false = [(together(*_drawn(rng, np.zeros(4))).p_family < 0.05).any() for _ in range(150)]
+    false = [(together(*_sampled_sums(rng, np.zeros(4))).p_family < 0.05).any() for _ in range(150)]
     assert np.mean(false) <= 0.1

@@ -66,7 +66,7 @@ def key_printed(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[-1].removeprefix("stored as ")
 
 
-def test_a_comparison_is_stored_where_the_page_looks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stores_comparison_in_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     of_the_page = keep(small_set())
     (tmp_path / "e.toml").write_text(f'data = "small"\n{HEAD}{WORDS}', encoding="utf-8")
     assert main(["compare", str(tmp_path / "e.toml")]) == 0
@@ -74,11 +74,11 @@ def test_a_comparison_is_stored_where_the_page_looks_for_it(tmp_path: Path, caps
     experiment = Experiment.model_validate({"data": of_the_page.key, "ks": (1, 10), "retriever": [spec]})
     job = ComparisonJob.of(experiment, of_the_page.fingerprint)
     assert (job.done, job.id) == (True, key_printed(capsys))
-    assert [one.name for one in stored()] == ["small"]
+    assert [comparison.name for comparison in stored()] == ["small"]
 
 
 @pytest.mark.slow
-def test_a_file_a_folder_and_a_key_mean_the_same(
+def test_finds_comparison_by_file_folder_or_key(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = folder / "out"
@@ -95,7 +95,7 @@ def test_a_file_a_folder_and_a_key_mean_the_same(
         assert main(["report", reference, "--out", f"export-{reference[-3:]}"]) == 0
         assert (tmp_path / f"export-{reference[-3:]}" / "report.html").is_file()
     assert main(["rename", "mine/e.toml", "first"]) == 0
-    assert [one.name for one in kept_comparisons()] == ["first"]
+    assert [comparison.name for comparison in kept_comparisons()] == ["first"]
     assert main(["delete", "mine/out"]) == 0
     assert kept_comparisons() == []
     capsys.readouterr()
@@ -106,7 +106,7 @@ def test_a_file_a_folder_and_a_key_mean_the_same(
 
 
 @pytest.mark.parametrize("reference", ["0" * 16, "nothing", "x" * 5000, ".", "../..", "/"])
-def test_an_unknown_reference_is_refused(reference: str) -> None:
+def test_rejects_unknown_reference(reference: str) -> None:
     with pytest.raises(ComparisonNotFoundError, match="`mrc list` lists the stored comparisons"):
         find_comparison(reference)
     with pytest.raises(ComparisonNotFoundError):
@@ -114,27 +114,27 @@ def test_an_unknown_reference_is_refused(reference: str) -> None:
 
 
 @pytest.mark.slow
-def test_paths_of_the_experiment_are_stored_from_the_root(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stores_absolute_experiment_paths(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(folder / "e.toml"), "--out", str(folder / "out")]) == 0
-    (made,) = (folder / "out").glob("words.trec")
-    made.rename(folder / "a.trec")
+    (run_file,) = (folder / "out").glob("words.trec")
+    run_file.rename(folder / "a.trec")
     (folder / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{RUN}', encoding="utf-8")
     assert main(["compare", str(folder / "e.toml")]) == 0
     (spec,) = find_experiment(key_printed(capsys))[0].retriever
     assert spec.path == str(folder / "a.trec")  # type: ignore[attr-defined]
 
 
-def test_a_list_of_nothing_says_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_list_explains_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one.\n"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one.\n"
     assert main(["list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 
 @pytest.mark.slow
-def test_a_workspace_that_cannot_be_written_does_not_stop_the_files(
+def test_read_only_workspace_still_writes_output(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -149,7 +149,7 @@ def test_a_workspace_that_cannot_be_written_does_not_stop_the_files(
 
 
 @pytest.mark.slow
-def test_a_stopped_export_leaves_the_folder_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_export_keeps_folder_unchanged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["compare", str(folder / "e.toml"), "--out", str(folder / "out")]
     assert main(words) == 0
     (folder / "out" / "notes.txt").write_text("mine")
@@ -166,16 +166,16 @@ def test_a_stopped_export_leaves_the_folder_as_it_was(folder: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("score", ["nan", "inf", "1e39"])
-def test_a_run_with_odd_scores_is_refused_in_words(score: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rejects_run_with_invalid_scores(score: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "a.trec").write_text(f"1 Q0 1 1 {score} run\n", encoding="utf-8")
     (folder / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{WORDS}{RUN}', encoding="utf-8")
     assert main(["compare", str(folder / "e.toml")]) == 1
-    told = capfd.readouterr().err
-    assert "\nrun failed: " in told  # after the warning of few questions
-    assert "Traceback" not in told
+    message = capfd.readouterr().err
+    assert "\nrun failed: " in message  # after the warning of few questions
+    assert "Traceback" not in message
 
 
-def test_too_little_memory_is_said_in_words() -> None:
+def test_reports_insufficient_memory() -> None:
     result = Result("dense", error=MemoryError())
     assert (result.error_message, result.as_dict()) == ("not enough memory", {"error": "not enough memory"})
 
@@ -187,29 +187,38 @@ def _listen_to_ctrl_c() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FORKS, reason="signals are those of Linux")
-def test_ctrl_c_says_what_is_kept_and_the_same_command_continues(tmp_path: Path) -> None:
+def test_ctrl_c_reports_stored_work_and_rerun_continues(tmp_path: Path) -> None:
     passages = "".join(f"질문 {row}?,{'도시와 강과 산의 이야기를 적은 글이다. ' * 40}{row},글\n" for row in range(4000))
     (tmp_path / "data.csv").write_text(f"question,context,answers\n{passages}", encoding="utf-8")
     retriever = '[[retriever]]\nname = "kiwi"\nkind = "bm25"\nanalyzer = "kiwi"\n'
     (tmp_path / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{retriever}', encoding="utf-8")
     command = [sys.executable, "-m", "mrc_workbench", "compare", str(tmp_path / "e.toml"), "--progress", "json"]
-    place = {**os.environ, "MRC_WORKSPACE": str(workspace())}
-    told = {"cwd": PROJECT, "env": place, "stderr": subprocess.PIPE, "text": True, "preexec_fn": _listen_to_ctrl_c}
-    with subprocess.Popen(command, **told) as process:  # type: ignore[call-overload]
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace())}
+    options = {
+        "cwd": PROJECT,
+        "env": environment,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "preexec_fn": _listen_to_ctrl_c,
+    }
+    with subprocess.Popen(command, **options) as process:  # type: ignore[call-overload]
         first = process.stderr.readline()
         assert json.loads(first)["fraction"] < 1
         time.sleep(2)
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
+        message = process.stderr.read()
     assert process.returncode == 130
-    assert said.splitlines()[-1].endswith("run the same command again to continue.")
-    assert "Traceback" not in said
+    assert message.splitlines()[-1].endswith("run the same command again to continue.")
+    assert "Traceback" not in message
 
 
-def test_show_prints_what_was_noticed_in_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_run_notes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = find(str(folder / "data.csv"))
     ids = questions.passages.ids
-    lines = [f"{one.id} Q0 {ids[row]} 1 1 x\n{one.id} Q0 zzz 2 0 x\n" for row, one in enumerate(questions.questions)]
+    lines = [
+        f"{question.id} Q0 {ids[row]} 1 1 x\n{question.id} Q0 zzz 2 0 x\n"
+        for row, question in enumerate(questions.questions)
+    ]
     (folder / "a.trec").write_text("".join(lines))
     (folder / "run.toml").write_text(f'data = "data.csv"\n{HEAD}{RUN}', encoding="utf-8")
     assert main(["compare", str(folder / "run.toml")]) == 0
@@ -222,7 +231,7 @@ def test_show_prints_what_was_noticed_in_a_run(folder: Path, capsys: pytest.Capt
 
 def question_set() -> QuestionSet:
     passages = [Passage(f"p {row}", f"text {row}") for row in range(6)]
-    graded = Question.judged("q 1", "one?", {"p 0": 2, "p 3": 1, "p 5": 0})
+    graded = Question.from_grades("q 1", "one?", {"p 0": 2, "p 3": 1, "p 5": 0})
     return QuestionSet("set", passages, (graded, Question("q 2", "two?", relevant=("p 1",))))  # type: ignore[arg-type]
 
 
@@ -240,7 +249,7 @@ def question_set() -> QuestionSet:
         ("nDCG", None),
     ],
 )
-def test_own_measures_are_known_by_the_names_of_the_field(name: str, measure: Measure | None) -> None:
+def test_own_measures_accept_common_names(name: str, measure: Measure | None) -> None:
     assert own_measure(name) == measure
 
 
@@ -249,12 +258,14 @@ def test_own_measures_equal_ir_measures(name: str) -> None:
     graded = question_set()
     qrels = {"0": {"0": 2, "3": 1, "5": 0}, "1": {"1": 1}}
     run = {"0": {"5": 3.0, "0": 2.0, "3": 1.0}, "1": {"2": 2.0, "1": 1.0}}
-    expected = {one.query_id: one.value for one in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)}
+    expected = {
+        result.query_id: result.value for result in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+    }
     values = score_by_name(RANKINGS, graded, [name])[name]
     assert values.tolist() == pytest.approx([expected["0"], expected["1"]], abs=1e-5)
 
 
-def test_own_measures_are_those_of_evaluate_also_beyond_the_rankings() -> None:
+def test_own_measures_equal_evaluate_beyond_rankings() -> None:
     scores = evaluate(RANKINGS, question_set(), (1, 3)).per_question
     named = score_by_name(RANKINGS, question_set(), ["R@3", "R@1000000000", "R@5"])
     assert named["R@3"].tolist() == scores["recall@3"].tolist()
@@ -263,23 +274,23 @@ def test_own_measures_are_those_of_evaluate_also_beyond_the_rankings() -> None:
 
 def test_metric_without_judged_passages_falls_back_to_ir_measures() -> None:
     plain = QuestionSet("set", question_set().passages, (Question("q", "two?", relevant=("p 1",)),))
-    one = Rankings(RANKINGS.indices[1:], RANKINGS.scores[1:])
-    assert score_by_name(one, plain, ["Judged@2"])["Judged@2"].tolist() == [0.5]
+    single_ranking = Rankings(RANKINGS.indices[1:], RANKINGS.scores[1:])
+    assert score_by_name(single_ranking, plain, ["Judged@2"])["Judged@2"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize("name", ["nDCX@10", "", "AP)(", "__import__('os')", "P@ten"])
-def test_unknown_metric_is_refused(name: str) -> None:
+def test_rejects_unknown_metric(name: str) -> None:
     with pytest.raises(MetricError, match="no metric is called"):
         check_metric(name)
 
 
-def test_near_names_are_suggested() -> None:
+def test_suggests_similar_names() -> None:
     with pytest.raises(MetricError, match="did you mean nDCG@10"):
         check_metric("ndgc@10")
 
 
 @pytest.mark.parametrize("name", ["P@0", "nDCG@0", "R@0", "RR@0", "P@-1", "AP@99999999999", "P(rel=0)@5", "AP(rel=-1)"])
-def test_parameters_out_of_range_are_refused(name: str) -> None:
+def test_rejects_parameters_out_of_range(name: str) -> None:
     """trec_eval ends the process for a cutoff of 0."""
     with pytest.raises(MetricError, match=r"must be a whole number from 1|no metric is called"):
         check_metric(name)
@@ -297,30 +308,30 @@ def test_parameters_out_of_range_are_refused(name: str) -> None:
         ("SDCG@5", r"SDCG\(max_rel=1\)@5"),
     ],
 )
-def test_missing_parameters_are_named_with_an_example(name: str, example: str) -> None:
+def test_names_missing_parameters_with_example(name: str, example: str) -> None:
     with pytest.raises(MetricError, match=f"needs a value of .*: write for example {example}$"):
         check_metric(name)
 
 
-def test_parameters_that_a_metric_does_not_have_are_refused() -> None:
+def test_rejects_unknown_parameters() -> None:
     with pytest.raises(MetricError, match="Rprec takes no cutoff"):
         check_metric("Rprec@5")
 
 
-def test_questions_without_results_have_zero() -> None:
-    found = Rankings(np.array([[0, 3], [-1, -1]], np.int32), np.array([[2, 1], [-np.inf, -np.inf]], np.float32))
+def test_questions_without_results_score_0() -> None:
+    rankings = Rankings(np.array([[0, 3], [-1, -1]], np.int32), np.array([[2, 1], [-np.inf, -np.inf]], np.float32))
     for name in ("Judged", "AP", "NumRet", "Accuracy(rel=3)"):
-        assert score_by_name(found, question_set(), [name])[name][1] == 0.0, name
+        assert score_by_name(rankings, question_set(), [name])[name][1] == 0.0, name
 
 
-def test_division_by_zero_is_reported() -> None:
+def test_reports_division_by_zero() -> None:
     only_relevant = Rankings(np.array([[0], [1]], np.int32), np.array([[1], [1]], np.float32))
     with pytest.raises(MetricError, match="Accuracy: it divides by zero"):
         score_by_name(only_relevant, question_set(), ["Accuracy"])
 
 
 @pytest.mark.parametrize(("name", "cutoff"), [("R@5", 5), ("P@5", 5), ("AP", None), ("RBP(rel=1)@20", 20)])
-def test_cutoff_is_that_of_the_name(name: str, cutoff: int | None) -> None:
+def test_cutoff_is_read_from_name(name: str, cutoff: int | None) -> None:
     assert cutoff_of(name) == cutoff
 
 
@@ -330,9 +341,9 @@ def test_metrics_of_a_public_layout_equal_ir_measures(name: str, seed: int) -> N
     question_set = read(LAYOUTS[name].content, name).question_set
     scores = np.random.default_rng(seed).normal(size=(len(question_set.questions), len(question_set.passages)))
     ours = evaluate(top_k(scores, len(question_set.passages)), question_set, KS).means()
-    places = [str(TEXTS.index(passage.text)) for passage in question_set.passages]
+    passage_ids = [str(TEXTS.index(passage.text)) for passage in question_set.passages]
     run = {
-        str(QUESTIONS.index(question.text)): dict(zip(places, row.tolist(), strict=True))
+        str(QUESTIONS.index(question.text)): dict(zip(passage_ids, row.tolist(), strict=True))
         for question, row in zip(question_set.questions, scores, strict=True)
     }
     qrels = {str(row): {str(row): 1} for row in range(len(QUESTIONS))}
@@ -341,4 +352,6 @@ def test_metrics_of_a_public_layout_equal_ir_measures(name: str, seed: int) -> N
     kinds = {"recall": R, "hit": Success, "mrr": RR, "ndcg": nDCG}
     theirs = {f"{kind}@{k}": measure @ k for kind, measure in kinds.items() for k in KS}
     expected = ir_measures.calc_aggregate([*theirs.values()], qrels, run)
-    assert {key: ours[key] for key in theirs} == pytest.approx({key: expected[one] for key, one in theirs.items()})
+    assert {key: ours[key] for key in theirs} == pytest.approx(
+        {key: expected[metric] for key, metric in theirs.items()}
+    )

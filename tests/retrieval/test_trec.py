@@ -19,8 +19,8 @@ from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from mrc_workbench.retrieval.trec import (
     ImportedRun,
-    Notes,
     RunError,
+    RunNotes,
     changed_ids,
     file_names,
     find_run,
@@ -41,7 +41,7 @@ MERGED = QuestionSet(
 )
 
 
-def test_lines(tmp_path: Path) -> None:
+def test_writes_qrels_and_run_lines(tmp_path: Path) -> None:
     question_set = small_set().with_questions([0, 5])
     rankings = Rankings(
         np.array([[2, 0], [4, -1]], dtype=np.int32), np.array([[1.5, 0.1], [7, -np.inf]], dtype=np.float32)
@@ -72,7 +72,7 @@ def write_both(folder: Path, rankings: Rankings, question_set: QuestionSet, name
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_tools_that_break_ties_by_id_see_our_order(seed: int, tmp_path: Path) -> None:
+def test_tools_that_break_ties_by_id_keep_our_order(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in rng.permutation(40).tolist())
     questions = tuple(
@@ -86,7 +86,7 @@ def test_tools_that_break_ties_by_id_see_our_order(seed: int, tmp_path: Path) ->
     np.testing.assert_array_equal(rankings.scores, before)
 
 
-def test_ids_hold_no_white_space_and_stay_different() -> None:
+def test_ids_have_no_whitespace_and_stay_unique() -> None:
     def ids(*texts: str) -> tuple[list[str], list[str]]:
         passages = tuple(Passage(id_, str(row)) for row, id_ in enumerate(texts))
         return trec_ids(QuestionSet("ids", passages, tuple(Question(id_, "?") for id_ in texts)))
@@ -95,14 +95,14 @@ def test_ids_hold_no_white_space_and_stay_different() -> None:
     assert ids("a b", "a_b", "a\tb", "c") == (["a_b-2", "a_b", "a_b-3", "c"],) * 2
 
 
-def test_changed_ids_are_listed() -> None:
+def test_lists_changed_ids() -> None:
     passages = (Passage("a b", "one"), Passage("c", "two"))
     question_set = QuestionSet("ids", passages, (Question("q 1", "?", relevant=("c",)),), {"a_b": "c"})
     assert changed_ids(question_set).to_numpy().tolist() == [["question", "q 1", "q_1"], ["passage", "a b", "a_b-2"]]
     assert changed_ids(small_set()).empty
 
 
-def test_the_id_of_a_merged_copy_counts_as_the_stored_passage(tmp_path: Path) -> None:
+def test_alias_counts_as_stored_passage(tmp_path: Path) -> None:
     run = written(tmp_path, "q1 Q0 copy 1 3 x\nq1 Q0 p3 2 2 x\nq2 Q0 copy_2 1 1 x\nq2 Q0 nothing 2 0.5 x\n")
     rankings, notes = read_run(run, MERGED)
     assert rankings.indices.tolist() == [[0, 2], [1, NOT_FOUND]]
@@ -115,7 +115,7 @@ def test_the_id_of_a_merged_copy_counts_as_the_stored_passage(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_run_that_names_copies_has_the_measures_of_the_run_with_stored_ids(seed: int, tmp_path: Path) -> None:
+def test_run_with_aliases_has_same_metrics(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(30))
     aliases = {f"copy{number}": f"p{rng.integers(30)}" for number in range(20)}
@@ -136,11 +136,11 @@ def test_a_run_that_names_copies_has_the_measures_of_the_run_with_stored_ids(see
     assert notes.aliases == sum(name in aliases for _, name in scores)
     assert notes.repeated == len(scores) - len(best)
     run = [ir_measures.ScoredDoc(question, name, score) for (question, name), score in best.items()]
-    qrels = [ir_measures.Qrel(one.id, name, 1) for one in questions for name in one.relevant]
+    qrels = [ir_measures.Qrel(labelled.id, name, 1) for labelled in questions for name in labelled.relevant]
     assert_means_of_tools(rankings, question_set, qrels, run)
 
 
-def test_ids_may_hold_white_space_and_name_copies(tmp_path: Path) -> None:
+def test_accepts_ids_with_whitespace_and_aliases(tmp_path: Path) -> None:
     spaced = replace(MERGED, questions=(Question("q 1", "?", relevant=("p2",)),))
     run = written(tmp_path, '{"question": "q 1", "passages": ["copy 2", "p1", "three"]}\n')
     rankings, notes = read_run(run, spaced)
@@ -164,14 +164,14 @@ def test_ids_may_hold_white_space_and_name_copies(tmp_path: Path) -> None:
         (["한" * 400, "한" * 401], ["한" * 60, f"{'한' * 60}-2"]),  # they fit a file system
     ],
 )
-def test_names_become_files_of_their_own(names: list[str], stems: list[str], tmp_path: Path) -> None:
+def test_file_names_are_unique(names: list[str], stems: list[str], tmp_path: Path) -> None:
     assert file_names(names) == stems
     for stem in stems:
         (tmp_path / f"{stem}.trec").touch(exist_ok=False)
     assert len(list(tmp_path.iterdir())) == len(stems)
 
 
-def test_ids_and_names_with_any_character_stay_themselves(tmp_path: Path) -> None:
+def test_preserves_ids_and_names_with_special_characters(tmp_path: Path) -> None:
     ids = ['a"b', '"', "a,b", "#a", "가'나", "a\\b", "\u200b", "a;b"]
     question_set = QuestionSet(
         "odd",
@@ -181,9 +181,11 @@ def test_ids_and_names_with_any_character_stay_themselves(tmp_path: Path) -> Non
     rankings = top_k(np.arange(64, dtype=np.float32).reshape(8, 8) % 11, 8)
     write_both(tmp_path, rankings, question_set, 'my "own"\tname')
     fields = [line.split(" ") for line in (tmp_path / "run").read_text(encoding="utf-8").splitlines()]
-    assert {len(one) for one in fields} == {6}
-    assert {one[5] for one in fields} == {'my_"own"_name'}
-    assert [one[2] for one in fields[:8]] == [question_set.passages.ids[row] for row in rankings.indices[0]]
+    assert {len(row_fields) for row_fields in fields} == {6}
+    assert {row_fields[5] for row_fields in fields} == {'my_"own"_name'}
+    assert [row_fields[2] for row_fields in fields[:8]] == [
+        question_set.passages.ids[row] for row in rankings.indices[0]
+    ]
     again, _ = read_run(tmp_path / "run", question_set)
     assert again.indices.tolist() == rankings.indices.tolist()
 
@@ -202,22 +204,22 @@ def error_of(path: Path, question_set: QuestionSet | None = None) -> RunError:
     return caught.value
 
 
-def test_lines_in_any_order_with_any_white_space_and_ranks_that_mean_nothing(tmp_path: Path) -> None:
+def test_reads_unordered_lines_and_ignores_ranks(tmp_path: Path) -> None:
     lines = "q2 Q0 p3 1 1e-2 x\n", "  q1\tQ0\tp1\t9\t-3.5\tx\r\n", "\n", "q2   Q0 p2 7 12 x\n", "q1 0 p5 1 -3.25 y"
     rankings, notes = read_run(written(tmp_path, "".join(lines)), small_set())
     assert rankings.indices[:3].tolist() == [[4, 0], [1, 2], [-1, -1]]
     assert (rankings.indices.dtype, rankings.scores.dtype) == (np.int32, np.float32)
     np.testing.assert_array_equal(rankings.scores[:2], np.array([[-3.25, -3.5], [12, 0.01]], dtype=np.float32))
     assert np.isneginf(rankings.scores[2:]).all()
-    assert notes == Notes(depth=2, questions=2, other_questions=0, unknown_passages=0, repeated=0)
+    assert notes == RunNotes(depth=2, questions=2, other_questions=0, unknown_passages=0, repeated=0)
 
 
-def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
+def test_counts_ignored_lines(tmp_path: Path) -> None:
     lines = ["q1 Q0 p1 1 5 x", "q1 Q0 p99 2 4 x", "q1 Q0 p2 3 3 x", "q1 Q0 p1 4 2 x", "q77 Q0 p1 1 1 x"]
     lines += ["q77 Q0 p9 2 0 x"]
     rankings, notes = read_run(written(tmp_path, "\n".join(lines)), small_set())
     assert rankings.indices[0].tolist() == [0, 1]
-    assert notes == Notes(depth=2, questions=1, other_questions=1, unknown_passages=1, repeated=1)
+    assert notes == RunNotes(depth=2, questions=1, other_questions=1, unknown_passages=1, repeated=1)
 
 
 @pytest.mark.parametrize(
@@ -227,9 +229,7 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
         (("NaN", "01"), ["NA", "null", 'a"b', "'", "1.50", "1.5", "한글", "nan", "-", "#"]),
     ],
 )
-def test_ids_that_other_readers_take_for_numbers_nothing_or_quotes(
-    asked: tuple[str, ...], ids: list[str], tmp_path: Path
-) -> None:
+def test_reads_ids_that_look_like_numbers_or_quotes(asked: tuple[str, ...], ids: list[str], tmp_path: Path) -> None:
     passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(ids))
     question_set = QuestionSet("odd", passages, tuple(Question(q, f"? {q}", relevant=(ids[0],)) for q in asked))
     lines = [f"{q} Q0 {id_} 0 {-row} none" for q in asked for row, id_ in enumerate(ids)]
@@ -239,7 +239,7 @@ def test_ids_that_other_readers_take_for_numbers_nothing_or_quotes(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_ties_and_float32_as_trec_eval_reads_them(seed: int, tmp_path: Path) -> None:
+def test_orders_ties_like_trec_eval(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     passages = tuple(Passage(f"{'pP가'[row % 3]}{row}", str(row)) for row in range(60))
     questions = tuple(
@@ -252,7 +252,7 @@ def test_ties_and_float32_as_trec_eval_reads_them(seed: int, tmp_path: Path) -> 
         q.id: {passages[p].id: float(rng.choice([16777216, 16777217, 3, 0])) for p in rng.choice(60, 30, replace=False)}
         for q in questions
     }
-    lines = [f"{q} Q0 {p} 0 {score!r} x" for q, found in run.items() for p, score in found.items()]
+    lines = [f"{q} Q0 {p} 0 {score!r} x" for q, scores in run.items() for p, score in scores.items()]
     rankings, _ = read_run(written(tmp_path, "\n".join(rng.permutation(lines))), question_set)
     assert (np.diff(rankings.scores, axis=1) < 0).all()
     qrels = {q.id: dict.fromkeys(q.relevant, 1) for q in questions}
@@ -263,7 +263,7 @@ def test_ties_and_float32_as_trec_eval_reads_them(seed: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
+def test_round_trips_run(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     passages = tuple(Passage(f"p {row}", str(row)) for row in range(50))
     questions = tuple(Question(f"q\t{row}", "the same", relevant=("p 0",)) for row in range(20))
@@ -271,8 +271,8 @@ def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
     scores = rng.normal(size=(20, 50)).astype(np.float32) * 10.0 ** rng.integers(-20, 20, size=(20, 1))
     native = top_k(np.where(rng.random((20, 50)) < 0.5, -np.inf, scores), 15)
     write_run(tmp_path / "run", native, question_set, "our own")
-    asked = texts_of(questions)
-    imported = ImportedRun("imported", tmp_path / "run", question_set).search(asked, 15)
+    queries = texts_of(questions)
+    imported = ImportedRun("imported", tmp_path / "run", question_set).search(queries, 15)
     np.testing.assert_array_equal(imported.indices, native.indices)
     np.testing.assert_array_equal(imported.scores, native.scores)
 
@@ -285,7 +285,7 @@ def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_broken_line_is_told_with_its_number(line: str, before: int, tmp_path: Path) -> None:
+def test_reports_number_of_broken_line(line: str, before: int, tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join([*["q1 Q0 p2 1 7 x", ""][:before], line, "q1 Q0 p3 2 4 x"]))
     error = error_of(path)
     assert (error.code, error.details["line"]) == ("run_broken_line", before + 1)
@@ -294,11 +294,11 @@ def test_a_broken_line_is_told_with_its_number(line: str, before: int, tmp_path:
 
 
 @pytest.mark.parametrize("content", ["", "\n \n", b"q1 Q0 p\xff 1 5 x\n", b"PK\x03\x04\x00\xff\xfe"])
-def test_what_is_no_run(content: str | bytes, tmp_path: Path) -> None:
+def test_rejects_files_that_are_no_run(content: str | bytes, tmp_path: Path) -> None:
     assert error_of(written(tmp_path, content)).code == "run_unreadable"
 
 
-def test_a_run_over_other_data_is_told_with_the_ids(tmp_path: Path) -> None:
+def test_reports_ids_of_run_over_other_data(tmp_path: Path) -> None:
     other_questions = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\n"))
     assert (other_questions.code, other_questions.details["line"]) == ("run_other_ids", 0)
     message = "names no {} of the dataset: its ids are like {}, those of the dataset like {}"
@@ -307,7 +307,7 @@ def test_a_run_over_other_data_is_told_with_the_ids(tmp_path: Path) -> None:
     assert message.format("passage", "'doc7'", "'p1'") in str(other_passages)
 
 
-def test_the_path_is_looked_for_from_the_experiment(tmp_path: Path) -> None:
+def test_resolves_path_relative_to_experiment(tmp_path: Path) -> None:
     path = written(tmp_path, "q1 Q0 p1 1 5 x\n")
     assert find_run("their.trec", tmp_path) == find_run(str(path), None) == path
     for missing in ("no-such.trec", ".", "n" * 5000, "a\0b"):
@@ -316,7 +316,7 @@ def test_the_path_is_looked_for_from_the_experiment(tmp_path: Path) -> None:
         assert caught.value.code == "run_not_found"
 
 
-def test_a_changed_run_is_another(tmp_path: Path) -> None:
+def test_fingerprint_changes_with_run(tmp_path: Path) -> None:
     path = written(tmp_path, "q1 Q0 p1 1 5 x\n")
     before = fingerprint(path)
     assert fingerprint(path) == before
@@ -330,18 +330,18 @@ def run(tmp_path: Path) -> Path:
     return written(tmp_path, "\n".join(lines[:-3]))  # nothing of the last question
 
 
-def test_questions_are_known_by_their_text(run: Path) -> None:
+def test_matches_questions_by_text(run: Path) -> None:
     imported = ImportedRun("imported", run, small_set())
-    asked = texts_of(QUESTIONS)
-    whole = imported.search(asked, 3)
+    queries = texts_of(QUESTIONS)
+    whole = imported.search(queries, 3)
     assert whole.indices[-1].tolist() == [-1, -1, -1]
-    some = imported.search([asked[2], "never seen", asked[0]], 3)
+    some = imported.search([queries[2], "never seen", queries[0]], 3)
     np.testing.assert_array_equal(some.indices, [whole.indices[2], [-1, -1, -1], whole.indices[0]])
     np.testing.assert_array_equal(some.scores, [whole.scores[2], [-np.inf] * 3, whole.scores[0]])
     assert imported.search([], 2).indices.shape == (0, 2)
 
 
-def test_questions_of_one_text_keep_their_own_rankings(tmp_path: Path) -> None:
+def test_equal_question_texts_keep_their_rankings(tmp_path: Path) -> None:
     passages = (Passage("p1", "one"), Passage("p2", "two"))
     twice = QuestionSet("twice", passages, (Question("a", "same"), Question("b", "same")))
     imported = ImportedRun("imported", written(tmp_path, "a Q0 p1 1 1 x\nb Q0 p2 1 1 x\n"), twice)
@@ -353,30 +353,28 @@ def test_questions_of_one_text_keep_their_own_rankings(tmp_path: Path) -> None:
     ("depth", "k", "columns"),
     [*((0, 1, 1), (0, 3, 3), (0, 5, 3), (0, 100, 3)), *((4, 3, 3), (4, 4, 4), (4, 5, 4), (4, 100, 4), (100, 100, 5))],
 )
-def test_rankings_are_as_deep_as_the_run_or_the_search_that_made_it(
-    depth: int, k: int, columns: int, run: Path
-) -> None:
+def test_rankings_are_limited_to_run_depth(depth: int, k: int, columns: int, run: Path) -> None:
     imported = ImportedRun("imported", run, small_set(), depth=depth)
-    found = imported.search(texts_of(QUESTIONS), k)
-    assert found.indices.shape == found.scores.shape == (6, columns)
+    rankings = imported.search(texts_of(QUESTIONS), k)
+    assert rankings.indices.shape == rankings.scores.shape == (6, columns)
     assert columns <= len(small_set().passages)
-    assert set(found.indices[:, 3:].ravel().tolist()) <= {NOT_FOUND}
+    assert set(rankings.indices[:, 3:].ravel().tolist()) <= {NOT_FOUND}
     assert imported.notes["depth"] == 3
 
 
-def test_a_run_of_the_whole_corpus_is_as_deep_as_any(tmp_path: Path) -> None:
+def test_run_over_whole_corpus_has_full_depth(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join(f"q1 Q0 p{p} 0 {p} x" for p in range(1, 6)))
-    found: Rankings = ImportedRun("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
-    assert found.indices[0].tolist() == [4, 3, 2, 1, 0]
-    assert np.isfinite(found.scores[0]).all()
+    rankings: Rankings = ImportedRun("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
+    assert rankings.indices[0].tolist() == [4, 3, 2, 1, 0]
+    assert np.isfinite(rankings.scores[0]).all()
 
 
-def test_a_run_of_an_engine_that_knows_no_ids_is_matched_by_texts(tmp_path: Path) -> None:
+def test_matches_passages_by_text(tmp_path: Path) -> None:
     question_set = small_set()
-    asked, passages = question_set.questions[1], question_set.passages
+    question, passages = question_set.questions[1], question_set.passages
     spaced = passages[3].text.replace(" ", "  \n")
     lines = [
-        {"question": f" {asked.text} ", "passages": [spaced, passages[0].id, "nobody's", passages[3].text]},
+        {"question": f" {question.text} ", "passages": [spaced, passages[0].id, "nobody's", passages[3].text]},
         {"question": "another?", "passages": [passages[1].text]},
     ]
     content = "\ufeff" + "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
@@ -388,7 +386,7 @@ def test_a_run_of_an_engine_that_knows_no_ids_is_matched_by_texts(tmp_path: Path
 
 @pytest.mark.slow
 @given(st.text(max_size=40) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
-def test_a_line_that_is_no_object_of_texts_is_told_with_its_number(line: str) -> None:
+def test_reports_number_of_invalid_json_line(line: str) -> None:
     with TemporaryDirectory() as folder:
         good = json.dumps({"question": "x", "passages": []})
         error = error_of(written(Path(folder), f'{good}\n{{"question": {line}'))

@@ -10,7 +10,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, cross_fit, lab_figures
+from mrc_workbench.retrieval.analysis.labs import best_setting_name, bm25_lab, cross_fit, lab_results
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
@@ -53,18 +53,18 @@ def tuned(capsys: pytest.CaptureFixture[str], path: Path, *words: str) -> dict[s
 
 
 @pytest.mark.slow
-def test_prints_the_cross_validated_gain_of_the_page_s_lab(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_cross_validated_gain(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = tuned(capsys, path, "BM25", "--k1", "2", "0.3", "--b", "0.5", "--analyzer", "bigram", "word")
     experiment = read_experiment(path)
     lab = bm25_lab(experiment, "BM25", [Analyzer.BIGRAM, Analyzer.WORD], k1s=[0.3, 2], bs=[0.5])
     comparison = compare(lab, find("sample"))
     groups = question_groups(comparison.question_set)
-    figures = lab_figures(comparison, "ndcg@10", groups)
-    fit = cross_fit(comparison, figures, "BM25", "ndcg@10", groups)
+    scores = lab_results(comparison, "ndcg@10", groups)
+    fit = cross_fit(comparison, scores, "BM25", "ndcg@10", groups)
     assert fit is not None
-    assert result["best"] == best(figures)
+    assert result["best"] == best_setting_name(scores)
     assert {row["name"]: row["value"] for row in result["settings"]} == pytest.approx(
-        figures.set_index("name")["value"].to_dict()
+        scores.set_index("name")["value"].to_dict()
     )
     assert result["cross_validated"]["difference"] == pytest.approx(fit.test.difference)
     assert result["cross_validated"]["selections"] == dict(fit.selections)
@@ -110,7 +110,7 @@ def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest
 
 
 @pytest.mark.slow
-def test_windows_stay_windows(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuned_windowed_bm25_stays_windowed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = tuned(capsys, path, "Windows", "--k1", "1.2", "--b", "0.4", "--metric", "recall@10")
     assert result["measure"] == "recall@10"
     assert (result["retriever"]["kind"], result["retriever"]["sentences"]) == ("bm25-windows", 2)
@@ -128,7 +128,7 @@ def test_windows_stay_windows(path: Path, capsys: pytest.CaptureFixture[str]) ->
         (("BM25", "--metric", "mrr@7"), "is no metric of the experiment"),
     ],
 )
-def test_refuses_what_cannot_be_tuned(
+def test_rejects_retriever_that_cannot_be_tuned(
     path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
 ) -> None:
     assert main(["tune", str(path), *words]) == 2

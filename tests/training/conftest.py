@@ -6,18 +6,18 @@ import pytest
 
 from mrc_workbench.data.store import find
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from tests.training.worlds import Trained, planned, trained_in
+from tests.training.worlds import Trained, create_planned_run, train_in
 
 
 @pytest.fixture(scope="module")
-def workspace_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def module_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("module")
 
 
 @pytest.fixture
-def one_workspace(workspace_of_the_module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_workspace(module_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For all tests of a module that asks for it: texts are cut, and starters made, once."""
-    monkeypatch.setenv("MRC_WORKSPACE", str(workspace_of_the_module))
+    monkeypatch.setenv("MRC_WORKSPACE", str(module_workspace))
 
 
 @pytest.fixture(scope="session")
@@ -27,17 +27,21 @@ def training_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _bi_encoder(training_workspace: Path) -> Trained:
-    return trained_in(
+    return train_in(
         training_workspace,
-        lambda: planned(BI_ENCODER, find("sample"), batch_size=64, learning_rate=0.02, logging_steps=1, save_limit=5),
+        lambda: create_planned_run(
+            BI_ENCODER, find("sample"), batch_size=64, learning_rate=0.02, logging_steps=1, save_limit=5
+        ),
     )
 
 
 @pytest.fixture(scope="session")
 def _cross_encoder(training_workspace: Path) -> Trained:
-    return trained_in(
+    return train_in(
         training_workspace,
-        lambda: planned(CROSS_ENCODER, find("sample"), negatives=3, learning_rate=0.05, logging_steps=1, save_limit=5),
+        lambda: create_planned_run(
+            CROSS_ENCODER, find("sample"), negatives=3, learning_rate=0.05, logging_steps=1, save_limit=5
+        ),
     )
 
 

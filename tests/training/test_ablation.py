@@ -11,39 +11,39 @@ import pytest
 from safetensors.numpy import load_file
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep
 from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.models.reader_networks import new_masked
-from mrc_workbench.retrieval.comparison.compare import compare, materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.significance import Interval, intervals_of, pair_tests, question_groups
-from mrc_workbench.training import ablation as carry
-from mrc_workbench.training.ablation import AblationExperiment, ablate
-from mrc_workbench.training.cli import planned_ablation
+from mrc_workbench.training import ablation as ablation_module
+from mrc_workbench.training.ablation import AblationExperiment, run_ablation
+from mrc_workbench.training.cli import plan_ablation
 from mrc_workbench.training.jobs import (
     QUEUE,
     REFERENCE,
     UNTRAINED,
     Ablation,
-    Table,
+    AblationTable,
     Variant,
     all_jobs,
     find_job,
-    job_at,
+    load_job,
 )
 from mrc_workbench.training.runs import all_runs, find_run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
-from mrc_workbench.training.train import load_material
+from mrc_workbench.training.train import load_training_data
 from mrc_workbench.workbench.cli import main
 from tests.doubles import texts_of
 from tests.labs.embeddings.worlds import scored_pairs
 from tests.tiny_models import build_bi_encoder
-from tests.training.recipes.language_worlds import of_topics
+from tests.training.recipes.language_worlds import make_documents
 from tests.training.test_resume import again
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ DOCUMENTS = 60
 
 def question_set() -> QuestionSet:
     """What is asked about a document is two of its words, and another that is in none."""
-    passages = [Passage(f"p{n}", f"{text} 글{n}") for n, text in enumerate(of_topics(DOCUMENTS))]
+    passages = [Passage(f"p{n}", f"{text} 글{n}") for n, text in enumerate(make_documents(DOCUMENTS))]
     questions = [
         Question(f"q{n}", f"{' '.join(passage.text.split()[:2])} 무엇", (), (passage.id,))
         for n, passage in enumerate(passages)
@@ -63,145 +63,160 @@ def question_set() -> QuestionSet:
     return QuestionSet("topics", tuple(passages), tuple(questions))
 
 
-def experiment(**told: Any) -> AblationExperiment:
-    asked = keep(question_set()).key
-    usual = {"text": asked, "questions": asked, "language_model": SMALL, "fine_tuning": TUNING, "test_share": 0.4}
-    return AblationExperiment.model_validate({**usual, **told})
+def experiment(**settings: Any) -> AblationExperiment:
+    stored_key = keep(question_set()).key
+    defaults = {
+        "text": stored_key,
+        "questions": stored_key,
+        "language_model": SMALL,
+        "fine_tuning": TUNING,
+        "test_share": 0.4,
+    }
+    return AblationExperiment.model_validate({**defaults, **settings})
 
 
-def carried(ablation: Ablation) -> Table:
-    status = ablate(ablation)
+def run_to_end(ablation: Ablation) -> AblationTable:
+    status = run_ablation(ablation)
     assert status.state is State.DONE, status.message
     assert ablation.table is not None
     return ablation.table
 
 
 @pytest.fixture(scope="module")
-def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ablation]:
+def finished_ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ablation]:
     folder = tmp_path_factory.mktemp("ablations")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
-        told = experiment(
+        ablation_file = experiment(
             sentences=keep_pairs(scored_pairs()).key,
             untrained=True,
             vary={"mask_share": [0.3], "objective": ["mlm-nsp"]},
         )
-        whole = planned_ablation(told, "mine")
-        carried(whole)
+        whole = plan_ablation(ablation_file, "mine")
+        run_to_end(whole)
         return folder, whole
 
 
 @pytest.fixture
-def there(_whole: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
+def there(finished_ablation: tuple[Path, Ablation], monkeypatch: pytest.MonkeyPatch) -> Ablation:
     """One that nothing interrupted, in its workspace."""
-    monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
-    return _whole[1]
+    monkeypatch.setenv("MRC_WORKSPACE", str(finished_ablation[0]))
+    return finished_ablation[1]
 
 
 def variants(ablation: Ablation) -> dict[int, Variant]:
     assert ablation.table is not None
-    return {one.number: one for one in ablation.table.variants}
+    return {variant.number: variant for variant in ablation.table.variants}
 
 
-def test_variants_are_trainings_that_differ_in_one_thing(there: Ablation) -> None:
-    found = variants(there)
-    assert [*found] == [UNTRAINED, REFERENCE, 2, 3]
-    learned = {number: find_run(one.model) for number, one in found.items() if number != UNTRAINED}
+def test_variants_differ_in_one_option(there: Ablation) -> None:
+    by_number = variants(there)
+    assert [*by_number] == [UNTRAINED, REFERENCE, 2, 3]
+    learned = {number: find_run(variant.model) for number, variant in by_number.items() if number != UNTRAINED}
     plans = {number: run.plan() for number, run in learned.items() if run}
     assert len({plan.fingerprint for plan in plans.values()}) == 1
     assert asdict(plans[2].options) == {**asdict(plans[REFERENCE].options), "mask_share": 0.3}
     assert plans[3].options.objective == "mlm-nsp"
-    tuned = [find_run(one.tuned) for one in found.values()]
+    tuned = [find_run(variant.tuned) for variant in by_number.values()]
     assert len({str({**asdict(run.plan().options), "base": ""}) for run in tuned if run}) == 1
-    assert [run.plan().options.base for run in tuned if run] == [one.model for one in found.values()]
+    assert [run.plan().options.base for run in tuned if run] == [variant.model for variant in by_number.values()]
     assert all(run and run.status().state is State.DONE for run in (*learned.values(), *tuned))
     assert plans[2].name == "mine · mask_share 0.3"
 
 
-def test_the_base_as_it_is_is_the_reference_before_its_first_step(there: Ablation) -> None:
+def test_untrained_base_is_reference_before_first_step(there: Ablation) -> None:
     reference = find_run(variants(there)[REFERENCE].model)
     assert reference is not None
-    material, options = load_material(reference.plan()), reference.plan().options
-    weights = load_file(there.part(str(UNTRAINED)).model_folder / "model.safetensors")
+    data, options = load_training_data(reference.plan()), reference.plan().options
+    weights = load_file(there.get_part(str(UNTRAINED)).model_folder / "model.safetensors")
     config = json.loads((reference.model_folder / "config.json").read_text())
-    new = new_masked(config, material.tokenizer, pairs=False, seed=options.seed)
-    drawn = {name: value.numpy() for name, value in new[0].model.state_dict().items()}
+    new = new_masked(config, data.tokenizer, pairs=False, seed=options.seed)
+    initial_weights = {name: value.numpy() for name, value in new[0].model.state_dict().items()}
     assert weights
-    assert all(np.array_equal(value, drawn[name]) for name, value in weights.items())
+    assert all(np.array_equal(value, initial_weights[name]) for name, value in weights.items())
 
 
-def test_the_figures_are_those_of_each_measured_alone(there: Ablation) -> None:
-    found, table, told = variants(there), there.table, there.plan().ablation
+def test_metrics_match_separate_evaluation(there: Ablation) -> None:
+    by_number, table, experiment_file = variants(there), there.table, there.plan().ablation
     assert table is not None
-    assert told is not None
+    assert experiment_file is not None
     assert table.measures == [
         "perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10"
     ]  # fmt: skip
-    for number, one in found.items():
-        figures = one.figures or {}
-        assert ("next_accuracy" in figures) == (number == 3)
+    for number, variant in by_number.items():
+        metrics = variant.figures or {}
+        assert ("next_accuracy" in metrics) == (number == 3)
         if number != UNTRAINED:
-            run = find_run(one.model)
+            run = find_run(variant.model)
             assert run is not None
             ends = run.scores()["intervals"]["after"]["perplexity"]
-            assert figures["perplexity"] == Interval(run.scores()["after"]["perplexity"], *ends)
+            assert metrics["perplexity"] == Interval(run.scores()["after"]["perplexity"], *ends)
         alone = Experiment(
-            data=told["questions"],
+            data=experiment_file["questions"],
             split=Part.TEST,
             test_share=0.4,
-            retriever=(DenseSpec(name="alone", model=one.tuned, windows=True),),
+            retriever=(DenseSpec(name="alone", model=variant.tuned, windows=True),),
         )
-        of_test = alone.asked(question_set())
-        made, texts = materials_of(alone, of_test).made["alone"], texts_of(of_test.questions)
-        assert isinstance(made, CachedRetriever)
-        assert made.remembers(texts, made.depth), "under another name, Compare has nothing to search again"
-        asked = compare(alone, question_set())
-        value, low, high = figures["ndcg@10"]
-        assert value == asked.scores["alone"].means()["ndcg@10"]
-        assert (low, high) == intervals_of(asked.scores["alone"], question_groups(asked.question_set))["ndcg@10"]
-        for measure, model in (("spearman_before", one.model), ("spearman", one.tuned)):
-            judged = evaluate(scored_pairs(), [model]).measured[model].figures["spearman"]
-            assert figures[measure].value == pytest.approx(judged.value)
-    assert table.questions == len(asked.question_set.questions)
+        of_test = alone.evaluation_set(question_set())
+        evaluator, texts = build_context(alone, of_test).retrievers["alone"], texts_of(of_test.questions)
+        assert isinstance(evaluator, CachedRetriever)
+        assert evaluator.is_cached(texts, evaluator.depth), "under another name, Compare has nothing to search again"
+        comparison = compare(alone, question_set())
+        value, low, high = metrics["ndcg@10"]
+        assert value == comparison.scores["alone"].means()["ndcg@10"]
+        assert (low, high) == intervals_of(comparison.scores["alone"], question_groups(comparison.question_set))[
+            "ndcg@10"
+        ]
+        for measure, model in (("spearman_before", variant.model), ("spearman", variant.tuned)):
+            judged = evaluate(scored_pairs(), [model]).results_by_model[model].metrics["spearman"]
+            assert metrics[measure].value == pytest.approx(judged.value)
+    assert table.questions == len(comparison.question_set.questions)
     assert table.pairs == len(evaluate(scored_pairs(), []).rows)
 
 
-def test_differences_are_to_the_reference_and_allow_for_all(there: Ablation) -> None:
-    found, told = variants(there), there.plan().ablation
-    assert told is not None
-    specs = tuple(DenseSpec(name=str(number), model=one.tuned, windows=True) for number, one in found.items())
-    asked = compare(
-        Experiment(data=told["questions"], split=Part.TEST, test_share=0.4, retriever=specs), question_set()
+def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation) -> None:
+    by_number, experiment_file = variants(there), there.plan().ablation
+    assert experiment_file is not None
+    specs = tuple(
+        DenseSpec(name=str(number), model=variant.tuned, windows=True) for number, variant in by_number.items()
     )
-    groups = question_groups(asked.question_set)
-    assert found[REFERENCE].differences == {}
+    comparison = compare(
+        Experiment(data=experiment_file["questions"], split=Part.TEST, test_share=0.4, retriever=specs), question_set()
+    )
+    groups = question_groups(comparison.question_set)
+    assert by_number[REFERENCE].differences == {}
     for number in (UNTRAINED, 2, 3):
-        of = {str(one): asked.scores[str(one)] for one in (number, REFERENCE)}
+        of = {str(variant): comparison.scores[str(variant)] for variant in (number, REFERENCE)}
         test = pair_tests(of, ["ndcg@10"], groups)[0]
-        mine = (found[number].differences or {})["ndcg@10"]
+        mine = (by_number[number].differences or {})["ndcg@10"]
         assert mine.value == pytest.approx(test.difference)
         assert mine.low <= test.low <= test.high <= mine.high
-        figures = {one: (found[one].figures or {})["spearman"].value for one in (number, REFERENCE)}
-        by_people = (found[number].differences or {})["spearman"]
-        assert by_people.value == pytest.approx(figures[number] - figures[REFERENCE])
+        values = {variant: (by_number[variant].figures or {})["spearman"].value for variant in (number, REFERENCE)}
+        by_people = (by_number[number].differences or {})["spearman"]
+        assert by_people.value == pytest.approx(values[number] - values[REFERENCE])
         assert by_people.low <= by_people.value <= by_people.high
 
 
-def test_only_what_hides_the_same_tokens_is_alike(there: Ablation) -> None:
-    assert {number: one.alike for number, one in variants(there).items()} == {0: False, 1: True, 2: False, 3: False}
+def test_marks_variants_with_other_hidden_tokens(there: Ablation) -> None:
+    assert {number: variant.alike for number, variant in variants(there).items()} == {
+        0: False,
+        1: True,
+        2: False,
+        3: False,
+    }
 
 
-def test_what_was_done_before_is_no_work_of_now(there: Ablation) -> None:
-    again = carry._Ablating(there, Status(State.RUNNING))
+def test_reused_work_does_not_affect_progress(there: Ablation) -> None:
+    again = ablation_module._AblationSweep(there, Status(State.RUNNING))
     before = there.status()
     again.work()
     there.write_status(before)
     # all but the untrained network, of which there is no run; the time left is told by what was done now
-    assert (again._ended, again._ended_before, again._stages) == (8, 7, 9)
+    assert (again._finished_stages, again._reused_stages, again._stages) == (8, 7, 9)
 
 
-def test_it_is_no_training_and_its_parts_serve_like_any(there: Ablation) -> None:
-    assert find_job(there.id) == there == job_at(there.folder)
+def test_is_no_training_but_its_parts_are(there: Ablation) -> None:
+    assert find_job(there.id) == there == load_job(there.folder)
     assert there in all_jobs()
     assert there not in all_runs()
     assert QUEUE.queued() == []
@@ -210,14 +225,14 @@ def test_it_is_no_training_and_its_parts_serve_like_any(there: Ablation) -> None
     assert [trial.number for trial in trials if trial] == [0, 1, 1, 2, 2, 3, 3]
 
 
-def test_what_was_trained_is_not_trained_again(there: Ablation) -> None:
+def test_reuses_finished_trainings(there: Ablation) -> None:
     before, known = all_runs(), there.plan().ablation
-    again = planned_ablation(AblationExperiment.model_validate({**(known or {}), "vary": {}}), "again")
+    again = plan_ablation(AblationExperiment.model_validate({**(known or {}), "vary": {}}), "again")
     try:
-        table = carried(again)
-        assert set(all_runs()) - set(before) == {again.part("0-tuned")}, "a network of its own is as new as it is"
+        table = run_to_end(again)
+        assert set(all_runs()) - set(before) == {again.get_part("0-tuned")}, "a network of its own is as new as it is"
         first = variants(there)
-        assert {one.number: one.tuned for one in table.variants if one.number} == {1: first[1].tuned}
+        assert {variant.number: variant.tuned for variant in table.variants if variant.number} == {1: first[1].tuned}
         assert (table.variants[1].figures or {})["ndcg@10"] == (first[1].figures or {})["ndcg@10"]
     finally:
         again.delete()
@@ -225,55 +240,57 @@ def test_what_was_trained_is_not_trained_again(there: Ablation) -> None:
 
 @pytest.fixture
 def short() -> Ablation:
-    return planned_ablation(experiment(vary={"seed": [1]}), "short")
+    return plan_ablation(experiment(vary={"seed": [1]}), "short")
 
 
-def test_stopped_in_any_training_it_goes_on_there(short: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mrc_workbench.training.trainers import Watch
+def test_resumes_in_the_stopped_training(short: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mrc_workbench.training.trainers import TrainingProgressCallback
 
-    told: Callable[..., None] = Watch.on_step_end
+    original_step_end: Callable[..., None] = TrainingProgressCallback.on_step_end
     for name in ("1", "2-tuned"):
         with monkeypatch.context() as patch:
 
-            def stopping(self: Watch, args: Any, state: Any, control: Any, *, name: str = name, **more: Any) -> None:
-                told(self, args, state, control, **more)
-                if short.part(name).status().at_work and state.global_step == 2:
-                    short.ask_to_stop()
+            def stopping(
+                self: TrainingProgressCallback, args: Any, state: Any, control: Any, *, name: str = name, **more: Any
+            ) -> None:
+                original_step_end(self, args, state, control, **more)
+                if short.get_part(name).status().is_running and state.global_step == 2:
+                    short.request_stop()
 
-            patch.setattr(Watch, "on_step_end", stopping)
-            assert ablate(short).state is State.STOPPED
+            patch.setattr(TrainingProgressCallback, "on_step_end", stopping)
+            assert run_ablation(short).state is State.STOPPED
         assert not short.done
-        assert short.part(name).status().state is State.STOPPED
+        assert short.get_part(name).status().state is State.STOPPED
         again(short)
-    table = carried(short)
+    table = run_to_end(short)
     first, second = table.variants
     assert first.figures
     assert second.figures
-    steps = [entry["step"] for entry in short.part("1").progress() if "loss" in entry]
+    steps = [entry["step"] for entry in short.get_part("1").progress() if "loss" in entry]
     assert steps == sorted(set(steps)), "no step was done twice"
     short.delete()
     assert all_jobs() == []
     assert not list(short.folder.parent.glob("2*"))
 
 
-def test_a_variant_that_fails_fails_alone() -> None:
-    table = carried(planned_ablation(experiment(vary={"report_to": ["wandb"], "seed": [1]}), "one fails"))
-    codes = [one.code for one in table.variants]
+def test_failed_variant_does_not_stop_others() -> None:
+    table = run_to_end(plan_ablation(experiment(vary={"report_to": ["wandb"], "seed": [1]}), "one fails"))
+    codes = [variant.code for variant in table.variants]
     assert codes == ["", "no_reporter", ""]
     assert "wandb" in table.variants[1].message
     assert not table.variants[1].figures
     assert "ndcg@10" in (table.variants[2].figures or {})
 
 
-def test_going_on_from_an_encoder_it_stays_one(tmp_path: Path) -> None:
+def test_continues_from_an_encoder_base(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     base = build_bi_encoder(tmp_path / "base")
     (base / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "질문: "}}))
-    told = {"base": str(base), "epochs": 1.0, "max_length": 16, "precision": "float32"}
-    one = carried(planned_ablation(experiment(language_model=told, untrained=True), "adapted"))
-    assert one.variants[0].model == str(base), "the base as it is"
-    run = find_run(one.variants[1].model)
+    language_settings = {"base": str(base), "epochs": 1.0, "max_length": 16, "precision": "float32"}
+    adapted_table = run_to_end(plan_ablation(experiment(language_model=language_settings, untrained=True), "adapted"))
+    assert adapted_table.variants[0].model == str(base), "the base as it is"
+    run = find_run(adapted_table.variants[1].model)
     assert run is not None
     assert run.plan().kind == LANGUAGE_MODEL
     adapted, began = SentenceTransformer(str(run.model_folder)), SentenceTransformer(str(base))
@@ -284,13 +301,13 @@ def test_going_on_from_an_encoder_it_stays_one(tmp_path: Path) -> None:
     assert not np.allclose(*vectors)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, asked = tmp_path / "mine.toml", keep(question_set()).key
+def test_command_prints_ablation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, stored_key = tmp_path / "mine.toml", keep(question_set()).key
     small = "\n".join(f"{name} = {json.dumps(value)}" for name, value in SMALL.items())
-    path.write_text(f'text = "{asked}"\n[language_model]\n{small}\n[vary]\nseed = [1]\n', encoding="utf-8")
+    path.write_text(f'text = "{stored_key}"\n[language_model]\n{small}\n[vary]\nseed = [1]\n', encoding="utf-8")
     assert main(["ablate", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [one["changed"] for one in told["variants"]] == [{}, {"seed": 1}]
+    printed = json.loads(capsys.readouterr().out)
+    assert [variant["changed"] for variant in printed["variants"]] == [{}, {"seed": 1}]
     assert main(["ablate", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["variant", "perplexity", "masked_accuracy"]

@@ -16,13 +16,13 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
-from mrc_workbench.training.recipes import ranking_kinds, recipe_of
+from mrc_workbench.training.recipes import get_recipe, ranking_kinds
 from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Run
-from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import logged, misleading_set, planned, shuffled
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, shuffled
 
 pytestmark = pytest.mark.slow
 
@@ -49,8 +49,8 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Questio
 
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
     """The trainer of a starter after its training, and the weights that the model has then."""
-    plan = planned(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
-    task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model("starter"))
+    plan = create_planned_run(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
+    task = get_recipe(plan.kind)(plan.options, load_training_data(plan)).build_task(find_model("starter"))
     trainer = make_trainer(replace(task, measure=scripted(script)), plan.options, folder, [])
     trainer.train()
     return trainer, task.model[0].embedding.weight.detach().numpy().copy()
@@ -62,38 +62,38 @@ def weights_at(folder: Path, step: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("best_by", "step"), [(measure, step) for step, measure in enumerate(SCRIPT, start=1)])
-def test_the_best_by_the_measure_asked_for_is_kept(best_by: BestBy, step: int, tmp_path: Path) -> None:
-    trainer, kept = trained_by(SCRIPT, tmp_path, epochs=5.0, best_by=best_by)
+def test_loads_best_model_by_selected_metric(best_by: BestBy, step: int, tmp_path: Path) -> None:
+    trainer, loaded = trained_by(SCRIPT, tmp_path, epochs=5.0, best_by=best_by)
     assert trainer.state.global_step == 5
-    np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
+    np.testing.assert_array_equal(loaded, weights_at(tmp_path, step))
     others = [weights_at(tmp_path, other) for other in range(1, 6) if other != step]
-    assert min(np.abs(kept - other).max() for other in others) > 1e-5
+    assert min(np.abs(loaded - other).max() for other in others) > 1e-5
 
 
 def script_losses(monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...]) -> None:
     """Let the validation losses be these, one after the other."""
-    told = iter(losses)
+    remaining_losses = iter(losses)
     before = SentenceTransformerTrainer.evaluation_loop
 
     def with_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
         output = before(self, *args, **kwargs)
-        output.metrics["eval_loss"] = next(told)
+        output.metrics["eval_loss"] = next(remaining_losses)
         return output
 
     monkeypatch.setattr(SentenceTransformerTrainer, "evaluation_loop", with_loss)
 
 
 @pytest.mark.parametrize(("losses", "step"), [((3, 2, 1, 2), 3), ((1, 2, 3, 4), 1), ((2, 2, 2, 2), 1)])
-def test_among_equals_the_smallest_validation_loss_is_kept(
+def test_breaks_ties_by_validation_loss(
     losses: tuple[float, ...], step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script_losses(monkeypatch, losses)
-    trainer, kept = trained_by(dict.fromkeys(BestBy, (0.5, 0.5, 0.5, 0.5)), tmp_path, epochs=4.0)
+    trainer, loaded = trained_by(dict.fromkeys(BestBy, (0.5, 0.5, 0.5, 0.5)), tmp_path, epochs=4.0)
     assert trainer.state.best_global_step == step
-    np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
+    np.testing.assert_array_equal(loaded, weights_at(tmp_path, step))
 
 
-def test_what_an_earlier_version_measured_without_a_loss_stays_the_best(tmp_path: Path) -> None:
+def test_older_measurement_without_loss_stays_best(tmp_path: Path) -> None:
     script = dict.fromkeys(BestBy, (0.5, 0.5))
     trainer, _ = trained_by(script, tmp_path, epochs=2.0)
     first = {"eval_validation_ndcg@10": 0.5, "step": 1}
@@ -103,28 +103,28 @@ def test_what_an_earlier_version_measured_without_a_loss_stays_the_best(tmp_path
     assert trainer.state.best_global_step == 1
 
 
-def test_a_smaller_loss_does_not_outdo_a_better_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metric_takes_precedence_over_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script_losses(monkeypatch, (3, 2, 1))
-    _, kept = trained_by(dict.fromkeys(BestBy, (0.6, 0.5, 0.5)), tmp_path, epochs=3.0)
-    np.testing.assert_array_equal(kept, weights_at(tmp_path, 1))
+    _, loaded = trained_by(dict.fromkeys(BestBy, (0.6, 0.5, 0.5)), tmp_path, epochs=3.0)
+    np.testing.assert_array_equal(loaded, weights_at(tmp_path, 1))
 
 
 RISES_TWICE = (0.1, 0.5, 0.4, 0.3, 0.45, 0.6, 0.2, 0.3)
 
 
 @pytest.mark.parametrize(("patience", "steps", "best"), [(1, 3, 2), (2, 4, 2), (3, 5, 2), (4, 8, 6), (0, 8, 6)])
-def test_patience(patience: int, steps: int, best: int, tmp_path: Path) -> None:
-    trainer, kept = trained_by(dict.fromkeys(BestBy, RISES_TWICE), tmp_path, epochs=8.0, patience=patience)
+def test_stops_after_patience(patience: int, steps: int, best: int, tmp_path: Path) -> None:
+    trainer, loaded = trained_by(dict.fromkeys(BestBy, RISES_TWICE), tmp_path, epochs=8.0, patience=patience)
     assert trainer.state.global_step == steps
-    np.testing.assert_array_equal(kept, weights_at(tmp_path, best))
+    np.testing.assert_array_equal(loaded, weights_at(tmp_path, best))
 
 
 @pytest.mark.parametrize("kind", ranking_kinds())
-def test_a_training_that_gets_no_better_ends_early(kind: str) -> None:
-    run = planned(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
+def test_ends_early_without_improvement(kind: str) -> None:
+    run = create_planned_run(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
-    measured = logged(run, "eval_validation_ndcg@10")
+    measured = read_logged(run, "eval_validation_ndcg@10")
     assert len(measured) == 3  # the first, and two that were no better
     assert status == replace(run.status(), heartbeat=status.heartbeat)
     assert (status.step, status.seconds_left) == (3 * status.total_steps // 50, None)
@@ -143,11 +143,11 @@ def weights(run: Run) -> dict[str, np.ndarray]:
         (CROSS_ENCODER, {"objective": CrossEncoderObjective.LAMBDA}),
     ],
 )
-def test_the_same_options_and_seed_give_the_same_weights(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_same_options_and_seed_give_same_weights(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
     build(tmp_path / "tiny")
     common = {"base": str(tmp_path / "tiny"), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
-    runs = [planned(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
+    runs = [create_planned_run(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
     for run in runs:
         assert train(run).state is State.DONE, run.status().message
     first, again, other = map(weights, runs)
@@ -156,11 +156,11 @@ def test_the_same_options_and_seed_give_the_same_weights(kind: str, options: dic
     assert any((array != other[name]).any() for name, array in first.items())
 
 
-def test_curves_go_to_tensorboard_in_the_run_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_writes_tensorboard_logs_to_run_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if find_spec("tensorboard") is None:
         pytest.skip("tensorboard is not installed")
     monkeypatch.chdir(tmp_path)
-    run = planned(BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
+    run = create_planned_run(BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
     assert train(run).state is State.DONE, run.status().message
     (events,) = (run.folder / "tensorboard").rglob("events.out.tfevents.*")
     assert b"train/loss" in events.read_bytes()
@@ -169,11 +169,9 @@ def test_curves_go_to_tensorboard_in_the_run_folder(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("report", [Report.TENSORBOARD, Report.WANDB, Report.TRACKIO])
-def test_a_reporter_that_is_not_installed_is_told_before_anything_else(
-    report: Report, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_missing_reporter_first(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.training.train.find_spec", lambda _: None)
-    run = planned(CROSS_ENCODER, misleading_set(), report_to=report)
+    run = create_planned_run(CROSS_ENCODER, misleading_set(), report_to=report)
     status = train(run)
     assert (status.state, status.code) == (State.FAILED, "no_reporter")
     assert f"`pip install {report.value}`" in status.message

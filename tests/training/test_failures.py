@@ -16,8 +16,8 @@ from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Phase, Run, create_run, new_plan
-from mrc_workbench.training.train import problem_of, train
-from tests.training.worlds import misleading_set, planned
+from mrc_workbench.training.train import describe_error, train
+from tests.training.worlds import create_planned_run, misleading_set
 
 pytestmark = pytest.mark.slow
 
@@ -41,30 +41,32 @@ def failed(run: Run) -> Status:
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 @pytest.mark.parametrize("base", ["/no/such/folder", "models/of/nobody", "한글 모델"])
-def test_a_base_that_is_nowhere(kind: str, base: str) -> None:
-    status = failed(planned(kind, misleading_set(), base=base))
+def test_reports_missing_base(kind: str, base: str) -> None:
+    status = failed(create_planned_run(kind, misleading_set(), base=base))
     assert status.code == "model_not_found"
     assert base in status.message
 
 
-def test_a_base_folder_without_a_model(tmp_path: Path) -> None:
-    assert failed(planned(BI_ENCODER, misleading_set(), base=str(tmp_path))).code == "model_not_found"
+def test_reports_base_folder_without_model(tmp_path: Path) -> None:
+    assert failed(create_planned_run(BI_ENCODER, misleading_set(), base=str(tmp_path))).code == "model_not_found"
 
 
 @pytest.mark.parametrize("kind", ranking_kinds())
-def test_a_base_folder_without_safetensors(kind: str, tmp_path: Path) -> None:
+def test_reports_base_folder_without_safetensors(kind: str, tmp_path: Path) -> None:
     about = {"model_type": "bert", "hidden_size": 32, "architectures": ["BertForMaskedLM"]}
     (tmp_path / "config.json").write_text(json.dumps(about))
     (tmp_path / "pytorch_model.bin").write_bytes(b"weights as a pickle: never read")
-    status = failed(planned(kind, misleading_set(), base=str(tmp_path)))
+    status = failed(create_planned_run(kind, misleading_set(), base=str(tmp_path)))
     assert status.code == "pickled"
     assert "safetensors" in status.message
 
 
 @pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, DEFAULT_BI_ENCODER), (CROSS_ENCODER, DEFAULT_CROSS_ENCODER)])
-def test_a_hub_that_does_not_answer(kind: str, base: str) -> None:
+def test_reports_unreachable_hub(kind: str, base: str) -> None:
     began = time.monotonic()
-    status = failed(planned(kind, misleading_set(), base=base))  # tests/conftest.py names a hub where nobody answers
+    status = failed(
+        create_planned_run(kind, misleading_set(), base=base)
+    )  # tests/conftest.py names a hub where nobody answers
     assert status.code == "hub_unreachable"
     assert base in status.message
     assert "use the starter model" in status.message
@@ -77,7 +79,7 @@ def planned_on(file: Path) -> Run:
     return create_run(new_plan(BI_ENCODER, "test", data, SplitOptions(), BiEncoderOptions(epochs=1.0)))
 
 
-def test_data_that_changed_since_planning(tmp_path: Path) -> None:
+def test_rejects_changed_data(tmp_path: Path) -> None:
     file = tmp_path / "questions.csv"
     file.write_text(ROWS)
     run = planned_on(file)
@@ -89,24 +91,24 @@ def test_data_that_changed_since_planning(tmp_path: Path) -> None:
     )
 
 
-def test_data_that_is_gone(tmp_path: Path) -> None:
+def test_reports_deleted_data(tmp_path: Path) -> None:
     file = tmp_path / "questions.csv"
     file.write_text(ROWS)
     run = planned_on(file)
     file.unlink()
     assert failed(run).code == "data"
-    kept = planned(CROSS_ENCODER, misleading_set())
-    remove(kept.plan().data)
-    assert failed(kept).code == "data"
+    run_with_data = create_planned_run(CROSS_ENCODER, misleading_set())
+    remove(run_with_data.plan().data)
+    assert failed(run_with_data).code == "data"
 
 
-def test_too_few_questions() -> None:
-    status = failed(planned(CROSS_ENCODER, misleading_set(), SplitOptions(0.0, 0.2)))
+def test_rejects_too_few_questions() -> None:
+    status = failed(create_planned_run(CROSS_ENCODER, misleading_set(), SplitOptions(0.0, 0.2)))
     assert status.code == "too_few"
     assert status.message.startswith("16 training and 0 validation questions are too few")
 
 
-def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+def test_rejects_folder_without_run(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"run\.json"):
         train(Run(tmp_path / "nothing"))
     assert not (tmp_path / "nothing").exists()
@@ -128,19 +130,19 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         (ModelError("model_not_found", "no such model", model="x"), "model_not_found"),
         (TrainingError("too_few", "too few"), "too_few"),
         (OptionError("pooling", "starter", "pooling must be base"), "option"),
-        (DataError.of(ProblemCode.UNKNOWN_SET, reference="x", known="y"), "data"),
+        (DataError.from_code(ProblemCode.UNKNOWN_SET, reference="x", known="y"), "data"),
         (KeyboardInterrupt(), "interrupted"),
         (ZeroDivisionError("x"), "unexpected"),
     ],
 )
-def test_every_kind_of_error_has_its_code(error: BaseException, code: str) -> None:
-    found, message = problem_of(error)
-    assert found == code
+def test_maps_errors_to_codes(error: BaseException, code: str) -> None:
+    code_found, message = describe_error(error)
+    assert code_found == code
     assert message
     assert message.startswith("the disk is full") is (code == "disk")
 
 
-def test_a_failure_says_in_which_phase() -> None:
-    run = planned(CROSS_ENCODER, misleading_set(), base="/no/such/folder")
+def test_failure_stores_phase() -> None:
+    run = create_planned_run(CROSS_ENCODER, misleading_set(), base="/no/such/folder")
     assert failed(run).phase == Phase.LOADING
     assert isinstance(run.plan().options, CrossEncoderOptions)

@@ -9,7 +9,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import cli as command
-from mrc_workbench.training.jobs import Findings, Search, Tried
+from mrc_workbench.training.jobs import SettingsSearch, SettingsSearchResult, TrialResult
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.workbench.cli import main
@@ -17,36 +17,36 @@ from tests.training.worlds import all_searches
 
 pytestmark = pytest.mark.slow  # what searches reads torch
 SAMPLE = str(CATALOG["sample"].path)
-FOUND = Findings(
+OUTCOME = SettingsSearchResult(
     measure="ndcg@10",
     questions=48,
     untrained=0.65,
     best=2,
     chosen=2,
     tried=(
-        Tried(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
-        Tried(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
+        TrialResult(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
+        TrialResult(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
     ),
     untried=(3,),
 )
 
 
 @pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[SettingsSearch]:
     """Searches that were asked for; each finds the same at once."""
-    searches: list[Search] = []
+    searches: list[SettingsSearch] = []
 
-    def find_settings(search: Search) -> Status:
+    def find_settings(search: SettingsSearch) -> Status:
         searches.append(search)
-        search.write("settings.json", asdict(FOUND))
+        search.write("settings.json", asdict(OUTCOME))
         sys.stdout.write("what a trainer prints")
         return Status(State.DONE)
 
-    monkeypatch.setattr("mrc_workbench.training.search.find_settings", find_settings)
+    monkeypatch.setattr("mrc_workbench.training.search.search_settings", find_settings)
     return searches
 
 
-def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_table_with_selected_trial(searched: list[SettingsSearch], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter"]
     assert main([*words, "--minutes", "3", "--batch-size", "8"]) == 0
     (search,) = searched
@@ -63,38 +63,38 @@ def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.Captu
     ]
 
 
-def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_only_json(searched: list[SettingsSearch], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     (search,) = searched
-    assert (told["search"], told["chosen"], told["options"]["learning_rate"]) == (search.id, 2, 0.003)
+    assert (printed["search"], printed["chosen"], printed["options"]["learning_rate"]) == (search.id, 2, 0.003)
     assert (search.plan().kind, search.plan().minutes) == (CROSS_ENCODER, 10.0)
 
 
-def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trains_with_selected_settings(searched: list[SettingsSearch], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Run] = []
-    monkeypatch.setattr(command, "followed_rounds", lambda runs: trained.extend(runs) or 0)
+    monkeypatch.setattr(command, "train_rounds", lambda runs: trained.extend(runs) or 0)
     assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--train"]) == 0
     (run,) = trained
     assert run.plan().options == BiEncoderOptions(batch_size=256, learning_rate=0.003)
     assert (run.plan().minutes, all_runs()) == (0.0, [run])
 
 
-def test_it_can_stand_in_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_queues_search(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
     (search,) = all_searches()
     assert capsys.readouterr().out.strip() == search.id
     assert main(["runs", "list", "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert (told["id"], told["minutes"], told["state"]) == (search.id, 10.0, "queued")
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["id"], row["minutes"], row["state"]) == (search.id, 10.0, "queued")
     assert main(["runs", "stop", search.id]) == 0
     assert main(["runs", "delete", search.id]) == 0
     assert all_searches() == []
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "10000"])
-def test_minutes_that_cannot_be(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejects_invalid_minutes(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--minutes", minutes]) == 2
     assert "error: minutes must be above 0" in capsys.readouterr().err
     assert all_searches() == []

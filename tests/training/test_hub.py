@@ -20,13 +20,13 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
 from mrc_workbench.models.sources import DEFAULT_READER, find_model
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER
-from mrc_workbench.training.train import load_material
+from mrc_workbench.training.train import load_training_data
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, hub_server
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import logged, python, shuffled, source_of
+from tests.training.worlds import make_source, read_logged, run_python, shuffled
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -75,8 +75,8 @@ class Trainings:
     def run(self, name: str) -> Run:
         return Run(self._folder / name)
 
-    def material(self, name: str) -> Material:
-        return load_material(self.run(name).plan())
+    def load_data(self, name: str) -> TrainingData:
+        return load_training_data(self.run(name).plan())
 
     def weights(self, name: str) -> dict[str, np.ndarray]:
         """Of a run, or of the base with this hub id."""
@@ -90,15 +90,15 @@ def squad(folder: Path) -> Path:
     for number in range(12):
         words = [*WORDS[number:], *WORDS[:number]][:8]
         context = " ".join(words)
-        asked = [
+        questions_of_article = [
             {
-                "id": f"q{number}-{place}",
-                "question": words[place],
-                "answers": [{"text": words[place + 1], "answer_start": context.index(f" {words[place + 1]}") + 1}],
+                "id": f"q{number}-{offset}",
+                "question": words[offset],
+                "answers": [{"text": words[offset + 1], "answer_start": context.index(f" {words[offset + 1]}") + 1}],
             }
-            for place in (0, 3)
+            for offset in (0, 3)
         ]
-        articles.append({"title": f"t{number}", "paragraphs": [{"context": context, "qas": asked}]})
+        articles.append({"title": f"t{number}", "paragraphs": [{"context": context, "qas": questions_of_article}]})
     path = folder / "set.json"
     path.write_text(json.dumps({"version": "1", "data": articles}, ensure_ascii=False), encoding="utf-8")
     return path
@@ -125,7 +125,7 @@ def _trainings(hub_workspace: Path) -> Trainings:
     ]
     with hub_server(models) as url:
         environment = hub_environment(url, hub_workspace / "home") | {"MRC_WORKSPACE": str(hub_workspace)}
-        done = python("-c", TRAIN_ALL, str(hub_workspace), json.dumps(everything), environment=environment)
+        done = run_python("-c", TRAIN_ALL, str(hub_workspace), json.dumps(everything), environment=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     return Trainings(hub_workspace)
 
@@ -136,12 +136,12 @@ def trainings(_trainings: Trainings, hub_workspace: Path, monkeypatch: pytest.Mo
     return _trainings
 
 
-def measures_by_hand(material: Material, orders: Sequence[Sequence[int]]) -> dict[str, float]:
+def measures_by_hand(data: TrainingData, orders: Sequence[Sequence[int]]) -> dict[str, float]:
     """Of rankings of the validation questions, each of which one passage answers."""
     ranks = []
-    for question, order in zip(material.validation.questions, orders, strict=True):
-        (wanted,) = (material.question_set.row_of_passage[id_] for id_ in question.relevant)
-        ranks.append([*order].index(wanted) + 1 if wanted in order else 1000)
+    for question, order in zip(data.validation.questions, orders, strict=True):
+        (relevant_row,) = (data.question_set.row_of_passage[id_] for id_ in question.relevant)
+        ranks.append([*order].index(relevant_row) + 1 if relevant_row in order else 1000)
     return {
         **{f"recall@{k}": float(np.mean([rank <= k for rank in ranks])) for k in (1, 5, 10)},
         "mrr@10": float(np.mean([1 / rank if rank <= 10 else 0 for rank in ranks])),
@@ -150,11 +150,11 @@ def measures_by_hand(material: Material, orders: Sequence[Sequence[int]]) -> dic
 
 
 @pytest.mark.parametrize("name", [*BI_ENCODERS, *CROSS_ENCODERS])
-def test_it_ends_done_with_the_defaults_of_a_pretrained_base(trainings: Trainings, name: str) -> None:
+def test_trains_with_defaults_of_pretrained_base(trainings: Trainings, name: str) -> None:
     run = trainings.run(name)
     assert run.status().state is State.DONE
-    assert len(logged(run, "loss")) == run.status().total_steps > 0
-    assert np.isfinite(logged(run, "loss")).all()
+    assert len(read_logged(run, "loss")) == run.status().total_steps > 0
+    assert np.isfinite(read_logged(run, "loss")).all()
     options, base = (BI_ENCODERS, BI_ENCODER) if name in BI_ENCODERS else (CROSS_ENCODERS, CROSS_ENCODER_BASE)
     plan = run.plan()
     assert (plan.options.base, plan.split) == (base, SplitOptions(0.2, 0.2, 1))
@@ -163,53 +163,53 @@ def test_it_ends_done_with_the_defaults_of_a_pretrained_base(trainings: Training
 
 
 @pytest.mark.parametrize("name", BI_ENCODERS)
-def test_a_bi_encoder_is_a_plain_sentence_transformer(trainings: Trainings, name: str) -> None:
+def test_bi_encoder_loads_as_sentence_transformer(trainings: Trainings, name: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    run, material = trainings.run(name), trainings.material(name)
+    run, data = trainings.run(name), trainings.load_data(name)
     plain = SentenceTransformer(str(run.model_folder), device="cpu")
-    vectors = plain.encode(material.texts, normalize_embeddings=True)
-    ours = BiEncoder(source_of(run), material.texts, precision=Precision.FLOAT32)
-    np.testing.assert_allclose(vectors, ours.encode_passages(material.texts), atol=1e-6)
-    asked = [question.text for question in material.validation.questions]
-    np.testing.assert_allclose(plain.encode(asked, normalize_embeddings=True), ours.encode_questions(asked), atol=1e-6)
-    measured = BiEncoder(source_of(run), material.texts, precision=run.plan().options.precision)
-    cosines = measured.encode_questions(asked) @ measured.encode_passages(material.texts).T
+    vectors = plain.encode(data.texts, normalize_embeddings=True)
+    ours = BiEncoder(make_source(run), data.texts, precision=Precision.FLOAT32)
+    np.testing.assert_allclose(vectors, ours.encode_passages(data.texts), atol=1e-6)
+    queries = [question.text for question in data.validation.questions]
+    np.testing.assert_allclose(
+        plain.encode(queries, normalize_embeddings=True), ours.encode_questions(queries), atol=1e-6
+    )
+    measured = BiEncoder(make_source(run), data.texts, precision=run.plan().options.precision)
+    cosines = measured.encode_questions(queries) @ measured.encode_passages(data.texts).T
     orders = np.argsort(-cosines, axis=1, kind="stable")
-    assert run.scores()["after"] == pytest.approx(measures_by_hand(material, orders.tolist()), abs=1e-9)
+    assert run.scores()["after"] == pytest.approx(measures_by_hand(data, orders.tolist()), abs=1e-9)
 
     untrained = SentenceTransformer(str(run.folder.parent / "hub" / BI_ENCODER), device="cpu")
-    assert np.abs(untrained.encode(material.texts, normalize_embeddings=True) - vectors).max() > 1e-3
+    assert np.abs(untrained.encode(data.texts, normalize_embeddings=True) - vectors).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", CROSS_ENCODERS)
-def test_a_cross_encoder_is_a_plain_cross_encoder(trainings: Trainings, name: str) -> None:
+def test_cross_encoder_loads_as_cross_encoder(trainings: Trainings, name: str) -> None:
     import torch
     from sentence_transformers import CrossEncoder
 
-    run, material = trainings.run(name), trainings.material(name)
+    run, data = trainings.run(name), trainings.load_data(name)
     plain = CrossEncoder(str(run.model_folder), device="cpu")
-    pairs = [(question.text, text) for question in material.validation.questions for text in material.texts]
+    pairs = [(question.text, text) for question in data.validation.questions for text in data.texts]
     logits = plain.predict(pairs, activation_fn=torch.nn.Identity())
-    ours = CrossEncoderScorer(source_of(run), material.texts, precision=Precision.FLOAT32).score(pairs)
+    ours = CrossEncoderScorer(make_source(run), data.texts, precision=Precision.FLOAT32).score(pairs)
     np.testing.assert_allclose(logits, ours, atol=1e-6)
     np.testing.assert_allclose(plain.predict(pairs), 1 / (1 + np.exp(-ours)), atol=1e-6)
     assert len(np.unique(logits.round(6))) > len(pairs) // 2
 
-    found = [
-        [row for row in rows if row >= 0] for rows in material.candidates(material.validation, 20).indices.tolist()
-    ]
-    questions = [question.text for question in material.validation.questions]
-    candidates = [(text, row) for text, rows in zip(questions, found, strict=True) for row in rows]
-    measured = CrossEncoderScorer(source_of(run), material.texts, precision=run.plan().options.precision)
-    scores = iter(measured.score([(text, material.texts[row]) for text, row in candidates]).tolist())
-    of_row = [{row: next(scores) for row in rows} for rows in found]
-    orders = [sorted(rows, key=lambda row: -score[row]) for rows, score in zip(found, of_row, strict=True)]
-    assert run.scores()["after"] == pytest.approx(measures_by_hand(material, orders), abs=1e-9)
+    reranked = [[row for row in rows if row >= 0] for rows in data.candidates(data.validation, 20).indices.tolist()]
+    questions = [question.text for question in data.validation.questions]
+    candidates = [(text, row) for text, rows in zip(questions, reranked, strict=True) for row in rows]
+    measured = CrossEncoderScorer(make_source(run), data.texts, precision=run.plan().options.precision)
+    scores = iter(measured.score([(text, data.texts[row]) for text, row in candidates]).tolist())
+    of_row = [{row: next(scores) for row in rows} for rows in reranked]
+    orders = [sorted(rows, key=lambda row: -score[row]) for rows, score in zip(reranked, of_row, strict=True)]
+    assert run.scores()["after"] == pytest.approx(measures_by_hand(data, orders), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", [*BI_ENCODERS, *CROSS_ENCODERS])
-def test_files_are_safetensors_and_text(trainings: Trainings, name: str) -> None:
+def test_model_holds_only_safetensors_and_text(trainings: Trainings, name: str) -> None:
     run = trainings.run(name)
     model = {path.name for path in run.model_folder.rglob("*") if path.is_file()}
     assert {name for name in model if not name.endswith((".json", ".txt", ".md"))} == {"model.safetensors"}
@@ -226,7 +226,7 @@ def changed(ours: dict[str, np.ndarray], base: dict[str, np.ndarray]) -> set[str
 @pytest.mark.parametrize(
     ("name", "base"), [("gist", BI_ENCODER), ("shared-passages", BI_ENCODER), ("ranknet", CROSS_ENCODER_BASE)]
 )
-def test_frozen_layers_are_the_same_bit_for_bit(trainings: Trainings, name: str, base: str) -> None:
+def test_frozen_layers_stay_identical(trainings: Trainings, name: str, base: str) -> None:
     ours, theirs = trainings.weights(name), trainings.weights(base)
     moved = changed(ours, theirs)
     frozen = {key for key in ours if key.startswith(("embeddings.", "encoder.layer.0."))}
@@ -238,7 +238,7 @@ def test_frozen_layers_are_the_same_bit_for_bit(trainings: Trainings, name: str,
 
 
 @pytest.mark.parametrize(("name", "base"), [("multiple-negatives", BI_ENCODER), ("lambda", CROSS_ENCODER_BASE)])
-def test_adapters_become_part_of_the_weights(trainings: Trainings, name: str, base: str) -> None:
+def test_merges_adapters_into_weights(trainings: Trainings, name: str, base: str) -> None:
     ours, theirs = trainings.weights(name), trainings.weights(base)
     assert not [key for key in ours if "lora" in key or "base_layer" in key]
     moved = changed(ours, theirs)
@@ -250,18 +250,18 @@ def test_adapters_become_part_of_the_weights(trainings: Trainings, name: str, ba
 
 
 @pytest.mark.parametrize("name", BI_ENCODERS)
-def test_pooling_is_as_asked(trainings: Trainings, name: str) -> None:
+def test_saves_selected_pooling(trainings: Trainings, name: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    asked = BI_ENCODERS[name].get("pooling", "mean")
+    pooling = BI_ENCODERS[name].get("pooling", "mean")
     model = SentenceTransformer(str(trainings.run(name).model_folder), device="cpu")
-    assert model[1].pooling_mode == asked
+    assert model[1].pooling_mode == pooling
     tokens = model.encode(SENTENCES[0], output_value="token_embeddings")
-    expected = {"mean": tokens.mean(0), "cls": tokens[0], "max": tokens.max(0).values}[asked]
+    expected = {"mean": tokens.mean(0), "cls": tokens[0], "max": tokens.max(0).values}[pooling]
     np.testing.assert_allclose(model.encode(SENTENCES[0]), expected, atol=1e-6)
 
 
-def test_what_is_too_long_is_not_read(trainings: Trainings) -> None:
+def test_truncates_at_max_length(trainings: Trainings) -> None:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
     model = SentenceTransformer(str(trainings.run("mega-batch-margin").model_folder), device="cpu")
@@ -276,13 +276,13 @@ def test_what_is_too_long_is_not_read(trainings: Trainings) -> None:
     assert reranker.max_seq_length == 12
 
 
-def test_options_are_read_back(trainings: Trainings) -> None:
+def test_reads_options_back(trainings: Trainings) -> None:
     assert isinstance(trainings.run("gist").plan().options, BiEncoderOptions)
     assert isinstance(trainings.run("lambda").plan().options, CrossEncoderOptions)
     assert trainings.run("gist-in-parts").plan().options.matryoshka_dimensions == [16]  # type: ignore[union-attr]
 
 
-def test_a_hub_base_of_another_kind_becomes_a_reader_that_plain_transformers_loads(trainings: Trainings) -> None:
+def test_hub_base_becomes_reader_for_transformers(trainings: Trainings) -> None:
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 

@@ -13,7 +13,7 @@ from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import find
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.combine import Reranked, recommended_weight
+from mrc_workbench.retrieval.combine import RerankedRetriever, recommended_weight
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
-from tests.training.worlds import planned, source_of
+from tests.training.worlds import create_planned_run, make_source
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [
@@ -39,27 +39,29 @@ def half() -> QuestionSet:
     return QuestionSet("half", whole.passages[:431], whole.questions[:2865])
 
 
-def tell(figures: str) -> None:
-    print(figures)  # noqa: T201 - for a reader of `pytest -s`
+def print_metrics(text: str) -> None:
+    print(text)  # noqa: T201 - for a reader of `pytest -s`
 
 
 def trained(kind: str, question_set: QuestionSet) -> Run:
-    run = planned(kind, question_set, SPLIT)
+    run = create_planned_run(kind, question_set, SPLIT)
     began = time.monotonic()
     assert train(run).state is State.DONE, run.status().message
-    tell(f"{kind}: {time.monotonic() - began:.0f} s; validation: {run.scores()}")
+    print_metrics(f"{kind}: {time.monotonic() - began:.0f} s; validation: {run.scores()}")
     return run
 
 
 def measured(name: str, retriever: Retriever, question_set: QuestionSet) -> dict[str, float]:
-    asked = split(question_set, SPLIT).questions(question_set, Part.TEST)
-    assert len(asked.questions) == 813
-    means = evaluate(retriever.search([q.text for q in asked.questions], 10), asked, (1, 5, 10)).means()
-    tell(f"test, {name}: " + "  ".join(f"{measure} {value:.4f}" for measure, value in means.items()))
+    test_questions = split(question_set, SPLIT).questions(question_set, Part.TEST)
+    assert len(test_questions.questions) == 813
+    means = evaluate(
+        retriever.search([q.text for q in test_questions.questions], 10), test_questions, (1, 5, 10)
+    ).means()
+    print_metrics(f"test, {name}: " + "  ".join(f"{measure} {value:.4f}" for measure, value in means.items()))
     return means
 
 
-def test_training_a_starter_bi_encoder_costs_no_recall() -> None:
+def test_trained_starter_bi_encoder_loses_no_recall() -> None:
     korquad = half()
     run = trained(BI_ENCODER, korquad)
 
@@ -67,17 +69,17 @@ def test_training_a_starter_bi_encoder_costs_no_recall() -> None:
         encoder = BiEncoder(source, korquad.passages.indexed_texts(title=True))
         return measured(name, Dense(name, korquad.passages, encoder), korquad)
 
-    before, after = dense("bi-encoder before", find_model("starter")), dense("bi-encoder after", source_of(run))
+    before, after = dense("bi-encoder before", find_model("starter")), dense("bi-encoder after", make_source(run))
     assert after["recall@10"] >= before["recall@10"] - 0.005
 
 
-def test_a_starter_cross_encoder_is_no_worse_than_bm25() -> None:
+def test_starter_cross_encoder_matches_bm25() -> None:
     korquad = half()
     run = trained(CROSS_ENCODER, korquad)
     bm25 = BM25("BM25", korquad.passages)
-    scorer = CrossEncoderScorer(source_of(run), korquad.passages.indexed_texts(title=True))
-    weight = recommended_weight(source_of(run))
-    reranked = Reranked("", bm25, scorer, korquad.passages, depth=20, weight=weight)
+    scorer = CrossEncoderScorer(make_source(run), korquad.passages.indexed_texts(title=True))
+    weight = recommended_weight(make_source(run))
+    reranked = RerankedRetriever("", bm25, scorer, korquad.passages, depth=20, weight=weight)
     first = measured("BM25", bm25, korquad)
     second = measured(f"BM25 reranked, weight {weight}", reranked, korquad)
     assert second["recall@1"] >= first["recall@1"]

@@ -18,22 +18,22 @@ from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.runs import Run, all_runs, find_run
 from mrc_workbench.workbench.cli import main
-from tests.programs import have_libraries_read, run_module, words_of
-from tests.training.worlds import logged, misleading_set, planned, wait_until
+from tests.programs import run_module, wait_for_fork_server, words_of
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, wait_until
 
 ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
 
 def short() -> Run:
-    return planned(BI_ENCODER, misleading_set(), epochs=1.0)
+    return create_planned_run(BI_ENCODER, misleading_set(), epochs=1.0)
 
 
 def endless() -> Run:
-    return planned(BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
+    return create_planned_run(BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
 
 
 def start_worker() -> None:
-    have_libraries_read()
+    wait_for_fork_server()
     QUEUE.start_worker()
 
 
@@ -43,17 +43,17 @@ def states(*runs: Run) -> list[State]:
 
 def workers() -> list[psutil.Process]:
     here = str(workspace())
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             words = words_of(process)
             if words[1:5] == ["-m", "mrc_workbench", "internal", "runs-worker"] and any(
                 file.path.startswith(here) for file in process.open_files()
             ):
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 @pytest.fixture(autouse=True)
@@ -65,14 +65,14 @@ def nothing_left_running() -> Iterator[None]:
         run.end()
 
 
-def test_the_line_is_in_the_order_of_asking() -> None:
+def test_queue_is_first_in_first_out() -> None:
     runs = [short() for _ in range(4)]
-    for place, run in enumerate(runs):
-        run.write_status(replace(run.status(), queued=100.0 - place))
+    for position, run in enumerate(runs):
+        run.write_status(replace(run.status(), queued=100.0 - position))
     assert QUEUE.queued() == runs[::-1]
 
 
-def test_a_queued_run_is_taken_out_of_the_line_and_deleted() -> None:
+def test_deletes_queued_run() -> None:
     first, second = short(), short()
     first.stop()
     assert states(first, second) == [State.STOPPED, State.QUEUED]
@@ -89,7 +89,7 @@ class Sent:
         self.wait = wait
 
 
-def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumes_run_while_old_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     run, times = short(), 0
 
     def stopped_and_resumed() -> None:
@@ -103,7 +103,7 @@ def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pyt
     assert (times, run.status().state) == (2, State.DONE)
 
 
-def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_silent_run_as_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = short(), short()
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
     QUEUE.work()
@@ -113,7 +113,7 @@ def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_one_after_the_other() -> None:
+def test_runs_jobs_one_at_a_time() -> None:
     runs = [short() for _ in range(2)]
     for _ in runs:
         start_worker()
@@ -133,10 +133,10 @@ def test_one_after_the_other() -> None:
 
 
 @pytest.mark.slow
-def test_whatever_is_killed_the_line_goes_on() -> None:
+def test_queue_survives_kills() -> None:
     first, second = endless(), short()
     start_worker()
-    wait_until(lambda: bool(logged(first, "loss")))
+    wait_until(lambda: bool(read_logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
 
     # the training is killed: the worker sends the next one
@@ -160,22 +160,22 @@ def test_whatever_is_killed_the_line_goes_on() -> None:
 
 
 @pytest.mark.slow
-def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -> None:
+def test_queue_restarts_after_power_off() -> None:
     running, waiting = short(), short()
     # as a power cut leaves them: a process that is no more, and no worker
     running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
     assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]
-    have_libraries_read()
-    QUEUE.keep_going()
+    wait_for_fork_server()
+    QUEUE.ensure_worker()
     wait_until(lambda: waiting.status().state in ENDED)
     assert states(running, waiting) == [State.INTERRUPTED, State.DONE]
     wait_until(lambda: not workers(), 30)
-    QUEUE.keep_going()
+    QUEUE.ensure_worker()
     assert not workers()  # nothing to do, nobody started
 
 
 @pytest.mark.slow
-def test_a_command_stands_in_the_same_line() -> None:
+def test_command_waits_in_queue() -> None:
     first = endless()
     start_worker()
     wait_until(lambda: first.status().state is State.RUNNING)
@@ -185,31 +185,31 @@ def test_a_command_stands_in_the_same_line() -> None:
         wait_until(lambda: len(all_runs()) == 2 and bool(all_runs()[0].status().pid))
         mine = next(run for run in all_runs() if run.plan().name == "mine")
         assert states(first, mine) == [State.RUNNING, State.QUEUED]
-        assert mine.status().attended
+        assert mine.status().is_process_alive
         later = short()
         start_worker()
         time.sleep(1)
         first.stop()
         wait_until(lambda: later.status().state in ENDED)
-        told = command.result(60)
-    assert told.returncode == 0, told.stderr
-    first_line, *lines, last_line = told.stdout.splitlines()
+        process = command.result(60)
+    assert process.returncode == 0, process.stderr
+    first_line, *lines, last_line = process.stdout.splitlines()
     after = next(line for line in lines if line.split()[:1] == ["after"])
-    figures = " ".join(f"{name} {value:.4f}" for name, value in mine.scores()["after"].items())
-    assert after.split()[1:] == figures.split()
+    metrics = " ".join(f"{name} {value:.4f}" for name, value in mine.scores()["after"].items())
+    assert after.split()[1:] == metrics.split()
     assert (first_line, last_line) == (f"run folder: {mine.folder}", f"model: {mine.model_folder}")
     assert states(first, mine, later) == [State.STOPPED, State.DONE, State.DONE]
     assert mine.status().started < later.status().started
 
 
 @pytest.mark.slow
-def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_commands(capsys: pytest.CaptureFixture[str]) -> None:
     run = endless()
     start_worker()
-    wait_until(lambda: bool(logged(run, "loss")))
+    wait_until(lambda: bool(read_logged(run, "loss")))
     assert main(["runs", "list", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["id"], row["state"], row["kind"], row["data"]) for row in rows] == [
         (run.id, "running", "bi-encoder", run.plan().data_name)
     ]
     assert main(["runs", "list"]) == 0
@@ -234,7 +234,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert "there is no run" in capsys.readouterr().err
 
 
-def test_who_holds_the_machine_is_told_while_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_lock_holder_while_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_LOCK", str(tmp_path / "machine.lock"))
     assert QUEUE.holder() is None
     run = short()
@@ -250,14 +250,14 @@ def test_who_holds_the_machine_is_told_while_it_does(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"name": 1}', '{"name": "a", "since": 0, "pid": "x", "pid_started": 0}']
 )
-def test_a_note_that_says_nothing_is_nobody(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_invalid_lock_note(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_LOCK", str(tmp_path / "machine.lock"))
     (tmp_path / "machine.json").write_text(content)
     assert QUEUE.holder() is None
 
 
 @pytest.mark.slow
-def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspaces_share_the_machine_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = endless()
     start_worker()
     wait_until(lambda: here.status().state is State.RUNNING)
@@ -265,7 +265,7 @@ def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytes
         patch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
         there = short()
         start_worker()
-        wait_until(lambda: there.status().attended)
+        wait_until(lambda: there.status().is_process_alive)
         time.sleep(1)
         assert states(here, there) == [State.RUNNING, State.QUEUED]
         holder = QUEUE.holder()

@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOption
 
 
 @KINDS
-def test_every_option_says_what_it_is(options: type) -> None:
+def test_every_option_has_help(options: type) -> None:
     for known in fields(options):
         assert len(known.metadata["help"]) > 8, known.name
         if not isinstance(known.default, str | bool):
@@ -32,7 +32,7 @@ def test_every_option_says_what_it_is(options: type) -> None:
 
 
 @KINDS
-def test_every_bound_is_kept(options: type) -> None:
+def test_rejects_values_out_of_range(options: type) -> None:
     for known in fields(options):
         low, high = known.metadata["low"], known.metadata["high"]
         if low is not None:
@@ -57,7 +57,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 
 
 @KINDS
-def test_bounds_themselves_are_allowed(options: type) -> None:
+def test_accepts_bounds(options: type) -> None:
     for known in fields(options):
         needs = NEEDS.get(known.name, {})
         if known.name == "negatives" and options is BiEncoderOptions:
@@ -67,10 +67,10 @@ def test_bounds_themselves_are_allowed(options: type) -> None:
 
 
 @KINDS
-def test_weights_beside_adapters_need_adapters_and_no_frozen_table(options: type) -> None:
-    for told, code in (({"lora_also": "norms"}, "lora_also"), (FROZEN_BESIDE, "lora_table")):
+def test_rejects_extra_weights_without_adapters(options: type) -> None:
+    for settings, code in (({"lora_also": "norms"}, "lora_also"), (FROZEN_BESIDE, "lora_table")):
         with pytest.raises(OptionError) as refused:
-            options(base="folder", **told)
+            options(base="folder", **settings)
         assert (refused.value.option, refused.value.code) == ("lora_also", code)
     assert options(base="folder", lora_rank=4, lora_also="norms", embedding_table="frozen").lora_also == "norms"
 
@@ -93,14 +93,14 @@ FROZEN_BESIDE = {"lora_rank": 4, "lora_also": "norms-and-embeddings", "embedding
         (CrossEncoderOptions, {"objective": "margin-mse"}, "teacher must name a cross-encoder for margin-mse"),
     ],
 )
-def test_messages(kind: type, given: dict[str, Any], message: str) -> None:
+def test_error_messages(kind: type, given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message) as refused:
         kind(**given)
     assert refused.value.option == message.split(maxsplit=1)[0]
 
 
 @pytest.mark.parametrize("name", ["epochs", "learning_rate", "weight_decay", "warmup", "positive_margin"])
-def test_a_value_that_is_not_a_number_is_refused(name: str) -> None:
+def test_rejects_nan(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be between .* not nan"):
         BiEncoderOptions(**{name: float("nan")})
 
@@ -161,23 +161,21 @@ _REFUSED: list[tuple[type, list[tuple[dict[str, Any], str, str]]]] = [
 @pytest.mark.parametrize(
     ("kind", "given", "option", "code"), [(kind, *case) for kind, cases in _REFUSED for case in cases]
 )
-def test_what_does_not_fit_is_refused_by_name_and_reason(
-    kind: type, given: dict[str, Any], option: str, code: str
-) -> None:
+def test_rejects_incompatible_options_with_code(kind: type, given: dict[str, Any], option: str, code: str) -> None:
     with pytest.raises(OptionError) as refused:
         kind(**given)
     assert (refused.value.option, refused.value.code) == (option, code)
     assert str(refused.value).startswith(f"{option} ")
 
 
-def test_what_one_cannot_do_another_can() -> None:
+def test_accepts_options_valid_for_other_kinds() -> None:
     assert BiEncoderOptions(evaluation_steps=50, save_steps=100).save_steps == 100
     assert CrossEncoderOptions(objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter").teacher == "starter"
     for name, value in {"mini_batch_size": 8, "max_length": 8, "frozen_layers": 1, "lora_rank": 2}.items():
         assert getattr(BiEncoderOptions(base="some/model", **{name: value}), name) == value
 
 
-def test_words_read_from_a_file_are_choices_again() -> None:
+def test_converts_strings_to_enums() -> None:
     options = BiEncoderOptions(objective="multiple-negatives", best_by="mrr@10", negatives_from="hybrid")  # type: ignore[arg-type]
     assert options == BiEncoderOptions(
         objective=BiEncoderObjective.MULTIPLE_NEGATIVES, best_by=BestBy.MRR_10, negatives_from=NegativesFrom.HYBRID
@@ -186,34 +184,34 @@ def test_words_read_from_a_file_are_choices_again() -> None:
 
 
 @pytest.mark.parametrize(("given", "sizes"), [("", []), ("64", [64]), ("64, 256 128,64", [256, 128, 64])])
-def test_matryoshka_sizes_are_sorted(given: str, sizes: list[int]) -> None:
+def test_sorts_matryoshka_dimensions(given: str, sizes: list[int]) -> None:
     assert BiEncoderOptions(matryoshka=given).matryoshka_dimensions == sizes
 
 
-def test_defaults_suit_the_base() -> None:
-    starter, pretrained = BiEncoderOptions.suited_to(), BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
+def test_defaults_depend_on_base() -> None:
+    starter, pretrained = BiEncoderOptions.defaults_for(), BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER)
     assert (starter.base, pretrained.base) == (STARTER, DEFAULT_BI_ENCODER)
-    assert starter == BiEncoderOptions.suited_to(STARTER)
+    assert starter == BiEncoderOptions.defaults_for(STARTER)
     # a table of vectors moves only by large steps, which would wreck a pretrained transformer (2e-5 is BERT's own)
     assert starter.learning_rate >= 10 * pretrained.learning_rate
     assert pretrained.learning_rate == 2e-5
-    cross_starter = CrossEncoderOptions.suited_to()
-    cross_pretrained = CrossEncoderOptions.suited_to(DEFAULT_CROSS_ENCODER)
+    cross_starter = CrossEncoderOptions.defaults_for()
+    cross_pretrained = CrossEncoderOptions.defaults_for(DEFAULT_CROSS_ENCODER)
     assert (cross_starter.base, cross_pretrained.base) == (STARTER, DEFAULT_CROSS_ENCODER)
     assert (cross_pretrained.epochs, cross_pretrained.batch_size, cross_pretrained.learning_rate) == (1, 16, 2e-5)
 
 
 @pytest.mark.parametrize("kind", ranking_kinds())
 @pytest.mark.parametrize("base", [STARTER, "an/other"])
-def test_a_default_is_of_its_field_s_type(kind: str, base: str) -> None:
-    chosen = RECIPES[kind].options.suited_to(base)
-    for known in fields(chosen):
-        assert type(getattr(chosen, known.name)) is type(known.default), known.name
+def test_defaults_have_field_types(kind: str, base: str) -> None:
+    defaults = RECIPES[kind].options.defaults_for(base)
+    for known in fields(defaults):
+        assert type(getattr(defaults, known.name)) is type(known.default), known.name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("warmup", "steps"), [(0.0, 0), (0.1, 10), (0.105, 11), (1.0, 100)])
-def test_warm_up_is_a_share_of_the_steps(tmp_path: Path, warmup: float, steps: int) -> None:
+def test_warm_up_is_a_fraction_of_steps(tmp_path: Path, warmup: float, steps: int) -> None:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     arguments = trainer_arguments(tmp_path, BiEncoderOptions(warmup=warmup), "batch_sampler")
@@ -225,7 +223,7 @@ def test_warm_up_is_a_share_of_the_steps(tmp_path: Path, warmup: float, steps: i
     ("given", "strategy", "evaluated", "saved"),
     [((0, 0), "epoch", None, 500), ((20, 0), "steps", 20, 20), ((20, 60), "steps", 20, 60)],
 )
-def test_how_often_is_measured_and_saved(
+def test_evaluation_and_save_intervals(
     tmp_path: Path, given: tuple[int, int], strategy: str, evaluated: int | None, saved: int
 ) -> None:
     options = CrossEncoderOptions(evaluation_steps=given[0], save_steps=given[1])
@@ -238,7 +236,7 @@ def test_how_often_is_measured_and_saved(
 
 
 @pytest.mark.slow
-def test_precision_is_as_told(tmp_path: Path) -> None:
+def test_uses_selected_precision(tmp_path: Path) -> None:
     def bf16(**options: Any) -> bool:
         return bool(trainer_arguments(tmp_path, BiEncoderOptions(**options), "batch_sampler")["bf16"])
 
@@ -247,7 +245,7 @@ def test_precision_is_as_told(tmp_path: Path) -> None:
     assert not bf16(precision=Precision.AUTO)  # a starter
 
 
-def test_a_new_model_may_be_asked_what_a_starter_of_words_may_not() -> None:
+def test_new_language_model_accepts_transformer_options() -> None:
     options = LanguageOptions(base=STARTER, max_length=64, recompute=True, precision="bfloat16")
     assert options.masking == MaskingOptions(0.15, 0.8, 0.1)
     assert not options.pairs
@@ -255,5 +253,5 @@ def test_a_new_model_may_be_asked_what_a_starter_of_words_may_not() -> None:
     assert LanguageOptions(base="some/model", lora_rank=4, embedding_table="frozen").lora_rank == 4
 
 
-def test_what_goes_on_from_a_base_moves_by_smaller_steps() -> None:
-    assert LanguageOptions.suited_to("some/model").learning_rate < LanguageOptions.suited_to().learning_rate
+def test_continued_language_model_uses_lower_learning_rate() -> None:
+    assert LanguageOptions.defaults_for("some/model").learning_rate < LanguageOptions.defaults_for().learning_rate

@@ -27,25 +27,25 @@ from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerpri
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.results import PushError, push, write_card
-from mrc_workbench.training.runs import Plan, Run, new_plan
-from mrc_workbench.training.train import LIBRARIES, in_precision_begun
+from mrc_workbench.training.runs import Run, TrainingPlan, new_plan
+from mrc_workbench.training.train import LIBRARIES, with_initial_precision
 from mrc_workbench.training.train import provenance as provenance_of
 from tests.doubles import small_set
 from tests.hub import COMMIT, OWNER, TOKEN, HubServer, hub_environment, hub_server, running_server
 from tests.training.test_card import finished, finished_plain
-from tests.training.worlds import python
+from tests.training.worlds import run_python
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware
 SHARES = SplitOptions(0.25, 0.25, seed=1)
 
 
-def planned(question_set: QuestionSet, **options: Any) -> Plan:
+def planned(question_set: QuestionSet, **options: Any) -> TrainingPlan:
     data = (keep(question_set).key, question_set.name, question_set.fingerprint)
-    chosen = replace(BiEncoderOptions.suited_to(options.get("base", STARTER)), **options)
-    return new_plan(BI_ENCODER, "a run", data, SHARES, chosen)
+    run_options = replace(BiEncoderOptions.defaults_for(options.get("base", STARTER)), **options)
+    return new_plan(BI_ENCODER, "a run", data, SHARES, run_options)
 
 
-def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
+def provenance(plan: TrainingPlan, source: ModelSource) -> dict[str, Any]:
     return provenance_of(plan, source, find(plan.data))
 
 
@@ -54,13 +54,13 @@ def with_passages(texts: Sequence[str]) -> QuestionSet:
     return QuestionSet("set", passages, tuple(Question(f"q{p.id}", "what?", (), (p.id,)) for p in passages))
 
 
-def test_it_says_what_went_in_and_survives_json() -> None:
+def test_provenance_is_complete_and_json() -> None:
     question_set = small_set()
     plan = planned(question_set, seed=11)
-    made = provenance(plan, find_model("starter"))
-    assert json.loads(json.dumps(made)) == made
+    content = provenance(plan, find_model("starter"))
+    assert json.loads(json.dumps(content)) == content
     rows = split(question_set, SHARES).rows
-    assert made["data"] == {
+    assert content["data"] == {
         "name": "small",
         "fingerprint": question_set.fingerprint,
         "language": "ko",
@@ -71,16 +71,16 @@ def test_it_says_what_went_in_and_survives_json() -> None:
         "test_questions": len(rows[Part.TEST]),
         "split": "drawn by article, seed 1",
     }
-    assert (made["split"], made["options"], made["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
-    assert made["made"].endswith("+00:00")
-    assert made["marked_negatives"] == []
+    assert (content["split"], content["options"], content["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
+    assert content["made"].endswith("+00:00")
+    assert content["marked_negatives"] == []
     marked = provenance(replace(plan, marked_negatives=(("q1", "p3"),)), find_model("starter"))
     assert marked["marked_negatives"] == [["q1", "p3"]]
 
 
-def test_versions_are_those_installed_and_hardware_is_this_machine_s() -> None:
-    made = provenance(planned(small_set()), find_model("starter"))
-    versions, hardware = made["versions"], made["hardware"]
+def test_provenance_lists_versions_and_hardware() -> None:
+    content = provenance(planned(small_set()), find_model("starter"))
+    versions, hardware = content["versions"], content["hardware"]
     assert versions.pop("python") == platform.python_version()
     assert {"torch", "transformers", "sentence-transformers", "numba", "kiwipiepy", "numpy"} <= set(versions)
     assert set(versions) <= set(LIBRARIES)
@@ -92,25 +92,25 @@ def test_versions_are_those_installed_and_hardware_is_this_machine_s() -> None:
     assert hardware["bfloat16"] is False  # a starter
 
 
-def test_a_run_goes_on_in_the_precision_it_began_in_and_takes_the_one_asked_for(tmp_path: Path) -> None:
+def test_resumes_in_initial_precision_unless_set(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     source = ModelSource(str(tmp_path), folder=tmp_path)
-    found = planned(small_set(), base=str(tmp_path), precision=Precision.AUTO)
-    made = provenance(found, source)
+    auto_plan = planned(small_set(), base=str(tmp_path), precision=Precision.AUTO)
+    content = provenance(auto_plan, source)
     for began, expected in ((False, Precision.FLOAT32), (True, Precision.BFLOAT16)):
-        here = {"hardware": made["hardware"] | {"bfloat16": began}}
-        assert in_precision_begun(found.options, here) == replace(found.options, precision=expected)
+        here = {"hardware": content["hardware"] | {"bfloat16": began}}
+        assert with_initial_precision(auto_plan.options, here) == replace(auto_plan.options, precision=expected)
         elsewhere = {"hardware": here["hardware"] | {"gpus": ["another"]}}
-        told = replace(found.options, precision=Precision.FLOAT32)
-        assert in_precision_begun(found.options, elsewhere) is found.options
-        assert in_precision_begun(told, here) is told
-    assert in_precision_begun(found.options, {}) is found.options
+        explicit = replace(auto_plan.options, precision=Precision.FLOAT32)
+        assert with_initial_precision(auto_plan.options, elsewhere) is auto_plan.options
+        assert with_initial_precision(explicit, here) is explicit
+    assert with_initial_precision(auto_plan.options, {}) is auto_plan.options
     for precision in (Precision.FLOAT32, Precision.BFLOAT16):
         plan = planned(small_set(), base=str(tmp_path), precision=precision)
         assert provenance(plan, source)["hardware"]["bfloat16"] is (precision is Precision.BFLOAT16)
 
 
-def test_a_starter_is_known_by_the_texts_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identifies_starter_by_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
     question_set = small_set()
     with_titles, without = (
@@ -119,11 +119,11 @@ def test_a_starter_is_known_by_the_texts_it_is_made_of(tmp_path: Path, monkeypat
     assert with_titles["reference"] == "starter"
     assert with_titles["fingerprint"] != without["fingerprint"]
     load_bi_encoder(find_model("starter"), [passage.text for passage in question_set.passages])
-    [kept] = (tmp_path / "cache" / "starters").iterdir()
-    assert kept.name == f"bi-encoder-{without['fingerprint']}"  # the very one that is trained
+    [stored] = (tmp_path / "cache" / "starters").iterdir()
+    assert stored.name == f"bi-encoder-{without['fingerprint']}"  # the very one that is trained
 
 
-def test_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
+def test_identifies_folder_by_content(tmp_path: Path) -> None:
     model = tmp_path / "model"
     (model / "1_Pooling").mkdir(parents=True)
     (model / "config.json").write_text("{}")
@@ -142,12 +142,12 @@ def test_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
     assert content_fingerprint(model) != base["fingerprint"]
 
 
-def test_a_hub_model_is_known_by_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identifies_hub_model_by_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hub" / "somebody" / "base").mkdir(parents=True)
     with hub_server(tmp_path / "hub") as url:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
-        made = provenance(planned(small_set(), base="somebody/base"), find_model("somebody/base"))
-    assert made["base"] == {"reference": "somebody/base", "revision": COMMIT}
+        content = provenance(planned(small_set(), base="somebody/base"), find_model("somebody/base"))
+    assert content["base"] == {"reference": "somebody/base", "revision": COMMIT}
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_a_hub_model_is_known_by_its_commit(tmp_path: Path, monkeypatch: pytest.
         (["AX-100 4402", "BX-7 1443"], ""),
     ],
 )
-def test_the_language_is_told_where_it_is_sure(texts: list[str], language: str) -> None:
-    made = provenance(planned(with_passages(texts)), find_model("starter"))
-    assert made["data"]["language"] == language
+def test_reports_language_if_certain(texts: list[str], language: str) -> None:
+    content = provenance(planned(with_passages(texts)), find_model("starter"))
+    assert content["data"]["language"] == language
 
 
 REPOSITORY = f"{OWNER}/my-model"
-SAID = """
+HUB_MESSAGE = """
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from tests.tiny_models import SENTENCES
 
@@ -227,12 +227,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def refused(run: Run, repository: str, token: str = TOKEN) -> PushError:
-    with pytest.raises(PushError) as told:
+    with pytest.raises(PushError) as error:
         push(run, repository, token)
-    return told.value
+    return error.value
 
 
-def test_pushed_models_load_from_the_hub_by_their_names(hub: HubServer, tmp_path: Path) -> None:
+def test_pushed_models_load_by_name(hub: HubServer, tmp_path: Path) -> None:
     folders = {}
     for kind in ranking_kinds():
         run = finished_plain(kind)
@@ -244,15 +244,15 @@ def test_pushed_models_load_from_the_hub_by_their_names(hub: HubServer, tmp_path
         folders[kind] = str(run.model_folder)
 
     known: dict[str, Any] = {}
-    exec(SAID, known)  # noqa: S102 - the same lines here, and by the hub's names in a process that knows nothing else
+    exec(HUB_MESSAGE, known)  # noqa: S102 - the same lines here, and by the hub's names in a process that knows nothing else
     environment = hub_environment(hub.url, tmp_path / "home")
-    loaded = python("-c", SAID + SAVE, str(tmp_path), *folders, environment=environment)
+    loaded = run_python("-c", HUB_MESSAGE + SAVE, str(tmp_path), *folders, environment=environment)
     assert loaded.returncode == 0, loaded.stderr
     for kind, folder in folders.items():
         np.testing.assert_allclose(np.load(tmp_path / f"{kind}.npy"), known["said"](kind, folder), atol=1e-6)
 
 
-def test_it_is_private_unless_told_otherwise(run: Run, hub: HubServer) -> None:
+def test_pushes_privately_by_default(run: Run, hub: HubServer) -> None:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -265,7 +265,7 @@ def test_it_is_private_unless_told_otherwise(run: Run, hub: HubServer) -> None:
     assert not HfApi(token=False).model_info(f"{OWNER}/another").private
 
 
-def test_the_model_alone_is_sent_and_replaces_what_was_there(run: Run, hub: HubServer) -> None:
+def test_pushes_only_the_model_and_replaces_it(run: Run, hub: HubServer) -> None:
     # a name without an owner is the token's
     assert push(run, "  my-model ", f" {TOKEN}\n") == f"{hub.url}/{REPOSITORY}"
     assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
@@ -279,7 +279,7 @@ def test_the_model_alone_is_sent_and_replaces_what_was_there(run: Run, hub: HubS
     assert contents(hub.root / REPOSITORY) == model
 
 
-def test_a_public_repository_gets_nothing_that_was_to_be_private(run: Run, hub: HubServer) -> None:
+def test_rejects_private_push_to_public_repository(run: Run, hub: HubServer) -> None:
     (hub.root / REPOSITORY).mkdir(parents=True)
     for repository in (REPOSITORY, "my-model"):
         assert refused(run, repository).code == "public"
@@ -288,14 +288,14 @@ def test_a_public_repository_gets_nothing_that_was_to_be_private(run: Run, hub: 
     assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
 
 
-def test_a_token_that_the_hub_does_not_know_and_a_repository_of_another_owner(run: Run, hub: HubServer) -> None:
+def test_reports_bad_token_and_missing_permission(run: Run, hub: HubServer) -> None:
     for token in ("hf_another", "", "hf_with a space", "hf_with\nanother: line", "hf_토큰"):
         assert refused(run, REPOSITORY, token).code == "bad_token", token
     assert refused(run, "anybody/my-model").code == "no_permission"
     assert contents(hub.root) == {}
 
 
-def test_what_is_refused_before_the_hub_is_asked(run: Run, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validates_before_contacting_hub(run: Run, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("", "a/b/c", "my model", "a--b", "name.git", "https://hub/a/b", "한국어"):
         assert refused(run, name).code == "bad_name", name
     with monkeypatch.context() as patch:
@@ -307,27 +307,27 @@ def test_what_is_refused_before_the_hub_is_asked(run: Run, hub: HubServer, monke
     assert hub.requests == []
 
 
-def test_a_card_that_the_hub_does_not_take(run: Run, hub: HubServer) -> None:
+def test_reports_rejected_card(run: Run, hub: HubServer) -> None:
     (run.model_folder / "README.md").write_text(f"my token is {TOKEN}")
-    told = refused(run, REPOSITORY)
-    assert told.code == "refused"
-    assert "the card has no head: my token is ***" in str(told)  # what the hub says may hold anything
+    push_error = refused(run, REPOSITORY)
+    assert push_error.code == "refused"
+    assert "the card has no head: my token is ***" in str(push_error)  # what the hub says may hold anything
     assert contents(hub.root / REPOSITORY) == {}
 
 
-def test_nobody_listens(run: Run) -> None:
+def test_reports_unreachable_hub(run: Run) -> None:
     assert refused(run, REPOSITORY).code == "unreachable"
 
 
-def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_out_on_silent_hub(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.training.results.TIMEOUT_SECONDS", 1.0)
-    told: list[PushError] = []
+    errors: list[PushError] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        pushing = threading.Thread(target=lambda: told.append(refused(run, REPOSITORY)), daemon=True)
+        pushing = threading.Thread(target=lambda: errors.append(refused(run, REPOSITORY)), daemon=True)
         pushing.start()
         pushing.join(120)  # the library's own calls would wait for ever
-    assert [error.code for error in told] == ["unreachable"]
+    assert [error.code for error in errors] == ["unreachable"]
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.Monkey
         (REPOSITORY, "hf_thisOneIsNot하나"),
     ],
 )
-def test_the_token_is_never_told(
+def test_never_leaks_token(
     repository: str,
     token: str,
     run: Run,
@@ -358,5 +358,5 @@ def test_the_token_is_never_told(
         assert "POST" in text  # the library does log its requests
     for part in token.splitlines():
         assert part not in text
-    kept = contents(run.folder) | contents(hub.root)
-    assert not [name for name, content in kept.items() if token.encode() in content]
+    files = contents(run.folder) | contents(hub.root)
+    assert not [name for name, content in files.items() if token.encode() in content]

@@ -24,17 +24,17 @@ from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, ModelError, ModelSource, find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.rankings import ranked
+from mrc_workbench.retrieval.rankings import rank_candidates
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
 from mrc_workbench.training.options import QuestionOptions, option
-from mrc_workbench.training.recipes import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
-from mrc_workbench.training.recipes.material import RANKERS, Material, QuestionMeasurement
+from mrc_workbench.training.recipes import RECIPES, compatible_base_kinds, default_base, equivalent_kinds, get_recipe
+from mrc_workbench.training.recipes.material import RANKER_FAMILY, QuestionMeasurement, TrainingData
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.training.worlds import misleading_set
-from tests.workbench.views.driving import run as drawn
+from tests.workbench.views.driving import run as run_app
 from tests.workbench.views.driving import unfolded
 
 EN = catalog("en")
@@ -50,49 +50,49 @@ class ToyOptions(QuestionOptions):
     sharpness: float = option(20.0, "what cosines are multiplied by", 1, 100)
 
 
-class ToyRecipe(Recipe[ToyOptions, Material]):
+class ToyRecipe(Recipe[ToyOptions, TrainingData]):
     """A starter's vectors, trained by the plainest of all losses."""
 
     kind = "toy"
-    family = RANKERS
+    family = RANKER_FAMILY
     options = ToyOptions
     base, measure, colour = DEFAULT_BI_ENCODER, "recall@10", "#666666"
     does, hub_task, usage = "A toy: it is here to be trained.", "sentence-similarity", "print(model)"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
 
-    def measured(self, source: ModelSource) -> QuestionMeasurement:
-        return self._measured(load_bi_encoder(source, self._material.texts))
+    def evaluate(self, source: ModelSource) -> QuestionMeasurement:
+        return self._evaluate_model(load_bi_encoder(source, self._data.texts))
 
-    def task(self, source: ModelSource) -> Task:
+    def build_task(self, source: ModelSource) -> Task:
         from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-        material, model = self._material, load_bi_encoder(source, self._material.texts)
-        rows, positives = material.positive_pairs()
+        data, model = self._data, load_bi_encoder(source, self._data.texts)
+        rows, positives = data.positive_pairs()
         columns = {
-            "question": [material.train.questions[row].text for row in rows],
-            "passage": [material.texts[row] for row in positives],
+            "question": [data.train.questions[row].text for row in rows],
+            "passage": [data.texts[row] for row in positives],
         }
-        examples = Examples(rows, positives[:, None], material.relevance, np.ones(len(rows)), in_batch=True)
+        examples = Examples(rows, positives[:, None], data.relevance, np.ones(len(rows)), in_batch_negatives=True)
         loss = MultipleNegativesRankingLoss(model, scale=self._options.sharpness)
-        return Task(model, loss, columns, examples, self._measured)
+        return Task(model, loss, columns, examples, self._evaluate_model)
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        return {"after": self.measured(ModelSource("toy", folder=model_folder))}, {"sharpness": self._options.sharpness}
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
+        return {"after": self.evaluate(ModelSource("toy", folder=model_folder))}, {"sharpness": self._options.sharpness}
 
-    def seconds_to_measure(self, model: Any) -> float:
+    def estimate_evaluation_seconds(self, model: Any) -> float:
         del model
         return 1.0
 
     @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+    def retrievers(model: str, first: str, *, title: bool, name_for: Callable[[str], str]) -> list[Spec]:
         del first
-        return [DenseSpec(name=named("Toy"), model=model, title=title)]
+        return [DenseSpec(name=name_for("Toy"), model=model, title=title)]
 
-    def _measured(self, model: Any) -> QuestionMeasurement:
-        questions = model.encode([question.text for question in self._material.measured.questions])
-        cosines = model.similarity(questions, model.encode(self._material.texts)).numpy()
+    def _evaluate_model(self, model: Any) -> QuestionMeasurement:
+        questions = model.encode([question.text for question in self._data.evaluation_questions.questions])
+        cosines = model.similarity(questions, model.encode(self._data.texts)).numpy()
         rows = np.broadcast_to(np.arange(cosines.shape[1], dtype=np.int32), cosines.shape)
-        return self._material.evaluated(ranked(rows, cosines, 10))
+        return self._data.evaluate_rankings(rank_candidates(rows, cosines, 10))
 
 
 Kind = type[Recipe[Any, Any]]
@@ -105,29 +105,29 @@ def _with_the_toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @KINDS
-def test_a_kind_is_found_by_its_name_and_says_what_it_is(recipe: Kind) -> None:
-    assert recipe_of(recipe.kind) is recipe
+def test_recipe_describes_its_kind(recipe: Kind) -> None:
+    assert get_recipe(recipe.kind) is recipe
     assert isinstance(recipe.family, Family)
     assert recipe.measure in recipe.family.measures
     assert set(recipe.family.curves) & set(recipe.family.measures)
     assert recipe.does.endswith(".")
     assert recipe.hub_task
     assert recipe.colour.startswith("#")
-    assert usual_base(recipe.kind)
-    assert recipe.kind in kinds_alike(recipe.kind)
-    assert set(kinds_to_start_from(recipe.kind)) <= set(RECIPES)
+    assert default_base(recipe.kind)
+    assert recipe.kind in equivalent_kinds(recipe.kind)
+    assert set(compatible_base_kinds(recipe.kind)) <= set(RECIPES)
 
 
 @KINDS
-def test_a_plan_of_a_kind_is_read_as_it_was_written(recipe: Kind) -> None:
-    options = replace(recipe.options.suited_to(usual_base(recipe.kind)), seed=7)
+def test_plan_round_trips(recipe: Kind) -> None:
+    options = replace(recipe.options.defaults_for(default_base(recipe.kind)), seed=7)
     plan = new_plan(recipe.kind, "test", ("sample", "sample", "0"), SplitOptions(0.25, 0.5, 3), options)
     assert create_run(plan).plan() == plan
 
 
 @pytest.mark.slow
 @KINDS
-def test_the_lines_that_load_a_finished_model_can_be_run(recipe: Kind) -> None:
+def test_loading_code_is_valid(recipe: Kind) -> None:
     for imports, model in filter(None, (recipe.loading, recipe.loading_a_starter)):
         known = set()
         for line in ast.parse(imports).body:
@@ -142,17 +142,17 @@ def test_the_lines_that_load_a_finished_model_can_be_run(recipe: Kind) -> None:
 
 @KINDS
 @pytest.mark.parametrize("title", [True, False])
-def test_what_a_model_is_searched_with_names_the_model(recipe: Kind, title: bool) -> None:
-    specs = recipe.retrievers("a-run", "BM25", title=title, named=lambda name: f"{name} of it")
+def test_retrievers_name_the_model(recipe: Kind, title: bool) -> None:
+    specs = recipe.retrievers("a-run", "BM25", title=title, name_for=lambda name: f"{name} of it")
     assert len({spec.name for spec in specs}) == len(specs)
     assert all(spec.name.endswith(" of it") for spec in specs)
     assert not specs or any(getattr(spec, "model", "") == "a-run" for spec in specs)
 
 
 @KINDS
-def test_a_base_that_is_offered_can_be_begun_from(recipe: Kind) -> None:
-    for base in recipe.options.offered():
-        assert recipe.options.suited_to(base).base == base
+def test_offered_bases_are_valid(recipe: Kind) -> None:
+    for base in recipe.options.available_bases():
+        assert recipe.options.defaults_for(base).base == base
         try:
             source = find_model(base)
         except ModelError:  # not on this machine
@@ -174,31 +174,31 @@ def assert_trained(run: Run, scale: float) -> None:
 
 
 @pytest.mark.slow
-def test_an_added_kind_is_trained_by_the_command(
+def test_command_trains_registered_kind(
     data: StoredSet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    references: list[str] = []
 
     def counted(reference: str) -> QuestionSet:
-        asked.append(reference)
+        references.append(reference)
         return find(reference)
 
     monkeypatch.setattr("mrc_workbench.training.recipes.material.find", counted)
     assert main(["train", "toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
-    assert asked == [data.key] * 2  # by the command that plans it, and by the training
+    assert references == [data.key] * 2  # by the command that plans it, and by the training
     capsys.readouterr()
     assert main(["runs", "list", "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["state"]) == ("toy", "done")
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["kind"], row["state"]) == ("toy", "done")
     assert main(["train", "toy", "--help"]) == 0
     assert "--sharpness" in (text := capsys.readouterr().out)
     assert "--negatives-first" not in text  # what only those take that rank passages
     assert main(["train", "toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
 
 
-def test_its_options_are_checked_like_all(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validates_options_of_registered_kind(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "toy", "--data", data.key, "--sharpness", "1000"]) == 2
     assert "sharpness must be between 1 and 100, not 1000" in capsys.readouterr().err
 
@@ -219,28 +219,28 @@ def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 @pytest.mark.slow
-def test_an_added_kind_is_trained_from_the_page(app: AppTest, data: StoredSet) -> None:
+def test_page_trains_registered_kind(app: AppTest, data: StoredSet) -> None:
     app.session_state["train_more_kinds_open"] = True
-    drawn(unfolded(app, "toy")).button(key="train_kind_toy").click()
-    assert ToyRecipe.does in [text.value for text in drawn(app).markdown]
+    run_app(unfolded(app, "toy")).button(key="train_kind_toy").click()
+    assert ToyRecipe.does in [text.value for text in run_app(app).markdown]
     (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
     assert (scale.label, scale.value) == ("sharpness", 20.0)
     assert scale.help.startswith("what cosines are multiplied by")
     assert not [field for field in app.number_input if "negatives" in field.key]
     for name, value in {"sharpness": 5.0, "epochs": 2.0, "batch_size": 8}.items():
         app.number_input(key=f"train_toy_{name}").set_value(value)
-    next(button for button in drawn(app).button if str(button.key).startswith("train_start_")).click()
-    drawn(app)
+    next(button for button in run_app(app).button if str(button.key).startswith("train_start_")).click()
+    run_app(app)
     (run,) = all_runs()
     assert (run.status().state, run.plan().kind) == (State.QUEUED, "toy")
     assert main(["internal", "runs", str(run.folder)]) == 0
     assert_trained(run, 5.0)
-    drawn(app)
+    run_app(app)
     assert EN["state.done"] in "".join(str(text.value) for text in app.markdown)
     assert any(text.value.startswith("toy · ") for text in app.caption)
     assert choices_for(data).specs[f"Toy · {run.plan().name}"].model == run.id
 
 
-def test_a_kind_that_is_not_there_is_named() -> None:
+def test_rejects_unknown_kind() -> None:
     with pytest.raises(ValueError, match="there is no kind of training 'other'; there are bi-encoder, cross-encoder"):
-        recipe_of("other")
+        get_recipe("other")

@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import RESUMABLE, State
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training import trainers
-from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.engine.checkpoints import get_step, newest_checkpoint
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipes import ranking_kinds
@@ -33,7 +33,7 @@ from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.workbench.cli import main
 from tests.programs import forks
 from tests.tiny_models import build_bi_encoder
-from tests.training.worlds import logged, misleading_set, planned, wait_until
+from tests.training.worlds import create_planned_run, misleading_set, read_logged, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -57,18 +57,18 @@ def steps(run: Run) -> list[int]:
     return [entry["step"] for entry in run.progress() if "train_runtime" not in entry]
 
 
-def assert_alike(run: Run, whole: Run, *figures: str, apart: float = 1e-6, but: tuple[str, ...] = ()) -> None:
+def assert_alike(run: Run, whole: Run, *names: str, tolerance: float = 1e-6, ignored: tuple[str, ...] = ()) -> None:
     """Check that a run learnt what one did that was not disturbed; weights with these ends may be others."""
     assert run.status().state is whole.status().state is State.DONE, run.log()[-3000:]
     assert run.status().step == whole.status().step
     ours = weights(run)
     assert ours.keys() == weights(whole).keys()
     for name, array in weights(whole).items():
-        if not name.endswith(but):
+        if not name.endswith(ignored):
             np.testing.assert_allclose(ours[name], array, rtol=0, atol=1e-6, err_msg=name)
-    for name in ("loss", *figures):
-        np.testing.assert_allclose(logged(run, name), logged(whole, name), rtol=1e-5)
-    assert run.scores()["after"] == pytest.approx(whole.scores()["after"], abs=apart)
+    for name in ("loss", *names):
+        np.testing.assert_allclose(read_logged(run, name), read_logged(whole, name), rtol=1e-5)
+    assert run.scores()["after"] == pytest.approx(whole.scores()["after"], abs=tolerance)
 
 
 def assert_came_out_alike(run: Run, whole: Run) -> None:
@@ -87,12 +87,12 @@ def again(run: Run) -> None:
 
 
 def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
-    told = RunFolderCallback.on_step_end
+    original_step_end = RunFolderCallback.on_step_end
 
     def on_step_end(self: RunFolderCallback, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step == step:
             do()
-        told(self, args, state, control, **kwargs)
+        original_step_end(self, args, state, control, **kwargs)
 
     monkeypatch.setattr(RunFolderCallback, "on_step_end", on_step_end)
 
@@ -100,7 +100,7 @@ def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
 def stopped_at(run: Run, step: int) -> None:
     """Stop the run there, and put it in line again."""
     with pytest.MonkeyPatch.context() as patch:
-        do_at_step(patch, step, run.ask_to_stop)
+        do_at_step(patch, step, run.request_stop)
         assert train(run).state is State.STOPPED
     again(run)
 
@@ -108,13 +108,13 @@ def stopped_at(run: Run, step: int) -> None:
 def newest_step(run: Run) -> int:
     checkpoint = newest_checkpoint(run.folder)
     assert checkpoint is not None
-    return step_of(checkpoint)
+    return get_step(checkpoint)
 
 
 @pytest.mark.parametrize("kind", ranking_kinds())
-def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: str) -> None:
+def test_resumes_identically_after_stop_at_any_step(kind: str) -> None:
     options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
-    whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
+    whole, run = (create_planned_run(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
     for step in (1, 4, 13):
         stopped_at(run, step)
@@ -133,7 +133,7 @@ def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: st
     options: dict[str, Any] = {"base": str(build_bi_encoder(tmp_path)), "objective": "multiple-negatives"}
     options |= {"shared_passages": True, "frozen_layers": 1, "precision": "float32"} | more
     options |= OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 2, "save_steps": 2}
-    whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
+    whole, run = (create_planned_run(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
     for step in (1, 4):
         stopped_at(run, step)
@@ -141,26 +141,27 @@ def test_resumes_with_cached_layers_and_shared_passages(tmp_path: Path, kind: st
     assert_came_out_alike(run, whole)
 
 
-def test_stopped_within_an_epoch_the_same_steps_are_measured() -> None:
+def test_measures_same_steps_after_stop_within_epoch() -> None:
     """With the defaults, which measure at the end of every epoch."""
     options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "logging_steps": 1}
-    whole, run = (planned(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
+    whole, run = (create_planned_run(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
     a_third = whole.status().total_steps // 3
     for step in (2, a_third, a_third + 1):  # one of them is the last of its epoch
         stopped_at(run, step)
     train(run)
     measured = [
-        [entry["step"] for entry in one.progress() if "eval_validation_ndcg@10" in entry] for one in (run, whole)
+        [entry["step"] for entry in measured_run.progress() if "eval_validation_ndcg@10" in entry]
+        for measured_run in (run, whole)
     ]
     assert measured[0] == measured[1] == [a_third, 2 * a_third, 3 * a_third]
     assert_came_out_alike(run, whole)
 
 
-def test_early_stopping_goes_on_counting() -> None:
+def test_early_stopping_counter_survives_resume() -> None:
     options = OFTEN | {"epochs": 40.0, "patience": 4, "learning_rate": 1e-7, "batch_size": 8, "evaluation_steps": 2}
     options |= {"save_steps": 2}
-    whole, run = (planned(BI_ENCODER, misleading_set(), **options) for _ in range(2))
+    whole, run = (create_planned_run(BI_ENCODER, misleading_set(), **options) for _ in range(2))
     train(whole)
     assert whole.status().step < whole.status().total_steps
     stopped_at(run, 5)
@@ -168,10 +169,10 @@ def test_early_stopping_goes_on_counting() -> None:
     assert run.status().step == whole.status().step
 
 
-def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_preserves_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     from mrc_workbench.data import workspace
 
-    run, whole = (planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0) for _ in range(2))
+    run, whole = (create_planned_run(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0) for _ in range(2))
     to_disk = workspace.to_disk
 
     def full(path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytes
     assert_came_out_alike(run, whole)
 
 
-def carry_out(folder: Path, environment: dict[str, str], *, by_command: bool = False) -> None:
+def run_in_subprocess(folder: Path, environment: dict[str, str], *, by_command: bool = False) -> None:
     gc.freeze()  # no training need look for garbage in the libraries
     os.environ.update(environment)
     with (folder / "log.txt").open("ab") as log:
@@ -201,7 +202,7 @@ def carry_out(folder: Path, environment: dict[str, str], *, by_command: bool = F
     train(Run(folder), sent_by_worker=True)
 
 
-def carry_out_until_it_saves_step_30(folder: Path, environment: dict[str, str]) -> None:
+def run_until_checkpoint_30(folder: Path, environment: dict[str, str]) -> None:
     sealed = trainers.seal
 
     def killed(checkpoint: Path) -> None:
@@ -210,7 +211,7 @@ def carry_out_until_it_saves_step_30(folder: Path, environment: dict[str, str]) 
         sealed(checkpoint)
 
     trainers.seal = killed
-    carry_out(folder, environment)
+    run_in_subprocess(folder, environment)
 
 
 Begin = Callable[..., multiprocessing.process.BaseProcess]
@@ -223,7 +224,9 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     context = forks()
 
-    def begun(run: Run, do: Callable[[Path, dict[str, str]], None] = carry_out) -> multiprocessing.process.BaseProcess:
+    def begun(
+        run: Run, do: Callable[[Path, dict[str, str]], None] = run_in_subprocess
+    ) -> multiprocessing.process.BaseProcess:
         here = {"MRC_WORKSPACE": str(workspace()), "MRC_LOCK": str(run.folder / "machine.lock")}
         process = context.Process(target=do, args=(run.folder, here))
         process.start()
@@ -232,10 +235,10 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     return begun
 
 
-def test_ten_kills_at_random_moments(begin: Begin) -> None:
+def test_survives_ten_random_kills(begin: Begin) -> None:
     def planned_here() -> Run:
         often = OFTEN | {"evaluation_steps": 5, "save_steps": 5}
-        return planned(BI_ENCODER, misleading_set(100), **often, epochs=8.0)
+        return create_planned_run(BI_ENCODER, misleading_set(100), **often, epochs=8.0)
 
     def seconds_of(run: Run) -> float:
         began = time.monotonic()
@@ -255,7 +258,7 @@ def test_ten_kills_at_random_moments(begin: Begin) -> None:
         process.kill()
         process.join()
         state, checkpoint = run.status().state, newest_checkpoint(run.folder)
-        went_on_from.append(step_of(checkpoint) if checkpoint else 0)
+        went_on_from.append(get_step(checkpoint) if checkpoint else 0)
         # killed before it said anything it still stands in line; it may have been quicker than the kill
         assert state in (State.INTERRUPTED, State.QUEUED, State.DONE), (moment, state, run.log()[-3000:])
         if state is State.INTERRUPTED:
@@ -267,7 +270,7 @@ def test_ten_kills_at_random_moments(begin: Begin) -> None:
 
 def killed_while_it_saves(run: Run, begin: Begin) -> None:
     """Kill the run as it seals its checkpoint of step 30; it is in line again, to go on from that of step 20."""
-    killed = begin(run, carry_out_until_it_saves_step_30)
+    killed = begin(run, run_until_checkpoint_30)
     killed.join(300)
     assert killed.exitcode == -signal.SIGKILL
     assert run.status().state is State.INTERRUPTED
@@ -275,9 +278,9 @@ def killed_while_it_saves(run: Run, begin: Begin) -> None:
     again(run)
 
 
-def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: Begin) -> None:
+def test_kill_while_saving_resumes_from_previous_checkpoint(begin: Begin) -> None:
     options = OFTEN | {"epochs": 5.0}
-    whole, run = (planned(BI_ENCODER, misleading_set(200), **options) for _ in range(2))
+    whole, run = (create_planned_run(BI_ENCODER, misleading_set(200), **options) for _ in range(2))
     killed_while_it_saves(run, begin)
     assert (run.folder / "checkpoints" / "checkpoint-30" / "weights.safetensors").is_file()
     train(run)
@@ -285,8 +288,8 @@ def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: B
     assert_came_out_alike(run, whole)
 
 
-def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
-    run = planned(BI_ENCODER, misleading_set(), epochs=1.0)
+def test_rejects_resuming_finished_or_running_runs() -> None:
+    run = create_planned_run(BI_ENCODER, misleading_set(), epochs=1.0)
     with pytest.raises(ValueError, match="queued cannot be resumed"):
         QUEUE.resume(run)
     train(run)
@@ -294,16 +297,16 @@ def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
         QUEUE.resume(run)
 
 
-def test_a_signal_stops_with_a_checkpoint(begin: Begin) -> None:
-    run = planned(
+def test_signal_stops_with_checkpoint(begin: Begin) -> None:
+    run = create_planned_run(
         BI_ENCODER, misleading_set(200), **OFTEN | {"save_steps": 1000, "evaluation_steps": 1000}, epochs=900.0
     )
-    process = begin(run, partial(carry_out, by_command=True))
-    wait_until(lambda: bool(logged(run, "loss")) or run.status().state is State.FAILED)
+    process = begin(run, partial(run_in_subprocess, by_command=True))
+    wait_until(lambda: bool(read_logged(run, "loss")) or run.status().state is State.FAILED)
     process.terminate()
     process.join(60)
     assert process.exitcode == 0
     status, checkpoint = run.status(), newest_checkpoint(run.folder)
     assert status.state is State.STOPPED
     assert checkpoint is not None
-    assert step_of(checkpoint) == status.step > 0
+    assert get_step(checkpoint) == status.step > 0

@@ -14,18 +14,18 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.options import NegativesFrom
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.recipes.examples import mine
-from mrc_workbench.training.runs import Plan, Run, all_runs, create_rounds, mined_by
-from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.recipes.examples import mine_negatives
+from mrc_workbench.training.runs import Run, TrainingPlan, all_runs, create_rounds, options_of_next_round
+from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.workbench.cli import main
-from tests.training.worlds import misleading_set, planned, source_of
+from tests.training.worlds import create_planned_run, make_source, misleading_set
 
 MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES
 IN_ROUNDS: dict[str, Any] = {"objective": MULTIPLE, "negatives": 1, "batch_size": 8, "epochs": 1.0, "rounds": 2}
 
 
-def plan_in_rounds(**options: Any) -> Plan:
-    run = planned(BI_ENCODER, misleading_set(), **IN_ROUNDS | options)
+def plan_in_rounds(**options: Any) -> TrainingPlan:
+    run = create_planned_run(BI_ENCODER, misleading_set(), **IN_ROUNDS | options)
     plan = run.plan()
     run.stop()
     run.delete()
@@ -38,7 +38,7 @@ def options_of(run: Run) -> BiEncoderOptions:
     return options
 
 
-def test_each_round_goes_on_from_the_one_before() -> None:
+def test_each_round_starts_from_previous_model() -> None:
     runs = create_rounds(plan_in_rounds(rounds=3, seed=5))
     assert QUEUE.queued() == runs
     assert [run.plan().name for run in runs] == ["test · 1/3", "test · 2/3", "test · 3/3"]
@@ -49,7 +49,7 @@ def test_each_round_goes_on_from_the_one_before() -> None:
     assert {(options_of(run).epochs, options_of(run).seed, options_of(run).negatives) for run in runs} == {(1.0, 5, 1)}
 
 
-def test_one_round_is_a_run_as_any() -> None:
+def test_single_round_is_a_plain_run() -> None:
     plan = plan_in_rounds(rounds=1)
     (run,) = create_rounds(plan)
     assert run.plan() == plan
@@ -68,15 +68,15 @@ def test_one_round_is_a_run_as_any() -> None:
         ({"objective": BiEncoderObjective.GIST, "guide": "judge"}, {"guide": "judge"}),
     ],
 )
-def test_what_the_model_before_changes(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_options_of_next_round(before: dict[str, Any], after: dict[str, Any]) -> None:
     options = BiEncoderOptions(base="folder", **before)
-    found = mined_by("run", options)
+    next_options = options_of_next_round("run", options)
     expected = {"negatives_from": NegativesFrom.DENSE} | {"negatives": options.negatives or 4} | before | after
-    assert found == replace(options, base="run", negatives_model="run", **expected)
+    assert next_options == replace(options, base="run", negatives_model="run", **expected)
 
 
 @pytest.mark.slow
-def test_rounds_by_the_command(tmp_path: Path) -> None:
+def test_command_trains_rounds(tmp_path: Path) -> None:
     data = keep(misleading_set(questions_a_passage=2)).key
     words = ["bi-encoder", "--data", data, "--base", STARTER, "--rounds", "2"]
     words += ["--objective", "multiple-negatives", "--negatives", "1", "--epochs", "1", "--out", str(tmp_path / "both")]
@@ -85,25 +85,25 @@ def test_rounds_by_the_command(tmp_path: Path) -> None:
     assert second.status().state is State.DONE
     assert options_of(second).base == options_of(second).negatives_model == str(first.folder)
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)
-    made, content = second.provenance(), content_fingerprint(first.model_folder)
-    assert made["base"]["fingerprint"] == made["negatives_model"]["fingerprint"] == content
-    assert (made["round"], first.provenance()["round"]) == ("2/2", "1/2")
+    provenance, content = second.provenance(), content_fingerprint(first.model_folder)
+    assert provenance["base"]["fingerprint"] == provenance["negatives_model"]["fingerprint"] == content
+    assert (provenance["round"], first.provenance()["round"]) == ("2/2", "1/2")
     assert "negatives_model" not in first.provenance()  # BM25 found them
     card = (second.model_folder / "README.md").read_text(encoding="utf-8")
     assert "- **Round**: 2 of 2, 1 epochs each" in card
     assert f"- **Hard negatives found by**: round\\-1, fingerprint `{content}`" in card
     # each is what the first model puts highest, of the passages that are none of the question's own
-    material = load_material(second.plan())
-    drawn = mine(options_of(second), material)
-    encoder = BiEncoder(source_of(first), material.texts)
-    dense = Dense("dense", material.question_set.passages, encoder)
-    found = dense.search([question.text for question in material.train.questions], 20).indices
-    for rows, ranks, ranking in zip(drawn.rows, drawn.ranks, found, strict=True):
+    training_data = load_training_data(second.plan())
+    negatives = mine_negatives(options_of(second), training_data)
+    encoder = BiEncoder(make_source(first), training_data.texts)
+    dense = Dense("dense", training_data.question_set.passages, encoder)
+    ranked_rows = dense.search([question.text for question in training_data.train.questions], 20).indices
+    for rows, ranks, ranking in zip(negatives.rows, negatives.ranks, ranked_rows, strict=True):
         assert [ranking[rank - 1] for rank in ranks if rank] == [row for row in rows if row >= 0]
 
 
 @pytest.mark.slow
-def test_rounds_go_on_where_one_was_stopped() -> None:
+def test_rounds_resume_where_stopped() -> None:
     from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at  # they read torch
 
     key = keep(misleading_set()).key
@@ -112,7 +112,7 @@ def test_rounds_go_on_where_one_was_stopped() -> None:
     assert main(["train", *words]) == 0
     whole = all_runs()[::-1]
     with pytest.MonkeyPatch.context() as patch:
-        do_at_step(patch, 1, lambda: next(run for run in all_runs() if run.status().at_work).ask_to_stop())
+        do_at_step(patch, 1, lambda: next(run for run in all_runs() if run.status().is_running).request_stop())
         assert main(["train", *words]) == 0
     first, second = [run for run in all_runs()[::-1] if run not in whole]
     assert [run.status().state for run in (first, second)] == [State.STOPPED, State.STOPPED]

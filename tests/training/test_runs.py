@@ -23,19 +23,19 @@ from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.runs import (
     Phase,
-    Plan,
     Run,
+    TrainingPlan,
     all_runs,
     create_run,
     damaged_runs,
     find_model_run,
     find_run,
+    find_run_in_folder,
     new_plan,
-    run_in,
     shared_runs,
 )
 from mrc_workbench.workbench.cli import main
-from mrc_workbench.workbench.views.choices import finished_runs, model_place
+from mrc_workbench.workbench.views.choices import finished_runs, model_reference
 from tests.training.worlds import wait_until
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
@@ -52,7 +52,7 @@ time.sleep(600)
 """
 
 
-def plan(name: str = "첫 훈련", kind: str = BI_ENCODER) -> Plan:
+def plan(name: str = "첫 훈련", kind: str = BI_ENCODER) -> TrainingPlan:
     changed: dict[str, Any] = {"depth": 7} if kind == CROSS_ENCODER else {"epochs": 2.5, "title": False}
     return new_plan(kind, name, DATA, SplitOptions(0.25, 0.5, 3), RECIPES[kind].options(**changed))
 
@@ -63,19 +63,19 @@ def running_here() -> Status:
 
 
 @pytest.mark.parametrize("kind", ranking_kinds())
-def test_a_plan_is_read_back_as_it_was(kind: str) -> None:
-    asked = plan(kind=kind)
-    run = create_run(asked)
-    assert Run(run.folder).plan() == asked
+def test_plan_round_trips(kind: str) -> None:
+    original = plan(kind=kind)
+    run = create_run(original)
+    assert Run(run.folder).plan() == original
     assert (run.plan().name, run.plan().data, run.plan().fingerprint) == ("첫 훈련", DATA[0], DATA[2])
     assert run.status().state is State.QUEUED
-    assert abs((datetime.now(UTC) - datetime.fromisoformat(asked.created)).total_seconds()) < 60
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(original.created)).total_seconds()) < 60
 
 
 @pytest.mark.parametrize(
     "name", ["한국어 이름", "../x", "/etc/passwd", "..", "", "a" * 500, "CON\x00\n", "Ünï/../../y"]
 )
-def test_a_name_is_never_a_path(name: str) -> None:
+def test_name_is_no_path(name: str) -> None:
     run = create_run(plan(name))
     assert run.folder.parent == workspace() / "runs"
     assert run.id.isascii()
@@ -85,12 +85,12 @@ def test_a_name_is_never_a_path(name: str) -> None:
     assert [path.name for path in (workspace() / "runs").iterdir()] == [run.id]
 
 
-def test_two_runs_of_one_second_have_folders_of_their_own() -> None:
+def test_simultaneous_runs_get_own_folders() -> None:
     assert len({create_run(plan()).id for _ in range(20)}) == 20
     assert len(all_runs()) == 20
 
 
-def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+def test_accepts_custom_folder(tmp_path: Path) -> None:
     assert create_run(plan(), tmp_path / "a" / "b").folder == tmp_path / "a" / "b"
     with pytest.raises(ValueError, match="not an empty folder; name a new one"):
         create_run(plan(), tmp_path / "a")
@@ -101,7 +101,7 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert all_runs() == []
 
 
-def test_options_of_another_version_do_not_hide_a_run() -> None:
+def test_reads_runs_with_unknown_options() -> None:
     run = create_run(plan())
     raw = json.loads((run.folder / "run.json").read_text())
     raw["options"] |= {"option_of_tomorrow": 1}
@@ -112,7 +112,7 @@ def test_options_of_another_version_do_not_hide_a_run() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
-def test_a_killed_process_at_work_or_in_line_is_an_interrupted_run(state: State) -> None:
+def test_killed_process_means_interrupted_run(state: State) -> None:
     run = create_run(plan())
     process = subprocess.Popen([sys.executable, "-c", AT_WORK, str(run.folder), state.value], cwd=PROJECT)
     try:
@@ -135,44 +135,44 @@ def test_a_killed_process_at_work_or_in_line_is_an_interrupted_run(state: State)
     assert all_runs() == []
 
 
-def test_a_running_run_that_was_asked_to_stop_is_stopping_until_its_process_is_gone() -> None:
+def test_run_is_stopping_until_process_ends() -> None:
     run = create_run(plan())
     here = running_here()
     run.write_status(here)
-    assert not run.asked_to_stop
+    assert not run.stop_requested
     assert QUEUE.at_work() == run
-    run.ask_to_stop()
-    assert Run(run.folder).asked_to_stop
+    run.request_stop()
+    assert Run(run.folder).stop_requested
     assert run.status().state is State.STOPPING
-    assert run.status().at_work
+    assert run.status().is_running
     assert QUEUE.at_work() == run
     run.write_status(replace(here, pid_started=here.pid_started - 60, seconds_left=5.0))
     assert (run.status().state, run.status().seconds_left) == (State.STOPPED, None)
     assert QUEUE.at_work() is None
 
 
-def test_time_at_work_is_that_of_all_starts() -> None:
+def test_running_time_sums_all_starts() -> None:
     status = Status(State.STOPPED, started=1000.0, heartbeat=1007.0, seconds=5.0)
-    assert status.spent == 12.0
-    assert Status(State.QUEUED, heartbeat=1007.0, seconds=5.0).spent == 5.0
+    assert status.total_seconds == 12.0
+    assert Status(State.QUEUED, heartbeat=1007.0, seconds=5.0).total_seconds == 5.0
 
 
-def test_figures_past_a_checkpoint_are_forgotten() -> None:
+def test_forgets_progress_after_checkpoint() -> None:
     run = create_run(plan())
     run.add_measures("before", {"recall@1": 0.25, "mrr@10": 0.5})
     for step in (1, 2, 3):
         run.add_progress({"step": step, "loss": 1.0 / step})
-    run.forget_progress_after(2)
+    run.drop_progress_after(2)
     assert run.progress() == [
         {"step": 0, "before_recall@1": 0.25, "before_mrr@10": 0.5},
         {"step": 1, "loss": 1.0},
         {"step": 2, "loss": 0.5},
     ]
-    run.forget_progress_after(-1)
+    run.drop_progress_after(-1)
     assert run.progress() == []
 
 
-def test_the_number_of_another_process_is_not_the_run() -> None:
+def test_ignores_reused_process_ids() -> None:
     run = create_run(plan())
     here = running_here()
     run.write_status(here)
@@ -182,7 +182,7 @@ def test_the_number_of_another_process_is_not_the_run() -> None:
 
 
 @pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.DONE, State.QUEUED])
-def test_a_run_that_ended_needs_no_process(state: State) -> None:
+def test_finished_run_needs_no_process(state: State) -> None:
     run = create_run(plan())
     run.write_status(Status(state))
     assert run.status().state is state
@@ -192,16 +192,16 @@ def test_a_run_that_ended_needs_no_process(state: State) -> None:
 
 @pytest.mark.parametrize("text", ["", '{"state": "runn', "[]", "{}", "null", '{"state": "dancing", "phase": "loading"}',
                                   '{"state": "done", "phase": "loading", "unknown": 1}', "\x00\x00"])  # fmt: skip
-def test_a_torn_status_is_an_interrupted_run(text: str) -> None:
+def test_damaged_status_means_interrupted_run(text: str) -> None:
     run = create_run(plan())
     (run.folder / "status.json").write_text(text)
     assert run.status().state is State.INTERRUPTED
-    assert [found.id for found in all_runs()] == [run.id]
+    assert [listed_run.id for listed_run in all_runs()] == [run.id]
     (run.folder / "status.json").unlink()
     assert run.status().state is State.INTERRUPTED
 
 
-def test_torn_progress_keeps_its_whole_lines() -> None:
+def test_reads_complete_lines_of_damaged_progress() -> None:
     run = create_run(plan())
     assert run.progress() == []
     run.add_progress({"step": 1, "loss": 0.5})
@@ -214,7 +214,7 @@ def test_torn_progress_keeps_its_whole_lines() -> None:
     assert run.progress()[0] == {"step": 1, "loss": 0.5}
 
 
-def test_folders_that_are_no_runs_are_left_out() -> None:
+def test_ignores_other_folders() -> None:
     assert all_runs() == []
     good = create_run(plan())
     raw = json.loads((good.folder / "run.json").read_text())
@@ -230,7 +230,7 @@ def test_folders_that_are_no_runs_are_left_out() -> None:
     assert [run.id for run in all_runs()] == [good.id]
 
 
-def test_the_newest_run_comes_first() -> None:
+def test_lists_newest_run_first() -> None:
     old = create_run(plan("old"), workspace() / "runs" / "20250101-000000-old-aaaa")
     new = create_run(plan("new"))
     assert [run.id for run in all_runs()] == [new.id, old.id]
@@ -242,22 +242,22 @@ def test_the_newest_run_comes_first() -> None:
         assert find_run(name) is None, name
 
 
-def test_a_run_is_found_by_its_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_run_by_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
-    assert find_run(here.id) == run_in(here.folder) == here
-    assert run_in(elsewhere.folder) == elsewhere
+    assert find_run(here.id) == find_run_in_folder(here.folder) == here
+    assert find_run_in_folder(elsewhere.folder) == elsewhere
     assert find_run(str(here.folder)) is None
     monkeypatch.chdir(tmp_path)
-    assert run_in(Path("elsewhere")) == elsewhere
+    assert find_run_in_folder(Path("elsewhere")) == elsewhere
     for nothing in ("", ".", "nobody", str(tmp_path), str(here.folder / "run.json"), "a" * 5000, "\0"):
-        assert run_in(Path(nothing)) is None
+        assert find_run_in_folder(Path(nothing)) is None
 
 
-def test_commands_take_the_folder_of_a_run(
+def test_commands_accept_run_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    carried_out: list[Run] = []
-    monkeypatch.setattr("mrc_workbench.training.run_commands.followed", lambda run: carried_out.append(run) or 0)
+    trained_runs: list[Run] = []
+    monkeypatch.setattr("mrc_workbench.training.run_commands.train_and_report", lambda run: trained_runs.append(run) or 0)
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
     for run in (here, elsewhere):
@@ -265,7 +265,7 @@ def test_commands_take_the_folder_of_a_run(
         assert run.status().state is State.STOPPED
         assert main(["runs", "resume", str(run.folder)]) == 0
         assert run.status().state is State.QUEUED
-    assert carried_out == [elsewhere]  # no worker of this workspace would come upon it
+    assert trained_runs == [elsewhere]  # no worker of this workspace would come upon it
     assert capsys.readouterr().out.split() == ["stopped", "queued", "stopped"]
     for run in (here, elsewhere):
         run.stop()
@@ -286,7 +286,7 @@ def test_commands_take_the_folder_of_a_run(
         *({"kind": "unknown"}, {"data": ["x"]}, {"marked_negatives": [1]}, {"options": {"epochs": "three"}}),
     ],
 )
-def test_a_plan_of_other_types_is_no_run_but_a_damaged_one(damage: dict[str, object]) -> None:
+def test_plan_with_wrong_types_is_damaged(damage: dict[str, object]) -> None:
     run = create_run(plan())
     content = json.loads((run.folder / "run.json").read_text()) | damage
     (run.folder / "run.json").write_text(json.dumps(content))
@@ -295,7 +295,7 @@ def test_a_plan_of_other_types_is_no_run_but_a_damaged_one(damage: dict[str, obj
     assert (all_runs(), damaged_runs()) == ([], [run])
 
 
-def test_scores_that_are_missing_torn_or_of_other_types_are_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_scores_are_empty(caplog: pytest.LogCaptureFixture) -> None:
     run = create_run(plan())
     assert run.scores() == {}
     (run.folder / "scores.json").write_text('{"before": {')
@@ -318,17 +318,17 @@ RUN, INTERRUPTED = "20261122-014317-bi-0b1c", "20261122-022454-interrupted-3471"
 @pytest.fixture
 def trained_by_others() -> None:
     """One by the operator, one of the same id by Alice, and one of the operator's that came to no end."""
-    for place, run in ((shared_workspace(), RUN), (shared_workspace(), INTERRUPTED)):
-        shutil.copytree(BEFORE / run, place / "runs" / run)
+    for workspace_folder, run in ((shared_workspace(), RUN), (shared_workspace(), INTERRUPTED)):
+        shutil.copytree(BEFORE / run, workspace_folder / "runs" / run)
     with acting_as(ALICE):
         shutil.copytree(BEFORE / RUN, workspace() / "runs" / f"{RUN}-own")
 
 
 @pytest.mark.usefixtures("trained_by_others")
-def test_a_user_may_use_them_by_their_ids() -> None:
+def test_user_can_use_shared_runs_by_id() -> None:
     with acting_as(ALICE):
         assert [run.id for run in finished_runs()] == [f"{RUN}-own", RUN]
-        assert [model_place(run) for run in finished_runs()] == [f"{RUN}-own", RUN]
+        assert [model_reference(run) for run in finished_runs()] == [f"{RUN}-own", RUN]
         assert find_model(RUN).folder == shared_workspace() / "runs" / RUN / "model"
     with acting_as(BOB):
         assert [run.id for run in finished_runs()] == [RUN]
@@ -338,7 +338,7 @@ def test_a_user_may_use_them_by_their_ids() -> None:
 
 
 @pytest.mark.usefixtures("trained_by_others")
-def test_no_page_can_change_them() -> None:
+def test_user_cannot_reach_runs_of_others() -> None:
     with acting_as(BOB):
         assert find_run(RUN) is None
         assert find_job(RUN) is None

@@ -15,24 +15,24 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.language.masking import IGNORED
-from mrc_workbench.training.recipes.language_material import HiddenTokens
+from mrc_workbench.training.recipes.language_material import MaskedRows
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
 from tests.tiny_models import build_bi_encoder, build_masked_base
 from tests.training.recipes.language_worlds import text_file
-from tests.training.worlds import logged, python
+from tests.training.worlds import read_logged, run_python
 from tests.two_machines import torchrun_on, two_machines
 
 __all__ = ["arguments", "expected", "model", "second_of_two"]  # fixtures
 pytestmark = pytest.mark.slow
 
-ONE_EPOCH = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
+SHORT_TRAINING = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
 FLOAT32 = ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
-GATHERING = ["--objective", "multiple-negatives", *ONE_EPOCH, *FLOAT32]
+GATHERING_OPTIONS = ["--objective", "multiple-negatives", *SHORT_TRAINING, *FLOAT32]
 DOCUMENTS = {"mlm": 33, "mlm-nsp": 54}  # 112 and 48 rows: none is left over
-_drawn = HiddenTokens.batch
+_original_batch = MaskedRows.batch
 
 
 def trained(folder: Path) -> Run:
@@ -64,7 +64,7 @@ def of_language(out: Path, documents: int, *options: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_by_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `one` and `two` with the same trainings: in this process, and in two under torchrun.
 
     `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives, and `new`, a
@@ -82,11 +82,15 @@ def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
             of_language(out / objective, DOCUMENTS[objective], "--base", base, "--objective", objective)
             for objective, base in bases.items()
         ]
-        return [ranking(out / "starter", "starter", *GATHERING), ranking(out / "tiny", tiny, *GATHERING), *language]
+        return [
+            ranking(out / "starter", "starter", *GATHERING_OPTIONS),
+            ranking(out / "tiny", tiny, *GATHERING_OPTIONS),
+            *language,
+        ]
 
     # Unigram's training comes out otherwise each time
     new = of_language(folder / "two" / "new", 100, "--tokenizer-kind", "unigram", "--vocabulary", "1000")
-    own = ranking(folder / "two" / "own", "starter", *ONE_EPOCH)
+    own = ranking(folder / "two" / "own", "starter", *SHORT_TRAINING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
         by_two = [
@@ -94,20 +98,20 @@ def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-        done = python("-m", *torchrun, json.dumps(by_two), environment=environment)
+        done = run_python("-m", *torchrun, json.dumps(by_two), environment=environment)
         assert done.returncode == 0, done.stderr[-3000:]
-        patch.setattr(HiddenTokens, "batch", in_halves)
+        patch.setattr(MaskedRows, "batch", batch_in_parts)
         for words in in_both(folder / "one"):
             assert main(["train", *words]) == 0
     return folder
 
 
-def in_halves(hidden: HiddenTokens, rows: Sequence[int]) -> dict[str, np.ndarray]:
+def batch_in_parts(hidden: MaskedRows, rows: Sequence[int]) -> dict[str, np.ndarray]:
     """The batch that two processes make of these rows, each of its own half."""
     half = len(rows) // 2
     if not half:
-        return _drawn(hidden, rows)
-    parts = [_drawn(hidden, rows[:half]), _drawn(hidden, rows[half:])]
+        return _original_batch(hidden, rows)
+    parts = [_original_batch(hidden, rows[:half]), _original_batch(hidden, rows[half:])]
     width = max(part["labels"].shape[1] for part in parts)
     filled = {"labels": IGNORED, "input_ids": hidden.blocks.specials.pad}  # type: ignore[attr-defined]  # as both kinds have
 
@@ -119,14 +123,14 @@ def in_halves(hidden: HiddenTokens, rows: Sequence[int]) -> dict[str, np.ndarray
 
 
 @pytest.mark.parametrize("base", ["starter", "tiny"])
-def test_gathered_negatives_give_the_loss_of_one_process(base: str, by_one_and_by_two: Path) -> None:
-    one, two = (trained(by_one_and_by_two / out / base) for out in ("one", "two"))
-    assert_same(one, two)
+def test_gathered_negatives_match_single_process(base: str, trained_by_one_and_two: Path) -> None:
+    single, two = (trained(trained_by_one_and_two / out / base) for out in ("one", "two"))
+    assert_same(single, two)
     assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
 
 
-def test_two_machines_do_what_one_does(
-    by_one_and_by_two: Path,
+def test_two_processes_match_one(
+    trained_by_one_and_two: Path,
     arguments: list[str],
     expected: dict[str, np.ndarray],
     second_of_two: Callable[[list[str]], int],
@@ -138,40 +142,40 @@ def test_two_machines_do_what_one_does(
     assert second_of_two(encoding) == 0
     assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
     assert not (out / "encoding.json").exists()
-    training = ["mrc_workbench", "train", *ranking(tmp_path / "far", "starter", *GATHERING)]
+    training = ["mrc_workbench", "train", *ranking(tmp_path / "far", "starter", *GATHERING_OPTIONS)]
     commands = ["tests.commands", json.dumps([["mrc_workbench", *encoding], training])]
     with two_machines() as machines:
         torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
     is_as_expected(out, expected)
-    near, far = trained(by_one_and_by_two / "two" / "starter"), trained(tmp_path / "far")
+    near, far = trained(trained_by_one_and_two / "two" / "starter"), trained(tmp_path / "far")
     assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
     assert_same(near, far)
 
 
-def assert_same(one: Run, two: Run) -> None:
+def assert_same(single: Run, two: Run) -> None:
     """Check that two runs learnt the same: losses, weights, scores."""
-    assert two.status().total_steps == one.status().total_steps == 12  # 336 pairs
-    assert len(logged(one, "loss")) == 12
-    assert_learnt_the_same(one, two)
-    assert two.scores()["after"]["ndcg@10"] == pytest.approx(one.scores()["after"]["ndcg@10"], abs=0.01)
+    assert two.status().total_steps == single.status().total_steps == 12  # 336 pairs
+    assert len(read_logged(single, "loss")) == 12
+    assert_learnt_the_same(single, two)
+    assert two.scores()["after"]["ndcg@10"] == pytest.approx(single.scores()["after"]["ndcg@10"], abs=0.01)
 
 
-def assert_learnt_the_same(one: Run, two: Run) -> None:
+def assert_learnt_the_same(single: Run, two: Run) -> None:
     """Check losses and weights."""
-    assert len(logged(one, "loss")) == len(logged(two, "loss"))
-    np.testing.assert_allclose(logged(two, "loss"), logged(one, "loss"), rtol=1e-3)
-    for name, array in weights(one).items():
+    assert len(read_logged(single, "loss")) == len(read_logged(two, "loss"))
+    np.testing.assert_allclose(read_logged(two, "loss"), read_logged(single, "loss"), rtol=1e-3)
+    for name, array in weights(single).items():
         # Adam makes a full step of a gradient that is only rounding: few weights may differ, and by few steps
-        apart = np.abs(weights(two)[name] - array)
-        assert (apart > 1e-4).mean() < 0.01, name
-        assert apart.max() < 3 * LEARNING_RATE, name
+        difference = np.abs(weights(two)[name] - array)
+        assert (difference > 1e-4).mean() < 0.01, name
+        assert difference.max() < 3 * LEARNING_RATE, name
 
 
-def test_negatives_that_are_not_gathered_are_told(by_one_and_by_two: Path) -> None:
-    assert trained(by_one_and_by_two / "two" / "own").provenance()["processes"] == {"count": 2, "negatives": "own"}
+def test_warns_about_ungathered_negatives(trained_by_one_and_two: Path) -> None:
+    assert trained(trained_by_one_and_two / "two" / "own").provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
-def test_a_folder_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requires_output_folder(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
     assert main(["train", "bi-encoder", "--data", "sample"]) == 2
@@ -179,21 +183,21 @@ def test_a_folder_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("objective", DOCUMENTS)
-def test_a_language_model_learns_by_two_what_it_does_by_one(objective: str, by_one_and_by_two: Path) -> None:
-    one, two = (trained(by_one_and_by_two / out / objective) for out in ("one", "two"))
+def test_language_model_matches_single_process(objective: str, trained_by_one_and_two: Path) -> None:
+    single, two = (trained(trained_by_one_and_two / out / objective) for out in ("one", "two"))
     assert two.provenance()["processes"] == {"count": 2, "negatives": "none"}
-    assert len(logged(one, "loss")) == {"mlm": 7, "mlm-nsp": 3}[objective]
-    assert_learnt_the_same(one, two)
+    assert len(read_logged(single, "loss")) == {"mlm": 7, "mlm-nsp": 3}[objective]
+    assert_learnt_the_same(single, two)
 
 
-def test_several_processes_train_one_tokenizer_and_cut_a_text_once(by_one_and_by_two: Path) -> None:
-    new = trained(by_one_and_by_two / "two" / "new")
-    cache = by_one_and_by_two / "workspace" / "cache"
+def test_processes_share_tokenizer_and_tokens(trained_by_one_and_two: Path) -> None:
+    new = trained(trained_by_one_and_two / "two" / "new")
+    cache = trained_by_one_and_two / "workspace" / "cache"
     (tokenizer,) = (path for path in (cache / "tokenizers").iterdir() if path.is_dir())
-    kept, saved = (
-        dict(json.loads((one / "tokenizer.json").read_bytes())["model"]["vocab"])
-        for one in (tokenizer, new.model_folder)
+    stored, saved = (
+        dict(json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"])
+        for folder in (tokenizer, new.model_folder)
     )
-    assert list(saved) == list(kept)
-    assert saved == pytest.approx(kept, abs=1e-9), "of those that read and write it, the last digit"
+    assert list(saved) == list(stored)
+    assert saved == pytest.approx(stored, abs=1e-9), "of those that read and write it, the last digit"
     assert sum(path.is_dir() for path in (cache / "tokens").iterdir()) == 3, "of three trainings"

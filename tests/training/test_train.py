@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.models.packaged import DEFAULT
-from tests.training.worlds import python
+from tests.training.worlds import run_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.packaged]
 
@@ -19,8 +19,8 @@ print(sorted({LIBRARIES} & set(sys.modules)))
 """
 
 
-def test_the_packaged_base_is_written_beside_without_importing_the_models_libraries(tmp_path: Path) -> None:
+def test_writes_packaged_base_without_importing_transformers(tmp_path: Path) -> None:
     """Two threads that import transformers for the first time at once fail, one of them, with an `ImportError`."""
-    done = python("-c", PROGRAM, environment=os.environ | {"MRC_WORKSPACE": str(tmp_path)})
+    done = run_python("-c", PROGRAM, environment=os.environ | {"MRC_WORKSPACE": str(tmp_path)})
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
     assert [*tmp_path.rglob("model.safetensors")]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
-from mrc_workbench.training.ablation import MOST_VARIANTS, AblationExperiment
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment_as
+from mrc_workbench.training.ablation import MAX_VARIANTS, AblationExperiment
 from mrc_workbench.training.ranker_options import BiEncoderObjective
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 
@@ -29,14 +29,14 @@ mask_share = [0.3, 0.5]
 """
 
 
-def experiment(**told: Any) -> AblationExperiment:
-    return AblationExperiment.model_validate({"text": "mine.txt", "vary": {"mask_share": [0.3]}, **told})
+def experiment(**settings: Any) -> AblationExperiment:
+    return AblationExperiment.model_validate({"text": "mine.txt", "vary": {"mask_share": [0.3]}, **settings})
 
 
-def test_a_file_names_what_varies_one_thing_at_a_time(tmp_path: Path) -> None:
+def test_file_lists_variants(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(FILE, encoding="utf-8")
-    read = read_as(AblationExperiment, path)
+    read = read_experiment_as(AblationExperiment, path)
     read.check()
     assert read.changes == {
         0: {},
@@ -46,27 +46,27 @@ def test_a_file_names_what_varies_one_thing_at_a_time(tmp_path: Path) -> None:
         4: {"mask_share": 0.5},
     }
     reference = LanguageOptions(size="tiny", epochs=4.0, kept_models=0)  # type: ignore[arg-type]  # read as a word
-    assert read.learning(1) == reference
-    assert read.learning(2).objective is LanguageObjective.MLM_NSP
-    assert (read.learning(4).mask_share, read.learning(4).epochs) == (0.5, 4.0)
-    assert (read.shares.validation, read.shares.test, read.shares.seed) == (0.1, 0.2, 3)
+    assert read.language_model_options(1) == reference
+    assert read.language_model_options(2).objective is LanguageObjective.MLM_NSP
+    assert (read.language_model_options(4).mask_share, read.language_model_options(4).epochs) == (0.5, 4.0)
+    assert (read.split_options.validation, read.split_options.test, read.split_options.seed) == (0.1, 0.2, 3)
 
 
-def test_all_are_fine_tuned_alike_as_suits_the_base_that_they_began_from() -> None:
+def test_fine_tunes_all_variants_alike() -> None:
     new = experiment(fine_tuning={"epochs": 2})
-    assert {new.tuning(base).epochs for base in ("one", "other")} == {2.0}
-    assert new.tuning("one").learning_rate == 2e-5, "a table of words moves by larger steps"
+    assert {new.fine_tuning_options(base).epochs for base in ("one", "other")} == {2.0}
+    assert new.fine_tuning_options("one").learning_rate == 2e-5, "a table of words moves by larger steps"
     packaged = experiment(language_model={"base": "packaged:multilingual-e5-small"})
-    assert packaged.tuning("a-run").objective is BiEncoderObjective.MULTIPLE_NEGATIVES
-    assert packaged.tuning("a-run").base == "a-run"
-    assert packaged.learning(1).learning_rate == LanguageOptions.suited_to("packaged:x").learning_rate
+    assert packaged.fine_tuning_options("a-run").objective is BiEncoderObjective.MULTIPLE_NEGATIVES
+    assert packaged.fine_tuning_options("a-run").base == "a-run"
+    assert packaged.language_model_options(1).learning_rate == LanguageOptions.defaults_for("packaged:x").learning_rate
 
 
 @pytest.mark.parametrize(
     ("told", "words"),
     [
         ({"vary": {}}, "2 to"),
-        ({"vary": {"epochs": [float(n) for n in range(1, MOST_VARIANTS + 1)]}}, "2 to"),
+        ({"vary": {"epochs": [float(n) for n in range(1, MAX_VARIANTS + 1)]}}, "2 to"),
         ({"vary": {"mask": [0.3]}}, "there is no option 'mask'"),
         ({"vary": {"mask_share": [2.0]}}, "vary: mask_share must be between"),
         ({"vary": {"mask_share": ["much"]}}, "'much' is no float"),
@@ -78,12 +78,12 @@ def test_all_are_fine_tuned_alike_as_suits_the_base_that_they_began_from() -> No
         ({"validation_share": 0.9, "test_share": 0.2}, "fraction of 0 or more"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_place(told: dict[str, Any], words: str) -> None:
+def test_reports_invalid_experiment_with_section(told: dict[str, Any], words: str) -> None:
     with pytest.raises(ExperimentError, match=words):
         experiment(**told).check()
 
 
-def test_a_finished_training_alone_can_be_held_against_its_base() -> None:
+def test_compares_finished_training_with_base() -> None:
     helps = experiment(vary={}, untrained=True)
     helps.check()
     assert helps.changes == {0: {}, 1: {}}

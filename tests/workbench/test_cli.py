@@ -47,12 +47,12 @@ PATHS = [*visible(all_commands())]
 ALL = {" ".join(path) for path in PATHS}
 
 
-def test_the_commands_are_those_of_the_table() -> None:
+def test_lists_every_command_of_the_table() -> None:
     assert [path[0] for path in PATHS if len(path) == 1] == [*COMMANDS]
     assert {"compare", "runs list", "train bi-encoder", "sweep cross-encoder", "data import", "reading score"} <= ALL
 
 
-def test_a_function_is_one_command() -> None:
+def test_maps_each_function_to_one_command() -> None:
     """A command exists once: no function has two names."""
     mrc = all_commands()
     functions = []
@@ -65,7 +65,7 @@ def test_a_function_is_one_command() -> None:
     assert [function for function, count in Counter(map(id, functions)).items() if count > 1] == []
 
 
-def test_an_earlier_name_still_inspects_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_accepts_earlier_name_for_inspecting_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     outputs = []
     for name in (["pairs", "inspect"], ["data", "inspect-pairs"]):
         assert main([*name, "sample-sts", "--json"]) == ExitStatus.DONE
@@ -75,22 +75,24 @@ def test_an_earlier_name_still_inspects_pairs(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_help_of_every_command_and_unknown_option(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_help_of_every_command_and_rejects_unknown_option(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*path, "--help"]) == ExitStatus.DONE
-    told = capsys.readouterr()
-    assert told.err == ""
-    usage, _, summary, *_ = told.out.splitlines()
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    usage, _, summary, *_ = captured.out.splitlines()
     assert usage.startswith(f"Usage: mrc {' '.join(path)}")
     assert summary.endswith(".")  # on one line
-    assert "object at" not in told.out
-    assert "Options of every command" in told.out
+    assert "object at" not in captured.out
+    assert "Options of every command" in captured.out
     if len(path) == 1:
         assert summary == COMMANDS[path[0]].summary
         assert main([*path, "--no-such-option"]) == ExitStatus.NOTHING_DONE
         assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_help_lists_commands_under_headings_in_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_commands_under_headings_in_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == ExitStatus.DONE
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= WIDTH
@@ -102,7 +104,7 @@ def test_help_lists_commands_under_headings_in_a_line_each(capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_help_imports_no_room() -> None:
+def test_help_imports_no_library() -> None:
     rooms = "('mrc_workbench.retrieval', 'mrc_workbench.training', 'mrc_workbench.labs', 'numpy', 'pandas', 'torch')"
     program = "import sys; from mrc_workbench.workbench.cli import main; main(['--help']); main(['comparre'])\n"
     program += f"print([name for name in sys.modules if name.startswith({rooms}) and name != 'mrc_workbench.labs'])"
@@ -110,7 +112,7 @@ def test_help_imports_no_room() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_internal_commands_are_those_of_the_jobs() -> None:
+def test_lists_internal_commands_of_jobs() -> None:
     internal = all_commands()["internal"]
     assert not internal.show
     for name in _INTERNAL:
@@ -118,7 +120,7 @@ def test_internal_commands_are_those_of_the_jobs() -> None:
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_a_completion_script_names_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_script_names_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == ExitStatus.DONE
     assert_names_every_command(capsys.readouterr().out)
 
@@ -128,7 +130,7 @@ def assert_names_every_command(script: str) -> None:
     assert "internal" not in script
 
 
-def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completes_commands_and_options_in_bash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "bash"]) == ExitStatus.DONE
     script = tmp_path / "mrc.bash"
     script.write_text(capsys.readouterr().out, encoding="utf-8")
@@ -146,14 +148,14 @@ def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.Capt
     assert "--learning-rate" in completed("train", "bi-encoder", "--lea")
 
 
-def test_completion_is_installed_for_every_new_shell(
+def test_installs_completion_for_every_new_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["completion", "bash", "--install"]) == ExitStatus.DONE
-    (place,) = [word.rstrip(":") for word in capsys.readouterr().out.split() if word.startswith(str(tmp_path))]
-    assert "complete -F _mrc mrc" in Path(place).read_text(encoding="utf-8")
-    assert place in (tmp_path / ".bashrc").read_text(encoding="utf-8")
+    (script_path,) = [word.rstrip(":") for word in capsys.readouterr().out.split() if word.startswith(str(tmp_path))]
+    assert "complete -F _mrc mrc" in Path(script_path).read_text(encoding="utf-8")
+    assert script_path in (tmp_path / ".bashrc").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -165,29 +167,25 @@ def test_completion_is_installed_for_every_new_shell(
         (["runs", "x"], "unknown command 'mrc runs x': `mrc runs --help` lists the commands"),
     ],
 )
-def test_an_unknown_command_names_the_nearest(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_suggests_nearest_command(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == ExitStatus.NOTHING_DONE
     assert capsys.readouterr().err == f"error: {message}\n"
 
 
 @pytest.mark.parametrize("words", NOTHING_DONE, ids=" ".join)
-def test_where_nothing_is_done_the_status_is_2(
+def test_returns_status_2_if_nothing_runs(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(words) == ExitStatus.NOTHING_DONE
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    assert "Traceback" not in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert "Traceback" not in captured.err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_retriever_or_a_gate_not_reached_has_status_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_returns_status_1_for_failed_retriever_or_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(LOST, encoding="utf-8")
     assert main(["compare", str(path)]) == ExitStatus.FAILED
@@ -197,7 +195,7 @@ def test_a_failed_retriever_or_a_gate_not_reached_has_status_1(
     assert main(["compare", str(path), "--at-least", "recall@1=0.0"]) == ExitStatus.DONE
 
 
-def test_version_in_a_checkout_and_of_an_installed_package(
+def test_prints_version_in_checkout_and_installed_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--version"]) == ExitStatus.DONE
@@ -210,7 +208,7 @@ def test_version_in_a_checkout_and_of_an_installed_package(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are those of Unix")
-def test_a_closed_output_ends_a_command_quietly() -> None:
+def test_ends_quietly_if_output_is_closed() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "mrc_workbench", "completion", "bash"]

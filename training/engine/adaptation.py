@@ -7,7 +7,7 @@ import numpy as np
 
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.models.token_encoder import directions
+from mrc_workbench.models.token_encoder import principal_directions
 from mrc_workbench.training.base import transformer_layers
 from mrc_workbench.training.options import (
     AttentionDropout,
@@ -20,11 +20,11 @@ from mrc_workbench.training.options import (
 from mrc_workbench.training.text_options import SentencePooling
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
-_FITTED_ON = 128  # passages, whose tokens a projection begins with
-_AT_A_TIME = 1024  # texts
+_PROJECTION_SAMPLE_SIZE = 128  # passages, whose tokens a projection begins with
+_TEXTS_PER_CHUNK = 1024  # texts
 
 
-def pool(model: Any, pooling: str) -> None:
+def set_pooling(model: Any, pooling: str) -> None:
     """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where it pools in a way of its own."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -37,56 +37,56 @@ def pool(model: Any, pooling: str) -> None:
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
     """Change a loaded model as the options say, and return what became of `auto`. Raises `OptionError`."""
-    layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
-    wanted = [name for name in layered if getattr(options, name, 0)]
-    reader = _reader(model)
-    if wanted and reader is None:
-        raise OptionError(wanted[0], "starter", f"{wanted[0]} must be 0 for {options.base}: it has no such part")
+    transformer_options = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
+    requested = [name for name in transformer_options if getattr(options, name, 0)]
+    transformer = _transformer_module(model)
+    if requested and transformer is None:
+        raise OptionError(requested[0], "starter", f"{requested[0]} must be 0 for {options.base}: it has no such part")
     if options.max_length:
-        config = reader.auto_model.config
+        config = transformer.auto_model.config
         # RoBERTa counts its positions from the padding token's number on
         offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
         positions = int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
         model.max_seq_length = min(options.max_length, positions)
     if options.frozen_layers:
-        _freeze(reader.auto_model, options.frozen_layers)
-    if reader is None:
+        _freeze_layers(transformer.auto_model, options.frozen_layers)
+    if transformer is None:
         return {}
-    network = reader.auto_model
-    settled = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
-    on_a_cpu = options.attention_dropout is AttentionDropout.AUTO and model.device.type == "cpu"
-    if on_a_cpu or options.attention_dropout is AttentionDropout.NONE:
+    network = transformer.auto_model
+    resolved_options = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
+    is_auto_on_cpu = options.attention_dropout is AttentionDropout.AUTO and model.device.type == "cpu"
+    if is_auto_on_cpu or options.attention_dropout is AttentionDropout.NONE:
         # with dropout the fused kernel for a CPU cannot be used: all probabilities are written out
-        settled["attention_dropout"] = AttentionDropout.NONE
-        drop_no_attention(network)
+        resolved_options["attention_dropout"] = AttentionDropout.NONE
+        disable_attention_dropout(network)
     if model.device.type == "cpu" and uses_bfloat16(options):
         from mrc_workbench.training.engine.speed import use_plain_attention_if_short
 
         use_plain_attention_if_short(network)
     if options.lora_rank:
-        _add_adapters(model, reader, options.lora_rank)
-        _train_also(reader.auto_model, options)
-    elif _freezes(options.embedding_table, network):
+        _add_adapters(model, transformer, options.lora_rank)
+        _unfreeze_extra_weights(transformer.auto_model, options)
+    elif _freezes_embeddings(options.embedding_table, network):
         network.get_input_embeddings().requires_grad_(False)
-    if not any(weight.requires_grad for weight in reader.auto_model.get_input_embeddings().parameters()):
-        settled["embedding_table"] = EmbeddingTable.FROZEN
-    return {name: value.value for name, value in settled.items()}
+    if not any(weight.requires_grad for weight in transformer.auto_model.get_input_embeddings().parameters()):
+        resolved_options["embedding_table"] = EmbeddingTable.FROZEN
+    return {name: value.value for name, value in resolved_options.items()}
 
 
-def settle(model: Any) -> None:
+def merge_adapters(model: Any) -> None:
     """Make adapters part of the weights, so that what is saved is a standard model."""
-    reader = _reader(model)
-    if reader is not None and (merge := getattr(reader.auto_model, "merge_and_unload", None)):
-        reader.model = merge()
+    transformer = _transformer_module(model)
+    if transformer is not None and (merge_weights := getattr(transformer.auto_model, "merge_and_unload", None)):
+        transformer.model = merge_weights()
 
 
-def _reader(model: Any) -> Any:
+def _transformer_module(model: Any) -> Any:
     """The module with the transformer, which may be in a route; None of a starter."""
-    inside = (module for module in model.modules() if module is not model)
-    return next((module for module in inside if hasattr(module, "auto_model")), None)
+    submodules = (module for module in model.modules() if module is not model)
+    return next((module for module in submodules if hasattr(module, "auto_model")), None)
 
 
-def drop_no_attention(network: Any) -> None:
+def disable_attention_dropout(network: Any) -> None:
     """Set the dropout of attention's probabilities to 0, whatever an architecture calls it; all other dropout stays."""
     import torch
 
@@ -101,12 +101,12 @@ def drop_no_attention(network: Any) -> None:
                 setattr(module, name, 0.0)
 
 
-def _freezes(wanted: EmbeddingTable, network: Any) -> bool:
-    pieces = network.get_input_embeddings().weight.shape[0]
-    return wanted is EmbeddingTable.FROZEN or (wanted is EmbeddingTable.AUTO and pieces > _LARGE_VOCABULARY)
+def _freezes_embeddings(setting: EmbeddingTable, network: Any) -> bool:
+    vocabulary_size = network.get_input_embeddings().weight.shape[0]
+    return setting is EmbeddingTable.FROZEN or (setting is EmbeddingTable.AUTO and vocabulary_size > _LARGE_VOCABULARY)
 
 
-def _freeze(network: Any, count: int) -> None:
+def _freeze_layers(network: Any, count: int) -> None:
     backbone = getattr(network, network.base_model_prefix, network)
     layers = transformer_layers(network)
     available = 0 if layers is None else len(layers)
@@ -117,34 +117,36 @@ def _freeze(network: Any, count: int) -> None:
             module.requires_grad_(False)
 
 
-def _add_adapters(model: Any, reader: Any, rank: int) -> None:
+def _add_adapters(model: Any, transformer: Any, rank: int) -> None:
     from peft import LoraConfig, TaskType, get_peft_model
     from sentence_transformers import CrossEncoder
 
     # a scoring or pointing head is new, so it is trained in full; peft knows it by the task
-    points = hasattr(reader.auto_model, "qa_outputs")
-    scoring = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
+    has_span_head = hasattr(transformer.auto_model, "qa_outputs")
+    task_type = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
     config = LoraConfig(
         r=rank,
         lora_alpha=2 * rank,
         lora_dropout=0.0,
         target_modules="all-linear",
-        exclude_modules=["qa_outputs"] if points else None,
-        task_type=TaskType.QUESTION_ANS if points else scoring,
+        exclude_modules=["qa_outputs"] if has_span_head else None,
+        task_type=TaskType.QUESTION_ANS if has_span_head else task_type,
     )
-    reader.model = get_peft_model(reader.auto_model, config)
+    transformer.model = get_peft_model(transformer.auto_model, config)
 
 
-def _train_also(network: Any, options: TrainingOptions) -> None:
+def _unfreeze_extra_weights(network: Any, options: TrainingOptions) -> None:
     """Let weights learn that stand beside the adapters: in place, so that a merged model has them like any other."""
     import torch
 
     if options.lora_also is LoraAlso.NONE:
         return
-    kept = network.get_input_embeddings() if _freezes(options.embedding_table, network) else None
+    frozen_table = network.get_input_embeddings() if _freezes_embeddings(options.embedding_table, network) else None
     for module in network.modules():
-        embeds = options.lora_also is LoraAlso.NORMS_AND_EMBEDDINGS and isinstance(module, torch.nn.Embedding)
-        if "Norm" in type(module).__name__ or (embeds and module is not kept):
+        is_trained_embedding = options.lora_also is LoraAlso.NORMS_AND_EMBEDDINGS and isinstance(
+            module, torch.nn.Embedding
+        )
+        if "Norm" in type(module).__name__ or (is_trained_embedding and module is not frozen_table):
             for weight in module.parameters(recurse=False):
                 weight.requires_grad_(True)
 
@@ -152,7 +154,7 @@ def _train_also(network: Any, options: TrainingOptions) -> None:
 def live_bi_encoder(model: Any, options: TrainingOptions, texts: Sequence[str]) -> BiEncoder:
     """Return an encoder of a loaded model; `texts` are those of the corpus."""
     size, precision = options.evaluation_batch_size, options.precision
-    return BiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size, at_hand=model)
+    return BiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size, loaded_model=model)
 
 
 def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labels: int = 1) -> CrossEncoderScorer:
@@ -164,7 +166,7 @@ def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labe
     return scorer
 
 
-def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
+def add_projection(model: Any, dimensions: int, texts: Sequence[str]) -> None:
     """Append a linear layer to a loaded `MultiVectorEncoder`; it starts with the principal directions of tokens.
 
     Raises `OptionError` if the vectors are not longer than `dimensions`, or projected already.
@@ -173,17 +175,22 @@ def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-    wide = int(model.get_embedding_dimension() or model[0].get_embedding_dimension())
-    if wide == dimensions:
+    width = int(model.get_embedding_dimension() or model[0].get_embedding_dimension())
+    if width == dimensions:
         return
-    if wide < dimensions or any(isinstance(module, Dense) for module in model):
-        message = f"dimensions must be 0 or {wide}: so many the base has"
+    if width < dimensions or any(isinstance(module, Dense) for module in model):
+        message = f"dimensions must be 0 or {width}: so many the base has"
         raise OptionError("dimensions", "range", message)
-    some = [texts[row] for row in np.linspace(0, len(texts) - 1, min(_FITTED_ON, len(texts))).astype(int).tolist()]
-    vectors = np.concatenate(model.encode_document(some, convert_to_numpy=True, show_progress_bar=False))
+    sample = [
+        texts[row]
+        for row in np.linspace(0, len(texts) - 1, min(_PROJECTION_SAMPLE_SIZE, len(texts))).astype(int).tolist()
+    ]
+    vectors = np.concatenate(model.encode_document(sample, convert_to_numpy=True, show_progress_bar=False))
     identity = torch.nn.Identity()
-    layer = Dense(wide, dimensions, bias=False, activation_function=identity, module_input_name="token_embeddings")
-    layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions(vectors.astype(np.float32), dimensions).T))
+    layer = Dense(width, dimensions, bias=False, activation_function=identity, module_input_name="token_embeddings")
+    layer.linear.weight = torch.nn.Parameter(
+        torch.from_numpy(principal_directions(vectors.astype(np.float32), dimensions).T)
+    )
     position = next(position for position, module in enumerate(model) if isinstance(module, MultiVectorMask))
     model.insert(position, layer.to(model.device))
 
@@ -195,7 +202,7 @@ def has_routes(model: Any) -> bool:
     return isinstance(model[0], Router)
 
 
-def by_idf(model: Any, texts: Sequence[str]) -> Any:
+def weight_questions_by_idf(model: Any, texts: Sequence[str]) -> Any:
     """Return a `SparseEncoder` that reads passages as `model` does, and weighs questions' terms by idf in `texts`.
 
     Raises `OptionError` if the model weighs more terms than its tokenizer knows.
@@ -210,22 +217,22 @@ def by_idf(model: Any, texts: Sequence[str]) -> Any:
     if passages[0].auto_model.config.vocab_size != len(tokenizer):
         message = "question_side must be base: this model weighs other terms than its tokenizer knows"
         raise OptionError("question_side", "vocabulary", message)
-    questions = SparseStaticEmbedding(tokenizer, torch.from_numpy(idf_of(tokenizer, texts)), frozen=True)
+    questions = SparseStaticEmbedding(tokenizer, torch.from_numpy(compute_idf(tokenizer, texts)), frozen=True)
     return SparseEncoder(
         modules=[Router.for_query_document([questions], passages)], prompts=model.prompts, similarity_fn_name="dot"
     )
 
 
-def idf_of(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
+def compute_idf(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
     """Return the idf of every term of a tokenizer's vocabulary among the texts, `(n_terms,)` float32."""
-    held = np.zeros(len(tokenizer), dtype=np.int64)
-    for start in range(0, len(texts), _AT_A_TIME):
-        for ids in tokenizer(list(texts[start : start + _AT_A_TIME]), add_special_tokens=False)["input_ids"]:
-            held[np.unique(np.array(ids, dtype=np.int64))] += 1
-    return np.log1p((len(texts) - held + 0.5) / (held + 0.5)).astype(np.float32)
+    document_frequencies = np.zeros(len(tokenizer), dtype=np.int64)
+    for start in range(0, len(texts), _TEXTS_PER_CHUNK):
+        for ids in tokenizer(list(texts[start : start + _TEXTS_PER_CHUNK]), add_special_tokens=False)["input_ids"]:
+            document_frequencies[np.unique(np.array(ids, dtype=np.int64))] += 1
+    return np.log1p((len(texts) - document_frequencies + 0.5) / (document_frequencies + 0.5)).astype(np.float32)
 
 
-def pool_sentences(model: Any, pooling: SentencePooling) -> None:
+def set_sentence_pooling(model: Any, pooling: SentencePooling) -> None:
     """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if its modules do not allow it.
 
     The first and the last layer are averaged by the library's weighted mean of layers, whose weights are not learned.
@@ -233,13 +240,13 @@ def pool_sentences(model: Any, pooling: SentencePooling) -> None:
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
-    averages = [module for module in model if isinstance(module, WeightedLayerPooling)]
+    average_layers = [module for module in model if isinstance(module, WeightedLayerPooling)]
     if pooling is not SentencePooling.FIRST_LAST_AVERAGE:
-        if averages and pooling is not SentencePooling.BASE:
+        if average_layers and pooling is not SentencePooling.BASE:
             raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
-        pool(model, pooling.value)
-    elif not averages:
-        pool(model, SentencePooling.MEAN.value)
+        set_pooling(model, pooling.value)
+    elif not average_layers:
+        set_pooling(model, SentencePooling.MEAN.value)
         config = model[0].auto_model.config
         config.output_hidden_states = True
         count = config.num_hidden_layers
@@ -248,11 +255,11 @@ def pool_sentences(model: Any, pooling: SentencePooling) -> None:
         layer_weights = torch.nn.Parameter(weights)
         pooling_layer = WeightedLayerPooling(config.hidden_size, count, layer_start=1, layer_weights=layer_weights)
         model.insert(1, pooling_layer.to(model.device))
-    for module in (one for one in model if isinstance(one, WeightedLayerPooling)):
+    for module in (layer for layer in model if isinstance(layer, WeightedLayerPooling)):
         module.requires_grad_(False)
 
 
-def forget(model: Any, share: float) -> None:
+def set_hidden_dropout(model: Any, rate: float) -> None:
     """Set the dropout of hidden values, not that of attention. Raises `OptionError` where the base has none to set."""
     import torch
 
@@ -266,4 +273,4 @@ def forget(model: Any, share: float) -> None:
     if not dropouts:
         raise OptionError("dropout", "no_dropout", "dropout cannot be set: the base has none between its layers")
     for module in dropouts:
-        module.p = share
+        module.p = rate

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.cache import SEAL, is_sound, sealing
+from mrc_workbench.data.cache import SEAL, is_intact, sealing
 from mrc_workbench.data.cache import seal as seal_folder
 from mrc_workbench.data.workspace import to_disk, write_text
 
@@ -22,10 +22,10 @@ _PREFIX = "checkpoint-"
 
 def newest_checkpoint(run: Path) -> Path | None:
     """Return the complete checkpoint of a run folder with the most steps, None where there is none."""
-    return next((folder for folder in _by_step(run / "checkpoints") if is_complete(folder)), None)
+    return next((folder for folder in _list_newest_first(run / "checkpoints") if is_complete(folder)), None)
 
 
-def step_of(checkpoint: Path) -> int:
+def get_step(checkpoint: Path) -> int:
     """Return the number of steps done in a checkpoint."""
     return int(checkpoint.name.removeprefix(_PREFIX))
 
@@ -33,7 +33,7 @@ def step_of(checkpoint: Path) -> int:
 def is_complete(checkpoint: Path) -> bool:
     """Whether every file that was sealed is there in full."""
     if not (checkpoint / _OLDER_SEAL).is_file():
-        return is_sound(checkpoint)
+        return is_intact(checkpoint)
     try:
         sizes = json.loads((checkpoint / _OLDER_SEAL).read_text(encoding="utf-8"))
         return all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
@@ -47,12 +47,12 @@ def seal(checkpoint: Path) -> None:
     to_disk(checkpoint.parent)
 
 
-def discard_old(checkpoints: Path, keep: int, best: Path | None) -> None:
+def discard_old(checkpoints: Path, limit: int, best: Path | None) -> None:
     """Remove all but the best and the newest `keep` complete checkpoints, and what a kill left half-written."""
-    complete = [folder for folder in _by_step(checkpoints) if is_complete(folder)]
-    kept = {folder.name for folder in complete[:keep]} | ({best.name} if best else set())
-    for folder in _by_step(checkpoints):
-        if folder.name not in kept:
+    complete = [folder for folder in _list_newest_first(checkpoints) if is_complete(folder)]
+    retained = {folder.name for folder in complete[:limit]} | ({best.name} if best else set())
+    for folder in _list_newest_first(checkpoints):
+        if folder.name not in retained:
             for name in (SEAL, _OLDER_SEAL):  # first: half a checkpoint must not look like one
                 (folder / name).unlink(missing_ok=True)
             shutil.rmtree(folder)
@@ -67,9 +67,9 @@ def load_weights(model: Any, checkpoint: Path) -> None:
         raise ValueError(f"the checkpoint holds weights that the model does not have: {unknown[:3]}")
 
 
-def _by_step(checkpoints: Path) -> list[Path]:
+def _list_newest_first(checkpoints: Path) -> list[Path]:
     folders = [folder for folder in checkpoints.glob(f"{_PREFIX}*") if folder.name.removeprefix(_PREFIX).isdigit()]
-    return sorted(folders, key=step_of, reverse=True)
+    return sorted(folders, key=get_step, reverse=True)
 
 
 class SafeCheckpoints:
@@ -99,19 +99,23 @@ class SafeCheckpoints:
         if self.loss is None or self.optimizer is None:
             return
         # weights that the loss has and the model has not, those that have been moved so far
-        of_the_model = {id(weight) for weight in self.model.parameters()}
-        own = [(name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in of_the_model]
-        moved = {name: weight.detach().contiguous() for name, weight in own if weight in self.optimizer.state}
-        if moved:
-            save_file(moved, str(folder / "loss.safetensors"))
+        model_weight_ids = {id(weight) for weight in self.model.parameters()}
+        loss_weights = [
+            (name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in model_weight_ids
+        ]
+        trained_loss_weights = {
+            name: weight.detach().contiguous() for name, weight in loss_weights if weight in self.optimizer.state
+        }
+        if trained_loss_weights:
+            save_file(trained_loss_weights, str(folder / "loss.safetensors"))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
 
         load_weights(self.model, Path(resume_from_checkpoint))
-        learned = Path(resume_from_checkpoint) / "loss.safetensors"
-        if learned.is_file():
-            self.loss.load_state_dict(load_file(learned), strict=False)
+        loss_weights = Path(resume_from_checkpoint) / "loss.safetensors"
+        if loss_weights.is_file():
+            self.loss.load_state_dict(load_file(loss_weights), strict=False)
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)
@@ -180,35 +184,37 @@ class SafeCheckpoints:
             torch.cuda.set_rng_state_all(cuda)
 
 
-MOST_BYTES = 1 << 30  # of the models of a run together
-_FOLDER = "on_the_way"
-_STEP = re.compile(r"step-(\d+)")
+MAX_SNAPSHOT_BYTES = 1 << 30  # of the models of a run together
+_SNAPSHOT_FOLDER = "on_the_way"
+_SNAPSHOT_NAME = re.compile(r"step-(\d+)")
 
 
-def kept_models(run: Path) -> dict[int, Path]:
+def model_snapshots(run: Path) -> dict[int, Path]:
     """Return the folders of the models kept in a run's folder, by the step after which each was measured."""
-    folders = ((_STEP.fullmatch(folder.name), folder) for folder in (run / _FOLDER).glob("step-*"))
+    folders = ((_SNAPSHOT_NAME.fullmatch(folder.name), folder) for folder in (run / _SNAPSHOT_FOLDER).glob("step-*"))
     return dict(sorted((int(name[1]), folder) for name, folder in folders if name and folder.is_dir()))
 
 
-def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
+def save_snapshot(run: Path, model: Any, step: int, total: int, max_snapshots: int) -> None:
     """Save a model after `step` of `total` steps, in place of an earlier one of the same of `most` parts.
 
     There are fewer parts if models would take more than `MOST_BYTES` together. A kill leaves the old model, the new one
     or both.
     """
     size = sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters())
-    parts = min(most, MOST_BYTES // max(1, size) - 1)
-    if parts < 1:
+    part_count = min(max_snapshots, MAX_SNAPSHOT_BYTES // max(1, size) - 1)
+    if part_count < 1:
         return
-    with sealing(run / _FOLDER / f"step-{step}") as new:
+    with sealing(run / _SNAPSHOT_FOLDER / f"step-{step}") as new:
         network = model[0].auto_model
         if hasattr(network, "merge_and_unload"):  # in a copy: the adapters go on learning
             network = deepcopy(network).merge_and_unload()
         network.save_pretrained(new)
         model.tokenizer.save_pretrained(new)
-    for other, folder in kept_models(run).items():
+    for other, folder in model_snapshots(run).items():
         # counted from 1; 0 is the beginning
-        in_part, of_this = (ceil(min(one, total) * parts / max(1, total)) for one in (other, step))
-        if other < step and in_part == of_this:
+        part_of_other, part_of_step = (
+            ceil(min(step_number, total) * part_count / max(1, total)) for step_number in (other, step)
+        )
+        if other < step and part_of_other == part_of_step:
             shutil.rmtree(folder)

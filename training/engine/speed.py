@@ -27,10 +27,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from mrc_workbench.models.inference import OF_TOKENS, Features, passes_of_like_length, replaced, takes_rows
+from mrc_workbench.models.inference import TOKEN_OUTPUTS, Features, length_batched_passes, replaced, takes_rows
 from mrc_workbench.training.base import MEMORY_FRACTION, transformer_layers
 
-LONGEST = 384  # tokens of a text for which the plain formula is used
+MAX_PLAIN_TOKENS = 384  # tokens of a text for which the plain formula is used
 _NAME = "plain_if_short"
 
 
@@ -52,7 +52,7 @@ def attention(
     scaling = settings.get("scaling")
     is_plain = (
         torch.is_grad_enabled()
-        and key.shape[2] <= LONGEST
+        and key.shape[2] <= MAX_PLAIN_TOKENS
         and query.shape[:2] == key.shape[:2]
         and scaling is not None
         and not settings.get("dropout")
@@ -67,8 +67,8 @@ def attention(
     return torch.matmul(scores.softmax(dim=-1), value).transpose(1, 2).contiguous(), None
 
 
-_FULL = 0.9  # of the memory for states: with less used, no text was left out
-_TEXT = {"input_ids", "attention_mask", "token_type_ids"}
+_FULL_FRACTION = 0.9  # of the memory for states: with less used, no text was left out
+_TEXT_FEATURES = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 class _ReachedUpperLayersError(Exception):
@@ -123,9 +123,9 @@ class LowerStates:
             self._states[key] = states.to(dtype, copy=True)  # a copy: a view would keep the whole pass
             self.bytes += size
 
-    def make_room(self) -> None:
+    def clear_if_full(self) -> None:
         """Delete all states if there was no room for some: a training repeats its own texts most."""
-        if self.bytes > _FULL * self._limit:
+        if self.bytes > _FULL_FRACTION * self._limit:
             self._states.clear()
             self.bytes = 0
 
@@ -134,7 +134,7 @@ class LowerLayers:
     """The forward pass of a transformer module of sentence-transformers whose lowest `count` layers are frozen."""
 
     def __init__(self, module: Any, layers: Any, count: int, states: LowerStates) -> None:
-        self._module, self._layers, self._count, self._stored = module, layers, count, states
+        self._module, self._layers, self._count, self._states = module, layers, count, states
         self._forward: Callable[..., Features] = module.forward
         self._returns_tuple = self._layer_returns_tuple()
 
@@ -152,7 +152,7 @@ class LowerLayers:
     def _states_of(self, features: Features, keys: list[bytes], kwargs: dict[str, Any]) -> Tensor:
         """The input of the first trained layer, `(n_texts, n_tokens, hidden)`; zeros at padding."""
         row_of = {key: row for row, key in enumerate(keys)}
-        states_of = {key: states for key in row_of if (states := self._stored.find(key)) is not None}
+        states_of = {key: states for key in row_of if (states := self._states.find(key)) is not None}
         missing = [row for key, row in row_of.items() if key not in states_of]
         if missing:
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
@@ -160,17 +160,17 @@ class LowerLayers:
                 name: value[missing, : max(lengths)] if isinstance(value, Tensor) else value
                 for name, value in features.items()
             }
-            computed = self._computed(some, kwargs)
+            computed = self._compute_states(some, kwargs)
             for row, length, states in zip(missing, lengths, computed, strict=True):
                 states_of[keys[row]] = states[:length]
-                self._stored.add(keys[row], states[:length])
+                self._states.add(keys[row], states[:length])
         rows = [states_of[key] for key in keys]
         table = rows[0].new_zeros((len(rows), features["input_ids"].shape[1], rows[0].shape[1]), dtype=torch.float32)
         for row, states in enumerate(rows):
             table[row, : len(states)] = states
         return table
 
-    def _computed(self, features: Features, kwargs: dict[str, Any]) -> Tensor:
+    def _compute_states(self, features: Features, kwargs: dict[str, Any]) -> Tensor:
         began = time.perf_counter()
         network, first_trained = self._module.auto_model, self._layers[self._count]
         was_training = network.training
@@ -179,8 +179,8 @@ class LowerLayers:
             with torch.no_grad(), replaced(first_trained, "forward", self._stop):
                 self._forward(features, **kwargs)
         except _ReachedUpperLayersError as reached:
-            self._stored.seconds += time.perf_counter() - began
-            self._stored.tokens += int(features["attention_mask"].sum())
+            self._states.seconds += time.perf_counter() - began
+            self._states.tokens += int(features["attention_mask"].sum())
             return reached.states
         finally:
             network.train(was_training)
@@ -212,7 +212,7 @@ def cached_lower_layers(model: Any, count: int, states: LowerStates | None = Non
     a layer below the highest frozen one.
     """
     states = states or LowerStates(count)
-    states.make_room()
+    states.clear_if_full()
     lower = _lower_layers(model, count, states)
     if lower is None:
         yield None
@@ -236,7 +236,7 @@ def _lower_layers(model: Any, count: int, states: LowerStates) -> LowerLayers | 
 def _keys_of_rows(features: Features) -> list[bytes] | None:
     """What identifies each text: its tokens, and their segments if it has two; None unless padded on the right."""
     tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
-    if not {"input_ids", "attention_mask"} <= tensors <= _TEXT or features["input_ids"].ndim != 2:
+    if not {"input_ids", "attention_mask"} <= tensors <= _TEXT_FEATURES or features["input_ids"].ndim != 2:
         return None
     mask = features["attention_mask"]
     lengths = mask.sum(dim=1)
@@ -252,46 +252,46 @@ def _keys_of_rows(features: Features) -> list[bytes] | None:
     return keys
 
 
-_REMEMBERED = 500_000  # texts; past that, memory is worth more
+_MAX_CACHED_TEXTS = 500_000  # texts; past that, memory is worth more
 
 
 @contextmanager
-def tokenized_once(model: Any) -> Iterator[None]:
+def cached_tokenization(model: Any) -> Iterator[None]:
     """Within the block, the model stores the tokens of texts and pairs, if these are one row each."""
     module = model[0]
     if getattr(getattr(module, "tokenizer", None), "padding_side", None) != "right":
         yield
         return
-    module.preprocess = _Remembering(module.preprocess, module.tokenizer.pad_token_id or 0)
+    module.preprocess = _CachedPreprocessor(module.preprocess, module.tokenizer.pad_token_id or 0)
     try:
         yield
     finally:
         del module.preprocess  # the class's own is there again
 
 
-class _Remembering:
+class _CachedPreprocessor:
     def __init__(self, preprocess: Callable[..., dict[str, Any]], pad: int) -> None:
         self._preprocess, self._pad = preprocess, pad
         self._rows: dict[Any, dict[str, Tensor]] = {}
-        self._more: dict[Any, dict[str, Any]] = {}  # what is the same for all texts of the same settings
+        self._shared_features: dict[Any, dict[str, Any]] = {}  # what is the same for all texts of the same settings
 
     def __call__(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         settings = (prompt, *((name, str(value)) for name, value in sorted(kwargs.items())))
-        keys = [(one if isinstance(one, str) else tuple(one), settings) for one in inputs]
-        if len(self._rows) > _REMEMBERED:
+        keys = [(text if isinstance(text, str) else tuple(text), settings) for text in inputs]
+        if len(self._rows) > _MAX_CACHED_TEXTS:
             self._rows.clear()
-        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in self._rows}
+        new = {key: text for key, text in zip(keys, inputs, strict=True) if key not in self._rows}
         if new:
             features = self._preprocess(list(new.values()), prompt=prompt, **kwargs)
             tensors = {name: value for name, value in features.items() if isinstance(value, Tensor)}
-            if not tensors.keys() <= _TEXT or "attention_mask" not in tensors:
+            if not tensors.keys() <= _TEXT_FEATURES or "attention_mask" not in tensors:
                 return self._preprocess(inputs, prompt=prompt, **kwargs)
-            self._more[settings] = {name: value for name, value in features.items() if name not in tensors}
+            self._shared_features[settings] = {name: value for name, value in features.items() if name not in tensors}
             lengths = tensors["attention_mask"].sum(dim=1).tolist()
             for row, (key, length) in enumerate(zip(new, lengths, strict=True)):
                 self._rows[key] = {name: tensor[row, :length].to(torch.int32) for name, tensor in tensors.items()}
         rows = [self._rows[key] for key in keys]
-        return {name: self._padded(name, rows) for name in rows[0]} | self._more[settings]
+        return {name: self._padded(name, rows) for name in rows[0]} | self._shared_features[settings]
 
     def _padded(self, name: str, rows: list[dict[str, Tensor]]) -> Tensor:
         empty = self._pad if name == "input_ids" else 0
@@ -299,7 +299,7 @@ class _Remembering:
 
 
 @contextmanager
-def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
+def passes_by_length(model: Any, *, recompute: bool = False) -> Iterator[None]:
     """Within the block, a step's texts are computed in passes of similar length, so that a long one costs only itself.
 
     `twice`: a pass is computed again for its gradient (Chen et al. 2016), so that memory does not grow with the batch.
@@ -308,19 +308,21 @@ def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
     if not takes_rows(model):
         yield
         return
-    scored = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
-    outputs = OF_TOKENS if isinstance(model, MultiVectorEncoder) else (getattr(model, "trained_by", scored),)
-    again = replaced(model, "forward", _recomputed(model.forward, outputs)) if twice else nullcontext()
-    with again, passes_of_like_length(model, outputs):
+    score_output = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
+    outputs = TOKEN_OUTPUTS if isinstance(model, MultiVectorEncoder) else (getattr(model, "trained_by", score_output),)
+    recomputing = (
+        replaced(model, "forward", _recomputing_forward(model.forward, outputs)) if recompute else nullcontext()
+    )
+    with recomputing, length_batched_passes(model, outputs):
         yield
 
 
-def _recomputed(forward: Callable[..., Features], outputs: tuple[str, ...]) -> Callable[..., Features]:
+def _recomputing_forward(forward: Callable[..., Features], outputs: tuple[str, ...]) -> Callable[..., Features]:
     def recomputed(features: Features, **kwargs: Any) -> Features:
-        def wanted() -> Features:
+        def compute_outputs() -> Features:
             computed = forward(dict(features), **kwargs)
             return {name: computed[name] for name in outputs}
 
-        return dict(checkpoint(wanted, use_reentrant=False) if torch.is_grad_enabled() else wanted())
+        return dict(checkpoint(compute_outputs, use_reentrant=False) if torch.is_grad_enabled() else compute_outputs())
 
     return recomputed

@@ -5,7 +5,7 @@ from typing import Any
 from mrc_workbench.training.base import Recipe
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipes.language import LanguageRecipe
-from mrc_workbench.training.recipes.material import RANKERS
+from mrc_workbench.training.recipes.material import RANKER_FAMILY
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
 from mrc_workbench.training.recipes.readers import ReaderRecipe
 from mrc_workbench.training.recipes.sentences import SentenceCrossEncoderRecipe, SentenceRecipe
@@ -29,28 +29,30 @@ RECIPES: dict[str, type[Recipe[Any, Any]]] = {
 
 def ranking_kinds() -> list[str]:
     """Return the kinds that learn from a question set, and whose models rank passages."""
-    return [kind for kind, recipe in RECIPES.items() if recipe.family is RANKERS]
+    return [kind for kind, recipe in RECIPES.items() if recipe.family is RANKER_FAMILY]
 
 
-def kinds_alike(kind: str) -> tuple[str, ...]:
+def equivalent_kinds(kind: str) -> tuple[str, ...]:
     """Return the kinds whose finished models do the same work."""
-    alike = (BI_ENCODER, SENTENCES)
-    return alike if kind in alike else (kind,)
+    dense_encoders = (BI_ENCODER, SENTENCES)
+    return dense_encoders if kind in dense_encoders else (kind,)
 
 
-def kinds_to_start_from(kind: str) -> tuple[str, ...]:
+def compatible_base_kinds(kind: str) -> tuple[str, ...]:
     """Return the kinds whose finished models a training of this kind can go on from."""
     # a reader's head is new on any transformer, late interaction reads any, and all began as language models
-    others = (*kinds_alike(BI_ENCODER), LANGUAGE_MODEL) if kind in (READER, LATE_INTERACTION) else (LANGUAGE_MODEL,)
-    return tuple(dict.fromkeys((*kinds_alike(kind), *others)))
+    others = (
+        (*equivalent_kinds(BI_ENCODER), LANGUAGE_MODEL) if kind in (READER, LATE_INTERACTION) else (LANGUAGE_MODEL,)
+    )
+    return tuple(dict.fromkeys((*equivalent_kinds(kind), *others)))
 
 
-def usual_base(kind: str) -> str:
+def default_base(kind: str) -> str:
     """Return the base that a training of this kind starts from where nobody chooses."""
-    return next(iter(recipe_of(kind).options.offered()), recipe_of(kind).base)
+    return next(iter(get_recipe(kind).options.available_bases()), get_recipe(kind).base)
 
 
-def recipe_of(kind: str) -> type[Recipe[Any, Any]]:
+def get_recipe(kind: str) -> type[Recipe[Any, Any]]:
     """Return the recipe of a kind. Raises `ValueError` where there is none."""
     if kind not in RECIPES:
         raise ValueError(f"there is no kind of training {kind!r}; there are {', '.join(RECIPES)}")

@@ -10,22 +10,38 @@ from typing import Any
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, LOG_LIKELIHOOD, Guesses, configuration, guesses
+from mrc_workbench.models.language.masking import (
+    FOLLOWED,
+    GUESSED,
+    LOG_LIKELIHOOD,
+    MaskedPredictions,
+    configuration,
+    predict_masked_tokens,
+)
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.report.charts import PALETTE
-from mrc_workbench.training.base import Examples, Family, HeldOut, OnProgress, Recipe, Task, finished, seconds_for
+from mrc_workbench.training.base import (
+    Examples,
+    Family,
+    OnProgress,
+    Recipe,
+    Task,
+    ValidationExamples,
+    estimate_seconds,
+    finished_model_source,
+)
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import EmbeddingTable, OptionError
 from mrc_workbench.training.recipes.language_material import (
     UNIGRAM,
-    LanguageMaterial,
     LanguageMeasurement,
+    LanguageTrainingData,
     MeasuredRows,
 )
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
 
-class Languages(Family):
+class LanguageFamily(Family):
     """Trainings of language models."""
 
     measures = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
@@ -44,78 +60,84 @@ class Languages(Family):
     def texts(self, data: Corpus, options: LanguageOptions) -> Sequence[str]:
         return list(islice(data.documents(), 1000))  # enough to detect their language; memory may not hold all
 
-    def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
-        material = LanguageMaterial.of(data, shares, options)
-        parts = {f"{part}_documents": count for part, count in material.documents.items()}
-        total, tokenizer = sum(material.documents.values()), material.tokenizer
-        sizes = {"rows": len(material.learned), "vocabulary": len(tokenizer)}
-        return {"documents": total, "tokens": material.tokens, **parts, **sizes}
+    def describe(self, data: Corpus, split_options: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
+        training_data = LanguageTrainingData.from_corpus(data, split_options, options)
+        parts = {f"{part}_documents": count for part, count in training_data.documents.items()}
+        total, tokenizer = sum(training_data.documents.values()), training_data.tokenizer
+        sizes = {"rows": len(training_data.training_rows), "vocabulary": len(tokenizer)}
+        return {"documents": total, "tokens": training_data.tokens, **parts, **sizes}
 
-    def material(self, data: Corpus, plan: Any, tell: OnProgress | None = None) -> LanguageMaterial:
-        return LanguageMaterial.of(data, plan.split, plan.options, tell)
+    def prepare_training_data(
+        self, data: Corpus, plan: Any, on_progress: OnProgress | None = None
+    ) -> LanguageTrainingData:
+        return LanguageTrainingData.from_corpus(data, plan.split, plan.options, on_progress)
 
-    def rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
+    def card_rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
         return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}
 
 
-LANGUAGES: Family = Languages()
+LANGUAGE_FAMILY: Family = LanguageFamily()
 
 
-class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
+class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
     """How a masked language model is trained."""
 
     kind = LANGUAGE_MODEL
-    family = LANGUAGES
+    family = LANGUAGE_FAMILY
     options = LanguageOptions
     base = STARTER
     measure = GUESSED
     colour = PALETTE[5]
 
-    def measured(self, source: ModelSource) -> LanguageMeasurement:
-        return self._measured(self._loaded(source))
+    def evaluate(self, source: ModelSource) -> LanguageMeasurement:
+        return self._evaluate_model(self._load_model(source))
 
-    def task(self, source: ModelSource) -> Task:
-        options, material = self._options, self._material
-        model = self._loaded(source)
+    def build_task(self, source: ModelSource) -> Task:
+        options, data = self._options, self._data
+        model = self._load_model(source)
         if model.new_heads and options.lora_rank:
             message = "lora_rank must be 0 for a base without a head of its own: what is drawn by chance must learn"
             raise OptionError("lora_rank", "new_model", message)
         if options.base == STARTER and options.embedding_table is EmbeddingTable.AUTO:
             options = replace(options, embedding_table=EmbeddingTable.TRAINED)
         model.pairs_weight = options.pairs_weight
-        settled = adapt(model, options)
+        resolved_options = adapt(model, options)
         best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
-        rows, judging = material.learned, material.judging
+        rows, validation_rows = data.training_rows, data.validation_rows
         return Task(
             model=model,
             loss=None,
-            columns=rows.columns(material.tokenizer),
-            examples=Examples.apart(rows.blocks.lengths()),
-            measure=self._measured,
-            settled=settled,
+            columns=rows.columns(data.tokenizer),
+            examples=Examples.independent(rows.blocks.lengths()),
+            measure=self._evaluate_model,
+            resolved_options=resolved_options,
             metadata={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
-            held_out=HeldOut.of(
-                {}, Examples.apart(judging.hidden.blocks.lengths()[judging.rows]), features=judging.features
+            held_out=ValidationExamples.create_if_usable(
+                {},
+                Examples.independent(validation_rows.hidden.blocks.lengths()[validation_rows.rows]),
+                features=validation_rows.features,
             ),
             features=rows.features,
-            kept_models=options.kept_models,
+            max_snapshots=options.kept_models,
             best_by=best_by,
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, LanguageMeasurement], dict[str, Any]]:
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, LanguageMeasurement], dict[str, Any]]:
         from mrc_workbench.models.reader_networks import load_masked
 
-        source = finished(model_folder)
-        return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
+        source = finished_model_source(model_folder)
+        return {"after": self._evaluate_model(load_masked(source, pairs=self._options.pairs))}, {}
 
-    def seconds_to_measure(self, model: Any) -> float:
-        both = (self._material.judging, self._material.sample)
-        return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in both))
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        row_sets = (self._data.validation_rows, self._data.training_sample)
+        return float(
+            sum(estimate_seconds(partial(self._guess_tokens, model, rows), rows.batches()) for rows in row_sets)
+        )
 
-    def _loaded(self, source: ModelSource) -> Any:
+    def _load_model(self, source: ModelSource) -> Any:
         from mrc_workbench.models.reader_networks import load_masked, new_masked
 
-        options, tokenizer = self._options, self._material.tokenizer
+        options, tokenizer = self._options, self._data.tokenizer
         if options.base != STARTER:
             loaded = load_masked(source, pairs=options.pairs)
             if options.max_length > loaded.max_seq_length:
@@ -125,10 +147,10 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
         config = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
         return new_masked(config, tokenizer, pairs=options.pairs, seed=options.seed)
 
-    def _measured(self, model: Any) -> LanguageMeasurement:
-        both = (self._material.judging, self._material.sample)
-        judged, learned = (self._guesses(model, rows, rows.batches()) for rows in both)
-        return LanguageMeasurement(judged, learned, judge=self._material.judge)
+    def _evaluate_model(self, model: Any) -> LanguageMeasurement:
+        row_sets = (self._data.validation_rows, self._data.training_sample)
+        validation, training = (self._guess_tokens(model, rows, rows.batches()) for rows in row_sets)
+        return LanguageMeasurement(validation, training, evaluation_key=self._data.evaluation_key)
 
-    def _guesses(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> Guesses:
-        return guesses(model, map(rows.hidden.features, batches), self._options.precision)
+    def _guess_tokens(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> MaskedPredictions:
+        return predict_masked_tokens(model, map(rows.hidden.features, batches), self._options.precision)

@@ -14,25 +14,32 @@ from typing import Any, Self
 import numpy as np
 from filelock import FileLock, Timeout
 
-from mrc_workbench.data.cache import is_sound, key_of, sealing
+from mrc_workbench.data.cache import is_intact, key_of, sealing
 from mrc_workbench.data.split import Part, SplitOptions
-from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, gone_through, held_out, within
+from mrc_workbench.data.text.corpora import (
+    Corpus,
+    LanguageError,
+    ProgressCallback,
+    is_held_out,
+    report_documents,
+    scale_progress,
+)
 from mrc_workbench.data.workspace import read_json, workspace, write_json
 from mrc_workbench.models.language.masking import (
     GUESSED,
     Blocks,
-    Guesses,
+    MaskedPredictions,
     Masker,
     PackedBlocks,
     SegmentPairs,
-    unigram_guesses,
+    unigram_predictions,
 )
 from mrc_workbench.models.language.tokenizer_training import (
-    MOST_CHARACTERS,
-    Material,
+    MAX_CHARACTERS,
     Sample,
     TokenizerOptions,
     TrainedTokenizer,
+    TrainingDocuments,
     gathered,
     train_on,
 )
@@ -43,17 +50,17 @@ from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.text_options import LanguageOptions
 
 UNIGRAM = "unigram"
-LanguageMeasurement = Measurement[Guesses]
-_DECODED = 256  # rows
+LanguageMeasurement = Measurement[MaskedPredictions]
+_DECODED_ROWS = 256  # rows
 
 
 @dataclass(frozen=True)
-class HiddenTokens:
+class MaskedRows:
     """Rows of tokens to guess some of; `whole` says that words are hidden, not tokens."""
 
     blocks: Blocks
     masker: Masker
-    whole: bool
+    masks_whole_words: bool
     seed: int
 
     def __len__(self) -> int:
@@ -66,18 +73,20 @@ class HiddenTokens:
         one.
         """
         rng = np.random.default_rng([self.seed, *rows])
-        read = self.blocks.read(rows, rng)
-        alone = np.broadcast_to(np.arange(read.tokens.shape[1]), read.tokens.shape)
-        shown, labels = self.masker.masked(read.tokens, read.words if self.whole else alone, rng)
-        hidden = max(1, int((labels >= 0).sum()))
+        rows_read = self.blocks.read(rows, rng)
+        token_numbers = np.broadcast_to(np.arange(rows_read.tokens.shape[1]), rows_read.tokens.shape)
+        masked_tokens, labels = self.masker.mask_tokens(
+            rows_read.tokens, rows_read.words if self.masks_whole_words else token_numbers, rng
+        )
+        hidden_count = max(1, int((labels >= 0).sum()))
         arrays = {
-            "input_ids": shown,
-            "token_type_ids": read.segments,
-            "attention_mask": (np.arange(read.tokens.shape[1]) < read.lengths[:, None]).astype(np.int64),
+            "input_ids": masked_tokens,
+            "token_type_ids": rows_read.segments,
+            "attention_mask": (np.arange(rows_read.tokens.shape[1]) < rows_read.lengths[:, None]).astype(np.int64),
             "labels": labels,
-            "shares": np.full((len(rows), 1), len(rows) / hidden, dtype=np.float32),
+            "shares": np.full((len(rows), 1), len(rows) / hidden_count, dtype=np.float32),
         }
-        return arrays | ({} if read.follows is None else {"follows": read.follows[:, None]})
+        return arrays | ({} if rows_read.follows is None else {"follows": rows_read.follows[:, None]})
 
     def features(self, rows: Sequence[int]) -> dict[str, Any]:
         import torch
@@ -86,7 +95,7 @@ class HiddenTokens:
 
     def columns(self, tokenizer: Any) -> Columns:
         """Texts, by which lengths are estimated: those of the first rows repeated, as all are alike."""
-        read = self.blocks.read(range(min(_DECODED, len(self))), np.random.default_rng(self.seed))
+        read = self.blocks.read(range(min(_DECODED_ROWS, len(self))), np.random.default_rng(self.seed))
         texts = [
             str(tokenizer.decode(row[:length], skip_special_tokens=True))
             for row, length in zip(read.tokens.tolist(), read.lengths.tolist(), strict=True)
@@ -98,7 +107,7 @@ class HiddenTokens:
 class MeasuredRows:
     """Rows by chance, at most `limit` (0: all), in batches that never change."""
 
-    hidden: HiddenTokens
+    hidden: MaskedRows
     limit: int
     size: int
 
@@ -109,8 +118,8 @@ class MeasuredRows:
             rows = np.sort(np.random.default_rng(self.hidden.seed).permutation(rows)[: self.limit])
         return rows
 
-    def features(self, places: Sequence[int]) -> dict[str, Any]:
-        return self.hidden.features(self.rows[list(places)].tolist())
+    def features(self, positions: Sequence[int]) -> dict[str, Any]:
+        return self.hidden.features(self.rows[list(positions)].tolist())
 
     def batches(self) -> list[list[int]]:
         ordered = self.rows[np.argsort(self.hidden.blocks.lengths()[self.rows], kind="stable")]
@@ -122,13 +131,13 @@ class MeasuredRows:
 
 _VERSION = 1  # raise when files of tokens of the same documents would come out different
 _TOKENIZER_VERSION = 1  # raise when a tokenizer of the same documents would come out different
-_GATHERING = 0.1  # share of the work of training a tokenizer
-_SAMPLE = 100  # rows that are learned from, measured beside those held out
+_SAMPLING_FRACTION = 0.1  # share of the work of training a tokenizer
+_SAMPLE_ROWS = 100  # rows that are learned from, measured beside those held out
 _PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
 
 @dataclass(frozen=True)
-class LanguageMaterial:
+class LanguageTrainingData:
     """Rows to learn from, and rows of documents held out; `tokenizer` is what they were cut with."""
 
     options: LanguageOptions
@@ -138,66 +147,80 @@ class LanguageMaterial:
     key: str  # of the tokens
 
     @classmethod
-    def of(
-        cls, corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
+    def from_corpus(
+        cls,
+        corpus: Corpus,
+        split_options: SplitOptions,
+        options: LanguageOptions,
+        on_progress: ProgressCallback | None = None,
     ) -> Self:
         """Cut the documents as planned, or open them; `on_progress` receives the fraction done.
 
         Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
         """
-        first = 0.0
+        tokenizer_fraction = 0.0
         if _trains_tokenizer(options):  # that takes about twice as long as cutting what it learns from
-            first = 2 * min(corpus.characters, MOST_CHARACTERS)
-            first = first / (first + corpus.characters)
-        tokenizer = _tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
+            tokenizer_fraction = 2 * min(corpus.characters, MAX_CHARACTERS)
+            tokenizer_fraction = tokenizer_fraction / (tokenizer_fraction + corpus.characters)
+        tokenizer = _load_tokenizer(corpus, split_options, options, scale_progress(on_progress, 0, tokenizer_fraction))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
-        settings = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
+        settings = (
+            split_options.validation,
+            split_options.test,
+            split_options.seed,
+            words,
+            tokenizer.backend_tokenizer.to_str(),
+        )
         key = key_of(_VERSION, corpus.fingerprint, *settings)
         folder = workspace() / "cache" / "tokens" / key
-        rest = within(on_progress, first, 1)
+        report_cutting = scale_progress(on_progress, tokenizer_fraction, 1)
 
         def cut(new: Path) -> None:
-            counted = Counter({part.value: 0 for part in _PARTS})
-            learned = 1 - shares.validation / (1 - shares.test)
-            for part, low, high in ((Part.TRAIN, 0.0, learned), (Part.VALIDATION, learned, 1.0)):
-                counted[Part.TEST.value] = 0  # met again
-                every = gone_through(corpus.documents(), corpus.characters, within(rest, low, high))
-                documents = _documents(every, shares, part, counted)
-                write_tokens(new / part, documents, tokenizer, _specials_of(tokenizer), words)
-            write_json(new / "documents.json", dict(counted))
+            document_counts = Counter({part.value: 0 for part in _PARTS})
+            training_fraction = 1 - split_options.validation / (1 - split_options.test)
+            for part, low, high in ((Part.TRAIN, 0.0, training_fraction), (Part.VALIDATION, training_fraction, 1.0)):
+                document_counts[Part.TEST.value] = 0  # met again
+                all_documents = report_documents(
+                    corpus.documents(), corpus.characters, scale_progress(report_cutting, low, high)
+                )
+                documents = _documents(all_documents, split_options, part, document_counts)
+                write_tokens(new / part, documents, tokenizer, _special_tokens(tokenizer), words)
+            write_json(new / "documents.json", dict(document_counts))
 
-        made_once(folder, cut, rest)
+        create_once(folder, cut, report_cutting)
         documents = read_json(folder / "documents.json")
         if min(documents[part] for part in (Part.TRAIN, Part.VALIDATION)) < 1:
-            known = ", ".join(f"{documents[part]} {part} documents" for part in _PARTS)
-            message = f"{corpus.name} is too small to learn from and to measure on: {known}"
+            part_counts = ", ".join(f"{documents[part]} {part} documents" for part in _PARTS)
+            message = f"{corpus.name} is too small to learn from and to measure on: {part_counts}"
             raise TrainingError("too_few_documents", message)
         files = {part: TokenFile.open(folder / part) for part in (Part.TRAIN, Part.VALIDATION)}
         return cls(options, tokenizer, files, documents, key)
 
     @cached_property
-    def learned(self) -> HiddenTokens:
+    def training_rows(self) -> MaskedRows:
         return self._hidden(Part.TRAIN)
 
     @cached_property
-    def held_out(self) -> HiddenTokens:
+    def held_out(self) -> MaskedRows:
         return self._hidden(Part.VALIDATION)
 
     @property
-    def judging(self) -> MeasuredRows:
+    def validation_rows(self) -> MeasuredRows:
         return MeasuredRows(self.held_out, self.options.evaluation_limit, self.options.evaluation_batch_size)
 
     @property
-    def sample(self) -> MeasuredRows:
-        return MeasuredRows(self.learned, min(_SAMPLE, len(self.held_out)), self.options.evaluation_batch_size)
+    def training_sample(self) -> MeasuredRows:
+        return MeasuredRows(
+            self.training_rows, min(_SAMPLE_ROWS, len(self.held_out)), self.options.evaluation_batch_size
+        )
 
     @property
-    def judge(self) -> str:
+    def evaluation_key(self) -> str:
         """The key of what is measured and hidden."""
         options, masking = self.options, self.options.masking
-        shown = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
+        masking_settings = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
         limits = (options.evaluation_limit, options.evaluation_batch_size, options.seed)
-        return key_of(self.key, options.objective, *shown, *limits)
+        return key_of(self.key, options.objective, *masking_settings, *limits)
 
     @property
     def tokens(self) -> int:
@@ -205,83 +228,91 @@ class LanguageMaterial:
         return int(self.files[Part.TRAIN].counts.sum())
 
     def baselines(self) -> dict[str, LanguageMeasurement]:
-        counts, special = self.files[Part.TRAIN].counts, self.learned.masker.special
-        judged, learned = (unigram_guesses(rows.labels(), counts, special) for rows in (self.judging, self.sample))
-        return {UNIGRAM: LanguageMeasurement(judged, learned, judge=self.judge)}
+        counts, special = self.files[Part.TRAIN].counts, self.training_rows.masker.special
+        validation, training = (
+            unigram_predictions(rows.labels(), counts, special) for rows in (self.validation_rows, self.training_sample)
+        )
+        return {UNIGRAM: LanguageMeasurement(validation, training, evaluation_key=self.evaluation_key)}
 
     def measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
-        return LanguageMeasurement.of(stored, Guesses.of) if stored.get("judge") == self.judge else None
+        return (
+            LanguageMeasurement.from_dict(stored, MaskedPredictions.from_dict)
+            if stored.get("judge") == self.evaluation_key
+            else None
+        )
 
     def summary(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
-        judging = {name: one.validation for name, one in measured.items()}
-        learned = {name: one.training for name, one in measured.items() if one.training}
+        validation = {name: result.validation for name, result in measured.items()}
+        training = {name: result.training for name, result in measured.items() if result.training}
         return {
-            **{name: one.means() for name, one in judging.items()},
+            **{name: result.means() for name, result in validation.items()},
             "intervals": {
-                name: {measure: list(ends) for measure, ends in one.intervals().items()}
-                for name, one in judging.items()
+                name: {measure: list(bounds) for measure, bounds in result.intervals().items()}
+                for name, result in validation.items()
             },
-            "gain": _gain(judging),
+            "gain": _gain(validation),
             "training_sample": {
-                **{name: one.means() for name, one in learned.items()},
-                "gain": _gain(learned),
-                "questions": len(learned["after"].losses),
+                **{name: result.means() for name, result in training.items()},
+                "gain": _gain(training),
+                "questions": len(training["after"].losses),
             },
             "measured_on": "validation",
-            "rows": len(judging["after"].losses),
-            "hidden": int(judging["after"].hidden.sum()),
+            "rows": len(validation["after"].losses),
+            "hidden": int(validation["after"].hidden.sum()),
         }
 
-    def _hidden(self, part: Part) -> HiddenTokens:
+    def _hidden(self, part: Part) -> MaskedRows:
         tokenizer, options = self.tokenizer, self.options
         special = np.zeros(len(tokenizer), dtype=bool)
         special[tokenizer.all_special_ids] = True
         masker = Masker(options.masking, tokenizer.mask_token_id, special)
         kind = SegmentPairs if options.pairs else PackedBlocks
-        blocks: Blocks = kind(self.files[part], options.max_length, _specials_of(tokenizer))
-        return HiddenTokens(blocks, masker, options.whole_words is not WholeWords.OFF, options.seed)
+        blocks: Blocks = kind(self.files[part], options.max_length, _special_tokens(tokenizer))
+        return MaskedRows(blocks, masker, options.whole_words is not WholeWords.OFF, options.seed)
 
 
-def _gain(guesses: Mapping[str, Guesses]) -> dict[str, Any]:
+def _gain(guesses: Mapping[str, MaskedPredictions]) -> dict[str, Any]:
     difference, interval = guesses["after"].gain(guesses["before"])
     return {"measure": GUESSED, "difference": difference, "interval": list(interval)}
 
 
-def _specials_of(tokenizer: Any) -> Specials:
+def _special_tokens(tokenizer: Any) -> Specials:
     return Specials(tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
 
 
-def _documents(every: Iterable[str], shares: SplitOptions, wanted: Part, counted: Counter[str]) -> Iterator[str]:
-    for document in every:
-        part = part_of(document, shares)
-        if part in (wanted, Part.TEST):
-            counted[part.value] += 1
-        if part is wanted:
+def _documents(
+    all_documents: Iterable[str], split_options: SplitOptions, selected_part: Part, document_counts: Counter[str]
+) -> Iterator[str]:
+    for document in all_documents:
+        part = assign_part(document, split_options)
+        if part in (selected_part, Part.TEST):
+            document_counts[part.value] += 1
+        if part is selected_part:
             yield document
 
 
-def part_of(document: str, shares: SplitOptions) -> Part:
+def assign_part(document: str, split_options: SplitOptions) -> Part:
     """The part of a document, by its text: copies are in one part."""
-    if not held_out(document, shares.test + shares.validation, shares.seed):
+    if not is_held_out(document, split_options.test + split_options.validation, split_options.seed):
         return Part.TRAIN
-    return Part.TEST if held_out(document, shares.test, shares.seed) else Part.VALIDATION
+    return Part.TEST if is_held_out(document, split_options.test, split_options.seed) else Part.VALIDATION
 
 
-def made_once(folder: Path, make: Callable[[Path], None], on_progress: OnProgress | None) -> None:
+def create_once(folder: Path, build: Callable[[Path], None], on_progress: ProgressCallback | None) -> None:
     """Make and seal a folder, unless it exists and is sound. Waiting for another process reports no progress."""
-    if is_sound(folder):
+    if is_intact(folder):
         return
-    with _turn(folder, on_progress):
-        if is_sound(folder):
+    with _folder_lock(folder, on_progress):
+        if is_intact(folder):
             return
-        for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed: it may be gigabytes
-            shutil.rmtree(left)
+        for leftover in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed: it may be gigabytes
+            shutil.rmtree(leftover)
         with sealing(folder) as new:
-            make(new)
+            build(new)
 
 
 @contextmanager
-def _turn(folder: Path, on_progress: OnProgress | None) -> Iterator[None]:
+def _folder_lock(folder: Path, on_progress: ProgressCallback | None) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_suffix(".lock"))
     while not lock.is_locked:
@@ -300,15 +331,17 @@ def _trains_tokenizer(options: LanguageOptions) -> bool:
     return options.base == STARTER and not options.tokenizer.strip()
 
 
-def _tokenizer_of(
-    corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
+def _load_tokenizer(
+    corpus: Corpus, split_options: SplitOptions, options: LanguageOptions, on_progress: ProgressCallback | None = None
 ) -> Any:
     """Return a fast tokenizer of transformers that has a mask token. Raises `LanguageError` and `ModelError`."""
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
         trained = (
-            _trained(corpus, shares, options, on_progress) if _trains_tokenizer(options) else Path(options.tokenizer)
+            _train_tokenizer(corpus, split_options, options, on_progress)
+            if _trains_tokenizer(options)
+            else Path(options.tokenizer)
         )
         tokenizer = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
@@ -321,33 +354,39 @@ def _tokenizer_of(
     return tokenizer
 
 
-def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None) -> Path:
+def _train_tokenizer(
+    corpus: Corpus, split_options: SplitOptions, options: LanguageOptions, on_progress: ProgressCallback | None
+) -> Path:
     """Train a tokenizer on the training documents, once in this workspace."""
-    sample = Sample(held_out=shares.test + shares.validation, seed=shares.seed)
-    wanted = TokenizerOptions(options.tokenizer_kind, options.vocabulary, sample)
-    settings = (wanted.kind, wanted.vocabulary, sample.held_out, sample.seed)
+    sample = Sample(held_out=split_options.test + split_options.validation, seed=split_options.seed)
+    tokenizer_options = TokenizerOptions(options.tokenizer_kind, options.vocabulary, sample)
+    settings = (tokenizer_options.kind, tokenizer_options.vocabulary, sample.held_out, sample.seed)
     folder = workspace() / "cache" / "tokenizers" / key_of(_TOKENIZER_VERSION, corpus.fingerprint, *settings)
 
     def make(new: Path) -> None:
-        with gathered(corpus, sample, within(on_progress, 0, _GATHERING)) as material:
-            _heeding(material, wanted, within(on_progress, _GATHERING, 1)).save(new)
+        with gathered(corpus, sample, scale_progress(on_progress, 0, _SAMPLING_FRACTION)) as training_data:
+            _train_interruptibly(
+                training_data, tokenizer_options, scale_progress(on_progress, _SAMPLING_FRACTION, 1)
+            ).save(new)
 
-    made_once(folder, make, on_progress)
+    create_once(folder, make, on_progress)
     return folder
 
 
-def _heeding(material: Material, wanted: TokenizerOptions, on_progress: OnProgress | None) -> TrainedTokenizer:
+def _train_interruptibly(
+    training_data: TrainingDocuments, options: TokenizerOptions, on_progress: ProgressCallback | None
+) -> TrainedTokenizer:
     """Train a tokenizer in a thread, so that a stop is noticed during its long merges."""
-    future, shares = Future[TrainedTokenizer](), [0.0]
+    future, progress = Future[TrainedTokenizer](), [0.0]
 
-    def carried_out() -> None:
+    def train() -> None:
         try:
-            future.set_result(train_on(material, wanted.kind, wanted.vocabulary, shares.append))
+            future.set_result(train_on(training_data, options.kind, options.vocabulary, progress.append))
         except BaseException as error:  # a panic of the library, too
             future.set_exception(error)
 
-    Thread(target=carried_out, daemon=True).start()
+    Thread(target=train, daemon=True).start()
     while not wait([future], timeout=0.5).done:
         if on_progress:
-            on_progress(shares[-1])
+            on_progress(progress[-1])
     return future.result()

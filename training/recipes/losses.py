@@ -48,7 +48,7 @@ from mrc_workbench.training.base import processes
 from mrc_workbench.training.engine.adaptation import has_routes
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.ranker_options import (
-    TAUGHT,
+    DISTILLATION_OBJECTIVES,
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
@@ -57,7 +57,7 @@ from mrc_workbench.training.ranker_options import (
     LateOptions,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.text_options import SentenceOptions
 
 Features = dict[str, Any]
@@ -155,8 +155,8 @@ class SharedPassagesLoss(torch.nn.Module):
         if labels is None or not self._mix_weight:
             return loss
         target = mix_probabilities(labels, labels[first, 0])
-        learned = kl_div(log_softmax(scores, dim=1), target, reduction="batchmean")
-        return (1 - self._mix_weight) * loss + self._mix_weight * learned
+        mix_loss = kl_div(log_softmax(scores, dim=1), target, reduction="batchmean")
+        return (1 - self._mix_weight) * loss + self._mix_weight * mix_loss
 
 
 def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
@@ -165,10 +165,10 @@ def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
     `passages` are rows of the corpus, labels `[passage, candidates..., scores...]`.
     """
     candidates, scores = labels[:, 1:].float().chunk(2, dim=1)
-    same = candidates[:, :, None] == passages[None, None, :].float()
-    known = same.any(dim=1)
-    mix_scores = (same * scores[:, :, None]).sum(dim=1)
-    return softmax((mix_scores / MIX_TEMPERATURE).masked_fill(~known, -torch.inf), dim=1)
+    matches = candidates[:, :, None] == passages[None, None, :].float()
+    is_candidate = matches.any(dim=1)
+    mix_scores = (matches * scores[:, :, None]).sum(dim=1)
+    return softmax((mix_scores / MIX_TEMPERATURE).masked_fill(~is_candidate, -torch.inf), dim=1)
 
 
 def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
@@ -190,37 +190,41 @@ def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
 class Distillation(torch.nn.Module):
     """The teacher's loss and that of the batch's negatives; `labels` are `(n_questions, 1 + n_negatives)`."""
 
-    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathered: bool = False) -> None:
+    def __init__(
+        self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
+    ) -> None:
         super().__init__()
         self.model, self._weight, scale = model, options.distillation_weight, 1 / options.temperature
 
         def scores(questions: Tensor, passages: Tensor) -> Tensor:
             return pairwise_cos_sim(questions, passages) * scale
 
-        self._taught: Any = (
+        self._teacher_loss: Any = (
             losses.MarginMSELoss(model, scores)
             if options.objective is BiEncoderObjective.MARGIN_MSE
             else losses.DistillKLDivLoss(model, scores)
         )
-        self._contrasted = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathered)
+        self._in_batch_loss = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathers_negatives)
         self._teacher_temperature = options.teacher_temperature
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        return self._of(embed_columns(self.model, features), labels)
+        return self._loss_of_vectors(embed_columns(self.model, features), labels)
 
-    def _of(self, vectors: list[Tensor], labels: Tensor) -> Tensor:
-        loss: Tensor = self._taught.compute_loss_from_embeddings(vectors, labels / self._teacher_temperature)
+    def _loss_of_vectors(self, vectors: list[Tensor], labels: Tensor) -> Tensor:
+        loss: Tensor = self._teacher_loss.compute_loss_from_embeddings(vectors, labels / self._teacher_temperature)
         if self._weight == 1:
             return loss
-        contrasted = self._contrasted.compute_loss_from_embeddings(vectors, labels)
-        return self._weight * loss + (1 - self._weight) * contrasted
+        in_batch_loss = self._in_batch_loss.compute_loss_from_embeddings(vectors, labels)
+        return self._weight * loss + (1 - self._weight) * in_batch_loss
 
 
 class CachedDistillation(CachedLossMixin, Distillation):
     """The same, with texts encoded in parts of `mini_batch_size` (Gao et al. 2021)."""
 
-    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathered: bool = False) -> None:
-        super().__init__(model, options, gathered=gathered)
+    def __init__(
+        self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
+    ) -> None:
+        super().__init__(model, options, gathers_negatives=gathers_negatives)
         self.mini_batch_size = options.mini_batch_size
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
@@ -228,7 +232,7 @@ class CachedDistillation(CachedLossMixin, Distillation):
 
     def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
         """Return the loss of vectors that come in parts; the graph ends with it where `with_backward`."""
-        loss = self._of([torch.cat(parts) for parts in reps], labels)
+        loss = self._loss_of_vectors([torch.cat(parts) for parts in reps], labels)
         if with_backward:
             loss.backward()
         return loss.detach() if with_backward else loss
@@ -242,19 +246,23 @@ class LateDistillation(torch.nn.Module):
         self.model, self._options = model, options
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        question_features, *passage_features = [dict(one) for one in features]
+        question_features, *passage_features = [dict(column) for column in features]
         questions = self.model(question_features, task="query")
         vectors, masks = embed_columns_padded(self.model, passage_features, None, task_default="document")
         stacked, mask = stack_padded_token_embeddings(vectors, masks)
         tokens = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
-        own = mean_colbert_kd_scores(*tokens) / self._options.temperature
-        wanted = log_softmax(labels / self._options.teacher_temperature, dim=-1)
-        loss = kl_div(log_softmax(own, dim=-1), wanted, reduction="batchmean", log_target=True)
+        student_scores = mean_colbert_kd_scores(*tokens) / self._options.temperature
+        teacher_log_probabilities = log_softmax(labels / self._options.teacher_temperature, dim=-1)
+        loss = kl_div(
+            log_softmax(student_scores, dim=-1), teacher_log_probabilities, reduction="batchmean", log_target=True
+        )
         if (weight := self._options.distillation_weight) == 1:
             return loss
-        every = mean_colbert_scores(*tokens) / self._options.temperature
-        right = torch.arange(len(every), device=every.device) * stacked.shape[1]  # each question's passages together
-        return weight * loss + (1 - weight) * cross_entropy(every, right)
+        batch_scores = mean_colbert_scores(*tokens) / self._options.temperature
+        targets = (
+            torch.arange(len(batch_scores), device=batch_scores.device) * stacked.shape[1]
+        )  # each question's passages together
+        return weight * loss + (1 - weight) * cross_entropy(batch_scores, targets)
 
 
 def negatives_of_processes(options: TrainingOptions) -> str:
@@ -266,32 +274,32 @@ def negatives_of_processes(options: TrainingOptions) -> str:
     if isinstance(options, SparseEncoderOptions):
         return "gathered"
     if isinstance(options, SentenceOptions):
-        return "gathered" if options.contrasts else "none"
-    if isinstance(options, LateOptions) and options.contrasts:
+        return "gathered" if options.uses_in_batch_negatives else "none"
+    if isinstance(options, LateOptions) and options.uses_in_batch_negatives:
         return "gathered" if options.objective is LateObjective.MULTIPLE_NEGATIVES else "own"
-    if not isinstance(options, BiEncoderOptions) or not options.contrasts:
+    if not isinstance(options, BiEncoderOptions) or not options.uses_in_batch_negatives:
         return "none"
-    gathered = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
-    return "gathered" if options.objective in gathered else "own"
+    gathering_objectives = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *DISTILLATION_OBJECTIVES)
+    return "gathered" if options.objective in gathering_objectives else "own"
 
 
-def encoder_loss(model: Any, options: BiEncoderOptions | LateOptions | SparseEncoderOptions, material: Material) -> Any:
+def encoder_loss(model: Any, options: BiEncoderOptions | LateOptions | SparseEncoderOptions, data: TrainingData) -> Any:
     """Return the loss module of an encoder's objective, for all processes that share the training."""
     if isinstance(options, BiEncoderOptions):
-        return bi_encoder_loss(model, options, material, processes=processes())
+        return bi_encoder_loss(model, options, data, processes=processes())
     if isinstance(options, LateOptions):
         return late_loss(model, options, processes=processes())
     return sparse_encoder_loss(model, options, processes=processes())
 
 
-def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:
+def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *, processes: int = 1) -> Any:
     """Return the loss module of a bi-encoder's objective.
 
     With `mini_batch_size` texts are encoded in parts and the gradient is the whole batch's (Gao et al. 2021).
     Matryoshka (Kusupati et al. 2022) adds the same loss over the first so many dimensions.
     """
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
-    gathered = {"gather_across_devices": processes > 1}
+    gather_settings = {"gather_across_devices": processes > 1}
     match options.objective:
         case BiEncoderObjective.MEGA_BATCH_MARGIN:
             loss = losses.MegaBatchMarginLoss(
@@ -305,12 +313,12 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
             if options.shares_passages and processes == 1:
                 loss = SharedPassagesLoss(model, options.temperature, options.mix_weight)
             else:
-                kind = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
-                loss = kind(model, scale=1 / options.temperature, **gathered, **parts)
+                loss_class = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
+                loss = loss_class(model, scale=1 / options.temperature, **gather_settings, **parts)
         case BiEncoderObjective.GIST:
-            guide = load_bi_encoder(find_model(options.guide or options.base), material.texts)
-            guided = losses.CachedGISTEmbedLoss if parts else losses.GISTEmbedLoss
-            loss = guided(model, guide, temperature=options.temperature, **gathered, **parts)
+            guide = load_bi_encoder(find_model(options.guide or options.base), data.texts)
+            gist_loss_class = losses.CachedGISTEmbedLoss if parts else losses.GISTEmbedLoss
+            loss = gist_loss_class(model, guide, temperature=options.temperature, **gather_settings, **parts)
         case BiEncoderObjective.TRIPLET:
             metric = losses.TripletDistanceMetric.COSINE
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
@@ -318,8 +326,10 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
             distillation = CachedDistillation if parts else Distillation
             loss = distillation(model, options, gathered=processes > 1)
     if shorter := options.matryoshka_dimensions:
-        whole = int(model.get_embedding_dimension())
-        loss = losses.MatryoshkaLoss(model, loss, [whole, *(size for size in shorter if size < whole)])
+        full_dimension = int(model.get_embedding_dimension())
+        loss = losses.MatryoshkaLoss(
+            model, loss, [full_dimension, *(size for size in shorter if size < full_dimension)]
+        )
     return loss
 
 
@@ -347,8 +357,8 @@ def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes:
         model, scale=1 / options.temperature, similarity_fct=_exact_dot, gather_across_devices=processes > 1
     )
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
-    kind = sparse_losses.CachedSpladeLoss if parts else sparse_losses.SpladeLoss
-    return kind(
+    loss_class = sparse_losses.CachedSpladeLoss if parts else sparse_losses.SpladeLoss
+    return loss_class(
         model,
         ranking,
         document_regularizer_weight=options.passage_regularizer,

@@ -8,38 +8,40 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from mrc_workbench.data.records import QuestionSet, as_trained
+from mrc_workbench.data.records import QuestionSet, strip_hidden_text
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import find
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.measures import CUT, Measure, Scores, evaluate
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure, Scores, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from mrc_workbench.retrieval.significance import intervals_of, mean_interval, question_groups
-from mrc_workbench.training.base import Family, Marks, Measurement, OnProgress
+from mrc_workbench.training.base import Family, MarkedNegatives, Measurement, OnProgress
 from mrc_workbench.training.options import BestBy, QuestionOptions, TrainingError
 
 MEASURED_KS = (1, 5, 10)
-_MEASURES = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
+_MEASURES = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}")
 _PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
-_SAMPLE = 100  # training questions that are measured beside the validation questions, at most
-_TESTED = 2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
+_MAX_SAMPLE = 100  # training questions that are measured beside the validation questions, at most
+_MAX_TEST_QUESTIONS = (
+    2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
+)
 
 
 class QuestionScores(Scores):
     """Every measure of every question, as a run stores them."""
 
-    def kept(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {name: values.tolist() for name, values in self.per_question.items()}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Sequence[float]]) -> Self:
-        return cls(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
+    def from_dict(cls, stored: Mapping[str, Sequence[float]]) -> Self:
+        return cls(MEASURED_KS, {name: np.array(values) for name, values in stored.items()})
 
 
 QuestionMeasurement = Measurement[QuestionScores]
 
 
-def summary(
+def summarize(
     measured: Mapping[str, QuestionMeasurement],
     best_by: str,
     validation: QuestionSet,
@@ -51,46 +53,46 @@ def summary(
     Also the gain over BM25 of a reranker mixed with it, and the same on test questions, if the base and the trained
     model were measured on these.
     """
-    judging = {name: one.validation for name, one in measured.items()}
-    learned = {name: one.training for name, one in measured.items() if one.training}
-    tested = {name: one.test for name, one in measured.items() if one.test}
-    found = {
-        **_figures(judging, best_by, validation),
+    validation_scores = {name: result.validation for name, result in measured.items()}
+    training_scores = {name: result.training for name, result in measured.items() if result.training}
+    test_scores = {name: result.test for name, result in measured.items() if result.test}
+    content = {
+        **_summarize_scores(validation_scores, best_by, validation),
         "training_sample": {
-            **{name: scores.means() for name, scores in learned.items()},
-            "gain": _gain(learned, best_by, question_groups(sample)),
+            **{name: scores.means() for name, scores in training_scores.items()},
+            "gain": _gain(training_scores, best_by, question_groups(sample)),
             "questions": len(sample.questions),
         },
         "measured_on": "validation",
     }
-    if {"bm25", "interpolated"} <= judging.keys():  # what a reranker is used as, against what it reranks
-        found["mixed_gain"] = _gain(judging, best_by, question_groups(validation), "bm25", "interpolated")
-    if test and {"before", "after"} <= tested.keys():
-        found["test"] = _figures(tested, best_by, test)
-    if validation.made:
-        found["made_questions"] = validation.made
-    return found
+    if {"bm25", "interpolated"} <= validation_scores.keys():  # what a reranker is used as, against what it reranks
+        content["mixed_gain"] = _gain(validation_scores, best_by, question_groups(validation), "bm25", "interpolated")
+    if test and {"before", "after"} <= test_scores.keys():
+        content["test"] = _summarize_scores(test_scores, best_by, test)
+    if validation.generated_counts:
+        content["made_questions"] = validation.generated_counts
+    return content
 
 
-def _figures(scores: Mapping[str, Scores], best_by: str, question_set: QuestionSet) -> dict[str, Any]:
+def _summarize_scores(scores: Mapping[str, Scores], best_by: str, question_set: QuestionSet) -> dict[str, Any]:
     groups = question_groups(question_set)
     return {
-        **{name: one.means() for name, one in scores.items()},
-        "intervals": {name: intervals_of(one, groups) for name, one in scores.items()},
+        **{name: result.means() for name, result in scores.items()},
+        "intervals": {name: intervals_of(result, groups) for name, result in scores.items()},
         "gain": _gain(scores, best_by, groups),
         "questions": len(question_set.questions),
     }
 
 
 def _gain(
-    scores: Mapping[str, Scores], measure: str, groups: np.ndarray, over: str = "before", of: str = "after"
+    scores: Mapping[str, Scores], measure: str, groups: np.ndarray, baseline: str = "before", candidate: str = "after"
 ) -> dict[str, Any]:
-    gain = scores[of].per_question[measure] - scores[over].per_question[measure]
+    gain = scores[candidate].per_question[measure] - scores[baseline].per_question[measure]
     return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingData:
     """The questions to learn from and to measure on, over one corpus."""
 
     question_set: QuestionSet
@@ -99,19 +101,25 @@ class Material:
     learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
     texts: list[str]  # of the passages, as they are indexed
     first_stage: BM25
-    marked: Marks = ()
+    marked: MarkedNegatives = ()
     article_of_passage: np.ndarray | None = None  # (n_passages,) int, as the split has them
     published_as: Mapping[str, Part] = field(default_factory=dict)  # see `data.split.Split`
     test: QuestionSet | None = None  # None where there are none; nothing is chosen by these
 
     @classmethod
-    def of(cls, question_set: QuestionSet, shares: SplitOptions, options: QuestionOptions, marked: Marks = ()) -> Self:
+    def from_question_set(
+        cls,
+        question_set: QuestionSet,
+        split_options: SplitOptions,
+        options: QuestionOptions,
+        marked: MarkedNegatives = (),
+    ) -> Self:
         """Split the set as planned, its passages without what made questions ask with (`data.records.as_trained`).
 
         Raises `TrainingError` where there is nothing to learn from or to measure on.
         """
-        parts = split(question_set, shares)  # by the titles as they are
-        question_set = as_trained(question_set)
+        parts = split(question_set, split_options)  # by the titles as they are
+        question_set = strip_hidden_text(question_set)
         train, validation, test = (parts.questions(question_set, part) for part in _PARTS)
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
         if len(train.questions) < 2 or not validation.questions:
@@ -125,27 +133,31 @@ class Material:
         return cls(
             question_set=question_set,
             train=train,
-            validation=some_of(validation, options.evaluation_limit, shares.seed),
+            validation=sample_questions(validation, options.evaluation_limit, split_options.seed),
             learnable=~np.isin(parts.group_of_passage, parts.group_of_passage[held_out]),
             texts=list(question_set.passages.indexed_texts(title=options.title)),  # a training reads them in any order
             first_stage=BM25("BM25", question_set.passages, bm25, all_questions=all_questions),
             marked=marked,
             article_of_passage=parts.group_of_passage,
             published_as=parts.published_as,
-            test=some_of(test, _TESTED, shares.seed) if test.questions else None,
+            test=sample_questions(test, _MAX_TEST_QUESTIONS, split_options.seed) if test.questions else None,
         )
 
     @cached_property
     def relevance(self) -> csr_array:
         """Boolean `(n_train_questions, n_passages)`: questions with the same words share their passages."""
-        numbers: dict[str, int] = {}
-        number = [numbers.setdefault(question.text.strip(), len(numbers)) for question in self.train.questions]
-        same = csr_array((np.ones(len(number), dtype=np.int32), (np.arange(len(number)), number)))
-        relevance: csr_array = ((same @ (same.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
+        group_of_text: dict[str, int] = {}
+        group_numbers = [
+            group_of_text.setdefault(question.text.strip(), len(group_of_text)) for question in self.train.questions
+        ]
+        same_text = csr_array(
+            (np.ones(len(group_numbers), dtype=np.int32), (np.arange(len(group_numbers)), group_numbers))
+        )
+        relevance: csr_array = ((same_text @ (same_text.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
         return relevance
 
     @cached_property
-    def heads(self) -> np.ndarray:
+    def title_lengths(self) -> np.ndarray:
         """Characters of each text that are the passage's title and its line break, `(n_passages,)` int64."""
         lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
         return np.asarray(lengths - self.question_set.passages.texts.lengths())
@@ -159,10 +171,10 @@ class Material:
     def sample(self) -> QuestionSet:
         """Training questions by chance, as many as there are validation questions, at most 100."""
         rows = np.random.default_rng(0).permutation(len(self.train.questions))
-        return self.train.with_questions(np.sort(rows[: min(len(self.validation.questions), _SAMPLE)]))
+        return self.train.with_questions(np.sort(rows[: min(len(self.validation.questions), _MAX_SAMPLE)]))
 
     @cached_property
-    def measured(self) -> QuestionSet:
+    def evaluation_questions(self) -> QuestionSet:
         """The questions that a model is measured on: the validation questions and, after them, the training sample."""
         return replace(self.question_set, questions=self.validation.questions + self.sample.questions)
 
@@ -171,16 +183,16 @@ class Material:
         """The same with validation questions as training questions: any passage may be a negative of theirs."""
         return replace(self, train=self.validation, learnable=np.ones(len(self.texts), dtype=bool), marked=())
 
-    def measure(self, retriever: Retriever, *, tested: bool = False) -> QuestionMeasurement:
+    def evaluate(self, retriever: Retriever, *, with_test: bool = False) -> QuestionMeasurement:
         """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on `measured` and, with `tested`, on test questions."""
-        reached = self.evaluated(_search(retriever, self.measured, CUT))
-        if not tested or self.test is None:
-            return reached
-        return replace(reached, test=_scores(_search(retriever, self.test, CUT), self.test))
+        measurement = self.evaluate_rankings(_search(retriever, self.evaluation_questions, DEFAULT_CUTOFF))
+        if not with_test or self.test is None:
+            return measurement
+        return replace(measurement, test=_scores(_search(retriever, self.test, DEFAULT_CUTOFF), self.test))
 
-    def evaluated(self, rankings: Rankings) -> QuestionMeasurement:
+    def evaluate_rankings(self, rankings: Rankings) -> QuestionMeasurement:
         """The same of rankings of `measured`."""
-        scores, end = _scores(rankings, self.measured).per_question, len(self.validation.questions)
+        scores, end = _scores(rankings, self.evaluation_questions).per_question, len(self.validation.questions)
         validation = {name: values[:end] for name, values in scores.items()}
         training = {name: values[end:] for name, values in scores.items()}
         return QuestionMeasurement(QuestionScores(MEASURED_KS, validation), QuestionScores(MEASURED_KS, training))
@@ -188,7 +200,7 @@ class Material:
     @cached_property
     def first_stage_scores(self) -> QuestionMeasurement:
         """What BM25 reaches: every model is compared with it."""
-        return self.measure(self.first_stage, tested=True)
+        return self.evaluate(self.first_stage, with_test=True)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
         return _search(self.first_stage, question_set, depth)
@@ -197,18 +209,18 @@ class Material:
         return {"bm25": self.first_stage_scores}
 
     def measurement(self, stored: Mapping[str, Any]) -> QuestionMeasurement | None:
-        return QuestionMeasurement.of(stored, QuestionScores.of) if "training" in stored else None
+        return QuestionMeasurement.from_dict(stored, QuestionScores.from_dict) if "training" in stored else None
 
     def summary(self, measured: Mapping[str, QuestionMeasurement], options: QuestionOptions) -> dict[str, Any]:
-        return summary(measured, options.best_by, self.validation, self.sample, self.test)
+        return summarize(measured, options.best_by, self.validation, self.sample, self.test)
 
 
-def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
+def sample_questions(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
     """Return so many of the questions by chance, in their order; 0: all."""
     if not 0 < limit < len(question_set.questions):
         return question_set
-    chosen = np.random.default_rng(seed).permutation(len(question_set.questions))[:limit]
-    return question_set.with_questions(np.sort(chosen))
+    selected = np.random.default_rng(seed).permutation(len(question_set.questions))[:limit]
+    return question_set.with_questions(np.sort(selected))
 
 
 def _search(retriever: Retriever, question_set: QuestionSet, depth: int) -> Rankings:
@@ -220,17 +232,17 @@ def _scores(rankings: Rankings, question_set: QuestionSet) -> QuestionScores:
     return QuestionScores(MEASURED_KS, {name: scores[name] for name in _MEASURES if name in scores})
 
 
-def counts(data: QuestionSet, shares: SplitOptions) -> dict[str, Any]:
+def count_questions(data: QuestionSet, split_options: SplitOptions) -> dict[str, Any]:
     """Count questions, passages and the questions of each part, and say how they were split."""
-    parts_of = split(data, shares)
-    parts = {f"{part.value}_questions": len(parts_of.rows[part]) for part in _PARTS}
-    return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": parts_of.description}
+    partition = split(data, split_options)
+    parts = {f"{part.value}_questions": len(partition.rows[part]) for part in _PARTS}
+    return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": partition.description}
 
 
-class Rankers(Family):
+class RankerFamily(Family):
     """Trainings on a question set."""
 
-    measures = {of: Measure.parse(of).long for of in _MEASURES}
+    measures = {name: Measure.parse(name).long_name for name in _MEASURES}
     curves = tuple(measure.value for measure in BestBy)
     tag = "retrieval"
 
@@ -240,20 +252,24 @@ class Rankers(Family):
     def texts(self, data: QuestionSet, options: QuestionOptions) -> Sequence[str]:
         return data.passages.indexed_texts(title=options.title)
 
-    def about(self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
-        return counts(data, shares) | ({"made_questions": data.made} if data.made else {})
+    def describe(self, data: QuestionSet, split_options: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
+        return count_questions(data, split_options) | (
+            {"made_questions": data.generated_counts} if data.generated_counts else {}
+        )
 
-    def material(self, data: QuestionSet, plan: Any, tell: OnProgress | None = None) -> Material:
-        return Material.of(data, plan.split, plan.options, plan.marked_negatives)
+    def prepare_training_data(
+        self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
+    ) -> TrainingData:
+        return TrainingData.from_question_set(data, plan.split, plan.options, plan.marked_negatives)
 
-    def rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        alone = f", alone over BM25's first {options.reranked}" if options.reranked else ""
+    def card_rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
+        suffix = f", alone over BM25's first {options.rerank_depth}" if options.rerank_depth else ""
         return {
             "bm25": "BM25",
-            "before": f"The base{alone}",
-            "after": f"**This model**{alone}",
+            "before": f"The base{suffix}",
+            "after": f"**This model**{suffix}",
             "interpolated": f"This model, mixed with BM25 (weight {scores.get('weight', '')})",
         }
 
 
-RANKERS = Rankers()
+RANKER_FAMILY = RankerFamily()

@@ -26,23 +26,23 @@ from mrc_workbench.models.sources import (
 )
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import Windows
-from mrc_workbench.retrieval.combine import Reranked, interpolated, recommend_weight
+from mrc_workbench.retrieval.combine import RerankedRetriever, interpolate_scores, recommend_weight
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.dense import Dense, Late, LateIndex, LearnedSparse
-from mrc_workbench.retrieval.measures import CUT
-from mrc_workbench.retrieval.rankings import Rankings, Retriever, ranked
+from mrc_workbench.retrieval.dense import Dense, LateIndex, LateInteraction, SparseRetriever
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF
+from mrc_workbench.retrieval.rankings import Rankings, Retriever, rank_candidates
 from mrc_workbench.retrieval.report.charts import PALETTE
-from mrc_workbench.training.base import Recipe, Task, finished, seconds_for
+from mrc_workbench.training.base import Recipe, Task, estimate_seconds, finished_model_source
 from mrc_workbench.training.engine.adaptation import (
     adapt,
-    by_idf,
+    add_projection,
     has_routes,
     live_bi_encoder,
     live_scorer,
-    pool,
-    project,
+    set_pooling,
+    weight_questions_by_idf,
 )
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
@@ -56,48 +56,58 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import ANCHOR, cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import RANKERS, Material, QuestionMeasurement
-from mrc_workbench.training.recipes.shown import Cut, ShownPassages, cut_of, held_out, teacher_of
+from mrc_workbench.training.recipes.material import RANKER_FAMILY, QuestionMeasurement, TrainingData
+from mrc_workbench.training.recipes.shown import (
+    PassageWindowCutter,
+    PassageWindows,
+    make_teacher,
+    make_validation_examples,
+    make_window_cutter,
+)
 
 if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates
 
 # trained, and measured before it: question tokens count alike, as in the loss
 TRAINED_LAYERS = TokenLayers.UPPER
-WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores beside BM25's
-Chosen = TypeVar("Chosen", BiEncoderOptions, LateOptions, SparseEncoderOptions)
+INTERPOLATION_WEIGHTS = tuple(step / 20 for step in range(21))  # of a cross-encoder's scores beside BM25's
+EncoderOptions = TypeVar("EncoderOptions", BiEncoderOptions, LateOptions, SparseEncoderOptions)
 
 
-class _EncoderRecipe(Recipe[Chosen, Material]):
+class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
     """How anything is trained that encodes questions and passages apart. Encoders are of the kind's own class."""
 
-    family = RANKERS
+    family = RANKER_FAMILY
 
-    def measured(self, source: ModelSource) -> QuestionMeasurement:
+    def evaluate(self, source: ModelSource) -> QuestionMeasurement:
         """Measure a model over the whole corpus, also on test questions: the passages are encoded already."""
-        return self._material.measure(self._retriever(self._stored_encoder(source)), tested=True)
+        return self._data.evaluate(self._make_retriever(self._make_cached_encoder(source)), with_test=True)
 
-    def task(self, source: ModelSource) -> Task:
+    def build_task(self, source: ModelSource) -> Task:
         from mrc_workbench.training.recipes.losses import encoder_loss  # imports torch
 
-        options, material = self._options, self._material
-        columns, examples = encoder_examples(options, material)
-        model = self._loaded(source)
-        settled = adapt(model, options)
-        cut = cut_of(self._live(model), options.window_options, material) if options.window_options else None
-        shown = ShownPassages(material, cut)
+        options, data = self._options, self._data
+        columns, examples = encoder_examples(options, data)
+        model = self._load_model(source)
+        resolved_options = adapt(model, options)
+        window_cutter = (
+            make_window_cutter(self._wrap_model(model), options.window_options, data)
+            if options.window_options
+            else None
+        )
+        passage_windows = PassageWindows(data, window_cutter)
         question, passage = prompts_of(model)
         return Task(
             model=model,
-            loss=encoder_loss(model, options, material),
-            columns=shown.columns(columns, examples),
+            loss=encoder_loss(model, options, data),
+            columns=passage_windows.columns(columns, examples),
             examples=examples,
-            measure=lambda trained: self._material.measure(self._retriever(self._live(trained))),
+            measure=lambda trained: self._data.evaluate(self._make_retriever(self._wrap_model(trained))),
             prompts={name: question if name == ANCHOR else passage for name in columns},
-            settled=settled,
-            metadata=shown.metadata,
-            teacher=teacher_of(options, examples, material),
-            held_out=held_out(options, material, encoder_examples, cut),
+            resolved_options=resolved_options,
+            metadata=passage_windows.metadata,
+            teacher=make_teacher(options, examples, data),
+            held_out=make_validation_examples(options, data, encoder_examples, window_cutter),
             lower_states=self._lower_states,
         )
 
@@ -108,32 +118,34 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
 
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
 
-    def _stored_encoder(self, source: ModelSource) -> Any:
-        encoder = self._encoder(source)
+    def _make_cached_encoder(self, source: ModelSource) -> Any:
+        encoder = self._make_encoder(source)
         encoder.stored_work = self._lower_states
         return encoder
 
-    def seconds_to_measure(self, model: Any) -> float:
-        material, encoder = self._material, self._live(model)
-        rows = sorted(range(len(material.texts)), key=lambda row: len(material.texts[row]))
-        questions = [question.text for question in material.measured.questions]
-        return seconds_for(partial(self._read, encoder), rows) + seconds_for(encoder.encode_questions, questions)
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        data, encoder = self._data, self._wrap_model(model)
+        rows = sorted(range(len(data.texts)), key=lambda row: len(data.texts[row]))
+        questions = [question.text for question in data.evaluation_questions.questions]
+        return estimate_seconds(partial(self._encode_passages, encoder), rows) + estimate_seconds(
+            encoder.encode_questions, questions
+        )
 
     @abstractmethod
-    def _loaded(self, source: ModelSource) -> Any: ...
+    def _load_model(self, source: ModelSource) -> Any: ...
 
     @abstractmethod
-    def _encoder(self, source: ModelSource) -> Any: ...
+    def _make_encoder(self, source: ModelSource) -> Any: ...
 
     @abstractmethod
-    def _live(self, model: Any) -> Any:
+    def _wrap_model(self, model: Any) -> Any:
         """Return an encoder of a loaded model, in the middle of its training."""
 
     @abstractmethod
-    def _retriever(self, encoder: Any) -> Retriever: ...
+    def _make_retriever(self, encoder: Any) -> Retriever: ...
 
     @abstractmethod
-    def _read(self, encoder: Any, rows: Sequence[int]) -> object:
+    def _encode_passages(self, encoder: Any, rows: Sequence[int]) -> object:
         """Encode the passages in these rows as they are for a search."""
 
 
@@ -145,27 +157,27 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = PALETTE[1]  # of Dense on the other pages
-    searched = ("Dense", partial(DenseSpec, windows=True))
+    retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
-    def _loaded(self, source: ModelSource) -> Any:
-        model = load_bi_encoder(source, self._material.texts)
-        pool(model, self._options.pooling.value)
+    def _load_model(self, source: ModelSource) -> Any:
+        model = load_bi_encoder(source, self._data.texts)
+        set_pooling(model, self._options.pooling.value)
         return model
 
-    def _encoder(self, source: ModelSource) -> BiEncoder:
-        return BiEncoder(source, self._material.texts, precision=self._options.precision)
+    def _make_encoder(self, source: ModelSource) -> BiEncoder:
+        return BiEncoder(source, self._data.texts, precision=self._options.precision)
 
-    def _live(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._material.texts)
+    def _wrap_model(self, model: Any) -> BiEncoder:
+        return live_bi_encoder(model, self._options, self._data.texts)
 
-    def _retriever(self, encoder: BiEncoder) -> Dense:
-        passages, options = self._material.question_set.passages, self._options
+    def _make_retriever(self, encoder: BiEncoder) -> Dense:
+        passages, options = self._data.question_set.passages, self._options
         return Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
 
-    def _read(self, encoder: BiEncoder, rows: Sequence[int]) -> object:
-        texts, options = [self._material.texts[row] for row in rows], self._options.window_options
-        heads = self._material.heads[list(rows)]
-        windows = encoder.windows_of(texts, heads, options) if options else Windows.none()
+    def _encode_passages(self, encoder: BiEncoder, rows: Sequence[int]) -> object:
+        texts, options = [self._data.texts[row] for row in rows], self._options.window_options
+        title_lengths = self._data.title_lengths[list(rows)]
+        windows = encoder.windows_of(texts, title_lengths, options) if options else Windows.empty()
         return encoder.encode_windows(texts, windows)
 
 
@@ -178,28 +190,30 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
     measure = "ndcg@10"
     colour = PALETTE[2]
 
-    searched = ("Late", partial(LateSpec, windows=True))
+    retriever_spec = ("Late", partial(LateSpec, windows=True))
 
-    def _loaded(self, source: ModelSource) -> Any:
+    def _load_model(self, source: ModelSource) -> Any:
         model = load_token_encoder(source, TRAINED_LAYERS)
         if self._options.dimensions:
-            project(model, self._options.dimensions, self._material.texts)
+            add_projection(model, self._options.dimensions, self._data.texts)
         return model
 
-    def _encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
-        texts, windows, precision = self._material.texts, self._options.window_options, self._options.precision
-        return TokenEncoder(source, texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, at_hand=model)
+    def _make_encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
+        texts, windows, precision = self._data.texts, self._options.window_options, self._options.precision
+        return TokenEncoder(
+            source, texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, loaded_model=model
+        )
 
-    def _live(self, model: Any) -> TokenEncoder:
-        return self._encoder(ModelSource(self._options.base), model)
+    def _wrap_model(self, model: Any) -> TokenEncoder:
+        return self._make_encoder(ModelSource(self._options.base), model)
 
-    def _retriever(self, encoder: TokenEncoder) -> Late:
-        passages, title = self._material.question_set.passages, self._options.title
+    def _make_retriever(self, encoder: TokenEncoder) -> LateInteraction:
+        passages, title = self._data.question_set.passages, self._options.title
         # exact: no index is stored of a model in training
-        return Late("late", passages, encoder, title=title, index=LateIndex.EXACT)
+        return LateInteraction("late", passages, encoder, title=title, index=LateIndex.EXACT)
 
-    def _read(self, encoder: TokenEncoder, rows: Sequence[int]) -> object:
-        return encoder.encode_passages([self._material.texts[row] for row in rows], self._material.heads[list(rows)])
+    def _encode_passages(self, encoder: TokenEncoder, rows: Sequence[int]) -> object:
+        return encoder.encode_passages([self._data.texts[row] for row in rows], self._data.title_lengths[list(rows)])
 
 
 class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
@@ -210,42 +224,48 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
     base = DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"
     colour = PALETTE[4]
-    searched = ("Sparse", SparseSpec)
+    retriever_spec = ("Sparse", SparseSpec)
 
-    def task(self, source: ModelSource) -> Task:
-        task = super().task(source)
+    def build_task(self, source: ModelSource) -> Task:
+        task = super().build_task(source)
         routes = {name: "query" if name == ANCHOR else "document" for name in task.columns}
         return replace(task, routes=routes if has_routes(task.model) else {})
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        encoder = self._stored_encoder(finished(model_folder))
-        scores = {"after": self._material.measure(self._retriever(encoder), tested=True)}  # stores its texts
-        questions = [question.text for question in self._material.validation.questions]
-        sides = {
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
+        encoder = self._make_cached_encoder(finished_model_source(model_folder))
+        scores = {"after": self._data.evaluate(self._make_retriever(encoder), with_test=True)}  # stores its texts
+        questions = [question.text for question in self._data.validation.questions]
+        vectors_by_side = {
             "question": encoder.encode_questions(questions),
-            "passage": encoder.encode_passages(self._material.texts),
+            "passage": encoder.encode_passages(self._data.texts),
         }
-        return scores, {"active_terms": {side: float(np.diff(of.indptr).mean()) for side, of in sides.items()}}
+        return scores, {
+            "active_terms": {side: float(np.diff(vectors.indptr).mean()) for side, vectors in vectors_by_side.items()}
+        }
 
-    def _loaded(self, source: ModelSource) -> Any:
+    def _load_model(self, source: ModelSource) -> Any:
         model = load_sparse_encoder(source)
-        return by_idf(model, self._material.texts) if self._options.question_side is QuestionSide.IDF else model
+        return (
+            weight_questions_by_idf(model, self._data.texts)
+            if self._options.question_side is QuestionSide.IDF
+            else model
+        )
 
-    def _encoder(self, source: ModelSource) -> SparseTextEncoder:
-        return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)
+    def _make_encoder(self, source: ModelSource) -> SparseTextEncoder:
+        return SparseTextEncoder(source, self._data.texts, precision=self._options.precision)
 
-    def _live(self, model: Any) -> SparseTextEncoder:
+    def _wrap_model(self, model: Any) -> SparseTextEncoder:
         options, source = self._options, ModelSource(self._options.base)
         size, precision = options.evaluation_batch_size, options.precision
-        encoder = _LiveSparseEncoder(source, self._material.texts, precision=precision, batch_size=size)
+        encoder = _LiveSparseEncoder(source, self._data.texts, precision=precision, batch_size=size)
         encoder.model = model
         return encoder
 
-    def _retriever(self, encoder: SparseTextEncoder) -> LearnedSparse:
-        return LearnedSparse("sparse", self._material.question_set.passages, encoder, title=self._options.title)
+    def _make_retriever(self, encoder: SparseTextEncoder) -> SparseRetriever:
+        return SparseRetriever("sparse", self._data.question_set.passages, encoder, title=self._options.title)
 
-    def _read(self, encoder: SparseTextEncoder, rows: Sequence[int]) -> object:
-        return encoder.encode_passages([self._material.texts[row] for row in rows])
+    def _encode_passages(self, encoder: SparseTextEncoder, rows: Sequence[int]) -> object:
+        return encoder.encode_passages([self._data.texts[row] for row in rows])
 
 
 class _LiveSparseEncoder(SparseTextEncoder):
@@ -255,93 +275,106 @@ class _LiveSparseEncoder(SparseTextEncoder):
         return super()._block(side, texts, keep=False)
 
 
-class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
+class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
     """How a cross-encoder is trained."""
 
     kind = CROSS_ENCODER
-    family = RANKERS
+    family = RANKER_FAMILY
     options = CrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[3]  # of Reranked on the other pages
 
-    def measured(self, source: ModelSource) -> QuestionMeasurement:
+    def evaluate(self, source: ModelSource) -> QuestionMeasurement:
         """Measure a reranker alone over BM25's first passages; a base with the head drawn for it."""
-        return self._scores(self._read(self._scorer(source, new_head=True)))
+        return self._evaluate_scores(self._score_candidates(self._make_scorer(source, new_head=True)))
 
-    def task(self, source: ModelSource) -> Task:
+    def build_task(self, source: ModelSource) -> Task:
         from mrc_workbench.training.recipes.losses import cross_encoder_loss  # imports torch
 
-        options, material = self._options, self._material
-        columns, examples = cross_encoder_examples(options, material)
-        model = load_cross_encoder(source, material.texts, new_head=True)
-        settled = adapt(model, options)
-        cut = self._cut(model)
-        shown = ShownPassages(material, cut)
+        options, data = self._options, self._data
+        columns, examples = cross_encoder_examples(options, data)
+        model = load_cross_encoder(source, data.texts, new_head=True)
+        resolved_options = adapt(model, options)
+        window_cutter = self._make_window_cutter(model)
+        passage_windows = PassageWindows(data, window_cutter)
         return Task(
             model=model,
             loss=cross_encoder_loss(model, options),
-            columns=shown.columns(columns, examples),
+            columns=passage_windows.columns(columns, examples),
             examples=examples,
-            measure=lambda trained: self._scores(self._read(self._live(trained))),
-            settled=settled,
-            metadata=shown.metadata,
-            teacher=teacher_of(options, examples, material),
-            held_out=held_out(options, material, cross_encoder_examples, cut),
+            measure=lambda trained: self._evaluate_scores(self._score_candidates(self._wrap_model(trained))),
+            resolved_options=resolved_options,
+            metadata=passage_windows.metadata,
+            teacher=make_teacher(options, examples, data),
+            held_out=make_validation_examples(options, data, cross_encoder_examples, window_cutter),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
         """Measure the finished model, alone and mixed with BM25 by the weight that is best on validation questions."""
-        read = self._read(self._scorer(finished(model_folder)))
-        scores = {weight: self._scores(read, weight) for weight in WEIGHTS}
+        candidate_scores = self._score_candidates(self._make_scorer(finished_model_source(model_folder)))
+        measurements = {weight: self._evaluate_scores(candidate_scores, weight) for weight in INTERPOLATION_WEIGHTS}
         # the best nDCG@10; among equals the one nearest to an even mix
-        weight = max(scores, key=lambda weight: (scores[weight].validation.means()[f"ndcg@{CUT}"], -abs(weight - 0.5)))
-        recommend_weight(model_folder, weight, chosen_on=f"validation questions, BM25's first {self._options.depth}")
-        return {"after": scores[1.0], "interpolated": scores[weight]}, {"weight": weight}
+        weight = max(
+            measurements,
+            key=lambda weight: (measurements[weight].validation.means()[f"ndcg@{DEFAULT_CUTOFF}"], -abs(weight - 0.5)),
+        )
+        recommend_weight(model_folder, weight, selected_on=f"validation questions, BM25's first {self._options.depth}")
+        return {"after": measurements[1.0], "interpolated": measurements[weight]}, {"weight": weight}
 
-    def seconds_to_measure(self, model: Any) -> float:
-        material, scorer, options = self._material, self._live(model), self._options.window_options
-        questions = material.measured.questions
-        first = self._candidates.indices[:, 0].tolist()  # one of each question: as long as those that BM25 finds
-        every = [(question.text, row) for question, row in zip(questions, first, strict=True) if row >= 0]
-        every.sort(key=lambda pair: len(pair[0]) + len(material.texts[pair[1]]))
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        data, scorer, options = self._data, self._wrap_model(model), self._options.window_options
+        questions = data.evaluation_questions.questions
+        first_passages = self._candidates.indices[
+            :, 0
+        ].tolist()  # one of each question: as long as those that BM25 finds
+        pairs_to_score = [
+            (question.text, row) for question, row in zip(questions, first_passages, strict=True) if row >= 0
+        ]
+        pairs_to_score.sort(key=lambda pair: len(pair[0]) + len(data.texts[pair[1]]))
 
-        def score(some: Sequence[tuple[str, int]]) -> object:
-            pairs = [(question, material.texts[row]) for question, row in some]
-            heads = [int(material.heads[row]) for _, row in some]
-            return scorer.score_windows(pairs, heads, options) if options else scorer.score(pairs)
+        def score(sample: Sequence[tuple[str, int]]) -> object:
+            pairs = [(question, data.texts[row]) for question, row in sample]
+            title_lengths = [int(data.title_lengths[row]) for _, row in sample]
+            return scorer.score_windows(pairs, title_lengths, options) if options else scorer.score(pairs)
 
-        return seconds_for(score, every) * len(questions) * self._options.depth / len(every)
+        return estimate_seconds(score, pairs_to_score) * len(questions) * self._options.depth / len(pairs_to_score)
 
     @classmethod
-    def retrievers(cls, model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        return [RerankSpec(name=named("Reranked"), first=first, model=model, title=title, windows=True)]
+    def retrievers(cls, model: str, first: str, *, title: bool, name_for: Callable[[str], str]) -> list[Spec]:
+        return [RerankSpec(name=name_for("Reranked"), first=first, model=model, title=title, windows=True)]
 
     @cached_property
     def _candidates(self) -> Rankings:
-        return self._material.candidates(self._material.measured, self._options.depth)
+        return self._data.candidates(self._data.evaluation_questions, self._options.depth)
 
-    def _read(self, scorer: CrossEncoderScorer) -> np.ndarray:
+    def _score_candidates(self, scorer: CrossEncoderScorer) -> np.ndarray:
         """A reranker's scores of BM25's candidates of the questions that are measured, `(n_questions, depth)`."""
-        material, title, windows = self._material, self._options.title, self._options.window_options
-        passages = material.question_set.passages
-        reranked = Reranked("reranked", material.first_stage, scorer, passages, title=title, windows=windows)
-        return reranked.candidate_scores([question.text for question in material.measured.questions], self._candidates)
+        data, title, windows = self._data, self._options.title, self._options.window_options
+        passages = data.question_set.passages
+        reranked = RerankedRetriever("reranked", data.first_stage, scorer, passages, title=title, windows=windows)
+        return reranked.candidate_scores(
+            [question.text for question in data.evaluation_questions.questions], self._candidates
+        )
 
-    def _scores(self, read: np.ndarray, weight: float = 1.0) -> QuestionMeasurement:
+    def _evaluate_scores(self, candidate_scores: np.ndarray, weight: float = 1.0) -> QuestionMeasurement:
         """Score the candidates in the order of the scores mixed with BM25's; `weight` is that of the reranker."""
-        mixed = interpolated(self._candidates, read, weight)
-        return self._material.evaluated(ranked(self._candidates.indices, mixed, max(CUT, mixed.shape[1])))
+        interpolated_scores = interpolate_scores(self._candidates, candidate_scores, weight)
+        return self._data.evaluate_rankings(
+            rank_candidates(
+                self._candidates.indices, interpolated_scores, max(DEFAULT_CUTOFF, interpolated_scores.shape[1])
+            )
+        )
 
-    def _cut(self, model: Any) -> Cut | None:
+    def _make_window_cutter(self, model: Any) -> PassageWindowCutter | None:
         """Windows of the passages that the adapted model does not read whole beside a question."""
         if not (options := self._options.window_options):
             return None
-        scorer, texts, heads = self._live(model), self._material.texts, self._material.heads
-        return lambda question, row: scorer.windows_of(question, texts[row], int(heads[row]), options)
+        scorer, texts, title_lengths = self._wrap_model(model), self._data.texts, self._data.title_lengths
+        return lambda question, row: scorer.windows_of(question, texts[row], int(title_lengths[row]), options)
 
-    def _scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
-        return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision, new_head=new_head)
+    def _make_scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
+        return CrossEncoderScorer(source, self._data.texts, precision=self._options.precision, new_head=new_head)
 
-    def _live(self, model: Any) -> CrossEncoderScorer:
-        return live_scorer(model, self._options, self._material.texts)
+    def _wrap_model(self, model: Any) -> CrossEncoderScorer:
+        return live_scorer(model, self._options, self._data.texts)

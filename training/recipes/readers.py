@@ -16,9 +16,9 @@ import numpy as np
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.marking import answer_spans
-from mrc_workbench.labs.reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
-from mrc_workbench.labs.reading.scores import EXACT, judged
-from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
+from mrc_workbench.labs.reading.extractive import ContextAnswers, best_threshold, context_rows, read_contexts
+from mrc_workbench.labs.reading.scores import EXACT, score_answer
+from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, load_reader, save_options
 from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.report.charts import PALETTE
@@ -26,25 +26,25 @@ from mrc_workbench.training.base import (
     Columns,
     Examples,
     Family,
-    HeldOut,
-    Marks,
+    MarkedNegatives,
     OnProgress,
     Recipe,
     Task,
-    finished,
-    seconds_for,
+    ValidationExamples,
+    estimate_seconds,
+    finished_model_source,
 )
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import OptionError, TrainingError
-from mrc_workbench.training.recipes.examples import mine
+from mrc_workbench.training.recipes.examples import mine_negatives
 from mrc_workbench.training.recipes.material import (
-    Material,
     QuestionMeasurement,
     QuestionScores,
-    Rankers,
-    counts,
-    some_of,
-    summary,
+    RankerFamily,
+    TrainingData,
+    count_questions,
+    sample_questions,
+    summarize,
 )
 from mrc_workbench.training.text_options import READER, ReaderOptions
 
@@ -52,114 +52,122 @@ if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
 
 
-OVERLAP = "f1"  # by any rules
+F1 = "f1"  # by any rules
 
 
-class Readers(Rankers):
+class ReaderFamily(RankerFamily):
     """Trainings of readers."""
 
-    measures = {EXACT: "Exact match", OVERLAP: "F1"}
-    curves = (EXACT, OVERLAP)
+    measures = {EXACT: "Exact match", F1: "F1"}
+    curves = (EXACT, F1)
     tag = "question-answering"
-    rows = Family.rows  # BM25 reads nothing
+    card_rows = Family.card_rows  # BM25 reads nothing
 
     def check(self, data: QuestionSet, options: ReaderOptions) -> None:
         if not any(question.answers and question.relevant for question in data.questions):
             message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
             raise OptionError("data", "no_answers", message)
 
-    def about(self, data: QuestionSet, shares: SplitOptions, options: Any) -> dict[str, Any]:
+    def describe(self, data: QuestionSet, split_options: SplitOptions, options: Any) -> dict[str, Any]:
         unanswerable = sum(map(is_unanswerable, data.questions))
-        more = {"unanswerable_questions": unanswerable} if unanswerable else {}
-        return {**counts(data, shares), **more, "rules": options.rules.value}
+        unanswerable_counts = {"unanswerable_questions": unanswerable} if unanswerable else {}
+        return {**count_questions(data, split_options), **unanswerable_counts, "rules": options.rules.value}
 
-    def material(self, data: QuestionSet, plan: Any, tell: OnProgress | None = None) -> Material:
-        return ReaderMaterial.of(data, plan.split, plan.options, plan.marked_negatives)
+    def prepare_training_data(
+        self, data: QuestionSet, plan: Any, on_progress: OnProgress | None = None
+    ) -> TrainingData:
+        return ReaderTrainingData.from_question_set(data, plan.split, plan.options, plan.marked_negatives)
 
 
-READERS = Readers()
+READER_FAMILY = ReaderFamily()
 
 
-class ReaderRecipe(Recipe[ReaderOptions, Material]):
+class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
     """How a reader is trained."""
 
     kind = READER
-    family = READERS
+    family = READER_FAMILY
     options = ReaderOptions
     base = DEFAULT_READER
     measure = "f1"
     colour = PALETTE[4]
 
-    def measured(self, source: ModelSource) -> QuestionMeasurement:
+    def evaluate(self, source: ModelSource) -> QuestionMeasurement:
         """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
-        return self._answered(self._reader(source, new_head=True))[0]
+        return self._evaluate_reader(self._make_reader(source, new_head=True))[0]
 
-    def task(self, source: ModelSource) -> Task:
-        options, material = self._options, self._material
+    def build_task(self, source: ModelSource) -> Task:
+        options, data = self._options, self._data
         model = load_reader(source, new_head=True)
-        settled = adapt(model, options)
-        tokens = self._live(model).tokens
-        shown = _windows(options, material, tokens, negatives=options.negatives_share > 0)
-        if len(shown.windows) < 2:
-            message = f"{shown.counts['lost']:,} answers do not stand in their passages, and nothing else is to be read"
+        resolved_options = adapt(model, options)
+        tokens = self._wrap_model(model).tokens
+        training_windows = _make_windows(options, data, tokens, negatives=options.negatives_share > 0)
+        if len(training_windows.windows) < 2:
+            message = f"{training_windows.counts['lost']:,} answers do not stand in their passages, and nothing else is to be read"
             raise TrainingError("nothing_to_read", message)
-        held_out = _windows(options, material.held_out, tokens, negatives=False)
+        validation_windows = _make_windows(options, data.held_out, tokens, negatives=False)
         return Task(
             model=model,
             loss=None,
-            columns=shown.columns(),
-            examples=shown.examples(),
-            measure=lambda trained: self._answered(self._live(trained))[0],
-            settled=settled,
-            metadata={"answers": shown.counts | {"windows": len(shown.windows)}},
-            held_out=HeldOut.of(held_out.columns(), held_out.examples(), features=partial(held_out.features, model)),
-            features=partial(shown.features, model),
+            columns=training_windows.columns(),
+            examples=training_windows.examples(),
+            measure=lambda trained: self._evaluate_reader(self._wrap_model(trained))[0],
+            resolved_options=resolved_options,
+            metadata={"answers": training_windows.counts | {"windows": len(training_windows.windows)}},
+            held_out=ValidationExamples.create_if_usable(
+                validation_windows.columns(),
+                validation_windows.examples(),
+                features=partial(validation_windows.features, model),
+            ),
+            features=partial(training_windows.features, model),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
         """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
-        reached, threshold = self._answered(self._reader(finished(model_folder)))
-        keep_options(model_folder, self._options.span_options, threshold)
-        return {"after": reached}, {}
+        measurement, threshold = self._evaluate_reader(self._make_reader(finished_model_source(model_folder)))
+        save_options(model_folder, self._options.span_options, threshold)
+        return {"after": measurement}, {}
 
-    def seconds_to_measure(self, model: Any) -> float:
-        reader, passages = self._live(model), self._material.question_set.passages.texts
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        reader, passages = self._wrap_model(model), self._data.question_set.passages.texts
         pairs = [
             (question.text, passages[row])
-            for asked in (self._material.validation, self._material.sample)
-            for question, row in zip(asked.questions, own_passages(asked).tolist(), strict=True)
+            for question_set in (self._data.validation, self._data.sample)
+            for question, row in zip(question_set.questions, context_rows(question_set).tolist(), strict=True)
         ]
-        return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
+        return estimate_seconds(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
-    def _answered(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
+    def _evaluate_reader(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
         """Return the results and the threshold for no answer that is the best on validation questions, or None."""
-        both, rules = (self._material.validation, self._material.sample), self._options.rules
-        read = [read_own_passages(reader, asked) for asked in both]
-        threshold = best_threshold(read[0], both[0], rules)
+        question_sets, rules = (self._data.validation, self._data.sample), self._options.rules
+        readings = [read_contexts(reader, questions) for questions in question_sets]
+        threshold = best_threshold(readings[0], question_sets[0], rules)
 
-        def scored(answers: ReadPassages, question_set: QuestionSet) -> QuestionScores:
-            answered = zip(answers.said(threshold), question_set.questions, strict=True)
-            values = np.array([judged(answer, question.answers, rules) for answer, question in answered])
-            return QuestionScores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
+        def scored(answers: ContextAnswers, question_set: QuestionSet) -> QuestionScores:
+            answer_pairs = zip(answers.predictions(threshold), question_set.questions, strict=True)
+            values = np.array([score_answer(answer, question.answers, rules) for answer, question in answer_pairs])
+            return QuestionScores((), {EXACT: values[:, 0], F1: values[:, 1]})
 
-        validation, training = map(scored, read, both)
+        validation, training = map(scored, readings, question_sets)
         return QuestionMeasurement(validation, training), threshold
 
-    def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
+    def _make_reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
         options, precision = self._options.span_options, self._options.precision
         return SpanReader(source, options=options, precision=precision, new_head=new_head)
 
-    def _live(self, model: Any) -> SpanReader:
-        reader = self._reader(ModelSource(self._options.base))
+    def _wrap_model(self, model: Any) -> SpanReader:
+        reader = self._make_reader(ModelSource(self._options.base))
         reader.model = model
         return reader
 
 
-class ReaderMaterial(Material):
+class ReaderTrainingData(TrainingData):
     """The questions that a reader learns from and is measured on, those without an answer among them."""
 
     @classmethod
-    def of(cls, question_set: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = ()) -> Self:
+    def from_question_set(
+        cls, question_set: QuestionSet, split_options: SplitOptions, options: Any, marked: MarkedNegatives = ()
+    ) -> Self:
         """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if they are too few."""
 
         def readable(question_set: QuestionSet) -> QuestionSet:
@@ -167,63 +175,75 @@ class ReaderMaterial(Material):
             rows = [row for row, question in enumerate(question_set.questions) if question.answers]
             return question_set if len(rows) == len(question_set.questions) else question_set.with_questions(rows)
 
-        whole = super().of(question_set, shares, replace(options, evaluation_limit=0), marked)
-        whole = replace(whole, train=readable(whole.train), validation=readable(whole.validation))
-        material = with_unanswerable(whole)
-        train, validation = material.train, material.validation
+        all_data = super().from_question_set(question_set, split_options, replace(options, evaluation_limit=0), marked)
+        all_data = replace(all_data, train=readable(all_data.train), validation=readable(all_data.validation))
+        data = add_unanswerable_questions(all_data)
+        train, validation = data.train, data.validation
         if len(train.questions) < 2 or not validation.questions:
             raise TrainingError(
                 "too_few",
                 f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be "
                 "read are too few: use more articles, or change the split",
             )
-        return replace(material, validation=some_of(validation, options.evaluation_limit, shares.seed))
+        return replace(data, validation=sample_questions(validation, options.evaluation_limit, split_options.seed))
 
     def baselines(self) -> dict[str, QuestionMeasurement]:
         return {}  # BM25 reads nothing
 
     def summary(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
-        figures = summary(measured, options.best_by, _by_passage(self.validation), _by_passage(self.sample))
+        content = summarize(
+            measured,
+            options.best_by,
+            _assign_rejected_passages(self.validation),
+            _assign_rejected_passages(self.sample),
+        )
         unanswerable = sum(map(is_unanswerable, self.validation.questions))
-        return figures | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
+        return content | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
 
 
-M = TypeVar("M", bound=Material)
+M = TypeVar("M", bound=TrainingData)
 
 
-def with_unanswerable(material: M) -> M:
+def add_unanswerable_questions(data: M) -> M:
     """Add the set's unanswerable questions after those to learn from and to measure on.
 
     Their known wrong passages (SQuAD 2.0, KLUE-MRC) decide: they are measured if validation questions ask about all
     their articles, and learned from if no validation or test question asks about any. Others are left out, and so are
     those published for another part.
     """
-    groups = material.article_of_passage
-    if groups is None or not (unanswerable := [one for one in material.question_set.questions if is_unanswerable(one)]):
-        return material
-    judging = np.isin(groups, groups[material.validation.relevance.indices])
-    rows = [material.question_set.row_of_passage.rows(question.rejected) for question in unanswerable]
+    groups = data.article_of_passage
+    if groups is None or not (
+        unanswerable_questions := [candidate for candidate in data.question_set.questions if is_unanswerable(candidate)]
+    ):
+        return data
+    is_validation_passage = np.isin(groups, groups[data.validation.relevance.indices])
+    rejected_rows = [data.question_set.row_of_passage.rows(question.rejected) for question in unanswerable_questions]
 
-    def added(own: QuestionSet, allowed: np.ndarray, parts: tuple[Part, ...]) -> QuestionSet:
-        more = (
+    def added(question_set: QuestionSet, is_allowed: np.ndarray, parts: tuple[Part, ...]) -> QuestionSet:
+        added_questions = (
             question
-            for question, read in zip(unanswerable, rows, strict=True)
-            if (read >= 0).all() and allowed[read].all() and material.published_as.get(question.part, parts[0]) in parts
+            for question, passage_rows in zip(unanswerable_questions, rejected_rows, strict=True)
+            if (passage_rows >= 0).all()
+            and is_allowed[passage_rows].all()
+            and data.published_as.get(question.part, parts[0]) in parts
         )
-        return replace(own, questions=(*own.questions, *more))
+        return replace(question_set, questions=(*question_set.questions, *added_questions))
 
-    has_validation = Part.VALIDATION in material.published_as.values()
-    judging_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
+    has_validation = Part.VALIDATION in data.published_as.values()
+    evaluation_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
     return replace(
-        material,
-        train=added(material.train, material.learnable, (Part.TRAIN,)),
-        validation=added(material.validation, judging, judging_parts),
+        data,
+        train=added(data.train, data.learnable, (Part.TRAIN,)),
+        validation=added(data.validation, is_validation_passage, evaluation_parts),
     )
 
 
-def _by_passage(question_set: QuestionSet) -> QuestionSet:
+def _assign_rejected_passages(question_set: QuestionSet) -> QuestionSet:
     """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
-    questions = (one if one.relevant else replace(one, relevant=one.rejected[:1]) for one in question_set.questions)
+    questions = (
+        question if question.relevant else replace(question, relevant=question.rejected[:1])
+        for question in question_set.questions
+    )
     return replace(question_set, questions=tuple(questions))
 
 
@@ -236,45 +256,49 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Located:
+class AnswerLocation:
     """Characters of a passage that answer, several if the same words occur more than once.
 
     `mended`: the file named another position, where the answer does not stand.
     """
 
     spans: tuple[Span, ...]
-    mended: bool = False
+    is_corrected: bool = False
 
 
-def located(question: Question, text: str) -> Located:
+def locate_answer(question: Question, text: str) -> AnswerLocation:
     """Find the answers: at the positions in the file, else nearest to these, else all that `answer_spans` finds."""
     starts = question.starts or (-1,) * len(question.answers)
-    claimed = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
-    exact = tuple((start, start + len(answer)) for answer, start in claimed if text.startswith(answer, start))
-    if exact:
-        return Located(exact)
-    near = [
-        min(found, key=lambda span: abs(span[0] - start)) for answer, start in claimed if (found := _all(text, answer))
+    positioned_answers = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
+    exact_spans = tuple(
+        (start, start + len(answer)) for answer, start in positioned_answers if text.startswith(answer, start)
+    )
+    if exact_spans:
+        return AnswerLocation(exact_spans)
+    nearest_spans = [
+        min(matches, key=lambda span: abs(span[0] - start))
+        for answer, start in positioned_answers
+        if (matches := _find_all(text, answer))
     ]
-    if near:
-        return Located(tuple(near), mended=True)
+    if nearest_spans:
+        return AnswerLocation(tuple(nearest_spans), is_corrected=True)
     if unicodedata.is_normalized("NFC", text):
-        return Located(tuple(answer_spans(text, question.answers)), mended=bool(claimed))
-    both = ((answer, unicodedata.normalize("NFD", answer)) for answer in question.answers)
-    every = tuple(span for forms in both for form in dict.fromkeys(forms) for span in _all(text, form))
-    return Located(every, mended=bool(claimed))
+        return AnswerLocation(tuple(answer_spans(text, question.answers)), is_corrected=bool(positioned_answers))
+    answer_forms = ((answer, unicodedata.normalize("NFD", answer)) for answer in question.answers)
+    all_spans = tuple(span for forms in answer_forms for form in dict.fromkeys(forms) for span in _find_all(text, form))
+    return AnswerLocation(all_spans, is_corrected=bool(positioned_answers))
 
 
-def _all(text: str, answer: str) -> list[Span]:
+def _find_all(text: str, answer: str) -> list[Span]:
     matches = re.finditer(f"(?={re.escape(answer)})", text) if answer else ()
     return [(match.start(), match.start() + len(answer)) for match in matches]
 
 
-_NOTHING = (0,)  # the place that stands for no answer
+_NO_ANSWER = (0,)  # the place that stands for no answer
 
 
 @dataclass
-class WindowsToRead:
+class ReaderWindows:
     """Windows, the tokens where answers begin and end, `(0,)` without an answer, and counts.
 
     `counts`: `answers` looked for, `mended` ones at another position than in the file, `lost` ones that do not occur,
@@ -291,71 +315,71 @@ class WindowsToRead:
     )
 
     def add_answered(self, question: Question, text: str) -> None:
-        answer = located(question, text)
+        answer = locate_answer(question, text)
         self.counts["answers"] += 1
-        self.counts["mended"] += answer.mended and bool(answer.spans)
+        self.counts["mended"] += answer.is_corrected and bool(answer.spans)
         self.counts["lost"] += not answer.spans
         if answer.spans:
             for window in self.tokens.windows(question.text, text):
-                self._add(question.text, text, window, answer.spans)
+                self._add_window(question.text, text, window, answer.spans)
 
     def add_rejected(self, question: Question, text: str, rng: np.random.Generator) -> None:
         windows = list(self.tokens.windows(question.text, text))
-        self._add(question.text, text, windows[int(rng.integers(len(windows)))], ())
+        self._add_window(question.text, text, windows[int(rng.integers(len(windows)))], ())
 
     def columns(self) -> Columns:
         questions, passages = zip(*self.texts, strict=True) if self.texts else ((), ())
         return {"question": list(questions), "passage": list(passages)}
 
     def examples(self) -> Examples:
-        return Examples.apart(np.array([window.width for window in self.windows], dtype=float))
+        return Examples.independent(np.array([window.width for window in self.windows], dtype=float))
 
     def features(self, model: "SpanNetwork", rows: Sequence[int]) -> dict[str, Any]:
         """What the model reads of some of them: a batch of tokens, and the places as marks, `(n_rows, width)` bool."""
         import torch
 
         pad = model.tokenizer.pad_token_id or 0
-        made = batch([self.windows[row] for row in rows], pad, segments=model.has_segments)
-        for name, places in (("begins", self.begins), ("finishes", self.finishes)):
-            marks = np.zeros(made["allowed"].shape, dtype=bool)
-            for line, row in enumerate(rows):
-                marks[line, list(places[row])] = True
-            made[name] = marks
-        return {name: torch.from_numpy(values) for name, values in made.items()}
+        arrays = batch([self.windows[row] for row in rows], pad, segments=model.has_segments)
+        for name, positions in (("begins", self.begins), ("finishes", self.finishes)):
+            marks = np.zeros(arrays["allowed"].shape, dtype=bool)
+            for array_row, row in enumerate(rows):
+                marks[array_row, list(positions[row])] = True
+            arrays[name] = marks
+        return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
-    def _add(self, question: str, text: str, window: SpanWindow, spans: Sequence[Span]) -> None:
-        letters = self.tokens.of(text).letters[window.first : window.last]
-        inside = [places for span in spans if (places := _places_of(span, letters, window))]
-        begins, finishes = zip(*inside, strict=True) if inside else (_NOTHING, _NOTHING)
+    def _add_window(self, question: str, text: str, window: SpanWindow, spans: Sequence[Span]) -> None:
+        characters = self.tokens.tokens_of(text).offsets[window.first : window.last]
+        token_spans = [positions for span in spans if (positions := _token_positions(span, characters, window))]
+        begins, finishes = zip(*token_spans, strict=True) if token_spans else (_NO_ANSWER, _NO_ANSWER)
         self.windows.append(window)
         self.begins.append(begins)
         self.finishes.append(finishes)
-        self.texts.append((question, text[int(letters[0, 0]) : int(letters[-1, 1])] if len(letters) else ""))
-        self.counts["without_answer"] += not inside
+        self.texts.append((question, text[int(characters[0, 0]) : int(characters[-1, 1])] if len(characters) else ""))
+        self.counts["without_answer"] += not token_spans
 
 
-def _places_of(span: Span, letters: np.ndarray, window: SpanWindow) -> tuple[int, int] | None:
+def _token_positions(span: Span, characters: np.ndarray, window: SpanWindow) -> tuple[int, int] | None:
     """The places of the tokens with the first and the last letter of a span; None where one lies outside."""
-    touched = np.flatnonzero((letters[:, 0] < span[1]) & (letters[:, 1] > span[0]))
-    if not len(touched) or span[0] < letters[0, 0] or span[1] > letters[-1, 1]:
+    overlapping = np.flatnonzero((characters[:, 0] < span[1]) & (characters[:, 1] > span[0]))
+    if not len(overlapping) or span[0] < characters[0, 0] or span[1] > characters[-1, 1]:
         return None
-    return window.start + int(touched[0]), window.start + int(touched[-1])
+    return window.start + int(overlapping[0]), window.start + int(overlapping[-1])
 
 
-def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, negatives: bool) -> WindowsToRead:
-    windows, texts = WindowsToRead(tokens), material.texts
-    row_of, rng = material.question_set.row_of_passage, np.random.default_rng(options.seed)
-    mined = mine(options, material).rows if negatives else None
-    for number, question in enumerate(material.train.questions):
-        for place, row in enumerate(row_of.rows(question.relevant).tolist()):
+def _make_windows(options: ReaderOptions, data: TrainingData, tokens: SpanTokens, *, negatives: bool) -> ReaderWindows:
+    windows, texts = ReaderWindows(tokens), data.texts
+    row_of, rng = data.question_set.row_of_passage, np.random.default_rng(options.seed)
+    mined_rows = mine_negatives(options, data).rows if negatives else None
+    for number, question in enumerate(data.train.questions):
+        for position, row in enumerate(row_of.rows(question.relevant).tolist()):
             # answer positions are of the first passage, without its title
-            starts = [start + int(material.heads[row]) if start >= 0 else start for start in question.starts]
-            shown = replace(question, starts=tuple(starts) if place == 0 else ())
-            windows.add_answered(shown, texts[row])
+            starts = [start + int(data.title_lengths[row]) if start >= 0 else start for start in question.starts]
+            located_question = replace(question, starts=tuple(starts) if position == 0 else ())
+            windows.add_answered(located_question, texts[row])
         for row in row_of.rows(question.rejected).tolist():
-            if row >= 0 and material.learnable[row]:
+            if row >= 0 and data.learnable[row]:
                 windows.add_rejected(question, texts[row], rng)
-        if mined is not None and rng.random() < options.negatives_share:
-            for row in mined[number][mined[number] != NOT_FOUND].tolist():
+        if mined_rows is not None and rng.random() < options.negatives_share:
+            for row in mined_rows[number][mined_rows[number] != NOT_FOUND].tolist():
                 windows.add_rejected(question, texts[row], rng)
     return windows

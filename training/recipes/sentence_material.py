@@ -13,59 +13,66 @@ from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.texts import Texts
-from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.labs.embeddings.encoder import DistinctSentences
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
-from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, figure, mean_draws, pearson, spearman
+from mrc_workbench.labs.embeddings.judgement import (
+    bootstrap_interval,
+    cosines,
+    pearson,
+    resampled_correlations,
+    resampled_means,
+    spearman,
+)
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Measurement, OnProgress, seconds_for
+from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Measurement, OnProgress, estimate_seconds
 from mrc_workbench.training.options import OptionError, TrainingError
-from mrc_workbench.training.text_options import JudgedBy, PairOptions, SentenceObjective, SentenceOptions
+from mrc_workbench.training.text_options import SentenceBestBy, SentenceObjective, SentenceOptions, SentencePairOptions
 
 SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most
 
 
 @dataclass(frozen=True)
-class Judgement:
+class PairPredictions:
     """A model's scores or labels of pairs beside people's; `right` is empty for pairs without any."""
 
     measure: str
-    said: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
-    right: np.ndarray  # (n_pairs,) float32 scores from 0 to 1, or int labels
+    predicted: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
+    gold: np.ndarray  # (n_pairs,) float32 scores from 0 to 1, or int labels
     geometry: dict[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
         """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
-        known: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         if self.measure == SPEARMAN:
-            correlations = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
-            known = {name: value if math.isfinite(value) else 0.0 for name, value in correlations.items()}
+            correlations = {SPEARMAN: spearman(self.predicted, self.gold), PEARSON: pearson(self.predicted, self.gold)}
+            metrics = {name: value if math.isfinite(value) else 0.0 for name, value in correlations.items()}
         elif self.measure:
-            known = {ACCURACY: float((self.said == self.right).mean())}
-        return known | self._finite_geometry
+            metrics = {ACCURACY: float((self.predicted == self.gold).mean())}
+        return metrics | self._finite_geometry
 
-    def kept(self) -> dict[str, Any]:
-        said, right = self.said.tolist(), self.right.tolist()
-        return {"measure": self.measure, "said": said, "right": right, "geometry": self._finite_geometry}
+    def to_dict(self) -> dict[str, Any]:
+        predicted, gold = self.predicted.tolist(), self.gold.tolist()
+        return {"measure": self.measure, "said": predicted, "right": gold, "geometry": self._finite_geometry}
 
     @property
     def _finite_geometry(self) -> dict[str, float]:
         return {name: value for name, value in self.geometry.items() if math.isfinite(value)}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self:
-        dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
-        said, right = (np.array(kept[name], dtype=dtype) for name in ("said", "right"))
-        return cls(kept["measure"], said, right, kept["geometry"])
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        dtype = np.int8 if stored["measure"] == ACCURACY else np.float32
+        predicted, gold = (np.array(stored[name], dtype=dtype) for name in ("said", "right"))
+        return cls(stored["measure"], predicted, gold, stored["geometry"])
 
 
-PairMeasurement = Measurement[Judgement]
+PairMeasurement = Measurement[PairPredictions]
 
 
 @dataclass(frozen=True)
-class PairMaterial:
+class PairTrainingData:
     """The pairs to learn from, those of the same data that are held out, and those that a model is measured on.
 
     `measure` is Spearman's correlation, accuracy, or empty if the pairs that judge have no labels. `sample` are
@@ -74,132 +81,149 @@ class PairMaterial:
 
     train: PairSet
     validation: PairSet
-    judge: PairSet
+    evaluation_pairs: PairSet
     sample: PairSet | None
     measure: str
-    judged_by: str  # what picks the best checkpoint: the measure or `LOSS`
-    judged_on: str  # the name of the set that judges
+    best_by: str  # what picks the best checkpoint: the measure or `LOSS`
+    evaluation_set_name: str  # the name of the set that judges
 
     @classmethod
-    def of(cls, data: PairSet, shares: SplitOptions, options: PairOptions) -> Self:
+    def from_pairs(cls, data: PairSet, split_options: SplitOptions, options: SentencePairOptions) -> Self:
         """Split the set as planned, and the one that judges. Raises `DataError`, `OptionError` and `TrainingError`."""
-        judging = _judging_set(data, options)
-        rows = split_pairs(data, shares)
-        validation = rows[Part.VALIDATION] if judging is data else split_pairs(judging, shares)[Part.VALIDATION]
+        evaluation_set = _find_evaluation_set(data, options)
+        rows = split_pairs(data, split_options)
+        validation = (
+            rows[Part.VALIDATION]
+            if evaluation_set is data
+            else split_pairs(evaluation_set, split_options)[Part.VALIDATION]
+        )
         if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
             raise TrainingError(
                 "too_few_pairs",
                 f"{len(rows[Part.TRAIN])} training and {len(validation)} validation pairs are too few: "
                 "use more pairs, or change the split",
             )
-        labelled = judging.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
+        uses_labels = evaluation_set.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
         # nobody said what is right of other pairs
-        measure = SPEARMAN if judging.kind is PairKind.SCORED else ACCURACY if labelled else ""
-        drawn = _some(rows[Part.TRAIN], min(len(validation), _SAMPLE), shares.seed)
+        measure = SPEARMAN if evaluation_set.kind is PairKind.SCORED else ACCURACY if uses_labels else ""
+        sample_rows = _sample_rows(rows[Part.TRAIN], min(len(validation), _SAMPLE), split_options.seed)
         return cls(
             train=data.at(rows[Part.TRAIN]),
-            validation=data.at(_some(rows[Part.VALIDATION], options.evaluation_limit, shares.seed)),
-            judge=judging.at(_some(validation, options.evaluation_limit, shares.seed)),
-            sample=data.at(drawn) if measure and judging is data else None,
+            validation=data.at(_sample_rows(rows[Part.VALIDATION], options.evaluation_limit, split_options.seed)),
+            evaluation_pairs=evaluation_set.at(_sample_rows(validation, options.evaluation_limit, split_options.seed)),
+            sample=data.at(sample_rows) if measure and evaluation_set is data else None,
             measure=measure,
-            judged_by=measure if measure and options.best_by is JudgedBy.AUTO else LOSS,
-            judged_on=judging.name,
+            best_by=measure if measure and options.best_by is SentenceBestBy.AUTO else LOSS,
+            evaluation_set_name=evaluation_set.name,
         )
 
     def baselines(self) -> dict[str, PairMeasurement]:
         return {}
 
     def measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
-        return PairMeasurement.of(stored, Judgement.of) if stored.get("judge") == self.judge.fingerprint else None
+        return (
+            PairMeasurement.from_dict(stored, PairPredictions.from_dict)
+            if stored.get("judge") == self.evaluation_pairs.fingerprint
+            else None
+        )
 
-    def summary(self, measured: Mapping[str, PairMeasurement], options: PairOptions) -> dict[str, Any]:
-        judged = {name: one.validation for name, one in measured.items()}
-        learned = {name: one.training for name, one in measured.items() if one.training}
-        scores: dict[str, Any] = {name: one.means() for name, one in judged.items()}
+    def summary(self, measured: Mapping[str, PairMeasurement], options: SentencePairOptions) -> dict[str, Any]:
+        validation = {name: result.validation for name, result in measured.items()}
+        training = {name: result.training for name, result in measured.items() if result.training}
+        scores: dict[str, Any] = {name: result.means() for name, result in validation.items()}
         if self.measure:
-            scores |= _sure(judged, self.judged.groups)
-        if learned and self.sampled:
-            means = {name: one.means() for name, one in learned.items()}
-            gain = _sure(learned, self.sampled.groups)["gain"]
-            scores["training_sample"] = {**means, "gain": gain, "questions": len(self.sampled.places)}
-        about = {"measured_on": "validation", "pairs": len(self.judge), "judged_on": self.judged_on}
-        return {**scores, **about, "judged_by": self.judged_by}
+            scores |= _intervals_and_gain(validation, self.evaluation_sentences.groups)
+        if training and self.sample_sentences:
+            means = {name: result.means() for name, result in training.items()}
+            gain = _intervals_and_gain(training, self.sample_sentences.groups)["gain"]
+            scores["training_sample"] = {**means, "gain": gain, "questions": len(self.sample_sentences.sentence_rows)}
+        details = {
+            "measured_on": "validation",
+            "pairs": len(self.evaluation_pairs),
+            "judged_on": self.evaluation_set_name,
+        }
+        return {**scores, **details, "judged_by": self.best_by}
 
-    def require_judge(self, held_out: object) -> None:
-        if self.judged_by == LOSS and held_out is None:
+    def require_evaluation(self, held_out: object) -> None:
+        if self.best_by == LOSS and held_out is None:
             message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
             raise TrainingError("nothing_judges", message)
 
     @cached_property
-    def judged(self) -> Distinct:
-        return Distinct.of(self.judge)
+    def evaluation_sentences(self) -> DistinctSentences:
+        return DistinctSentences.from_pairs(self.evaluation_pairs)
 
     @cached_property
-    def sampled(self) -> Distinct | None:
-        return Distinct.of(self.sample) if self.sample else None
+    def sample_sentences(self) -> DistinctSentences | None:
+        return DistinctSentences.from_pairs(self.sample) if self.sample else None
 
     @cached_property
     def texts(self) -> list[str]:
         return self.train.sentences
 
 
-def _judging_set(data: PairSet, options: PairOptions) -> PairSet:
+def _find_evaluation_set(data: PairSet, options: SentencePairOptions) -> PairSet:
     """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`."""
     if not options.judged_on.strip():
         return data
-    judging = find(options.judged_on)
-    wanted = PairKind.SCORED if isinstance(options, SentenceOptions) else data.kind
-    if judging.kind is not wanted:
-        message = f"judged_on must name a set of {wanted} pairs, and {judging.name} holds {judging.kind}"
+    evaluation_set = find(options.judged_on)
+    expected_kind = PairKind.SCORED if isinstance(options, SentenceOptions) else data.kind
+    if evaluation_set.kind is not expected_kind:
+        message = (
+            f"judged_on must name a set of {expected_kind} pairs, and {evaluation_set.name} holds {evaluation_set.kind}"
+        )
         raise OptionError("judged_on", "judged_on", message)
-    return judging
+    return evaluation_set
 
 
-def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
+def _sample_rows(rows: np.ndarray, limit: int, seed: int) -> np.ndarray:
     """Sample at most so many of the rows, in their order; all if `most` is 0."""
-    if not 0 < most < len(rows):
+    if not 0 < limit < len(rows):
         return rows
-    return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])])
+    return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit])])
 
 
-def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:
+def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarray, measure: str) -> PairPredictions:
     """Judge pairs by the vectors of their distinct sentences, `(n_sentences, dimensions)`."""
     geometry = {"uniformity": uniformity(vectors)}
     if pairs.kind is PairKind.SENTENCES:
-        return Judgement("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
-    first, second = (vectors[distinct.places[:, column]] for column in range(2))
-    alike = positive_rows(pairs)
-    geometry = {"alignment": alignment(first[alike], second[alike]), **geometry}
-    right = pairs.gold if measure else np.zeros(0, np.float32)
-    return Judgement(measure, cosines(first, second), right.astype(np.float32), geometry)
+        return PairPredictions("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
+    first, second = (vectors[distinct.sentence_rows[:, column]] for column in range(2))
+    positives = positive_rows(pairs)
+    geometry = {"alignment": alignment(first[positives], second[positives]), **geometry}
+    gold = pairs.gold if measure else np.zeros(0, np.float32)
+    return PairPredictions(measure, cosines(first, second), gold.astype(np.float32), geometry)
 
 
-def _sure(judged: Mapping[str, Judgement], groups: np.ndarray) -> dict[str, Any]:
+def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarray) -> dict[str, Any]:
     """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
-    names, right = [*judged], judged["after"].right
-    if judged["after"].measure == ACCURACY:
-        hits = np.stack([one.said == right for one in judged.values()], axis=1).astype(np.float64)
-        draws, ends = {ACCURACY: mean_draws(hits, groups)}, (0.0, 1.0)
+    names, gold = [*results], results["after"].gold
+    if results["after"].measure == ACCURACY:
+        hits = np.stack([result.predicted == gold for result in results.values()], axis=1).astype(np.float64)
+        draws, bounds = {ACCURACY: resampled_means(hits, groups)}, (0.0, 1.0)
     else:
-        said = [one.said.astype(np.float64) for one in judged.values()]
-        by_rank, by_value = correlation_draws(said, right.astype(float), groups)
-        draws, ends = {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
-    means = {name: one.means() for name, one in judged.items()}
+        predictions = [result.predicted.astype(np.float64) for result in results.values()]
+        by_rank, by_value = resampled_correlations(predictions, gold.astype(float), groups)
+        draws, bounds = {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
+    means = {name: result.means() for name, result in results.items()}
     intervals = {
-        name: {measure: figure(means[name][measure], drawn[:, column], ends)[1:] for measure, drawn in draws.items()}
+        name: {
+            measure: bootstrap_interval(means[name][measure], resampled[:, column], bounds)[1:]
+            for measure, resampled in draws.items()
+        }
         for column, name in enumerate(names)
     }
-    measure, drawn = next(iter(draws.items()))
+    measure, resampled = next(iter(draws.items()))
     difference = means["after"][measure] - means["before"][measure]
-    drawn_difference = drawn[:, names.index("after")] - drawn[:, names.index("before")]
-    interval = figure(difference, drawn_difference, (ends[0] - ends[1], ends[1] - ends[0]))
+    resampled_difference = resampled[:, names.index("after")] - resampled[:, names.index("before")]
+    interval = bootstrap_interval(difference, resampled_difference, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
     gain = {"measure": measure, "difference": difference, "interval": [interval.low, interval.high]}
-    if np.array_equal(judged["after"].said, judged["before"].said):
+    if np.array_equal(results["after"].predicted, results["before"].predicted):
         gain["interval"] = [0.0, 0.0]  # the same model: nothing is open
     return {"intervals": intervals, "gain": gain}
 
 
-class SentencePairs(Family):
+class SentencePairFamily(Family):
     """Trainings on a set of sentence pairs."""
 
     measures = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
@@ -209,30 +233,36 @@ class SentencePairs(Family):
     def find(self, reference: str) -> PairSet:
         return find(reference)
 
-    def check(self, data: PairSet, options: PairOptions) -> None:
-        options.require_fitting(data.name, data.kind)
-        _judging_set(data, options)
+    def check(self, data: PairSet, options: SentencePairOptions) -> None:
+        options.check_pair_kind(data.name, data.kind)
+        _find_evaluation_set(data, options)
 
-    def texts(self, data: PairSet, options: PairOptions) -> Sequence[str]:
+    def texts(self, data: PairSet, options: SentencePairOptions) -> Sequence[str]:
         return data.sentences
 
-    def about(self, data: PairSet, shares: SplitOptions, options: PairOptions) -> dict[str, Any]:
-        rows = split_pairs(data, shares)
+    def describe(self, data: PairSet, split_options: SplitOptions, options: SentencePairOptions) -> dict[str, Any]:
+        rows = split_pairs(data, split_options)
         parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
-        judging = _judging_set(data, options)
-        judged = {} if judging is data else {"judged_on": judging.name, "judged_on_fingerprint": judging.fingerprint}
+        evaluation_set = _find_evaluation_set(data, options)
+        evaluation_details = (
+            {}
+            if evaluation_set is data
+            else {"judged_on": evaluation_set.name, "judged_on_fingerprint": evaluation_set.fingerprint}
+        )
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
-        licensed = {"licence": licence} if licence else {}
-        return {"pairs": len(data), "kind": data.kind.value, **licensed, **parts, **judged}
+        licence_details = {"licence": licence} if licence else {}
+        return {"pairs": len(data), "kind": data.kind.value, **licence_details, **parts, **evaluation_details}
 
-    def material(self, data: PairSet, plan: Any, tell: OnProgress | None = None) -> PairMaterial:
-        return PairMaterial.of(data, plan.split, plan.options)
+    def prepare_training_data(
+        self, data: PairSet, plan: Any, on_progress: OnProgress | None = None
+    ) -> PairTrainingData:
+        return PairTrainingData.from_pairs(data, plan.split, plan.options)
 
 
-PAIRS = SentencePairs()
+PAIR_FAMILY = SentencePairFamily()
 
 
-def triples_of(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
+def make_triples(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
     """Make triples of triplets or of labelled pairs, without those that hold a sentence twice.
 
     Returns the sentences, the triples as their rows `(n, 3)` int64, and which sentences are no negatives of which,
@@ -240,30 +270,30 @@ def triples_of(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
     Of labelled pairs, each entailment becomes a triple with a contradiction of the same premise, its contradictions
     taken in turn; premises without either make none (Gao et al. 2021, 4.1).
     """
-    distinct = Distinct.of(pairs)
-    rows, follows = distinct.places, distinct.places[:, :2]
+    distinct = DistinctSentences.from_pairs(pairs)
+    rows, entailed_pairs = distinct.sentence_rows, distinct.sentence_rows[:, :2]
     if pairs.kind is PairKind.LABELLED:
-        follows = follows[pairs.values == Label.ENTAILMENT]
-        rows = _in_turn(follows, distinct.places[pairs.values == Label.CONTRADICTION])
-    ordered = np.sort(rows, axis=1)
-    rows = rows[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)]
+        entailed_pairs = entailed_pairs[pairs.values == Label.ENTAILMENT]
+        rows = _cycle_negatives(entailed_pairs, distinct.sentence_rows[pairs.values == Label.CONTRADICTION])
+    sorted_rows = np.sort(rows, axis=1)
+    rows = rows[(sorted_rows[:, 1:] != sorted_rows[:, :-1]).all(axis=1)]
     n = len(distinct.sentences)
-    itself = np.arange(n)  # a sentence is no negative of itself, nor is what follows from it in any row
-    related = np.concatenate([np.stack([itself, itself]), follows.T], axis=1)
+    own_rows = np.arange(n)  # a sentence is no negative of itself, nor is what follows from it in any row
+    related = np.concatenate([np.stack([own_rows, own_rows]), entailed_pairs.T], axis=1)
     relevance = csr_array((np.ones(related.shape[1], dtype=np.int32), (related[0], related[1])), shape=(n, n))
     return distinct.sentences, rows, relevance
 
 
-def _in_turn(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
+def _cycle_negatives(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
     """Give the i-th entailed pair of a premise its i-th contradicted one, starting over if they are fewer."""
     contradicted = contradicted[np.argsort(contradicted[:, 0], kind="stable")]
     premises, first, count = np.unique(contradicted[:, 0], return_index=True, return_counts=True)
     entailed = entailed[np.isin(entailed[:, 0], premises)]
     entailed = entailed[np.argsort(entailed[:, 0], kind="stable")]
-    _, begins, held = np.unique(entailed[:, 0], return_index=True, return_counts=True)
-    turn = np.arange(len(entailed)) - np.repeat(begins, held)
-    place = np.searchsorted(premises, entailed[:, 0])
-    negatives = contradicted[first[place] + turn % count[place], 1]
+    _, starts, pair_counts = np.unique(entailed[:, 0], return_index=True, return_counts=True)
+    repetition = np.arange(len(entailed)) - np.repeat(starts, pair_counts)
+    position = np.searchsorted(premises, entailed[:, 0])
+    negatives = contradicted[first[position] + repetition % count[position], 1]
     return np.concatenate([entailed, negatives[:, None]], axis=1)
 
 
@@ -271,14 +301,16 @@ def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns,
     """What an objective reads of pairs, a label in the last column. Raises `TrainingError` `no_triples`."""
     match options.objective:
         case SentenceObjective.TRIPLET | SentenceObjective.SIMCSE_SUPERVISED:
-            return _triples(pairs, contrasts=options.contrasts)
+            return _triplet_examples(pairs, in_batch_negatives=options.uses_in_batch_negatives)
         case SentenceObjective.SIMCSE_UNSUPERVISED:
-            return _apart({"sentence": pairs.sentences, "again": list(pairs.sentences)}, contrasts=True)
+            return _independent_examples(
+                {"sentence": pairs.sentences, "again": list(pairs.sentences)}, in_batch_negatives=True
+            )
         case SentenceObjective.TSDAE:
-            words_left = damaged(pairs.sentences, options.deletion, options.seed)
-            return _apart({"damaged": words_left, "whole": pairs.sentences})
+            damaged_sentences = delete_words(pairs.sentences, options.deletion, options.seed)
+            return _independent_examples({"damaged": damaged_sentences, "whole": pairs.sentences})
         case SentenceObjective.DISTILLATION:
-            return _apart(_texts(pairs))  # the label is a teacher's
+            return _independent_examples(_text_columns(pairs))  # the label is a teacher's
         case SentenceObjective.NLI_SOFTMAX:
             return labelled_pairs(pairs, pairs.values)
         case SentenceObjective.COSINE | SentenceObjective.COSENT:
@@ -287,29 +319,29 @@ def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns,
 
 def labelled_pairs(pairs: PairSet, labels: np.ndarray) -> tuple[Columns, Examples]:
     """Both sentences and a label; any pairs may stand together."""
-    columns, examples = _apart(_texts(pairs))
+    columns, examples = _independent_examples(_text_columns(pairs))
     return columns | {"label": labels.tolist()}, examples
 
 
-def damaged(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
+def delete_words(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
     """Delete words, split at spaces, with the probability `deletion`; at least one is left (Wang et al. 2021, 3)."""
     rng = np.random.default_rng(seed)
     texts = []
     for sentence in sentences:
         words = sentence.split()
-        stays = rng.random(len(words)) >= deletion
-        if len(words) and not stays.any():
-            stays[rng.integers(len(words))] = True
-        texts.append(" ".join(word for word, is_left in zip(words, stays, strict=True) if is_left))
+        is_kept = rng.random(len(words)) >= deletion
+        if len(words) and not is_kept.any():
+            is_kept[rng.integers(len(words))] = True
+        texts.append(" ".join(word for word, is_left in zip(words, is_kept, strict=True) if is_left))
     return texts
 
 
-def _texts(pairs: PairSet) -> Columns:
+def _text_columns(pairs: PairSet) -> Columns:
     return {f"sentence_{number}": list(column) for number, column in enumerate(pairs.texts, start=1)}
 
 
-def _triples(pairs: PairSet, *, contrasts: bool) -> tuple[Columns, Examples]:
-    sentences, triples, relevance = triples_of(pairs)
+def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Columns, Examples]:
+    sentences, triples, relevance = make_triples(pairs)
     if not len(triples):
         message = f"{pairs.name} holds no premise with both an entailed and a contradicted sentence"
         raise TrainingError("no_triples", message)
@@ -317,21 +349,23 @@ def _triples(pairs: PairSet, *, contrasts: bool) -> tuple[Columns, Examples]:
         name: [sentences[row] for row in column.tolist()]
         for name, column in zip(("sentence", "positive", "negative"), triples.T, strict=True)
     }
-    shown = triples[:, 1:].astype(np.int32)
-    lengths, order = _lengths(columns), np.arange(len(shown))
-    return columns, Examples(triples[:, 0], shown, relevance, lengths, contrasts, order)
+    passage_rows = triples[:, 1:].astype(np.int32)
+    lengths, order = _lengths(columns), np.arange(len(passage_rows))
+    return columns, Examples(triples[:, 0], passage_rows, relevance, lengths, in_batch_negatives, order)
 
 
-def _apart(columns: Columns, *, contrasts: bool = False) -> tuple[Columns, Examples]:
+def _independent_examples(columns: Columns, *, in_batch_negatives: bool = False) -> tuple[Columns, Examples]:
     lengths = _lengths(columns)
-    return columns, Examples.apart(lengths, contrasts=contrasts, article=np.arange(len(lengths)))
+    return columns, Examples.independent(
+        lengths, in_batch_negatives=in_batch_negatives, article=np.arange(len(lengths))
+    )
 
 
 def _lengths(columns: Columns) -> np.ndarray:
     return np.asarray(np.sum([[len(text) for text in column] for column in columns.values()], axis=0, dtype=float))
 
 
-class TeachersVectors:
+class TeacherVectors:
     """A teacher's normalized vectors, `(dimensions,)` float32 each, one of every pair's first sentence.
 
     They are stored in the workspace. Raises `OptionError` if the student has other `dimensions`.
@@ -340,26 +374,28 @@ class TeachersVectors:
     def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
         self._teacher, self._precision, self._dimensions = teacher, precision, dimensions
         self._sentences: Texts = pairs.texts[0]
-        found = self._encoder().encode("question", ["a"]).shape[1]
-        if found != dimensions:
-            message = f"teacher gives vectors of {found} dimensions, and the base has {dimensions}: both must be alike"
+        teacher_dimensions = self._encoder().encode("question", ["a"]).shape[1]
+        if teacher_dimensions != dimensions:
+            message = f"teacher gives vectors of {teacher_dimensions} dimensions, and the base has {dimensions}: both must be alike"
             raise OptionError("teacher", "dimensions", message)
 
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
-        different, places = self._different
-        return list(self._encoder(on_progress).encode_sentences(different)[places])
+        sentences, rows = self._distinct_sentences
+        return list(self._encoder(on_progress).encode_sentences(sentences)[rows])
 
-    def stand_ins(self) -> list[Any]:
+    def placeholder_labels(self) -> list[Any]:
         return [np.zeros(self._dimensions, dtype=np.float32)] * len(self._sentences)
 
-    def seconds(self) -> float:
+    def estimate_seconds(self) -> float:
         encoder = self._encoder()
-        return seconds_for(lambda some: encoder.encode("question", some), sorted(self._different[0], key=len))
+        return estimate_seconds(
+            lambda sample: encoder.encode("question", sample), sorted(self._distinct_sentences[0], key=len)
+        )
 
     def _encoder(self, on_progress: Callable[[float], None] | None = None) -> BiEncoder:
         return BiEncoder(find_model(self._teacher), [], precision=self._precision, on_progress=on_progress)
 
     @cached_property
-    def _different(self) -> tuple[list[str], np.ndarray]:
-        different, places = np.unique(np.array(list(self._sentences), dtype=object), return_inverse=True)
-        return different.tolist(), places
+    def _distinct_sentences(self) -> tuple[list[str], np.ndarray]:
+        sentences, rows = np.unique(np.array(list(self._sentences), dtype=object), return_inverse=True)
+        return sentences.tolist(), rows

@@ -16,38 +16,38 @@ from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (
     Columns,
     Examples,
-    HeldOut,
     Recipe,
     Task,
     Teacher,
-    finished,
+    ValidationExamples,
+    estimate_seconds,
+    finished_model_source,
     processes,
-    seconds_for,
 )
 from mrc_workbench.training.engine.adaptation import (
     adapt,
-    drop_no_attention,
-    forget,
+    disable_attention_dropout,
     live_bi_encoder,
     live_scorer,
-    pool_sentences,
+    set_hidden_dropout,
+    set_sentence_pooling,
 )
 from mrc_workbench.training.options import AttentionDropout, OptionError, TrainingError
 from mrc_workbench.training.recipes.sentence_material import (
     ACCURACY,
-    PAIRS,
-    Judgement,
-    PairMaterial,
+    PAIR_FAMILY,
     PairMeasurement,
-    TeachersVectors,
+    PairPredictions,
+    PairTrainingData,
+    TeacherVectors,
     encoder_examples,
-    judgement,
     labelled_pairs,
+    predict_pairs,
 )
 from mrc_workbench.training.text_options import (
-    ALONE,
     SENTENCE_CROSS_ENCODER,
     SENTENCES,
+    SINGLE_PROCESS_OBJECTIVES,
     CrossSentenceObjective,
     SentenceCrossEncoderOptions,
     SentenceObjective,
@@ -55,165 +55,167 @@ from mrc_workbench.training.text_options import (
 )
 
 
-class SentenceRecipe(Recipe[SentenceOptions, PairMaterial]):
+class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
     """How a sentence encoder is trained."""
 
     kind = SENTENCES
-    family = PAIRS
+    family = PAIR_FAMILY
     options = SentenceOptions
     base = DEFAULT_BI_ENCODER
     measure = "spearman"
     colour = PALETTE[1]  # of Dense on the other pages
 
-    searched = ("Dense", partial(DenseSpec, windows=True))
+    retriever_spec = ("Dense", partial(DenseSpec, windows=True))
 
-    def measured(self, source: ModelSource) -> PairMeasurement:
-        return self._measured(BiEncoder(source, self._material.texts, precision=self._options.precision))
+    def evaluate(self, source: ModelSource) -> PairMeasurement:
+        return self._evaluate_encoder(BiEncoder(source, self._data.texts, precision=self._options.precision))
 
-    def task(self, source: ModelSource) -> Task:
+    def build_task(self, source: ModelSource) -> Task:
         if is_starter(source):
             raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
-        material, options = self._material, self._options
-        if options.objective in ALONE and processes() > 1:
+        data, options = self._data, self._options
+        if options.objective in SINGLE_PROCESS_OBJECTIVES and processes() > 1:
             message = f"objective {options.objective} learns weights of its own, which several processes do not share"
             raise OptionError("objective", "one_process", message)
-        columns, examples = encoder_examples(options, material.train)
-        model = load_bi_encoder(source, material.texts)
-        pool_sentences(model, options.pooling)
+        columns, examples = encoder_examples(options, data.train)
+        model = load_bi_encoder(source, data.texts)
+        set_sentence_pooling(model, options.pooling)
         loss = sentence_loss(model, options, processes=processes())
-        settled = adapt(model, options)
-        if settled.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
-            drop_no_attention(loss.decoder)
+        resolved_options = adapt(model, options)
+        if resolved_options.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
+            disable_attention_dropout(loss.decoder)
         if options.objective is SentenceObjective.SIMCSE_UNSUPERVISED:
-            forget(model, options.dropout)
+            set_hidden_dropout(model, options.dropout)
         prompt, _ = prompts_of(model)
-        held_out = self._held_out(model)
-        material.require_judge(held_out)
+        held_out = self._make_validation_examples(model)
+        data.require_evaluation(held_out)
         return Task(
             model=model,
             loss=loss,
             columns=columns,
             examples=examples,
-            measure=lambda trained: self._measured(self._live(trained)),
+            measure=lambda trained: self._evaluate_encoder(self._wrap_model(trained)),
             prompts={name: prompt for name in columns if name != "label"},
-            settled=settled | {"best_by": material.judged_by},
-            teacher=self._teacher(model, material.train),
+            resolved_options=resolved_options | {"best_by": data.best_by},
+            teacher=self._make_teacher(model, data.train),
             held_out=held_out,
-            best_by=material.judged_by,
+            best_by=data.best_by,
         )
 
-    def seconds_to_measure(self, model: Any) -> float:
-        encoder, asked = self._live(model), [self._material.judged, self._material.sampled]
-        sentences = [sentence for distinct in asked if distinct for sentence in distinct.sentences]
-        return seconds_for(encoder.encode_sentences, sorted(sentences, key=len))
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        encoder, sentence_sets = self._wrap_model(model), [self._data.evaluation_sentences, self._data.sample_sentences]
+        sentences = [sentence for distinct in sentence_sets if distinct for sentence in distinct.sentences]
+        return estimate_seconds(encoder.encode_sentences, sorted(sentences, key=len))
 
-    def _measured(self, encoder: BiEncoder) -> PairMeasurement:
-        material = self._material
-        vectors = encoder.encode_sentences(material.judged.sentences)
-        judged = judgement(material.judge, material.judged, vectors, material.measure)
-        learned = None
-        if material.sample and material.sampled:
-            vectors = encoder.encode_sentences(material.sampled.sentences)
-            learned = judgement(material.sample, material.sampled, vectors, material.measure)
-        return PairMeasurement(judged, learned, judge=material.judge.fingerprint)
+    def _evaluate_encoder(self, encoder: BiEncoder) -> PairMeasurement:
+        data = self._data
+        vectors = encoder.encode_sentences(data.evaluation_sentences.sentences)
+        validation = predict_pairs(data.evaluation_pairs, data.evaluation_sentences, vectors, data.measure)
+        training = None
+        if data.sample and data.sample_sentences:
+            vectors = encoder.encode_sentences(data.sample_sentences.sentences)
+            training = predict_pairs(data.sample, data.sample_sentences, vectors, data.measure)
+        return PairMeasurement(validation, training, evaluation_key=data.evaluation_pairs.fingerprint)
 
-    def _held_out(self, model: Any) -> HeldOut | None:
+    def _make_validation_examples(self, model: Any) -> ValidationExamples | None:
         """Examples of the validation part, whose loss is read; None for several processes, that see other negatives."""
-        pairs = self._material.validation
+        pairs = self._data.validation
         if processes() > 1 or len(pairs) < 2:  # a teacher need not be loaded
             return None
         try:
             columns, examples = encoder_examples(self._options, pairs)
         except TrainingError:  # no triples
             return None
-        return HeldOut.of(columns, examples, teacher=self._teacher(model, pairs))
+        return ValidationExamples.create_if_usable(columns, examples, teacher=self._make_teacher(model, pairs))
 
-    def _teacher(self, model: Any, pairs: PairSet) -> Teacher | None:
+    def _make_teacher(self, model: Any, pairs: PairSet) -> Teacher | None:
         options = self._options
         if options.objective is not SentenceObjective.DISTILLATION:
             return None
-        return TeachersVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
+        return TeacherVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
 
-    def _live(self, model: Any) -> BiEncoder:
-        return live_bi_encoder(model, self._options, self._material.texts)
+    def _wrap_model(self, model: Any) -> BiEncoder:
+        return live_bi_encoder(model, self._options, self._data.texts)
 
 
-class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairMaterial]):
+class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairTrainingData]):
     """How a cross-encoder of sentences is trained."""
 
     kind = SENTENCE_CROSS_ENCODER
-    family = PAIRS
+    family = PAIR_FAMILY
     options = SentenceCrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "spearman"
     colour = PALETTE[3]  # of Reranked on the other pages
 
     @property
-    def _labels(self) -> int:
+    def _label_count(self) -> int:
         return len(Label) if self._options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
 
-    def measured(self, source: ModelSource) -> PairMeasurement:
+    def evaluate(self, source: ModelSource) -> PairMeasurement:
         """Measure a model on the pairs that judge it; a base without a head of this size has the one drawn for it."""
-        scorer = self._scorer(source)
-        scorer.model = self._loaded(source)
-        return self._measured(scorer)
+        scorer = self._make_scorer(source)
+        scorer.model = self._load_model(source)
+        return self._evaluate_scorer(scorer)
 
-    def task(self, source: ModelSource) -> Task:
+    def build_task(self, source: ModelSource) -> Task:
         if is_starter(source):
             raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
-        material = self._material
-        model = self._loaded(source)
-        columns, examples = self._examples(material.train)
-        settled = adapt(model, self._options)
-        held_out = HeldOut.of(*self._examples(material.validation))
-        material.require_judge(held_out)
+        data = self._data
+        model = self._load_model(source)
+        columns, examples = self._make_examples(data.train)
+        resolved_options = adapt(model, self._options)
+        held_out = ValidationExamples.create_if_usable(*self._make_examples(data.validation))
+        data.require_evaluation(held_out)
         return Task(
             model=model,
             loss=cross_sentence_loss(model, self._options.objective),
             columns=columns,
             examples=examples,
-            measure=lambda trained: self._measured(live_scorer(trained, self._options, [], self._labels)),
-            settled=settled | {"best_by": material.judged_by},
+            measure=lambda trained: self._evaluate_scorer(live_scorer(trained, self._options, [], self._label_count)),
+            resolved_options=resolved_options | {"best_by": data.best_by},
             held_out=held_out,
-            best_by=material.judged_by,
+            best_by=data.best_by,
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, PairMeasurement], dict[str, Any]]:
-        return {"after": self._measured(self._scorer(finished(model_folder)))}, {}
+    def evaluate_finished(self, model_folder: Path) -> tuple[dict[str, PairMeasurement], dict[str, Any]]:
+        return {"after": self._evaluate_scorer(self._make_scorer(finished_model_source(model_folder)))}, {}
 
-    def seconds_to_measure(self, model: Any) -> float:
-        scorer = live_scorer(model, self._options, [], self._labels)
-        asked = [pair for pairs in (self._material.judge, self._material.sample) if pairs for pair in _pairs(pairs)]
-        return seconds_for(scorer.score, sorted(asked, key=lambda pair: len(pair[0]) + len(pair[1])))
+    def estimate_evaluation_seconds(self, model: Any) -> float:
+        scorer = live_scorer(model, self._options, [], self._label_count)
+        sentence_pairs = [
+            pair for pairs in (self._data.evaluation_pairs, self._data.sample) if pairs for pair in _pairs(pairs)
+        ]
+        return estimate_seconds(scorer.score, sorted(sentence_pairs, key=lambda pair: len(pair[0]) + len(pair[1])))
 
-    def _examples(self, pairs: PairSet) -> tuple[Columns, Examples]:
-        return labelled_pairs(pairs, pairs.values if self._labels > 1 else pairs.gold)
+    def _make_examples(self, pairs: PairSet) -> tuple[Columns, Examples]:
+        return labelled_pairs(pairs, pairs.values if self._label_count > 1 else pairs.gold)
 
-    def _loaded(self, source: ModelSource) -> Any:
+    def _load_model(self, source: ModelSource) -> Any:
         from torch.nn import Identity, Sigmoid
 
-        model = load_cross_encoder(source, [], self._labels, new_head=True, resized=True)
+        model = load_cross_encoder(source, [], self._label_count, new_head=True, resized=True)
         # what it says when it is used: logits of labels, and scores between 0 and 1
-        model.activation_fn = Identity() if self._labels > 1 else Sigmoid()
-        if self._labels > 1:
+        model.activation_fn = Identity() if self._label_count > 1 else Sigmoid()
+        if self._label_count > 1:
             model.config.id2label = {label.value: label.name.lower() for label in Label}
             model.config.label2id = {name: number for number, name in model.config.id2label.items()}
         return model
 
-    def _measured(self, scorer: CrossEncoderScorer) -> PairMeasurement:
-        judged = self._judgement(scorer, self._material.judge)
-        sample = self._material.sample
-        learned = self._judgement(scorer, sample) if sample else None
-        return PairMeasurement(judged, learned, judge=self._material.judge.fingerprint)
+    def _evaluate_scorer(self, scorer: CrossEncoderScorer) -> PairMeasurement:
+        validation = self._predict_pairs(scorer, self._data.evaluation_pairs)
+        sample = self._data.sample
+        training = self._predict_pairs(scorer, sample) if sample else None
+        return PairMeasurement(validation, training, evaluation_key=self._data.evaluation_pairs.fingerprint)
 
-    def _judgement(self, scorer: CrossEncoderScorer, pairs: PairSet) -> Judgement:
+    def _predict_pairs(self, scorer: CrossEncoderScorer, pairs: PairSet) -> PairPredictions:
         scores = scorer.score(_pairs(pairs))
-        if self._material.measure == ACCURACY:
-            return Judgement(ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values)
-        return Judgement(self._material.measure, scores, pairs.gold.astype(np.float32))
+        if self._data.measure == ACCURACY:
+            return PairPredictions(ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values)
+        return PairPredictions(self._data.measure, scores, pairs.gold.astype(np.float32))
 
-    def _scorer(self, source: ModelSource) -> CrossEncoderScorer:
-        return CrossEncoderScorer(source, [], precision=self._options.precision, labels=self._labels)
+    def _make_scorer(self, source: ModelSource) -> CrossEncoderScorer:
+        return CrossEncoderScorer(source, [], precision=self._options.precision, labels=self._label_count)
 
 
 def _pairs(pairs: PairSet) -> list[tuple[str, str]]:
@@ -230,14 +232,14 @@ def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -
 
     match options.objective:
         case SentenceObjective.NLI_SOFTMAX:
-            both, difference, product = options.concatenation.parts
+            has_vectors, has_difference, has_product = options.concatenation.parts
             loss: Any = losses.SoftmaxLoss(
                 model,
                 model.get_embedding_dimension(),
                 len(Label),
-                concatenation_sent_rep=both,
-                concatenation_sent_difference=difference,
-                concatenation_sent_multiplication=product,
+                concatenation_sent_rep=has_vectors,
+                concatenation_sent_difference=has_difference,
+                concatenation_sent_multiplication=has_product,
             )
         case SentenceObjective.COSINE:
             loss = losses.CosineSimilarityLoss(model)

@@ -28,21 +28,21 @@ from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.dense import max_sim
 from mrc_workbench.retrieval.lexical import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, Teacher
+from mrc_workbench.training.base import Columns, Examples, OnProgress, Teacher, ValidationExamples
 from mrc_workbench.training.options import RankerOptions, TrainingError
 from mrc_workbench.training.ranker_options import (
-    TAUGHT,
+    DISTILLATION_OBJECTIVES,
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
     LateOptions,
 )
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 
-CANDIDATES = 48  # of a question, those of its article among them
-OF_ARTICLE = 24  # passages of the question's article, at most
-WEIGHTS = {"bm25": 0.4, "late": 0.5, "dense": 0.1}
-_SECONDS_A_QUESTION = 0.01  # to compare its tokens with those of the candidates, on one core
+CANDIDATES_PER_QUESTION = 48  # of a question, those of its article among them
+MAX_ARTICLE_CANDIDATES = 24  # passages of the question's article, at most
+MIX_WEIGHTS = {"bm25": 0.4, "late": 0.5, "dense": 0.1}
+_SECONDS_PER_QUESTION = 0.01  # to compare its tokens with those of the candidates, on one core
 
 
 @dataclass(frozen=True)
@@ -53,41 +53,43 @@ class MixTeacher:
     """
 
     base: str
-    material: Material
+    data: TrainingData
     examples: Examples
     windows: WindowOptions | None = None
 
     def labels(self, on_progress: OnProgress) -> list[list[float]]:
-        texts = [question.text for question in self.material.train.questions]
-        encoder = BiEncoder(find_model(self.base), self.material.texts)
-        questions, passages = encoder.encode_questions(texts), encoder.encode_passages(self.material.texts)
-        tokens = TokenEncoder(find_model(self.base), self.material.texts, windows=self.windows)
-        token_passages = tokens.encode_passages(self.material.texts, self.material.heads)
+        texts = [question.text for question in self.data.train.questions]
+        encoder = BiEncoder(find_model(self.base), self.data.texts)
+        questions, passages = encoder.encode_questions(texts), encoder.encode_passages(self.data.texts)
+        tokens = TokenEncoder(find_model(self.base), self.data.texts, windows=self.windows)
+        token_passages = tokens.encode_passages(self.data.texts, self.data.title_lengths)
         token_questions = tokens.encode_questions(texts)
-        candidates = np.full((len(texts), CANDIDATES), -1, dtype=np.int64)
+        candidates = np.full((len(texts), CANDIDATES_PER_QUESTION), -1, dtype=np.int64)
         scores = np.zeros(candidates.shape, dtype=np.float32)
         positives = dict(zip(self.examples.question.tolist(), self.examples.passages[:, :1].tolist(), strict=True))
         row = 0
-        for block in self.material.first_stage.score_blocks(texts):  # scores of all pairs would fill the memory
-            of_terms = np.where(np.isfinite(block), block, 0.0)
-            for bm25, dense in zip(of_terms, questions[row : row + len(block)] @ passages.T, strict=True):
+        for block in self.data.first_stage.score_blocks(texts):  # scores of all pairs would fill the memory
+            bm25_scores = np.where(np.isfinite(block), block, 0.0)
+            for bm25, dense in zip(bm25_scores, questions[row : row + len(block)] @ passages.T, strict=True):
                 rows = self._candidates(positives.get(row, []), bm25, dense)
-                late = max_sim(token_questions.between(row, row + 1), token_passages.at(rows))[0]
+                late = max_sim(token_questions.between(row, row + 1), token_passages.select(rows))[0]
                 signals = {"bm25": bm25[rows], "late": late, "dense": dense[rows]}
                 candidates[row, : len(rows)] = rows
-                scores[row, : len(rows)] = sum(weight * _z_scores(signals[name]) for name, weight in WEIGHTS.items())
+                scores[row, : len(rows)] = sum(
+                    weight * _z_scores(signals[name]) for name, weight in MIX_WEIGHTS.items()
+                )
                 row += 1
             on_progress(row / len(texts))
         return self._as_labels(candidates, scores)
 
-    def stand_ins(self) -> list[list[float]]:
-        candidates = np.full((len(self.material.train.questions), CANDIDATES), -1)
-        count = min(CANDIDATES, len(self.material.texts))
+    def placeholder_labels(self) -> list[list[float]]:
+        candidates = np.full((len(self.data.train.questions), CANDIDATES_PER_QUESTION), -1)
+        count = min(CANDIDATES_PER_QUESTION, len(self.data.texts))
         candidates[:, :count] = np.arange(count)
         return self._as_labels(candidates, np.zeros(candidates.shape))
 
-    def seconds(self) -> float:
-        return _SECONDS_A_QUESTION * len(self.material.train.questions)  # vectors are stored: the base was measured
+    def estimate_seconds(self) -> float:
+        return _SECONDS_PER_QUESTION * len(self.data.train.questions)  # vectors are stored: the base was measured
 
     def _as_labels(self, candidates: np.ndarray, scores: np.ndarray) -> list[list[float]]:
         questions, passages = self.examples.question, self.examples.passages[:, :1]
@@ -98,13 +100,15 @@ class MixTeacher:
 
         `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
         """
-        own = np.array(positive, dtype=np.int64)
-        of_article, article_of = own, self.material.article_of_passage
-        if article_of is not None and len(own):
-            same = np.flatnonzero(article_of == article_of[own])
-            of_article = np.concatenate([own, same[same != own][: OF_ARTICLE - 1]])
-        best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES]
-        return np.concatenate([of_article, best[~np.isin(best, of_article)]])[:CANDIDATES]
+        positive_row = np.array(positive, dtype=np.int64)
+        article_rows, article_of_passage = positive_row, self.data.article_of_passage
+        if article_of_passage is not None and len(positive_row):
+            same_article = np.flatnonzero(article_of_passage == article_of_passage[positive_row])
+            article_rows = np.concatenate(
+                [positive_row, same_article[same_article != positive_row][: MAX_ARTICLE_CANDIDATES - 1]]
+            )
+        best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES_PER_QUESTION]
+        return np.concatenate([article_rows, best[~np.isin(best, article_rows)]])[:CANDIDATES_PER_QUESTION]
 
 
 def _z_scores(scores: np.ndarray) -> np.ndarray:
@@ -113,131 +117,142 @@ def _z_scores(scores: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
 
 
-Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
+PassageWindowCutter = Callable[
+    [str, int], list[Window]
+]  # windows of the passage in a row, beside a question; none where it fits
 
 
-class ShownPassages:
+class PassageWindows:
     """Texts of passages as a training shows them beside training questions; without `cut`, whole."""
 
-    def __init__(self, material: Material, cut: Cut | None = None) -> None:
-        self._material, self._cut = material, cut
-        self._fit = _WindowFit(material)
-        self._long: set[int] = set()
+    def __init__(self, data: TrainingData, window_cutter: PassageWindowCutter | None = None) -> None:
+        self._data, self._window_cutter = data, window_cutter
+        self._window_scorer = _WindowScorer(data)
+        self._long_passages: set[int] = set()
 
     def columns(self, columns: Columns, examples: Examples) -> Columns:
-        if not self._cut:
+        if not self._window_cutter:
             return columns
-        shown, column = dict(columns), 0
+        windowed, position = dict(columns), 0
         for name, values in list(columns.items())[1:]:  # the first holds the questions
             if isinstance(values[0], str):
-                shown[name] = self.texts(examples.question, examples.passages[:, column])
-                column += 1
+                windowed[name] = self.texts(examples.question, examples.passages[:, position])
+                position += 1
             elif isinstance(values[0], list) and isinstance(values[0][0], str):
-                there = examples.passages != NOT_FOUND
-                counts = there.sum(axis=1)
-                texts = iter(self.texts(np.repeat(examples.question, counts), examples.passages[there]))
-                shown[name] = [list(islice(texts, count)) for count in counts.tolist()]
-        return shown
+                is_present = examples.passages != NOT_FOUND
+                counts = is_present.sum(axis=1)
+                texts = iter(self.texts(np.repeat(examples.question, counts), examples.passages[is_present]))
+                windowed[name] = [list(islice(texts, count)) for count in counts.tolist()]
+        return windowed
 
     def texts(self, questions: np.ndarray, rows: np.ndarray) -> list[str]:
         """Return what is shown of passages beside training questions, both as rows `(n,)`."""
-        texts = [self._material.texts[row] for row in rows.tolist()]
-        if not self._cut:
+        texts = [self._data.texts[row] for row in rows.tolist()]
+        if not self._window_cutter:
             return texts
-        asked = [self._material.train.questions[row] for row in questions.tolist()]
-        parts: dict[int, list[str]] = {}  # by position
-        for position, (question, row) in enumerate(zip(asked, rows.tolist(), strict=True)):
-            if windows := self._cut(question.text, row):
-                self._long.add(row)
-                shown = self._with_answer(question, row, windows) or windows
-                parts[position] = [window.text(texts[position]) for window in shown]
-        self._fit.read([asked[position].text for position in parts], [text for some in parts.values() for text in some])
-        for position, some in parts.items():
-            texts[position] = self._fit.best(asked[position].text, some)
+        row_questions = [self._data.train.questions[row] for row in questions.tolist()]
+        window_texts: dict[int, list[str]] = {}  # by position
+        for position, (question, row) in enumerate(zip(row_questions, rows.tolist(), strict=True)):
+            if windows := self._window_cutter(question.text, row):
+                self._long_passages.add(row)
+                candidates = self._find_answer_windows(question, row, windows) or windows
+                window_texts[position] = [window.text(texts[position]) for window in candidates]
+        self._window_scorer.analyze_texts(
+            [row_questions[position].text for position in window_texts],
+            [text for candidate_texts in window_texts.values() for text in candidate_texts],
+        )
+        for position, candidate_texts in window_texts.items():
+            texts[position] = self._window_scorer.find_best(row_questions[position].text, candidate_texts)
         return texts
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return {"windows": {"passages": len(self._long)}} if self._long else {}
+        return {"windows": {"passages": len(self._long_passages)}} if self._long_passages else {}
 
-    def _with_answer(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:
+    def _find_answer_windows(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:
         """The windows that hold an answer whole, of a passage of the question's own."""
-        passages = self._material.question_set.passages
+        passages = self._data.question_set.passages
         if passages.ids[row] not in question.relevant:
             return []
-        text, start = self._material.texts[row], len(self._material.texts[row]) - len(passages.texts[row])
-        answers = answer_spans(_composed(text[start:]), question.answers)
+        text, start = self._data.texts[row], len(self._data.texts[row]) - len(passages.texts[row])
+        answers = answer_spans(_normalize_nfc(text[start:]), question.answers)
 
-        def holds_one(window: Window) -> bool:
-            first, last = (len(_composed(text[start : max(start, place)])) for place in window[1:])
+        def contains_answer(window: Window) -> bool:
+            first, last = (len(_normalize_nfc(text[start : max(start, character)])) for character in window[1:])
             return any(first <= answer[0] and answer[1] <= last for answer in answers)
 
-        return [*filter(holds_one, windows)]
+        return [*filter(contains_answer, windows)]
 
 
-def cut_of(encoder: BiEncoder | TokenEncoder, options: WindowOptions, material: Material) -> Cut | None:
+def make_window_cutter(
+    encoder: BiEncoder | TokenEncoder, options: WindowOptions, data: TrainingData
+) -> PassageWindowCutter | None:
     """Return the windows of the passages that an encoder does not read whole; None where there are none."""
-    windows = encoder.windows_of(material.texts, material.heads, options)
-    return (lambda _, row: windows.of(row)) if len(windows) else None
+    windows = encoder.windows_of(data.texts, data.title_lengths, options)
+    return (lambda _, row: windows.windows_of(row)) if len(windows) else None
 
 
-def teacher_of(options: RankerOptions, examples: Examples, material: Material) -> Teacher | None:
+def make_teacher(options: RankerOptions, examples: Examples, data: TrainingData) -> Teacher | None:
     """Return the teacher that labels these examples; None if the options name none."""
     match options:
         case BiEncoderOptions() if options.mix_weight and examples.shared:
-            return MixTeacher(options.base, material, examples, options.window_options)
-        case BiEncoderOptions() | LateOptions() if options.objective in TAUGHT:
-            share, windows = options.teacher_bm25, options.window_options
-            return TeachersScores(options.teacher, material, examples, windows, bm25=share)
+            return MixTeacher(options.base, data, examples, options.window_options)
+        case BiEncoderOptions() | LateOptions() if options.objective in DISTILLATION_OBJECTIVES:
+            bm25_weight, windows = options.teacher_bm25, options.window_options
+            return TeacherScores(options.teacher, data, examples, windows, bm25=bm25_weight)
         case CrossEncoderOptions() if options.objective is CrossEncoderObjective.MARGIN_MSE:
-            return TeachersScores(options.teacher, material, examples, options.window_options, differences=True)
+            return TeacherScores(options.teacher, data, examples, options.window_options, differences=True)
     return None
 
 
-class _WindowFit:
+class _WindowScorer:
     """How well windows fit questions by the terms of BM25, as the first stage counts them.
 
     `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages: windows of a
     passage have one length, which does not count.
     """
 
-    def __init__(self, material: Material) -> None:
-        self._material = material
+    def __init__(self, data: TrainingData) -> None:
+        self._data = data
         self._counts: dict[str, Counter[str]] = {}
         self._idf: dict[str, float] = {}
 
-    def read(self, questions: Sequence[str], windows: Sequence[str]) -> None:
+    def analyze_texts(self, questions: Sequence[str], windows: Sequence[str]) -> None:
         new = list(dict.fromkeys(text for text in (*questions, *windows) if text not in self._counts))
         if not new:
             return
-        analysis = self._material.first_stage.analysis
+        analysis = self._data.first_stage.analysis
         self._counts |= zip(new, map(Counter, analyze(analysis, new)), strict=True)
         terms = list({term for text in questions for term in self._counts[text]} - self._idf.keys())
-        known = self._statistics
-        positions = known.places_of(terms)
-        held = np.where(positions >= 0, known.holders[positions], 0)
-        self._idf |= zip(terms, np.log1p((known.n_passages - held + 0.5) / (held + 0.5)).tolist(), strict=True)
+        statistics = self._statistics
+        positions = statistics.positions_of(terms)
+        document_frequencies = np.where(positions >= 0, statistics.document_frequencies[positions], 0)
+        self._idf |= zip(
+            terms,
+            np.log1p((statistics.n_passages - document_frequencies + 0.5) / (document_frequencies + 0.5)).tolist(),
+            strict=True,
+        )
 
     @cached_property
     def _statistics(self) -> TermStatistics:
-        return term_statistics(self._material.first_stage.analysis, self._material.texts)
+        return term_statistics(self._data.first_stage.analysis, self._data.texts)
 
-    def best(self, question: str, windows: Sequence[str]) -> str:
+    def find_best(self, question: str, windows: Sequence[str]) -> str:
         """The window that fits best, of equals the first. All were `read`."""
         return max(windows, key=lambda window: self._score(question, window))
 
     def _score(self, question: str, window: str) -> float:
-        counts, k1 = self._counts[window], self._material.first_stage.options.k1
+        counts, k1 = self._counts[window], self._data.first_stage.options.k1
         terms = self._counts[question].items()
         return sum(n * self._idf[term] * counts[term] / (counts[term] + k1) for term, n in terms if counts[term])
 
 
-def _composed(text: str) -> str:
+def _normalize_nfc(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
 @dataclass(frozen=True)
-class TeachersScores:
+class TeacherScores:
     """Labels of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
 
     With `differences`, the positive's less the negative's. Scores are stored by teacher, corpus and training questions,
@@ -246,7 +261,7 @@ class TeachersScores:
     """
 
     teacher: str
-    material: Material
+    data: TrainingData
     examples: Examples
     windows: WindowOptions | None = None
     bm25: float = field(default=0.0, kw_only=True)
@@ -254,40 +269,40 @@ class TeachersScores:
 
     def labels(self, on_progress: OnProgress) -> list[Any]:
         columns, candidates = self._candidates()
-        rows, _, of_example = self._distinct
-        scores = self._pairs(on_progress).of(self._questions, candidates)[rows, columns][of_example]
-        if share := self.bm25:
-            lexical = _z_scores(self._bm25_scores()[of_example])
-            scores = np.asarray((1 - share) * scores + share * scores.std(axis=1, keepdims=True) * lexical)
+        rows, _, pair_of_example = self._distinct
+        scores = self._pairs(on_progress).score_candidates(self._questions, candidates)[rows, columns][pair_of_example]
+        if weight := self.bm25:
+            lexical = _z_scores(self._bm25_scores()[pair_of_example])
+            scores = np.asarray((1 - weight) * scores + weight * scores.std(axis=1, keepdims=True) * lexical)
         return self._as_labels(scores)
 
-    def stand_ins(self) -> list[Any]:
+    def placeholder_labels(self) -> list[Any]:
         return self._as_labels(np.zeros(self.examples.passages.shape, dtype=np.float32))
 
-    def seconds(self) -> float:
-        missing = self._pairs().missing(self._questions, self._candidates()[1])
+    def estimate_seconds(self) -> float:
+        missing = self._pairs().count_missing(self._questions, self._candidates()[1])
         if not missing:
             return 0.0
         questions, passages, _ = self._distinct
         sample = np.random.default_rng(0).permutation(len(questions))[:64]
         rows = passages[sample]
         queries = [self._questions[row] for row in questions[sample]]
-        pairs = list(zip(queries, [self.material.texts[row] for row in rows], strict=True))
+        pairs = list(zip(queries, [self.data.texts[row] for row in rows], strict=True))
         self._scorer.load()
         began = time.perf_counter()
         if self.windows:
-            self._scorer.score_windows(pairs, self.material.heads[rows].tolist(), self.windows)
+            self._scorer.score_windows(pairs, self.data.title_lengths[rows].tolist(), self.windows)
         else:
             self._scorer.score(pairs)
         return (time.perf_counter() - began) / len(pairs) * missing
 
     @cached_property
     def _scorer(self) -> CrossEncoderScorer:
-        return CrossEncoderScorer(find_model(self.teacher), self.material.texts)
+        return CrossEncoderScorer(find_model(self.teacher), self.data.texts)
 
     @cached_property
     def _questions(self) -> list[str]:
-        return [question.text for question in self.material.train.questions]
+        return [question.text for question in self.data.train.questions]
 
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -295,15 +310,15 @@ class TeachersScores:
 
         The last are `(n_examples, 1 + n_negatives)` positions among the first two.
         """
-        n_passages = len(self.material.texts)
+        n_passages = len(self.data.texts)
         codes = self.examples.question[:, None] * n_passages + self.examples.passages.astype(np.int64)
-        distinct, of_example = np.unique(codes, return_inverse=True)
+        distinct, pair_of_example = np.unique(codes, return_inverse=True)
         questions, passages = np.divmod(distinct, n_passages)
-        return questions, passages, of_example.reshape(codes.shape)
+        return questions, passages, pair_of_example.reshape(codes.shape)
 
     def _pairs(self, on_progress: OnProgress | None = None) -> PairScores:
-        texts, heads = self.material.texts, self.material.heads
-        return PairScores(self._scorer, texts, Meter(), on_progress, windows=self.windows, heads=heads)
+        texts, title_lengths = self.data.texts, self.data.title_lengths
+        return PairScores(self._scorer, texts, Meter(), on_progress, windows=self.windows, title_lengths=title_lengths)
 
     def _candidates(self) -> tuple[np.ndarray, Rankings]:
         """Every pair once as rankings, and the column where each stands."""
@@ -318,9 +333,9 @@ class TeachersScores:
         """BM25's scores of the pairs; 0 if a passage has no word of the question."""
         rows, passages, _ = self._distinct
         scores, first = np.zeros(len(rows), dtype=np.float32), 0
-        for block in self.material.first_stage.score_blocks(self._questions):
-            here = slice(*np.searchsorted(rows, (first, first + len(block))))
-            scores[here] = block[rows[here] - first, passages[here]]
+        for block in self.data.first_stage.score_blocks(self._questions):
+            block_rows = slice(*np.searchsorted(rows, (first, first + len(block))))
+            scores[block_rows] = block[rows[block_rows] - first, passages[block_rows]]
             first += len(block)
         return np.where(np.isfinite(scores), scores, 0.0)
 
@@ -328,17 +343,22 @@ class TeachersScores:
         return list((scores[:, 0] - scores[:, 1] if self.differences else scores).tolist())
 
 
-def held_out(
-    options: RankerOptions, material: Material, examples_of: Callable[..., tuple[Columns, Examples]], cut: Cut | None
-) -> HeldOut | None:
+def make_validation_examples(
+    options: RankerOptions,
+    data: TrainingData,
+    make_examples: Callable[..., tuple[Columns, Examples]],
+    window_cutter: PassageWindowCutter | None,
+) -> ValidationExamples | None:
     """Make examples of the validation questions as they are made of the training questions; see `HeldOut.of`."""
-    judging = material.held_out
+    validation_data = data.held_out
     try:
-        columns, examples = examples_of(options, judging)
+        columns, examples = make_examples(options, validation_data)
     except TrainingError:  # no negative can be drawn
         return None
-    if HeldOut.of(columns, examples) is None:  # what is shown and taught takes longer
+    if ValidationExamples.create_if_usable(columns, examples) is None:  # what is shown and taught takes longer
         return None
-    return HeldOut(
-        ShownPassages(judging, cut).columns(columns, examples), examples, teacher_of(options, examples, judging)
+    return ValidationExamples(
+        PassageWindows(validation_data, window_cutter).columns(columns, examples),
+        examples,
+        make_teacher(options, examples, validation_data),
     )

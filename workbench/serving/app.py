@@ -25,23 +25,23 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.retrieval.searcher import Hit, Searcher
+from mrc_workbench.retrieval.searcher import Searcher, SearchHit
 from mrc_workbench.workbench.serving.protocol import (
+    CLIENT_CLOSED_REQUEST,
     CONTENT_TYPE,
-    GONE,
-    Answer,
-    Asked,
-    Gate,
+    ErrorResponse,
     HitField,
-    Limits,
     Logging,
     Metrics,
-    Refusal,
-    Refused,
-    asked_within,
+    RequestError,
+    RequestLimits,
+    SearchRequest,
+    SearchResponse,
+    ServingMiddleware,
     examples_of,
-    problem_in,
+    problem_text,
     schema_of,
+    search_request_model,
 )
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_AGAIN = {"Retry-After": "1"}  # seconds
+_RETRY_LATER = {"Retry-After": "1"}  # seconds
 _PROBES = ("/livez", "/readyz", "/healthz")
 _READ = ("GET", "HEAD")
 METHODS: dict[str, tuple[str, ...]] = {
@@ -62,10 +62,10 @@ _SECONDS_BETWEEN_CHECKS = 2.0  # of the engines behind the searchers, however of
 
 
 @dataclass(frozen=True, eq=False)
-class _Request:
+class _PendingSearch:
     questions: Sequence[str]
     k: int
-    answer: "asyncio.Future[list[list[Hit]]]"
+    answer: "asyncio.Future[list[list[SearchHit]]]"
 
 
 class Batches:
@@ -76,27 +76,27 @@ class Batches:
     other requests of a batch.
     """
 
-    def __init__(self, searcher: Searcher, thread: Executor, *, most: int, seconds: float) -> None:
-        self._searcher, self._thread, self._most, self._seconds = searcher, thread, most, seconds
-        self._waiting: deque[_Request] = deque()
-        self._somebody, self._enough = asyncio.Event(), asyncio.Event()
-        self.began: float | None = None  # when the search of now began, of any batch
+    def __init__(self, searcher: Searcher, thread: Executor, *, max_questions: int, seconds: float) -> None:
+        self._searcher, self._thread, self._max_questions, self._seconds = searcher, thread, max_questions, seconds
+        self._waiting: deque[_PendingSearch] = deque()
+        self._has_waiting, self._is_full = asyncio.Event(), asyncio.Event()
+        self.search_started: float | None = None  # when the search of now began, of any batch
 
-    async def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
+    async def search(self, questions: Sequence[str], k: int) -> list[list[SearchHit]]:
         """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
-        request = _Request(questions, k, asyncio.get_running_loop().create_future())
+        request = _PendingSearch(questions, k, asyncio.get_running_loop().create_future())
         self._waiting.append(request)
-        self._note()
+        self._update_events()
         return await request.answer
 
     async def work(self) -> None:
         """Answer until cancelled."""
         while True:
-            await self._somebody.wait()
+            await self._has_waiting.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds):
-                    await self._enough.wait()
-            if batch := self._take():
+                    await self._is_full.wait()
+            if batch := self._take_batch():
                 loop = asyncio.get_running_loop()
                 for request, result in await loop.run_in_executor(self._thread, self._search_waiting, batch):
                     if request.answer.done():  # the client has given up
@@ -106,32 +106,34 @@ class Batches:
                     else:
                         request.answer.set_result(result)
 
-    def _take(self) -> list[_Request]:
-        batch: list[_Request] = []
-        held = 0
-        while self._waiting and (not batch or held + len(self._waiting[0].questions) <= self._most):
+    def _take_batch(self) -> list[_PendingSearch]:
+        batch: list[_PendingSearch] = []
+        count = 0
+        while self._waiting and (not batch or count + len(self._waiting[0].questions) <= self._max_questions):
             request = self._waiting.popleft()
             if not request.answer.done():
                 batch.append(request)
-                held += len(request.questions)
-        self._note()
+                count += len(request.questions)
+        self._update_events()
         return batch
 
-    def _note(self) -> None:
-        held = sum(len(request.questions) for request in self._waiting)
-        for event, is_set in ((self._somebody, held > 0), (self._enough, held >= self._most)):
+    def _update_events(self) -> None:
+        count = sum(len(request.questions) for request in self._waiting)
+        for event, is_set in ((self._has_waiting, count > 0), (self._is_full, count >= self._max_questions)):
             (event.set if is_set else event.clear)()
 
-    def _search_waiting(self, batch: Sequence[_Request]) -> list[tuple[_Request, list[list[Hit]] | Exception]]:
+    def _search_waiting(
+        self, batch: Sequence[_PendingSearch]
+    ) -> list[tuple[_PendingSearch, list[list[SearchHit]] | Exception]]:
         """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
-        self.began = time.monotonic()
+        self.search_started = time.monotonic()
         try:
             waiting = [request for request in batch if not request.answer.done()]
             return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
         finally:
-            self.began = None
+            self.search_started = None
 
-    def _search(self, batch: Sequence[_Request]) -> list[list[list[Hit]] | Exception]:
+    def _search(self, batch: Sequence[_PendingSearch]) -> list[list[list[SearchHit]] | Exception]:
         try:
             questions = [text for request in batch for text in request.questions]
             hits = iter(self._searcher.search(questions, max(request.k for request in batch)))
@@ -144,32 +146,34 @@ class Service:
     """The searchers at work: what is in progress, and whether the server is ending. Its methods answer requests."""
 
     def __init__(
-        self, searchers: Mapping[str, Searcher], limits: Limits, key: str, information: Mapping[str, Any]
+        self, searchers: Mapping[str, Searcher], limits: RequestLimits, key: str, information: Mapping[str, Any]
     ) -> None:
         self.searchers, self.limits, self._key = searchers, limits, key.encode()
-        self.asked, self.in_progress, self.is_ending = asked_within(limits), 0, False
+        self.request_model, self.in_progress, self.is_ending = search_request_model(limits), 0, False
         self.metrics, self.connections, self.started = Metrics(), 0, time.time()
         self.information = dict(information)
         self._batches: dict[str, Batches] = {}
-        self._checked, self._unreachable = -_SECONDS_BETWEEN_CHECKS, ""
-        self._checking = asyncio.Lock()
+        self._last_check, self._unreachable = -_SECONDS_BETWEEN_CHECKS, ""
+        self._check_lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def at_work(self, app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         """Search in one thread, whatever is asked: models and indexes use the cores by themselves."""
         del app
         limits = self.limits
         with ThreadPoolExecutor(1, "search") as thread:
             self._batches = {
-                name: Batches(searcher, thread, most=limits.max_batch_size, seconds=limits.batch_wait_ms / 1000)
+                name: Batches(
+                    searcher, thread, max_questions=limits.max_batch_size, seconds=limits.batch_wait_ms / 1000
+                )
                 for name, searcher in self.searchers.items()
             }
-            works = [asyncio.create_task(batches.work()) for batches in self._batches.values()]
+            tasks = [asyncio.create_task(batches.work()) for batches in self._batches.values()]
             try:
                 yield
             finally:
-                for work in works:
-                    work.cancel()
+                for task in tasks:
+                    task.cancel()
 
     async def live(self) -> Response:
         """Return whether the process answers."""
@@ -178,12 +182,12 @@ class Service:
     async def ready(self) -> Response:
         """Return whether questions can be answered now."""
         if code := await self._not_ready():
-            words = {
+            messages = {
                 "ending": "this server is about to end",
                 "hanging": f"a search has taken more than {self.limits.timeout:g} seconds",
                 "engine_unreachable": f"the engine that {self._unreachable!r} searches in does not answer",
             }
-            raise Refused(503, code, words[code], **_AGAIN)
+            raise RequestError(503, code, messages[code], **_RETRY_LATER)
         return self.json({"status": "ready"})
 
     async def info(self, request: Request) -> Response:
@@ -212,27 +216,27 @@ class Service:
         """Return the best passages of each question."""
         self._require_key(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "no_json", "send JSON, with Content-Type: application/json")
+            raise RequestError(415, "no_json", "send JSON, with Content-Type: application/json")
         if self.in_progress >= self.limits.max_concurrency:
-            raise Refused(429, "busy", "too many requests wait already: ask again in a moment", **_AGAIN)
+            raise RequestError(429, "busy", "too many requests wait already: ask again in a moment", **_RETRY_LATER)
         self.in_progress += 1
         try:
-            asked = await self._read(request)
-            name = self._name(asked)
-            request.state.noted |= {"retriever": name, "questions": len(asked.all), "k": asked.k}
-            hits = await self._found(request, name, asked)
+            search_request = await self._read(request)
+            name = self._retriever_name(search_request)
+            request.state.noted |= {"retriever": name, "questions": len(search_request.all), "k": search_request.k}
+            hits = await self._search_hits(request, name, search_request)
         except TimeoutError:
-            words = f"no answer was found within {self.limits.timeout:g} seconds: ask again in a moment"
-            raise Refused(503, "too_slow", words, **_AGAIN) from None
+            message = f"no answer was found within {self.limits.timeout:g} seconds: ask again in a moment"
+            raise RequestError(503, "too_slow", message, **_RETRY_LATER) from None
         except Failure as error:  # of an engine that others serve, mostly: what it says may name places
             logger.warning("%s cannot search: %s", name, error)
-            words = "what searches here cannot be asked now: ask again in a moment"
-            raise Refused(503, error.code, words, **_AGAIN) from error
+            message = "what searches here cannot be asked now: ask again in a moment"
+            raise RequestError(503, error.code, message, **_RETRY_LATER) from error
         finally:
             self.in_progress -= 1
         results = [
-            {"question": question, "hits": _as_json(found, asked)}
-            for question, found in zip(asked.all, hits, strict=True)
+            {"question": question, "hits": _as_json(question_hits, search_request)}
+            for question, question_hits in zip(search_request.all, hits, strict=True)
         ]
         return self.json({"retriever": name, "results": results})
 
@@ -241,84 +245,94 @@ class Service:
         closing = {"Connection": "close"} if self.is_ending else {}
         return JSONResponse(content, status, {**HEADERS, **(headers or {}), **closing})
 
-    async def _found(self, request: Request, name: str, asked: Asked) -> list[list[Hit]]:
+    async def _search_hits(self, request: Request, name: str, search_request: SearchRequest) -> list[list[SearchHit]]:
         """Search, and give up when the client closes the connection: what waits in line is then not searched."""
-        search = asyncio.create_task(self._batches[name].search(asked.all, asked.k + asked.offset))
-        gone = asyncio.create_task(_closed(request))
+        search = asyncio.create_task(
+            self._batches[name].search(search_request.all, search_request.k + search_request.offset)
+        )
+        disconnected = asyncio.create_task(_wait_until_closed(request))
         try:
             async with asyncio.timeout(self.limits.timeout):
-                await asyncio.wait((search, gone), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((search, disconnected), return_when=asyncio.FIRST_COMPLETED)
             if not search.done():
-                raise Refused(GONE, "gone", "the client closed the connection")
+                raise RequestError(CLIENT_CLOSED_REQUEST, "gone", "the client closed the connection")
             return search.result()
         finally:
             search.cancel()
-            gone.cancel()
+            disconnected.cancel()
 
     async def _not_ready(self) -> str:
         """Return why no question can be answered now: a code, empty if they can."""
         if self.is_ending:
             return "ending"
         latest = time.monotonic() - self.limits.timeout
-        if any(batches.began is not None and batches.began < latest for batches in self._batches.values()):
+        if any(
+            batches.search_started is not None and batches.search_started < latest for batches in self._batches.values()
+        ):
             return "hanging"
-        async with self._checking:  # probes that come meanwhile wait for the same check
-            if time.monotonic() - self._checked >= _SECONDS_BETWEEN_CHECKS:
-                unreachable = (name for name, one in self.searchers.items() if one.reaches and not one.reaches())
+        async with self._check_lock:  # probes that come meanwhile wait for the same check
+            if time.monotonic() - self._last_check >= _SECONDS_BETWEEN_CHECKS:
+                unreachable = (
+                    name
+                    for name, searcher in self.searchers.items()
+                    if searcher.is_engine_reachable and not searcher.is_engine_reachable()
+                )
                 self._unreachable = await asyncio.to_thread(next, unreachable, "")
-                self._checked = time.monotonic()
+                self._last_check = time.monotonic()
         return "engine_unreachable" if self._unreachable else ""
 
     def _require_key(self, request: Request) -> None:
         """Raise `Refused` without the key, sent as RFC 6750 says; the scheme's name in any case (RFC 7235)."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        is_right = hmac.compare_digest(given.strip(" ").encode("latin-1"), self._key)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._key)
         if self._key and not (is_right and scheme.lower() == "bearer"):
-            words = "the key of this server is missing or wrong: send it as Authorization: Bearer KEY"
-            raise Refused(401, "no_key", words, **{"WWW-Authenticate": "Bearer"})
+            message = "the key of this server is missing or wrong: send it as Authorization: Bearer KEY"
+            raise RequestError(401, "no_key", message, **{"WWW-Authenticate": "Bearer"})
 
-    async def _read(self, request: Request) -> Asked:
+    async def _read(self, request: Request) -> SearchRequest:
         body = bytearray()
         try:
             async with asyncio.timeout(self.limits.timeout):
-                async for part in request.stream():
-                    body += part
+                async for chunk in request.stream():
+                    body += chunk
                     if len(body) > self.limits.max_request_bytes:
-                        words = f"a request may hold {self.limits.max_request_bytes:,} bytes"
-                        raise Refused(413, "too_large", words, Connection="close")
+                        message = f"a request may hold {self.limits.max_request_bytes:,} bytes"
+                        raise RequestError(413, "too_large", message, Connection="close")
         except TimeoutError:
-            raise Refused(408, "too_late", "the request did not arrive in time", Connection="close") from None
+            raise RequestError(408, "too_late", "the request did not arrive in time", Connection="close") from None
         except ClientDisconnect:
-            raise Refused(GONE, "gone", "the connection ended before the request did") from None
+            raise RequestError(CLIENT_CLOSED_REQUEST, "gone", "the connection ended before the request did") from None
         try:
-            return self.asked.model_validate_json(bytes(body))
+            return self.request_model.model_validate_json(bytes(body))
         except ValidationError as error:
-            raise Refused(422, "not_understood", "; ".join(problem_in(one) for one in error.errors()[:3])) from None
+            raise RequestError(
+                422, "not_understood", "; ".join(problem_text(detail) for detail in error.errors()[:3])
+            ) from None
 
-    def _name(self, asked: Asked) -> str:
-        name = asked.retriever or (next(iter(self.searchers)) if len(self.searchers) == 1 else "")
+    def _retriever_name(self, search_request: SearchRequest) -> str:
+        name = search_request.retriever or (next(iter(self.searchers)) if len(self.searchers) == 1 else "")
         if name not in self.searchers:
-            there = f"served here: {', '.join(self.searchers)}"
-            words = f"there is no retriever of that name; {there}" if name else f"name a retriever; {there}"
-            raise Refused(404, "unknown_retriever", words)
+            available = f"served here: {', '.join(self.searchers)}"
+            message = f"there is no retriever of that name; {available}" if name else f"name a retriever; {available}"
+            raise RequestError(404, "unknown_retriever", message)
         return name
 
 
-def app_of(
+def create_app(
     searchers: Mapping[str, Searcher],
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     key: str = "",
     *,
     logs: Logging | None = None,
     information: Mapping[str, Any] | None = None,
 ) -> FastAPI:
     """Return the app that serves searchers by name, to clients with the `key` if any; `information` is for `/info`."""
-    service = Service(searchers, limits or Limits(), key, information or {})
+    service = Service(searchers, limits or RequestLimits(), key, information or {})
     app = FastAPI(
         title="Passages for questions",
         description="Retrievers as they were compared: the same passages, in the same order.",
         version="1",
-        lifespan=service.at_work,
+        lifespan=service.lifespan,
         openapi_url=None,  # it is given below, with the headers of all answers
         docs_url=None,  # pages that would ask other hosts for their scripts
         redoc_url=None,
@@ -335,24 +349,24 @@ def app_of(
             headers = dict(error.headers or {})
             if methods := METHODS.get(request.url.path):
                 headers["Allow"] = ", ".join((*methods, "OPTIONS"))
-            error = Refused(error.status_code, code, error.detail, **headers)
-        if not isinstance(error, Refused):
+            error = RequestError(error.status_code, code, error.detail, **headers)
+        if not isinstance(error, RequestError):
             raise error
         request.state.noted["code"] = error.code
         return service.json({"code": error.code, "error": str(error)}, error.status, error.headers)
 
-    for kind in (Refused, HTTPException):
+    for kind in (RequestError, HTTPException):
         app.add_exception_handler(kind, refused)
     gate: dict[str, Any] = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging()}
-    app.add_middleware(Gate, answer=service.json, any_host=bool(key), **gate)
+    app.add_middleware(ServingMiddleware, answer=service.json, any_host=bool(key), **gate)
     return app
 
 
 def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
     secured = [Security(HTTPBearer(auto_error=False))] if has_key else []
-    schema = schema_of(service.asked, service.searchers)
+    schema = schema_of(service.request_model, service.searchers)
     content = {"application/json": {"schema": schema, "examples": examples_of(service.searchers)}}
-    search: dict[str, Any] = {"response_model": Answer, "dependencies": secured}
+    search: dict[str, Any] = {"response_model": SearchResponse, "dependencies": secured}
     search["responses"] = _refusals(401, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
     search["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
     app.add_api_route("/search", service.search, methods=["POST"], **search)
@@ -372,19 +386,19 @@ def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Refusal} for status in statuses}
+    return {status: {"model": ErrorResponse} for status in statuses}
 
 
-def _as_json(hits: list[Hit], asked: Asked) -> list[dict[str, Any]]:
+def _as_json(hits: list[SearchHit], search_request: SearchRequest) -> list[dict[str, Any]]:
     """Return the JSON of the hits after those that `offset` skips, with the requested fields and scores."""
-    names = asked.fields or get_args(HitField)
-    rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][asked.offset :]
-    if asked.min_score is not None:
-        rows = [row for row in rows if row["score"] >= asked.min_score]
+    names = search_request.fields or get_args(HitField)
+    rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][search_request.offset :]
+    if search_request.min_score is not None:
+        rows = [row for row in rows if row["score"] >= search_request.min_score]
     return [{name: row[name] for name in names} for row in rows]
 
 
-async def _closed(request: Request) -> None:
+async def _wait_until_closed(request: Request) -> None:
     """Return when the client closes the connection. The body of the request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

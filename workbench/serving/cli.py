@@ -22,33 +22,33 @@ from cyclopts import Parameter
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mrc_workbench.data.commands import takes
+from mrc_workbench.data.commands import add_options
 from mrc_workbench.data.passages import Passages
-from mrc_workbench.data.terminal import report_progress, tell
+from mrc_workbench.data.terminal import print_line, report_progress
 from mrc_workbench.data.workspace import project_version
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import find_experiment
 from mrc_workbench.retrieval.searcher import Searcher, open_searchers
-from mrc_workbench.workbench.serving.app import Service, app_of
-from mrc_workbench.workbench.serving.protocol import RENAMED, AccessLog, Limits, Logging, access
+from mrc_workbench.workbench.serving.app import Service, create_app
+from mrc_workbench.workbench.serving.protocol import RENAMED, AccessLog, Logging, RequestLimits, access_logger
 
 logger = logging.getLogger(__name__)
 _SPARE_FILES = 32  # descriptors beside those of connections and those that are open at the start
 _SECONDS_BETWEEN_LINES = 1.0
-_FULL = (
+_TOO_MANY_CONNECTIONS = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
     b'\r\n{"code":"busy","error":"too many connections are open: ask again in a moment"}'
 )
 KEY = "MRC_SERVE_KEY"
 _SHORTEST_KEY = 16
-_HERE = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _MOST_PORT = 65535
 
 
-@takes(Logging)
-@takes(Limits, renamed=RENAMED)
+@add_options(Logging)
+@add_options(RequestLimits, earlier_names=RENAMED)
 def serve(
     key: Annotated[
         str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")
@@ -58,44 +58,48 @@ def serve(
     retriever: Annotated[tuple[str, ...], Parameter(help="names of the retrievers to serve; by default all")] = (),
     host: Annotated[
         str, Parameter(help="address to listen at; any but this machine's own needs an access key")
-    ] = _HERE,
+    ] = _LOOPBACK,
     port: Annotated[int, Parameter(help="port to listen at; 0: a free one")] = 8700,
     fd: Annotated[int | None, Parameter(help="number of an open socket, instead of host and port")] = None,
     key_file: Annotated[Path | None, Parameter(help=f"file with the access key, instead of {KEY}")] = None,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Serve retrievers over HTTP.
 
     Endpoints: POST /search, GET /readyz, /info, /metrics and /openapi.json. After SIGTERM or SIGINT the server answers
     the open requests, accepts no new ones and ends.
     """
-    logging_options = {field.name for field in fields(Logging)} & chosen.keys()
-    logs = Logging(**{name: chosen.pop(name) for name in logging_options})
-    limits = Limits(**{RENAMED.get(name, name): value for name, value in chosen.items()})
+    logging_options = {field.name for field in fields(Logging)} & options.keys()
+    logs = Logging(**{name: options.pop(name) for name in logging_options})
+    limits = RequestLimits(**{RENAMED.get(name, name): value for name, value in options.items()})
     access_key = read_key(key_file)
-    with _listening(host, port, fd, has_key=bool(access_key)) as listening:
+    with _open_socket(host, port, fd, has_key=bool(access_key)) as listening:
         searchers = open_searchers(key, retriever, report_progress)
-        app = app_of(searchers, limits, access_key, logs=logs, information=information_of(key, searchers))
+        app = create_app(searchers, limits, access_key, logs=logs, information=describe_searchers(key, searchers))
         _log_to_standard_error(as_json=logs.access_log is AccessLog.JSON)
         address = listening.getsockname()
         if isinstance(address, tuple):
-            shown_host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            address = f"http://{shown_host}:{address[1]}"
-        tell(f"serving {', '.join(searchers)} at {address}")
+            url_host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            address = f"http://{url_host}:{address[1]}"
+        print_line(f"serving {', '.join(searchers)} at {address}")
         try:
             serve_until_ended(app, listening)
         except KeyboardInterrupt:
-            tell("ended")
+            print_line("ended")
     return 0
 
 
-def information_of(reference: str | Path, searchers: Mapping[str, Searcher]) -> dict[str, Any]:
+def describe_searchers(reference: str | Path, searchers: Mapping[str, Searcher]) -> dict[str, Any]:
     """Return what identifies the searchers of a comparison: two servers on one index return the same."""
     experiment, base = find_experiment(reference)
     passages = next(iter(searchers.values())).passages
     specs = {spec.name: spec for spec in experiment.retriever}
     retrievers = [
-        {"name": name, "kind": specs[name].kind, "models": _models_of(experiment.needed([name]), base, passages)}
+        {
+            "name": name,
+            "kind": specs[name].kind,
+            "models": _models_of(experiment.with_dependencies([name]), base, passages),
+        }
         for name in searchers
     ]
     return {
@@ -140,7 +144,7 @@ def _log_to_standard_error(*, as_json: bool) -> None:
     requests, warnings = logging.StreamHandler(), logging.StreamHandler()
     requests.setFormatter(logging.Formatter("%(message)s"))
     warnings.setFormatter(JsonLines() if as_json else logging.Formatter("%(levelname)s: %(message)s"))
-    access.handlers, access.propagate = [requests], False
+    access_logger.handlers, access_logger.propagate = [requests], False
     for name in (__package__, "uvicorn"):
         logging.getLogger(name).handlers = [warnings]
 
@@ -155,22 +159,22 @@ def read_key(file: Path | None) -> str:
     return key
 
 
-def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket.socket:
+def _open_socket(host: str, port: int, fd: int | None, *, has_key: bool) -> socket.socket:
     """Return the socket, bound and not listening yet: a port that is taken is reported before anything is built."""
     if fd is not None:
-        given = socket.socket(fileno=fd)
-        address = given.getsockname()
-        host = address[0] if isinstance(address, tuple) else _HERE  # of a file system: who may write to it
-    if host not in (_HERE, "::1", "localhost") and not has_key:
-        raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_HERE}")
+        given_socket = socket.socket(fileno=fd)
+        address = given_socket.getsockname()
+        host = address[0] if isinstance(address, tuple) else _LOOPBACK  # of a file system: who may write to it
+    if host not in (_LOOPBACK, "::1", "localhost") and not has_key:
+        raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_LOOPBACK}")
     if fd is not None:
-        return given
+        return given_socket
     if not 0 <= port <= _MOST_PORT:
         raise ValueError(f"port {port} does not exist: a port is a number from 0 to {_MOST_PORT}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise ValueError(f"this machine has no address {host!r} to listen at: use {_HERE}, or 0.0.0.0") from error
+        raise ValueError(f"this machine has no address {host!r} to listen at: use {_LOOPBACK}, or 0.0.0.0") from error
     bound = socket.socket(family, kind, protocol)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -207,10 +211,10 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
     """Answer at a socket until SIGTERM or SIGINT, and then answer the requests that were let in before."""
     service: Service = app.state.service
     limits = service.limits
-    most = limits.max_connections
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if most_files != resource.RLIM_INFINITY:
-        most = max(1, min(most, most_files - psutil.Process().num_fds() - _SPARE_FILES))
+    max_connections = limits.max_connections
+    max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if max_files != resource.RLIM_INFINITY:
+        max_connections = max(1, min(max_connections, max_files - psutil.Process().num_fds() - _SPARE_FILES))
 
     class Protocol(H11Protocol):
         """HTTP/1.1 with a limit of connections, and a time within which the head of a request must arrive."""
@@ -220,10 +224,10 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)  # type: ignore[arg-type]
             service.connections = len(self.connections)
-            if len(self.connections) > most:
+            if len(self.connections) > max_connections:
                 service.metrics.count("mrc_connections_refused_total")
-                logger.warning(f"more than {most} connections: new ones are closed")
-                self.transport.write(_FULL)
+                logger.warning(f"more than {max_connections} connections: new ones are closed")
+                self.transport.write(_TOO_MANY_CONNECTIONS)
                 self.transport.close()
                 return
             self._wait_for_head()
@@ -244,14 +248,14 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
                 self._wait_for_head()  # of the next request of this connection, which has begun
 
         def _wait_for_head(self) -> None:
-            self._deadline = self.loop.call_later(limits.header_timeout, self._no_head_came)
+            self._deadline = self.loop.call_later(limits.header_timeout, self._close_without_head)
 
         def _stop_waiting(self) -> None:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
 
-        def _no_head_came(self) -> None:
+        def _close_without_head(self) -> None:
             self._deadline = None
             service.metrics.count("mrc_connections_timed_out_total")
             self.transport.close()

@@ -51,33 +51,33 @@ _HELP = {
     "process_resident_memory_bytes": "Resident memory in bytes.",
 }
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-Labels = tuple[tuple[str, str], ...]
+MetricLabels = tuple[tuple[str, str], ...]
 logger = logging.getLogger(__name__)
-access = logging.getLogger(f"{__package__}.access")
-GONE = 499  # the client closed the connection: nobody reads this status
+access_logger = logging.getLogger(f"{__package__}.access")
+CLIENT_CLOSED_REQUEST = 499  # the client closed the connection: nobody reads this status
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-Noted = dict[str, Any]
+LogFields = dict[str, Any]
 
 
-def _limit(default: Any, text: str) -> Any:
+def _limit_field(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """How much may be asked. Raises `ValueError` for a value that is not a positive number."""
 
-    max_query_length: int = _limit(2000, "characters of a question")
-    max_queries: int = _limit(64, "questions of a request")
-    max_k: int = _limit(100, "passages of a question, those that `offset` skips included")
-    max_request_bytes: int = _limit(1_000_000, "bytes of a request's body")
-    max_concurrency: int = _limit(256, "requests that wait or are answered at one time; more get 429")
-    max_connections: int = _limit(1000, "open connections; more are closed at once")
-    timeout: float = _limit(30.0, "seconds that a request's body may take to arrive, and then to be answered")
-    header_timeout: float = _limit(10.0, "seconds that a connection may take to send the head of a request")
-    max_batch_size: int = _limit(32, "questions that are searched together")
-    batch_wait_ms: float = _limit(2.0, "milliseconds that a batch stays open for others to join it")
+    max_query_length: int = _limit_field(2000, "characters of a question")
+    max_queries: int = _limit_field(64, "questions of a request")
+    max_k: int = _limit_field(100, "passages of a question, those that `offset` skips included")
+    max_request_bytes: int = _limit_field(1_000_000, "bytes of a request's body")
+    max_concurrency: int = _limit_field(256, "requests that wait or are answered at one time; more get 429")
+    max_connections: int = _limit_field(1000, "open connections; more are closed at once")
+    timeout: float = _limit_field(30.0, "seconds that a request's body may take to arrive, and then to be answered")
+    header_timeout: float = _limit_field(10.0, "seconds that a connection may take to send the head of a request")
+    max_batch_size: int = _limit_field(32, "questions that are searched together")
+    batch_wait_ms: float = _limit_field(2.0, "milliseconds that a batch stays open for others to join it")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -99,14 +99,14 @@ class Logging:
     access_log: AccessLog = field(
         default=AccessLog.NONE, metadata={"help": "log each request as a line of JSON, or none"}
     )
-    slow_query_ms: float = _limit(0.0, "log requests that took this many milliseconds or more; 0: none")
+    slow_query_ms: float = _limit_field(0.0, "log requests that took this many milliseconds or more; 0: none")
 
     def __post_init__(self) -> None:
         if not self.slow_query_ms >= 0:
             raise ValueError(f"slow_query_ms is {self.slow_query_ms}: a time is 0 or more")
 
 
-class Found(BaseModel):
+class ResponseHit(BaseModel):
     """A passage; higher scores are better. With `fields`, an answer holds those alone."""
 
     rank: int
@@ -120,36 +120,36 @@ HitField = Literal["rank", "id", "title", "text", "score"]  # of `Found`, as `fi
 _Fields = Annotated[list[HitField], Field(min_length=1, max_length=len(get_args(HitField)))]
 
 
-class Answered(BaseModel):
+class QuestionHits(BaseModel):
     """What was found for a question, best first."""
 
     question: str
-    hits: list[Found]
+    hits: list[ResponseHit]
 
 
-class Answer(BaseModel):
+class SearchResponse(BaseModel):
     """What was found, for each question in the order asked."""
 
     retriever: str
-    results: list[Answered]
+    results: list[QuestionHits]
 
 
-class Refusal(BaseModel):
+class ErrorResponse(BaseModel):
     """Why a request was not answered: a word for programs, a sentence for people."""
 
     code: str
     error: str
 
 
-class Refused(Exception):  # noqa: N818 - it is answered as a `Refusal`
+class RequestError(Exception):
     """Why a request is not answered: its status, the `Refusal`, and headers that say more."""
 
-    def __init__(self, status: int, code: str, words: str, **headers: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(message)
         self.status, self.code, self.headers = status, code, headers
 
 
-class Asked(BaseModel):
+class SearchRequest(BaseModel):
     """A question or several, how many passages of each to return, and the retriever if several are served."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
@@ -166,13 +166,13 @@ class Asked(BaseModel):
         return self.questions if self.questions is not None else [self.question or ""]
 
 
-def asked_within(limits: Limits) -> type[Asked]:
+def search_request_model(limits: RequestLimits) -> type[SearchRequest]:
     """Return the model of requests, with the limits in its schema; `query`, `queries` and `top_k` are aliases."""
     text: Any = Annotated[str, Field(min_length=1, max_length=limits.max_query_length)]
-    several: Any = Annotated[list[text], Field(min_length=1, max_length=limits.max_queries)]
+    question_list: Any = Annotated[list[text], Field(min_length=1, max_length=limits.max_queries)]
     alias = {name: AliasChoices(name, other) for name, other in _ALIASES.items()}
 
-    class Checked(Asked):
+    class Checked(SearchRequest):
         @model_validator(mode="after")
         def _check(self) -> "Checked":
             if (self.question is None) == (self.questions is None):
@@ -186,15 +186,15 @@ def asked_within(limits: Limits) -> type[Asked]:
         "Asked",
         __base__=Checked,
         question=(text | None, Field(None, description="a question", validation_alias=alias["question"])),
-        questions=(several | None, Field(None, description="or several", validation_alias=alias["questions"])),
+        questions=(question_list | None, Field(None, description="or several", validation_alias=alias["questions"])),
         k=(int, k),
         offset=(int, Field(0, description="passages to skip, the best first", ge=0, lt=limits.max_k)),
     )
 
 
-def schema_of(asked: type[Asked], retrievers: Collection[str]) -> dict[str, Any]:
+def schema_of(model: type[SearchRequest], retrievers: Collection[str]) -> dict[str, Any]:
     """Return the JSON schema of a request to the `retrievers`, with either question or questions."""
-    schema = asked.model_json_schema()
+    schema = model.model_json_schema()
     properties: dict[str, Any] = schema["properties"]
     for name, alias in _ALIASES.items():
         properties[alias] = {**properties[name], "description": f"the same as {name}", "deprecated": False}
@@ -207,16 +207,16 @@ def schema_of(asked: type[Asked], retrievers: Collection[str]) -> dict[str, Any]
     return schema
 
 
-def problem_in(error: Mapping[str, Any]) -> str:
+def problem_text(error: Mapping[str, Any]) -> str:
     """Return what is wrong with a request, without repeating what was sent."""
     if error["type"] == "extra_forbidden":
         return (
             "a field that is not known, or given twice; there are question or questions (also query, queries), "
             "k (also top_k), offset, min_score, fields and retriever"
         )
-    place = ".".join(map(str, error["loc"]))
+    location = ".".join(map(str, error["loc"]))
     message = str(error["msg"]).removeprefix("Value error, ")  # which pydantic puts before a check of ours
-    return f"{place}: {message}" if place else message
+    return f"{location}: {message}" if location else message
 
 
 def examples_of(retrievers: Collection[str]) -> dict[str, Any]:
@@ -238,8 +238,8 @@ class Metrics:
     """Counters and histograms by name and labels. For one thread."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
-        self._histograms: dict[str, dict[Labels, _Histogram]] = defaultdict(lambda: defaultdict(_Histogram))
+        self._counters: dict[str, dict[MetricLabels, float]] = defaultdict(lambda: defaultdict(float))
+        self._histograms: dict[str, dict[MetricLabels, _Histogram]] = defaultdict(lambda: defaultdict(_Histogram))
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
         self._counters[name][_key(labels)] += value
@@ -271,18 +271,18 @@ def _head(name: str, kind: str) -> list[str]:
     return [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} {kind}"]
 
 
-def _sample(name: str, key: Labels, value: float) -> str:
+def _sample(name: str, key: MetricLabels, value: float) -> str:
     labels = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in key)
     number = repr(value) if isinstance(value, int) or not value.is_integer() else str(int(value))
     return f"{name}{{{labels}}} {number}" if labels else f"{name} {number}"
 
 
-def _key(labels: Mapping[str, str]) -> Labels:
+def _key(labels: Mapping[str, str]) -> MetricLabels:
     return tuple(sorted(labels.items()))
 
 
 @dataclass(eq=False)
-class Gate:
+class ServingMiddleware:
     """Middleware around the app. `methods` are those of each path; any other path is refused by the app itself."""
 
     app: ASGIApp
@@ -296,11 +296,11 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers, began = Headers(scope=scope), time.perf_counter()
-        given = headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid4().hex
-        noted: Noted = {"request_id": request_id}
-        scope.setdefault("state", {})["noted"] = noted
+        headers, started = Headers(scope=scope), time.perf_counter()
+        header_id = headers.get("x-request-id", "")
+        request_id = header_id if _REQUEST_ID.fullmatch(header_id) else uuid4().hex
+        log_fields: LogFields = {"request_id": request_id}
+        scope.setdefault("state", {})["noted"] = log_fields
         status, size = 500, 0
 
         async def answered(message: Message) -> None:
@@ -313,48 +313,50 @@ class Gate:
             await send(message)
 
         try:
-            if early := self._early(scope, headers):
-                await early(scope, receive, answered)
+            if response := self._early_response(scope, headers):
+                await response(scope, receive, answered)
             else:
                 await self.app(scope, receive, answered)
         except Exception:
             logger.exception("request %s failed", request_id)
-            words = "something went wrong here; the log of this server has the details of this request id"
-            noted["code"] = "failed"
-            await self.answer({"code": "failed", "error": words}, 500, {})(scope, receive, answered)
+            error_text = "something went wrong here; the log of this server has the details of this request id"
+            log_fields["code"] = "failed"
+            await self.answer({"code": "failed", "error": error_text}, 500, {})(scope, receive, answered)
         finally:
-            self._note(scope, noted, status, size, time.perf_counter() - began)
+            self._log_request(scope, log_fields, status, size, time.perf_counter() - started)
 
-    def _early(self, scope: Scope, headers: Headers) -> Response | None:
+    def _early_response(self, scope: Scope, headers: Headers) -> Response | None:
         """Return the answer to a wrong host or to OPTIONS; None for what the app answers."""
         # without a key, a page whose own name leads here could read answers in the name of whoever looks at it
         host = re.sub(r":\d+$", "", headers.get("host", "")).lower()
         if not self.any_host and host not in _OWN_HOSTS:
-            error = Refused(421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone")
+            error = RequestError(
+                421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone"
+            )
             scope["state"]["noted"]["code"] = error.code
             return self.answer({"code": error.code, "error": str(error)}, error.status, {})
         if scope["method"] == "OPTIONS" and scope["path"] in self.methods:
             return Response(status_code=204, headers={"Allow": ", ".join((*self.methods[scope["path"]], "OPTIONS"))})
         return None
 
-    def _note(self, scope: Scope, noted: Noted, status: int, size: int, seconds: float) -> None:
+    def _log_request(self, scope: Scope, log_fields: LogFields, status: int, size: int, seconds: float) -> None:
         path = scope["path"] if scope["path"] in self.methods else "other"
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "OPTIONS", "POST") else "other"
         self.metrics.count("mrc_requests_total", path=path, method=method, status=str(status))
         self.metrics.observe("mrc_request_duration_seconds", seconds, path=path)
-        if "code" in noted:
-            self.metrics.count("mrc_refusals_total", code=noted["code"])
-        if retriever := noted.get("retriever"):
+        if "code" in log_fields:
+            self.metrics.count("mrc_refusals_total", code=log_fields["code"])
+        if retriever := log_fields.get("retriever"):
             self.metrics.observe("mrc_search_duration_seconds", seconds, retriever=retriever)
             if status < 300:
-                self.metrics.count("mrc_queries_total", noted["questions"], retriever=retriever)
+                self.metrics.count("mrc_queries_total", log_fields["questions"], retriever=retriever)
         is_slow = 0 < self.logs.slow_query_ms <= seconds * 1000
         if self.logs.access_log is AccessLog.NONE and not is_slow:
             return
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "event": "slow_query" if is_slow else "request",
-            **noted,
+            **log_fields,
             "client": (scope.get("client") or ("",))[0],
             "method": scope["method"],
             "path": scope["path"][:200],
@@ -362,4 +364,4 @@ class Gate:
             "bytes": size,
             "ms": round(seconds * 1000, 2),
         }
-        access.warning(json.dumps(line))
+        access_logger.warning(json.dumps(line))

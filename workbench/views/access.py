@@ -30,23 +30,23 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 
 from mrc_workbench.data import workspace as workspaces
 from mrc_workbench.data.files import remove_leftovers
-from mrc_workbench.data.jobs.processes import make_ready
+from mrc_workbench.data.jobs.processes import prepare_fork_server
 from mrc_workbench.data.workspace import LimitError, limits, shared_workspace, workspace
 from mrc_workbench.models.files import forget_tokens
-from mrc_workbench.workbench.views.navigation import MISSING, UPLOADS, read_first_page
+from mrc_workbench.workbench.views.navigation import MISSING, UPLOADS, preload_first_page
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 _DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 _FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
-_OF_STREAMLIT = ("/_stcore/", "/app/static/", "/auth/login", "/auth/logout", "/component/", "/media/", "/static/")
-_HARMLESS = {"GET", "HEAD", "OPTIONS"}
-_SECONDS_BETWEEN_LOOKS = 5.0
+_STREAMLIT_PATHS = ("/_stcore/", "/app/static/", "/auth/login", "/auth/logout", "/component/", "/media/", "/static/")
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+_UPLOAD_CHECK_SECONDS = 5.0
 
 
-def begin() -> None:
+def configure() -> None:
     """Decide workspaces by who is signed in. Raises `ValueError` for limits that make no sense."""
-    workspaces.users_told_by(_who)
+    workspaces.set_user_provider(_current_user)
     limits()
     if is_on():
         forget_tokens()
@@ -54,30 +54,30 @@ def begin() -> None:
 
 def is_on() -> bool:
     """Whether users sign in here. Raises Streamlit's error if its secrets cannot be read: no user gets in then."""
-    return any(Path(place).exists() for place in st.get_option("secrets.files")) and "auth" in st.secrets
+    return any(Path(path).exists() for path in st.get_option("secrets.files")) and "auth" in st.secrets
 
 
-def granted() -> bool:
+def is_granted() -> bool:
     """Whether the pages may be drawn; draws the way in if not."""
     if not is_on():
         reached_at = urlsplit(st.context.url or "").hostname or "localhost"
         if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
             st.warning(word("access.everybody"), icon=":material/lock_open:")
-        UPLOADS.let_in("")
+        UPLOADS.register_session("")
         return True
     try:
-        UPLOADS.let_in(workspaces.user())
-    except workspaces.NobodySignedInError:
-        UPLOADS.keep_out()
-        _draw_door()
+        UPLOADS.register_session(workspaces.user())
+    except workspaces.NotSignedInError:
+        UPLOADS.unregister_session()
+        _draw_sign_in()
         return False
     return True
 
 
-def user_told_by(cookies: Mapping[str, str]) -> str | None:
+def user_from_cookies(cookies: Mapping[str, str]) -> str | None:
     """Return the folder name of the user whom the cookies of a request sign in."""
-    content = _signed(cookies)
-    return None if not content or _place_of(content).exists() else _user_in(json.loads(content))
+    content = _signed_claims(cookies)
+    return None if not content or _sign_out_marker(content).exists() else _user_from_claims(json.loads(content))
 
 
 def address_of_sign_in() -> str:
@@ -85,44 +85,44 @@ def address_of_sign_in() -> str:
     return str(st.secrets["auth"].get("redirect_uri", "")) if is_on() else ""
 
 
-def draw_user(*, busy: bool) -> None:
+def draw_user(*, is_running: bool) -> None:
     """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs the caches."""
     st.divider()
     st.markdown(f":material/person: {plain(_name())}")
-    held, limit = workspaces.used_bytes() / workspaces.MEGABYTE, limits().megabytes
-    st.progress(min(1.0, held / limit), word("access.held", held=f"{held:,.0f}", limit=f"{limit:,}"))
+    used, limit = workspaces.used_bytes() / workspaces.MEGABYTE, limits().megabytes
+    st.progress(min(1.0, used / limit), word("access.held", held=f"{used:,.0f}", limit=f"{limit:,}"))
     with st.container(horizontal=True):
         st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
         with st.popover(word("access.clear"), icon=":material/mop:"):
             st.markdown(word("access.clear_about"))
-            st.button(word("access.clear_yes"), on_click=_clear, disabled=busy, key="clear_cache")
+            st.button(word("access.clear_yes"), on_click=_clear_cache, disabled=is_running, key="clear_cache")
 
 
-def _who() -> str | None:
+def _current_user() -> str | None:
     """Return the folder name of the signed-in user; None without sign-in. Raises `NobodySignedInError`."""
     if not is_on():
         return None
-    name = _user_in(st.user)
+    name = _user_from_claims(st.user)
     if not name or _has_signed_out():
-        raise workspaces.NobodySignedInError("nobody is signed in")
+        raise workspaces.NotSignedInError("nobody is signed in")
     return name
 
 
-def _user_in(claims: Mapping[str, Any]) -> str | None:
+def _user_from_claims(claims: Mapping[str, Any]) -> str | None:
     """Return the folder name of the user in a provider's claims, if they are signed in and admitted."""
     issuer, subject = claims.get("iss"), claims.get("sub")
     if claims.get("is_logged_in") is not True or not issuer or not subject:
         return None
     # an address that nobody has verified may be anybody's
     verified = claims.get("email_verified") in (True, "true")
-    is_let_in = limits().lets_in(str(claims.get("email") or "") if verified else "")
-    return workspaces.user_of(str(issuer), str(subject)) if is_let_in else None
+    is_admitted = limits().allows_email(str(claims.get("email") or "") if verified else "")
+    return workspaces.user_of(str(issuer), str(subject)) if is_admitted else None
 
 
-def _signed(cookies: Mapping[str, str]) -> bytes | None:
+def _signed_claims(cookies: Mapping[str, str]) -> bytes | None:
     """Return a provider's claims as Streamlit's cookie stores them, if this server signed it."""
-    kept = tuple((name, value) for name, value in cookies.items() if name.startswith(USER_COOKIE_NAME))
-    return _content(kept, get_cookie_secret()) if kept else None
+    session_cookies = tuple((name, value) for name, value in cookies.items() if name.startswith(USER_COOKIE_NAME))
+    return _content(session_cookies, get_cookie_secret()) if session_cookies else None
 
 
 @lru_cache(maxsize=256)  # a page asks many times whose workspace it is
@@ -135,22 +135,22 @@ def _content(cookies: tuple[tuple[str, str], ...], secret: str) -> bytes | None:
 
 def _sign_out() -> None:
     """Sign out, and remember that this cookie signs nobody in any more: somebody may have a copy of it."""
-    if content := _signed(st.context.cookies):
-        place = _place_of(content)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        for other in place.parent.iterdir():
-            if time.time() - other.stat().st_mtime > _DAYS_OF_A_COOKIE * 86_400:
-                other.unlink(missing_ok=True)
-        place.touch()
+    if content := _signed_claims(st.context.cookies):
+        marker = _sign_out_marker(content)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        for old_marker in marker.parent.iterdir():
+            if time.time() - old_marker.stat().st_mtime > _DAYS_OF_A_COOKIE * 86_400:
+                old_marker.unlink(missing_ok=True)
+        marker.touch()
     st.logout()
 
 
 def _has_signed_out() -> bool:
-    content = _signed(st.context.cookies)
-    return content is not None and _place_of(content).exists()
+    content = _signed_claims(st.context.cookies)
+    return content is not None and _sign_out_marker(content).exists()
 
 
-def _place_of(content: bytes) -> Path:
+def _sign_out_marker(content: bytes) -> Path:
     """Return the file that marks a sign-in as ended; its claims have a nonce, so no two are alike."""
     return shared_workspace() / "users" / ".signed_out" / hashlib.sha256(content).hexdigest()
 
@@ -159,7 +159,7 @@ def _name() -> str:
     return str(st.user.get("name") or st.user.get("email") or st.user.get("sub"))
 
 
-def _draw_door() -> None:
+def _draw_sign_in() -> None:
     _, middle, _ = st.columns([1, 2, 1])
     with middle:
         st.title(word("app.title"), anchor=False)
@@ -172,24 +172,24 @@ def _draw_door() -> None:
         names = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
         for name in ["", *names] if "client_id" in section else names:
             label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")
-            look: dict[str, Any] = {"type": "primary", "icon": ":material/login:", "key": f"sign_in_{name}"}
-            st.button(label, on_click=st.login, args=(name or None,), **look)
+            kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/login:", "key": f"sign_in_{name}"}
+            st.button(label, on_click=st.login, args=(name or None,), **kwargs)
 
 
-def _clear() -> None:
+def _clear_cache() -> None:
     folder = workspace() / "cache"
     if folder.is_dir() and workspace() != shared_workspace():
         workspaces.remove_folder(folder)
 
 
-class Gate:
+class AccessMiddleware:
     """The ASGI application that every request reaches first."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and not _comes_from_the_app(scope):
+        if scope["type"] == "websocket" and not _has_app_origin(scope):
             await receive()
             await send({"type": "websocket.close", "code": 1008})  # the server answers 403
             return
@@ -197,20 +197,20 @@ class Gate:
             await self._app(scope, receive, send)
             return
         send = _with_safe_cookies(scope, send)
-        session = found[1] if (found := _FILE.search(scope["path"])) else ""
-        if not _may_pass(scope, session):
+        session = match[1] if (match := _FILE.search(scope["path"])) else ""
+        if not _is_allowed(scope, session):
             await PlainTextResponse("Sign in first", status_code=403)(scope, receive, send)
-        elif elsewhere := _way_to_missing_page(scope):
-            await RedirectResponse(elsewhere, status_code=302)(scope, receive, send)
+        elif redirect_url := _missing_page_url(scope):
+            await RedirectResponse(redirect_url, status_code=302)(scope, receive, send)
         elif session and scope["method"] == "PUT":
-            await self._take(session, scope, receive, send)
+            await self._receive_upload(session, scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _take(self, session: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _receive_upload(self, session: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Let Streamlit take a file as long as there is room for it."""
         try:
-            with UPLOADS.arriving(session) as upload:
+            with UPLOADS.track_upload(session) as upload:
 
                 async def counted() -> Message:
                     message = await receive()
@@ -230,22 +230,24 @@ class Gate:
             await PlainTextResponse(str(error), status_code=413)(scope, receive, send)
 
 
-def _way_to_missing_page(scope: Scope) -> str:
+def _missing_page_url(scope: Scope) -> str:
     """Return the redirect of an address of several levels, which no page has; empty for others.
 
     Streamlit would answer with the app, whose scripts a browser then looks for one level too deep: a blank page.
     """
     path, base = scope["path"], st.get_option("server.baseUrlPath").strip("/")
-    below = path.removeprefix(f"/{base}") if base else path
-    reads_page = scope["method"] in _HARMLESS and "text/html" in HTTPConnection(scope).headers.get("accept", "")
-    if not reads_page or "/" not in below.strip("/") or below.startswith(("//", *_OF_STREAMLIT)):
+    page_path = path.removeprefix(f"/{base}") if base else path
+    is_page_request = scope["method"] in _SAFE_METHODS and "text/html" in HTTPConnection(scope).headers.get(
+        "accept", ""
+    )
+    if not is_page_request or "/" not in page_path.strip("/") or page_path.startswith(("//", *_STREAMLIT_PATHS)):
         return ""
     query = scope.get("query_string", b"").decode("latin-1")
-    up = "../" * (below.count("/") - 1)  # relative: a proxy may take a prefix away
-    return f"{up}{MISSING}?{query}{'&' * bool(query)}{urlencode({'address': below})}"
+    parent_path = "../" * (page_path.count("/") - 1)  # relative: a proxy may take a prefix away
+    return f"{parent_path}{MISSING}?{query}{'&' * bool(query)}{urlencode({'address': page_path})}"
 
 
-def _comes_from_the_app(scope: Scope) -> bool:
+def _has_app_origin(scope: Scope) -> bool:
     """Whether a page of the app opens a websocket: Streamlit takes those of any page of this machine, too.
 
     Every browser sends its page's origin; a program that sends none has no cookies but its own.
@@ -257,15 +259,15 @@ def _comes_from_the_app(scope: Scope) -> bool:
     return origin is None or origin.lower() == f"{own.scheme}://{own.netloc}".lower()
 
 
-def _may_pass(scope: Scope, session: str) -> bool:
+def _is_allowed(scope: Scope, session: str) -> bool:
     """Whether its sender may make this request: with sign-in, only who is signed in changes anything."""
-    reads = scope["method"] in _HARMLESS
-    if session and not reads and not UPLOADS.whose(session):
+    is_safe = scope["method"] in _SAFE_METHODS
+    if session and not is_safe and not UPLOADS.owner(session):
         return False
-    if not is_on() or (reads and not scope["path"].endswith("/_stcore/metrics")):
+    if not is_on() or (is_safe and not scope["path"].endswith("/_stcore/metrics")):
         return True
-    user = user_told_by(HTTPConnection(scope).cookies)
-    return bool(user) and (reads or UPLOADS.whose(session) == user)
+    user = user_from_cookies(HTTPConnection(scope).cookies)
+    return bool(user) and (is_safe or UPLOADS.owner(session) == user)
 
 
 def _with_safe_cookies(scope: Scope, send: Send) -> Send:
@@ -286,20 +288,20 @@ def _with_safe_cookies(scope: Scope, send: Send) -> Send:
 
 
 @asynccontextmanager
-async def serving(_: st.App) -> AsyncIterator[None]:
+async def app_lifespan(_: st.App) -> AsyncIterator[None]:
     """While the server runs, release the uploads of closed pages; prepare the first page and job; open a browser."""
-    make_ready()
-    Thread(target=read_first_page, daemon=True).start()  # while the browser is on its way
+    prepare_fork_server()
+    Thread(target=preload_first_page, daemon=True).start()  # while the browser is on its way
     Thread(target=remove_leftovers, args=[shared_workspace()], daemon=True).start()
-    looking = asyncio.create_task(_let_go())
+    release_task = asyncio.create_task(_release_uploads())
     if not st.get_option("server.headless"):
         address = get_url(get_display_address(st.get_option("server.address") or "localhost"))
         asyncio.get_running_loop().call_soon(open_browser, address)
     yield
-    looking.cancel()
+    release_task.cancel()
 
 
-async def _let_go() -> None:
+async def _release_uploads() -> None:
     while True:
-        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-        UPLOADS.let_go()
+        await asyncio.sleep(_UPLOAD_CHECK_SECONDS)
+        UPLOADS.release_disconnected()

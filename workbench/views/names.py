@@ -9,26 +9,26 @@ from pydantic import ValidationError
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs
-from mrc_workbench.data.records import Maker, Question, model_of
+from mrc_workbench.data.records import Question, QuestionGenerator, generator_model
 from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
 from mrc_workbench.models.files import ModelError, downloaded_commits
 from mrc_workbench.models.packaged import PackagedBase, packaged_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
-from mrc_workbench.retrieval.analysis.evidence import usual_figure
-from mrc_workbench.retrieval.analysis.questions import Property, Slice, labels_of
-from mrc_workbench.retrieval.measures import CUT, DEFAULT_KS, Measure
-from mrc_workbench.retrieval.report.words import catalog, few_words, split_words
-from mrc_workbench.retrieval.report.words import retriever_name as called_retriever
-from mrc_workbench.retrieval.report.words import retriever_names as called_retrievers
+from mrc_workbench.retrieval.analysis.evidence import default_measure
+from mrc_workbench.retrieval.analysis.questions import Slice, SliceProperty, slice_labels
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, DEFAULT_KS, Measure
+from mrc_workbench.retrieval.report.words import catalog, describe_split, few_questions_warning
+from mrc_workbench.retrieval.report.words import display_name as called_retriever
+from mrc_workbench.retrieval.report.words import display_names as called_retrievers
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.halving import SHARES
-from mrc_workbench.training.jobs import UNTRAINED, Ablation, Search
-from mrc_workbench.training.runs import Phase, Plan, Run, find_model_run
+from mrc_workbench.training.halving import ROUND_FRACTIONS
+from mrc_workbench.training.jobs import UNTRAINED, Ablation, SettingsSearch
+from mrc_workbench.training.runs import Phase, Run, TrainingPlan, find_model_run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.ui.state import remembered
-from mrc_workbench.workbench.views.ui.words import known, language, moment, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import has_text, language, moment, plain, word, word_or
 
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 OTHER = "other"
@@ -63,8 +63,8 @@ def with_display_names(
     return table.assign(**{column: table[column].map(names) for column in columns})
 
 
-def pair_set_name(kept: StoredPairs) -> str:
-    return as_shared(pairs_name(kept.name), shared=kept.shared)
+def pair_set_name(pairs: StoredPairs) -> str:
+    return as_shared(pairs_name(pairs.name), shared=pairs.shared)
 
 
 def as_shared(name: str, *, shared: bool) -> str:
@@ -73,7 +73,7 @@ def as_shared(name: str, *, shared: bool) -> str:
 
 
 def kind_words(kind: str) -> str:
-    return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
+    return word(f"question_kind.{kind}") if has_text(f"question_kind.{kind}") else kind
 
 
 def analyzer_words(analyzer: Analyzer) -> str:
@@ -91,19 +91,21 @@ def answers_line(question: Question) -> str:
     return word("why.answers", answers=plain(", ".join(question.answers))) if question.answers else ""
 
 
-def slice_names(parts: Sequence[Slice], by: Property) -> list[str]:
-    return [kind_words(label) if by is Property.KIND else label for label in labels_of(parts, by)]
+def slice_names(parts: Sequence[Slice], grouping: SliceProperty) -> list[str]:
+    return [kind_words(label) if grouping is SliceProperty.KIND else label for label in slice_labels(parts, grouping)]
 
 
-def maker_name(made: str) -> str:
+def generator_name(generator: str) -> str:
     """Return what made a question, as `Question.made` says it: not Markdown, a person named the model."""
-    return model_of(made) or (word(f"made.by_{made}") if made in list(Maker) else made)
+    return generator_model(generator) or (
+        word(f"made.by_{generator}") if generator in list(QuestionGenerator) else generator
+    )
 
 
-def made_words(made: Mapping[str, int], questions: int) -> str:
+def generated_text(counts: Mapping[str, int], questions: int) -> str:
     """Return, as Markdown, how many of the questions were made and by what."""
-    by = ", ".join(plain(maker_name(one)) for one in made)
-    return word("made.of_this_set", made=f"{sum(made.values()):,}", questions=f"{questions:,}", by=by)
+    generator_names = ", ".join(plain(generator_name(generator)) for generator in counts)
+    return word("made.of_this_set", made=f"{sum(counts.values()):,}", questions=f"{questions:,}", by=generator_names)
 
 
 def kind_name(kind: str) -> str:
@@ -117,7 +119,7 @@ def is_a_starter(reference: str) -> bool:
         return False
 
 
-def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
+def model_label(choice: str, kind: str = "", read: Mapping[str, TrainingPlan] | None = None) -> str:
     """Return the label of a model to choose; a run with its data and time, since names may be given twice."""
     if choice == DEFAULT_BI_ENCODER:
         return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
@@ -132,7 +134,7 @@ def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = N
     return word("train.base_hub", model=choice)
 
 
-def plan_of(model: str, read: Mapping[str, Plan] | None = None) -> Plan | None:
+def plan_of(model: str, read: Mapping[str, TrainingPlan] | None = None) -> TrainingPlan | None:
     """Return the plan of the training whose model this is, from those `read` if it is among them."""
     if read and model in read:
         return read[model]
@@ -140,7 +142,7 @@ def plan_of(model: str, read: Mapping[str, Plan] | None = None) -> Plan | None:
     return run.plan() if run else None
 
 
-def base_name(reference: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
+def base_name(reference: str, kind: str = "", read: Mapping[str, TrainingPlan] | None = None) -> str:
     """Return the words for the base of a kind of training: a run by its name (see `plan_of`), or as it is called."""
     if reference == STARTER:
         return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
@@ -150,7 +152,7 @@ def base_name(reference: str, kind: str = "", read: Mapping[str, Plan] | None = 
     return plan.name if plan else reference
 
 
-def told_with_download(reference: str, name: str) -> str:
+def name_with_download_note(reference: str, name: str) -> str:
     """Return the name of a model, with a note if it is not on this machine yet. Not Markdown."""
     try:
         hub_id = find_model(reference).hub_id
@@ -167,7 +169,7 @@ def _packaged(reference: str) -> PackagedBase | None:
         return None
 
 
-def run_name(plan: Plan) -> str:
+def run_name(plan: TrainingPlan) -> str:
     if plan.trial and not plan.trial.whole:
         return word("settings.trial", number=plan.trial.number, count=plan.trial.count)
     if plan.ablation:
@@ -175,29 +177,29 @@ def run_name(plan: Plan) -> str:
     return word("settings.name", name=plan.name) if plan.minutes else plan.name
 
 
-def experiment_of(plan: Plan) -> AblationExperiment | None:
+def experiment_of(plan: TrainingPlan) -> AblationExperiment | None:
     try:
         return AblationExperiment.model_validate(plan.ablation)
     except ValidationError:
         return None
 
 
-def is_varied(plan: Plan) -> bool:
+def is_varied(plan: TrainingPlan) -> bool:
     """Whether an ablation varies anything: else it asks what pre-training is worth."""
     experiment = experiment_of(plan)
     return experiment is None or bool(experiment.vary)
 
 
 def phase_words(run: Run, status: Status) -> str:
-    if isinstance(run, Search | Ablation):
+    if isinstance(run, SettingsSearch | Ablation):
         return _composite_words(run, status)
     if status.state is State.STOPPING:
         return word("train.stopping_step" if status.phase == Phase.TRAINING else "train.stopping")
     return word(f"phase.{status.phase or Phase.LOADING}")
 
 
-def _composite_words(run: Search | Ablation, status: Status) -> str:
-    is_search = isinstance(run, Search)
+def _composite_words(run: SettingsSearch | Ablation, status: Status) -> str:
+    is_search = isinstance(run, SettingsSearch)
     if status.state is State.STOPPING:
         return word("settings.stopping" if is_search else "ablation.stopping")
     stage, _, number = status.phase.partition("_")
@@ -205,7 +207,7 @@ def _composite_words(run: Search | Ablation, status: Status) -> str:
         stage = stage or "loading"
         return word(f"settings.stage_{stage}" if is_search else f"ablation.stage_{stage}")
     if is_search:
-        values = {"round": number, "rounds": len(SHARES), "number": status.step, "count": status.total_steps}
+        values = {"round": number, "rounds": len(ROUND_FRACTIONS), "number": status.step, "count": status.total_steps}
         return word("settings.stage_trying", **values)
     plan, doing = run.plan(), word(f"ablation.stage_{stage}")
     if number == str(UNTRAINED):
@@ -222,30 +224,30 @@ def draw_split(parts: Split) -> None:
 
 
 def split_text(parts: Split) -> str:
-    return split_words(parts, _say)
+    return describe_split(parts, _translate)
 
 
-def few_text(count: int, of: str) -> str:
+def few_questions_text(count: int, part: str) -> str:
     """Return the warning that so few questions are too few for `of`, empty if they are enough."""
-    return few_words(count, of, _say)
+    return few_questions_warning(count, part, _translate)
 
 
-def draw_few(count: int, of: str) -> None:
-    if text := few_text(count, of):
+def warn_if_few(count: int, part: str) -> None:
+    if text := few_questions_text(count, part):
         st.warning(text, icon=":material/warning:")
 
 
-def draw_few_taught(name: str, count: int) -> None:
-    if text := few_words(count, "taught", _say, name):
+def draw_few_training_queries(name: str, count: int) -> None:
+    if text := few_questions_warning(count, "taught", _translate, name):
         st.warning(text, icon=":material/warning:")
 
 
-def draw_few_of(parts: Split, of: Iterable[Part]) -> None:
-    for part in of:
-        draw_few(len(parts.rows[part]), part.value)
+def warn_if_parts_are_small(parts: Split, selected_parts: Iterable[Part]) -> None:
+    for part in selected_parts:
+        warn_if_few(len(parts.rows[part]), part.value)
 
 
-def _say(key: str, /, **values: Any) -> str:
+def _translate(key: str, /, **values: Any) -> str:
     return catalog(language())[key].format(**values)
 
 
@@ -259,14 +261,14 @@ def leading_name(known: Sequence[str] = MEASURES) -> str:
 
 def leading_measure(ks: Sequence[int] = DEFAULT_KS) -> Measure:
     """Return the leading metric at the K the user chose, if it is one of `ks`, else at the default K."""
-    default = usual_figure(leading_name(), ks)
-    return Measure(default.name, int(remembered("k", str(default.cut), [str(k) for k in ks])))
+    default = default_measure(leading_name(), ks)
+    return Measure(default.name, int(remembered("k", str(default.cutoff), [str(k) for k in ks])))
 
 
-def best_by(measure: Measure, figures: Mapping[str, Mapping[str, float]]) -> tuple[str, Measure, float] | None:
+def best_retriever(measure: Measure, scores: Mapping[str, Mapping[str, float]]) -> tuple[str, Measure, float] | None:
     """Return the best retriever by a metric, the metric and its mean; by nDCG@10 if no retriever has the metric."""
-    for column in (measure, Measure(DEFAULT, CUT)):
-        means = {name: values[str(column)] for name, values in figures.items() if str(column) in values}
+    for column in (measure, Measure(DEFAULT, DEFAULT_CUTOFF)):
+        means = {name: values[str(column)] for name, values in scores.items() if str(column) in values}
         if means:
             best = max(means, key=means.__getitem__)
             return best, column, means[best]

@@ -22,15 +22,15 @@ from streamlit import runtime
 from streamlit.file_util import get_static_dir
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from mrc_workbench.data.jobs.processes import without_collections
+from mrc_workbench.data.jobs.processes import without_garbage_collection
 from mrc_workbench.data.workspace import MEGABYTE, LimitError, limits
-from mrc_workbench.labs import Lab, labs
+from mrc_workbench.labs import LabDefinition, labs
 from mrc_workbench.workbench.views.ui.state import VISIT
 from mrc_workbench.workbench.views.ui.words import language, plain, word, word_or
 
 _SECONDS_WITHOUT_CONNECTION = 30.0  # a network may stumble, and the page comes back to its files
-_BESIDE = 1000  # bytes that a file takes beside its content: a million empty ones are not free
-_AT_ONCE = 64  # more than a browser sends of what is dropped on a page together
+_OVERHEAD_BYTES = 1000  # bytes that a file takes beside its content: a million empty ones are not free
+_MAX_CONCURRENT = 64  # more than a browser sends of what is dropped on a page together
 _LOOK = Path(__file__).parent / "uploading.css"
 
 
@@ -38,37 +38,37 @@ _LOOK = Path(__file__).parent / "uploading.css"
 class Upload:
     """A file that is arriving: what came of it counts, until it ends or Streamlit holds it."""
 
-    whose: str
-    bytes: int = _BESIDE
+    owner: str
+    bytes: int = _OVERHEAD_BYTES
 
 
 @dataclass
 class Uploads:
     """Who may hand in files, and what they hold."""
 
-    _whose: dict[str, str] = field(default_factory=dict)  # by session: a user, or the session where nobody signs in
+    _owners: dict[str, str] = field(default_factory=dict)  # by session: a user, or the session where nobody signs in
     _arriving: set[Upload] = field(default_factory=set)
-    _refused: dict[str, LimitError] = field(default_factory=dict)  # by session: what its page has yet to say
-    _gone_since: dict[str, float] = field(default_factory=dict)  # by session
+    _refusals: dict[str, LimitError] = field(default_factory=dict)  # by session: what its page has yet to say
+    _disconnected_since: dict[str, float] = field(default_factory=dict)  # by session
 
-    def let_in(self, user: str) -> None:
+    def register_session(self, user: str) -> None:
         if context := get_script_run_ctx():
-            self._whose[context.session_id] = user or context.session_id
+            self._owners[context.session_id] = user or context.session_id
 
-    def keep_out(self) -> None:
+    def unregister_session(self) -> None:
         if context := get_script_run_ctx():
-            self._whose.pop(context.session_id, None)
+            self._owners.pop(context.session_id, None)
 
-    def whose(self, session: str) -> str | None:
-        return self._whose.get(session)
+    def owner(self, session: str) -> str | None:
+        return self._owners.get(session)
 
     @contextmanager
-    def arriving(self, session: str) -> Iterator[Upload]:
+    def track_upload(self, session: str) -> Iterator[Upload]:
         """Count a file as arriving until the block ends. Raises `LimitError` (`uploads_at_once`)."""
-        upload = Upload(self._whose[session])
-        if sum(other.whose == upload.whose for other in self._arriving) >= _AT_ONCE:
-            message = f"{_AT_ONCE} files are arriving: wait for one"
-            raise LimitError("uploads_at_once", message, limit=_AT_ONCE)
+        upload = Upload(self._owners[session])
+        if sum(other.owner == upload.owner for other in self._arriving) >= _MAX_CONCURRENT:
+            message = f"{_MAX_CONCURRENT} files are arriving: wait for one"
+            raise LimitError("uploads_at_once", message, limit=_MAX_CONCURRENT)
         self._arriving.add(upload)
         try:
             yield upload
@@ -84,11 +84,13 @@ class Uploads:
     def require_room(self, upload: Upload, more: int) -> None:
         """Raise `LimitError` (`uploads`, `all_uploads`) where so many bytes more of a file are too many."""
         allowed = limits()
-        held = {session: _held(files) for session, files in list(_storage().items())}
-        own = sum(size for session, size in held.items() if self._whose.get(session, session) == upload.whose)
-        own += sum(other.bytes for other in self._arriving if other.whose == upload.whose)
-        everybody = sum(held.values()) + sum(other.bytes for other in self._arriving)
-        for code, size, limit in (("uploads", own, allowed.uploads), ("all_uploads", everybody, allowed.all_uploads)):
+        bytes_by_session = {session: _total_bytes(files) for session, files in list(_storage().items())}
+        own = sum(
+            size for session, size in bytes_by_session.items() if self._owners.get(session, session) == upload.owner
+        )
+        own += sum(other.bytes for other in self._arriving if other.owner == upload.owner)
+        total = sum(bytes_by_session.values()) + sum(other.bytes for other in self._arriving)
+        for code, size, limit in (("uploads", own, allowed.uploads), ("all_uploads", total, allowed.all_uploads)):
             if size + more > limit * MEGABYTE:
                 message = f"files that are open would take more than {limit:,} MB of memory"
                 raise LimitError(code, message, limit=f"{limit:,}")
@@ -98,37 +100,37 @@ class Uploads:
 
     def refuse(self, session: str, error: LimitError) -> None:
         """Have the session's page say why a file was not taken: its field knows no reasons."""
-        self._refused[session] = error
+        self._refusals[session] = error
         # there is no public way to have another session drawn
         if info := runtime.get_instance()._session_mgr.get_session_info(session):
             info.session.request_rerun(info.session._client_state)  # else it would be the first page
 
     @contextmanager
-    def refusal_told(self) -> Iterator[None]:
+    def show_refusal(self) -> Iterator[None]:
         """Say why a file was not taken, above what the block draws; once, unless that begins anew before its end."""
         context = get_script_run_ctx()
-        error = self._refused.get(context.session_id) if context else None
+        error = self._refusals.get(context.session_id) if context else None
         if error:
             st.error(word(f"limit.{error.code}", **error.details), icon=":material/upload_file:")
         yield
-        if context and self._refused.get(context.session_id) is error:
-            self._refused.pop(context.session_id, None)
+        if context and self._refusals.get(context.session_id) is error:
+            self._refusals.pop(context.session_id, None)
 
     def leave_page(self) -> None:
         """Let go what was handed in on the page that the session leaves: its fields are gone, and nobody reads it."""
         if context := get_script_run_ctx():
             context.uploaded_file_mgr.remove_session_files(context.session_id)
 
-    def let_go(self) -> None:
+    def release_disconnected(self) -> None:
         """Let go what was handed in by sessions without a connection; asked again and again while the server runs."""
         server, now = runtime.get_instance(), time.monotonic()
-        gone = [session for session in {*self._whose, *_storage()} if not server.is_active_session(session)]
-        self._gone_since = {session: self._gone_since.get(session, now) for session in gone}
-        for session, since in self._gone_since.items():
+        disconnected = [session for session in {*self._owners, *_storage()} if not server.is_active_session(session)]
+        self._disconnected_since = {session: self._disconnected_since.get(session, now) for session in disconnected}
+        for session, since in self._disconnected_since.items():
             if now - since >= _SECONDS_WITHOUT_CONNECTION:
                 server.uploaded_file_mgr.remove_session_files(session)
-                self._whose.pop(session, None)
-                self._refused.pop(session, None)
+                self._owners.pop(session, None)
+                self._refusals.pop(session, None)
 
 
 def _storage() -> dict[str, dict[str, Any]]:
@@ -136,8 +138,8 @@ def _storage() -> dict[str, dict[str, Any]]:
     return storage
 
 
-def _held(files: dict[str, Any]) -> int:
-    return sum(len(file.data) + len(file.name) + _BESIDE for file in list(files.values()))
+def _total_bytes(files: dict[str, Any]) -> int:
+    return sum(len(file.data) + len(file.name) + _OVERHEAD_BYTES for file in list(files.values()))
 
 
 UPLOADS = Uploads()
@@ -151,13 +153,13 @@ def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False, is_
     limit = f"{megabytes or st.get_option('server.maxUploadSize'):,}"
     words = {"press": word("upload.press_folder" if is_folder else "upload.press"), "drop": word("upload.drop")}
     words["limit"] = word("upload.limit", megabytes=limit)
-    said = "".join(f"--{name}: {json.dumps(text, ensure_ascii=False)}; " for name, text in words.items())
-    room = "--room: 10rem; --flow: column; --place: center" if is_large else ""
+    css_variables = "".join(f"--{name}: {json.dumps(text, ensure_ascii=False)}; " for name, text in words.items())
+    layout = "--room: 10rem; --flow: column; --place: center" if is_large else ""
     st.html(_LOOK)
-    st.html(f"<style>.st-key-{key} {{ {said}{room} }}</style>")
+    st.html(f"<style>.st-key-{key} {{ {css_variables}{layout} }}</style>")
 
 
-_KEPT = ("data", "lang")  # of an address, on the way to another page
+_SHARED_PARAMETERS = ("data", "lang")  # of an address, on the way to another page
 FIRST = "first"  # path of the first page, which Streamlit serves without one
 MISSING = "page-not-found"  # where an address of several levels leads, which `address` tells; see `access.Gate`
 _MISSING = "missing_page"  # of the session: what the address named when it was opened, if no page is called so
@@ -170,7 +172,7 @@ class Page:
     name: str
     icon: str
     module: str
-    inside: bool = False  # one menu holds these pages
+    is_in_menu: bool = False  # one menu holds these pages
     lab: str = ""  # name of the lab that it belongs to
 
     @property
@@ -179,7 +181,7 @@ class Page:
         return word_or(f"page.{self.name}", self.name.capitalize())
 
     @property
-    def sign(self) -> str:
+    def material_icon(self) -> str:
         return f":material/{self.icon}:"
 
     def draw(self) -> None:
@@ -193,9 +195,9 @@ class Page:
             import_module("mrc_workbench.workbench.views.study").draw(self.lab)
 
 
-def _lab_page(lab: Lab) -> Page:
+def _lab_page(lab: LabDefinition) -> Page:
     module = lab.module(lab.page) if lab.page else ""  # without one the page is made from the lab's study
-    return Page(lab.page_name or lab.name, lab.icon, module, inside=lab.in_menu, lab=lab.name)
+    return Page(lab.page_name or lab.name, lab.icon, module, is_in_menu=lab.in_menu, lab=lab.name)
 
 
 PAGES = (  # the first one opens; a page is added by its module, a line here, and its words; a lab brings its own
@@ -211,14 +213,18 @@ def pages() -> dict[str, list[Any]]:
     """Return the pages in their order by menu, no menu first; the first page opens, and is found at its name, too."""
     first = PAGES[0]
 
-    def go_on() -> None:
+    def redirect() -> None:
         """Go to the first page with what the address asks for."""
-        st.switch_page(_served(first), query_params={key: st.query_params.get_all(key) for key in st.query_params})
+        st.switch_page(
+            _streamlit_page(first), query_params={key: st.query_params.get_all(key) for key in st.query_params}
+        )
 
-    named = st.Page(go_on, title=first.title, icon=first.sign, url_path=first.name, visibility="hidden")
-    usual = [_served(page) for page in PAGES if not page.inside]
-    hidden = [named, *_missing_page()]
-    return {"": [*usual, *hidden], word("page.more"): [_served(page) for page in PAGES if page.inside]}
+    first_by_name = st.Page(
+        redirect, title=first.title, icon=first.material_icon, url_path=first.name, visibility="hidden"
+    )
+    top_pages = [_streamlit_page(page) for page in PAGES if not page.is_in_menu]
+    hidden = [first_by_name, *_missing_page()]
+    return {"": [*top_pages, *hidden], word("page.more"): [_streamlit_page(page) for page in PAGES if page.is_in_menu]}
 
 
 def _missing_page() -> list[Any]:
@@ -234,13 +240,13 @@ def _missing_page() -> list[Any]:
     def draw() -> None:
         address = st.query_params.get("address", "") if name == MISSING else f"/{name}"
         st.error(word("page.missing", address=plain(address)), icon=":material/link_off:")
-        way_to(PAGES[0].name, word("page.missing_way", page=PAGES[0].title))
+        draw_page_link(PAGES[0].name, word("page.missing_way", page=PAGES[0].title))
 
     return [st.Page(draw, title=word("page.missing_title"), url_path=name, visibility="hidden")]
 
 
-def read_first_page() -> None:
-    with without_collections():
+def preload_first_page() -> None:
+    with without_garbage_collection():
         for name in (
             "mrc_workbench.workbench.views.sidebar",
             "mrc_workbench.workbench.views.compare.page",
@@ -249,42 +255,42 @@ def read_first_page() -> None:
             import_module(name)
 
 
-def page_called(name: str) -> Page:
+def find_page(name: str) -> Page:
     return next(page for page in PAGES if page.name == name)
 
 
 def open_page(name: str, **parameters: str) -> None:
-    st.switch_page(_served(page_called(name)), query_params=parameters)
+    st.switch_page(_streamlit_page(find_page(name)), query_params=parameters)
 
 
-def draw_ways(opened: str) -> None:
+def draw_page_links(opened: str) -> None:
     """Draw the pages in one row, for screens so narrow that Streamlit folds its own row away (`look.css`).
 
     The menu shows that the page `opened`, told by its place in the address, is one of its own.
     """
-    kept = {name: st.query_params[name] for name in _KEPT if name in st.query_params}
+    parameters = {name: st.query_params[name] for name in _SHARED_PARAMETERS if name in st.query_params}
     with st.container(horizontal=True, key="ways"):
         for page in PAGES:
-            if not page.inside:
-                way_to(page.name, page.title, **kept)
-        shown = next((page for page in PAGES if page.inside and page.name == opened), None)
+            if not page.is_in_menu:
+                draw_page_link(page.name, page.title, **parameters)
+        menu_page = next((page for page in PAGES if page.is_in_menu and page.name == opened), None)
         with (
-            st.container(key="in_more" if shown else "not_in_more", width="content"),
-            st.popover(shown.title if shown else word("page.more"), type="tertiary"),
+            st.container(key="in_more" if menu_page else "not_in_more", width="content"),
+            st.popover(menu_page.title if menu_page else word("page.more"), type="tertiary"),
         ):
             for page in PAGES:
-                if page.inside:
-                    way_to(page.name, page.title, **kept)
+                if page.is_in_menu:
+                    draw_page_link(page.name, page.title, **parameters)
 
 
-def way_to(name: str, label: str, **parameters: str) -> None:
-    page = page_called(name)
-    st.page_link(_served(page), label=label, icon=page.sign, query_params=parameters)
+def draw_page_link(name: str, label: str, **parameters: str) -> None:
+    page = find_page(name)
+    st.page_link(_streamlit_page(page), label=label, icon=page.material_icon, query_params=parameters)
 
 
-def _served(page: Page) -> Any:
+def _streamlit_page(page: Page) -> Any:
     path = FIRST if page is PAGES[0] else page.name  # Streamlit serves the first page without a path
-    return st.Page(page.draw, title=page.title, icon=page.sign, url_path=path, default=page is PAGES[0])
+    return st.Page(page.draw, title=page.title, icon=page.material_icon, url_path=path, default=page is PAGES[0])
 
 
 _SCRIPT = (Path(__file__).parent / "ui" / "document.js").read_text(encoding="utf-8")

@@ -13,13 +13,13 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.access import draw_user
 from mrc_workbench.workbench.views.names import as_shared, phase_words, run_name, set_name, split_text
 from mrc_workbench.workbench.views.navigation import FIRST, PAGES
-from mrc_workbench.workbench.views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
+from mrc_workbench.workbench.views.resources.sets import missing_set, selected_set, split_of, stored_sets, use_set
 from mrc_workbench.workbench.views.ui.job import with_time_left
 from mrc_workbench.workbench.views.ui.state import distinct_labels
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, language, plain, word
 
 _POLL_SECONDS = 2.0
-_AT_ONCE = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line
+_JOB_FOLDERS = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line
 
 
 def draw() -> None:
@@ -30,21 +30,23 @@ def draw() -> None:
             _follow_training(QUEUE.at_work())
         _pick_language()
         if user():
-            others = (path for place in _AT_ONCE for path in workspace().glob(f"{place}/*/status.json"))
-            draw_user(busy=QUEUE.at_work() is not None or any(Job(path.parent).status().at_work for path in others))
+            others = (path for folder in _JOB_FOLDERS for path in workspace().glob(f"{folder}/*/status.json"))
+            draw_user(
+                is_running=QUEUE.at_work() is not None or any(Job(path.parent).status().is_running for path in others)
+            )
 
 
 def _pick_set() -> None:
-    called = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
-    names = distinct_labels(called, called.__getitem__)
-    current = None if missing_set() else chosen_set()  # the page reports a missing one
+    labels = {dataset.key: as_shared(set_name(dataset.name), shared=dataset.shared) for dataset in stored_sets()}
+    names = distinct_labels(labels, labels.__getitem__)
+    current = None if missing_set() else selected_set()  # the page reports a missing one
     # without a key of its own the box follows the choice wherever it was made
-    look: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
-    look["index"] = [*names].index(current.key) if current else None
-    look["placeholder"] = None if current else word("missing_set.placeholder")
-    chosen = st.selectbox(word("sidebar.data"), [*names], **look)
-    if chosen and (current is None or chosen != current.key):
-        use_set(chosen)
+    kwargs: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
+    kwargs["index"] = [*names].index(current.key) if current else None
+    kwargs["placeholder"] = None if current else word("missing_set.placeholder")
+    selected = st.selectbox(word("sidebar.data"), [*names], **kwargs)
+    if selected and (current is None or selected != current.key):
+        use_set(selected)
         st.rerun()
     if current is None:
         return
@@ -55,36 +57,36 @@ def _pick_set() -> None:
     if not current.questions:
         return
     try:
-        found = split_of(current.key, SplitOptions())
+        split = split_of(current.key, SplitOptions())
     except DataError:  # the page tells what is wrong with the set
         return
-    counts = {part.value: f"{len(rows):,}" for part, rows in found.rows.items()}
-    help_text = word("sidebar.split_help" if found.by_article else "sidebar.split_passages_help")
-    if found.method is not SplitMethod.GROUPED:
-        help_text = split_text(found)
+    counts = {part.value: f"{len(rows):,}" for part, rows in split.rows.items()}
+    help_text = word("sidebar.split_help" if split.by_article else "sidebar.split_passages_help")
+    if split.method is not SplitMethod.GROUPED:
+        help_text = split_text(split)
     st.caption(word("sidebar.split", **counts), help=help_text)
 
 
 def _pick_language() -> None:
     names, label = [*LANGUAGES], word("sidebar.language")
-    chosen = st.selectbox(label, names, index=names.index(language()), format_func=LANGUAGES.__getitem__)
+    selected = st.selectbox(label, names, index=names.index(language()), format_func=LANGUAGES.__getitem__)
     st.session_state["language"] = language()
-    if chosen and chosen != language():
-        st.session_state["language"] = chosen
-        st.query_params["lang"] = chosen
+    if selected and selected != language():
+        st.session_state["language"] = selected
+        st.query_params["lang"] = selected
         st.rerun()
 
 
 @st.fragment(run_every=_POLL_SECONDS)
-def _follow_training(seen: Run | None) -> None:
-    at_work, waiting = QUEUE.at_work(), len(QUEUE.queued())
-    if at_work != seen:
+def _follow_training(previous: Run | None) -> None:
+    running, waiting = QUEUE.at_work(), len(QUEUE.queued())
+    if running != previous:
         st.rerun()
-    if at_work:
-        status = at_work.status()
-        text = word("state.stopping") if status.state is State.STOPPING else phase_words(at_work, status)
-        told = f"**{plain(run_name(at_work.plan()))}** · {with_time_left(text, status)}"
-        st.progress(min(1.0, status.share), text=told)
+    if running:
+        status = running.status()
+        text = word("state.stopping") if status.state is State.STOPPING else phase_words(running, status)
+        label = f"**{plain(run_name(running.plan()))}** · {with_time_left(text, status)}"
+        st.progress(min(1.0, status.share), text=label)
     if waiting:
         st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")
 
@@ -96,7 +98,7 @@ def set_title(opened: str) -> None:
 def title_of(opened: str) -> str:
     page = PAGES[0] if opened in ("", FIRST) else next((page for page in PAGES if page.name == opened), None)
     if (
-        page and not page.inside and not missing_set()
+        page and not page.is_in_menu and not missing_set()
     ):  # pages of "More" work with other data; a missing set has no name
-        return word("app.tab_of_data", page=page.title, data=set_name(chosen_set().name))
+        return word("app.tab_of_data", page=page.title, data=set_name(selected_set().name))
     return word("app.tab", page=page.title if page else word("page.missing_title"))

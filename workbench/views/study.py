@@ -15,20 +15,28 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from mrc_workbench.data.formats.opening import set_name as named_by_file
+from mrc_workbench.data.formats.opening import derive_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies import Chart, Column, Study, StudyJob, Table, Unit, report
+from mrc_workbench.data.studies import Chart, Column, ColumnUnit, ResultTable, Study, StudyJob, report
 from mrc_workbench.data.text.corpora import StoredText, damaged, keep, remove, stored
 from mrc_workbench.labs import labs
 from mrc_workbench.workbench.views.names import as_shared, set_name
 from mrc_workbench.workbench.views.navigation import translate_field
-from mrc_workbench.workbench.views.resources.sets import characters_of, chosen_set
+from mrc_workbench.workbench.views.resources.sets import characters_of, selected_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.job import draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named, remember
-from mrc_workbench.workbench.views.ui.words import draw_damaged, draw_remove, errors_told, known, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import (
+    draw_damaged,
+    draw_remove,
+    has_text,
+    plain,
+    show_errors,
+    word,
+    word_or,
+)
 
 _HEIGHT = 320
 _DATA = "data"  # a spec's field of this name holds the key of the dataset that is selected in the sidebar
@@ -40,7 +48,7 @@ def draw(name: str) -> None:
     spec = _form(study)
     if spec is None:
         return
-    job = study.job(spec, *((chosen_set().fingerprint,) if _DATA in study.spec.model_fields else ()))
+    job = study.job(spec, *((selected_set().fingerprint,) if _DATA in study.spec.model_fields else ()))
     if job.done:
         _draw_result(job)
     else:
@@ -55,7 +63,7 @@ def _form(study: Study[Any, Any]) -> BaseModel | None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for name, field in fields.items():
             if name == _DATA:
-                values[name] = chosen_set().key
+                values[name] = selected_set().key
             else:
                 values[name] = _control(f"{study.name}.{name}", f"{study.name}_{name}", name, field)
     try:
@@ -69,21 +77,21 @@ def _form(study: Study[Any, Any]) -> BaseModel | None:
 
 def _control(text: str, key: str, name: str, field: FieldInfo) -> Any:
     label = word_or(text, name.replace("_", " ").capitalize())
-    explained = word(f"{text}_help") if known(f"{text}_help") else field.description
+    explained = word(f"{text}_help") if has_text(f"{text}_help") else field.description
     default: Any = None if field.is_required() else field.get_default(call_default_factory=True)
-    look: dict[str, Any] = {"help": explained, "key": key, "width": 220}
+    kwargs: dict[str, Any] = {"help": explained, "key": key, "width": 220}
     kind = field.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
         options = [option.value for option in kind]
         index = options.index(default.value) if default is not None else 0
-        return st.selectbox(label, options, index, **look)
+        return st.selectbox(label, options, index, **kwargs)
     if kind is bool:
         return st.checkbox(label, bool(default), help=explained, key=key)
     if kind in (int, float):
         lowest: Any = next((limit.ge for limit in field.metadata if hasattr(limit, "ge")), None)
         highest: Any = next((limit.le for limit in field.metadata if hasattr(limit, "le")), None)
-        return st.number_input(label, lowest, highest, default, **look)
-    return st.text_input(label, "" if default is None else str(default), **look)
+        return st.number_input(label, lowest, highest, default, **kwargs)
+    return st.text_input(label, "" if default is None else str(default), **kwargs)
 
 
 def _draw_result(job: StudyJob[Any, Any]) -> None:
@@ -106,18 +114,18 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
         tables.draw_file("study.report", partial(report, job), f"{job.study.name}.md", "text/markdown", "study_report")
 
 
-def _displayed(table: Table[Any], rows: pd.DataFrame) -> pd.DataFrame:
+def _displayed(table: ResultTable[Any], rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows in displayed units: fractions as percentages, counts as whole numbers."""
-    fractions = [column.name for column in table.columns if column.unit is Unit.FRACTION]
-    whole = [column.name for column in table.columns if column.unit in (Unit.COUNT, Unit.BYTES)]
+    fractions = [column.name for column in table.columns if column.unit is ColumnUnit.FRACTION]
+    whole = [column.name for column in table.columns if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES)]
     return rows.assign(**{name: rows[name] * 100 for name in fractions}, **{name: rows[name].round() for name in whole})
 
 
 def _column(column: Column, title: str, text: str) -> Any:
-    explanation = word(f"{text}_help") if known(f"{text}_help") else None
-    if column.unit is Unit.TEXT:
+    explanation = word(f"{text}_help") if has_text(f"{text}_help") else None
+    if column.unit is ColumnUnit.TEXT:
         return st.column_config.TextColumn(title, help=explanation)
-    form = "localized" if column.unit in (Unit.COUNT, Unit.BYTES) else f"%.{column.digits}f"
+    form = "localized" if column.unit in (ColumnUnit.COUNT, ColumnUnit.BYTES) else f"%.{column.digits}f"
     return st.column_config.NumberColumn(title, format=form, help=explanation)
 
 
@@ -134,48 +142,48 @@ def _chart(rows: pd.DataFrame, chart: Chart, titles: dict[str, str]) -> alt.Char
     return marks[chart.kind]().properties(height=_HEIGHT, description=f"{titles[chart.y]}, {titles[chart.x]}")
 
 
-Learned = StoredSet | StoredText
+TextSource = StoredSet | StoredText
 _IN_ADDRESS = "corpus"
 _ROUND, _REFUSED = "text_upload_round", "text_refused"  # of the session
 
 
-def pick_text(data: StoredSet) -> Learned:
+def pick_text(data: StoredSet) -> TextSource:
     """Draw the choice among the passages of the dataset and the stored texts, with the ways to add and remove one."""
-    kept = {one.reference: one for one in stored()}
+    texts = {stored_text.reference: stored_text for stored_text in stored()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {data.key: word("texts.passages_of", name=set_name(data.name))}
-        names |= {reference: learned_name(one) for reference, one in kept.items()}
-        look: dict[str, Any] = {"help": word("texts.learned_help"), "width": 320}
-        chosen = choose_named(_IN_ADDRESS, word("texts.learned"), names, data.key, **look)
+        names |= {reference: text_source_name(stored_text) for reference, stored_text in texts.items()}
+        kwargs: dict[str, Any] = {"help": word("texts.learned_help"), "width": 320}
+        selected = choose_named(_IN_ADDRESS, word("texts.learned"), names, data.key, **kwargs)
         _draw_upload()
-        text = kept.get(chosen)
+        text = texts.get(selected)
         if text and not text.shared:
             name = plain(text.name)
-            sure, removed = word("texts.remove_sure", name=name), word("texts.removed", name=name)
-            draw_remove(text.key, remove, sure=sure, removed=removed)
-        learned = text or data
-        counts = {"documents": f"{documents_in(learned):,}", "characters": f"{characters_in(learned):,}"}
+            confirmation, done_message = word("texts.remove_sure", name=name), word("texts.removed", name=name)
+            draw_remove(text.key, remove, confirmation=confirmation, message=done_message)
+        source = text or data
+        counts = {"documents": f"{documents_in(source):,}", "characters": f"{characters_in(source):,}"}
         st.caption(word("texts.about_text" if text else "texts.about_passages", **counts), width="content")
     draw_damaged(damaged(), remove)
-    return learned
+    return source
 
 
-def learned_name(learned: Learned) -> str:
-    if isinstance(learned, StoredSet):
-        return set_name(learned.name)
-    return as_shared(learned.name, shared=learned.shared)
+def text_source_name(source: TextSource) -> str:
+    if isinstance(source, StoredSet):
+        return set_name(source.name)
+    return as_shared(source.name, shared=source.shared)
 
 
-def reference_of(learned: Learned) -> str:
-    return learned.key if isinstance(learned, StoredSet) else learned.reference
+def reference_of(source: TextSource) -> str:
+    return source.key if isinstance(source, StoredSet) else source.reference
 
 
-def characters_in(learned: Learned) -> int:
-    return characters_of(learned) if isinstance(learned, StoredSet) else learned.characters
+def characters_in(source: TextSource) -> int:
+    return characters_of(source) if isinstance(source, StoredSet) else source.characters
 
 
-def documents_in(learned: Learned) -> int:
-    return learned.passages if isinstance(learned, StoredSet) else learned.documents
+def documents_in(source: TextSource) -> int:
+    return source.passages if isinstance(source, StoredSet) else source.documents
 
 
 def _draw_upload() -> None:
@@ -185,11 +193,11 @@ def _draw_upload() -> None:
         file = st.file_uploader(word("texts.file"), type="txt", key=f"upload_text_{number}")
         st.caption(word("texts.upload_about"))
         if isinstance(file, UploadedFile):
-            with errors_told():
-                _take(file)
+            with show_errors():
+                _store_upload(file)
 
 
-def _take(file: UploadedFile) -> None:
+def _store_upload(file: UploadedFile) -> None:
     """Store an uploaded text and select it. A refusal is shown as long as its file stays in the field."""
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read == file.file_id:
@@ -199,12 +207,14 @@ def _take(file: UploadedFile) -> None:
     bar.progress(0.0, text=checking)
     st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
     try:
-        kept = keep(file, name, source=file.name, on_progress=lambda share: bar.progress(share, text=checking))
+        stored_text = keep(
+            file, name, source=file.name, on_progress=lambda fraction: bar.progress(fraction, text=checking)
+        )
     except (Failure, OSError) as error:
         st.session_state[_REFUSED] = file.file_id, error
         st.rerun()
     _empty_field()
-    remember(_IN_ADDRESS, kept.reference)
+    remember(_IN_ADDRESS, stored_text.reference)
     st.toast(word("texts.kept", name=plain(name)), icon=":material/check:")
     st.rerun()
 

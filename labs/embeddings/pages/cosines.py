@@ -12,61 +12,63 @@ import streamlit as st
 
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.labs.embeddings.geometry import MOST
-from mrc_workbench.labs.embeddings.judgement import band_labels, bands, densities, wrong_pairs
-from mrc_workbench.labs.embeddings.pages.page import EvaluationView, distinct_of, finished, pick_model
+from mrc_workbench.labs.embeddings.geometry import MAX_MATRIX_ROWS
+from mrc_workbench.labs.embeddings.judgement import assign_bands, band_labels, estimate_densities, find_wrong_pairs
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView, distinct_of, pick_model, run_request
 from mrc_workbench.labs.embeddings.results import NeighboursRequest, SimilarityRequest
 from mrc_workbench.labs.embeddings.study import TaskResult
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.resources.sets import pair_set
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
-from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed
+from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tooltips
+from mrc_workbench.workbench.views.ui.state import choose, draw_text_field, lines_of
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
-_MOST = 100  # wrong pairs that are shown
+_MAX_WRONG_PAIRS = 100  # wrong pairs that are shown
 _SIDES = ("both", "too_alike", "too_different")
 _SIDE_BY_SIDE = 3  # models whose densities stand in a row
-_RIDGE = 48  # pixels from one ridge's foot to the next
-_OVERLAP = 1.6  # a ridge is as much higher than that
+_RIDGE_HEIGHT = 48  # pixels from one ridge's foot to the next
+_RIDGE_OVERLAP = 1.6  # a ridge is as much higher than that
 
 
 def draw_wrong(view: EvaluationView) -> None:
-    if all("spearman" not in one.figures for one in view.measured.values()):
+    if all("spearman" not in item.metrics for item in view.results_by_name.values()):
         st.info(word("embeddings.no_gold"), icon=":material/info:")
         return
-    look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.wrong_{one}")}
+    look: dict[str, Any] = {"format_func": lambda item: word(f"embeddings.wrong_{item}")}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        of = pick_model(view, "wrong_of", "embeddings.wrong_of")
+        model = pick_model(view, "wrong_of", "embeddings.wrong_of")
         side = choose(st.segmented_control, "wrong_side", word("embeddings.wrong_side"), _SIDES, "both", **look)
     columns = {
         "gold": tables.number("embeddings.gold", "%.1f"),
-        **{name: tables.figure(name, "%.3f", word("embeddings.cosine")) for name in view.measured},
+        **{name: tables.labelled_number(name, "%.3f", word("embeddings.cosine")) for name in view.results_by_name},
         "misplaced": tables.number("embeddings.misplaced", "%+.0f"),
         "first": tables.text("embeddings.first_sentence", "", width="large"),
         "second": tables.text("embeddings.second_sentence", "", width="large"),
     }
-    table = _wrong_table(view, view.names[of], side)
+    table = _wrong_table(view, view.names[model], side)
     tables.draw(table, columns, height=560)
     st.caption(word("embeddings.wrong_help"))
     tables.draw_csv("embeddings.wrong_csv", lambda: table, "wrong_pairs.csv", "wrong_csv")
 
 
-def _wrong_table(view: EvaluationView, of: str, side: str) -> pd.DataFrame:
+def _wrong_table(view: EvaluationView, model: str, side: str) -> pd.DataFrame:
     evaluation = view.evaluation
-    cosines = {view.names[one]: column for one, column in evaluation.cosines.items()}
-    found = wrong_pairs(cosines, evaluation.values, of, len(evaluation.rows))
-    wanted = {"too_alike": found.misplaced > 0, "too_different": found.misplaced < 0}.get(side, found.misplaced != 0)
-    places = found.rows[wanted][:_MOST]
-    first, second = (column.at(evaluation.rows[places]) for column in pair_set(view.data.key).texts[:2])
+    cosines = {view.names[reference]: column for reference, column in evaluation.cosines.items()}
+    pairs = find_wrong_pairs(cosines, evaluation.values, model, len(evaluation.rows))
+    is_selected = {"too_alike": pairs.misplaced > 0, "too_different": pairs.misplaced < 0}.get(
+        side, pairs.misplaced != 0
+    )
+    indices = pairs.rows[is_selected][:_MAX_WRONG_PAIRS]
+    first, second = (column.at(evaluation.rows[indices]) for column in pair_set(view.data.key).texts[:2])
     low, high = view.data.scale
     return pd.DataFrame(
         {
             "first": first,
             "second": second,
-            "gold": low + evaluation.values[places] * (high - low),
-            **{name: column[wanted][:_MOST] for name, column in found.cosines.items()},
-            "misplaced": 100 * found.misplaced[wanted][:_MOST],
+            "gold": low + evaluation.values[indices] * (high - low),
+            **{name: column[is_selected][:_MAX_WRONG_PAIRS] for name, column in pairs.cosines.items()},
+            "misplaced": 100 * pairs.misplaced[is_selected][:_MAX_WRONG_PAIRS],
         }
     )
 
@@ -78,58 +80,60 @@ def draw_density(view: EvaluationView) -> None:
         return
     labels = band_labels(view.data.scale)
     st.caption(word("embeddings.density_help"))
-    found = densities({view.names[one]: column for one, column in cosines.items()}, gold)
-    order = [name for name in view.measured if name in found.values]
+    density_estimates = estimate_densities(
+        {view.names[reference]: column for reference, column in cosines.items()}, gold
+    )
+    order = [name for name in view.results_by_name if name in density_estimates.values]
     for number, name in enumerate(order):
         if number % _SIDE_BY_SIDE == 0:
-            places = st.columns(min(len(order), _SIDE_BY_SIDE))
-        with places[number % _SIDE_BY_SIDE]:
+            containers = st.columns(min(len(order), _SIDE_BY_SIDE))
+        with containers[number % _SIDE_BY_SIDE]:
             st.markdown(f"**{plain(name)}**")
             parts = [
-                pd.DataFrame({"band": label, "place": band, "cosine": found.grid, "density": density})
-                for band, (label, density) in enumerate(zip(labels, found.values[name], strict=True))
+                pd.DataFrame({"band": label, "place": band, "cosine": density_estimates.grid, "density": density})
+                for band, (label, density) in enumerate(zip(labels, density_estimates.values[name], strict=True))
             ]
             table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
-            draw_chart(ridges, table, labels, name, view.every, x=word("embeddings.cosine"))
+            draw_chart(ridge_chart, table, labels, name, view.model_names, x=word("embeddings.cosine"))
     with st.expander(word("compare.as_table"), expanded=True):
-        _draw_quartiles(view, bands(gold), labels)
+        _draw_quartiles(view, assign_bands(gold), labels)
 
 
-def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
+def ridge_chart(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
     """One model's density of cosine, a ridge a band of the people's scores, the highest band on top.
 
     Columns "band", "place" (from 0, the lowest), "cosine" and "density". Rows of the highest band stand first, so that
     its ridge is drawn first and the others over its foot.
     """
     highest = float(table["density"].max()) or 1.0
-    drawn = table.assign(top=table["place"] + _OVERLAP * table["density"] / highest)
+    positioned = table.assign(top=table["place"] + _RIDGE_OVERLAP * table["density"] / highest)
     labels = ", ".join(f"'{band}'" for band in bands)
     feet = {"values": [*range(len(bands))], "labelExpr": f"[{labels}][datum.value]"}
     axis = alt.Axis(grid=False, domain=False, ticks=False, **feet)
-    scale = alt.Scale(domain=[0, len(bands) - 1 + _OVERLAP], nice=False)
+    scale = alt.Scale(domain=[0, len(bands) - 1 + _RIDGE_OVERLAP], nice=False)
     cosines = alt.Axis(format=".2~f", tickCount=5, labelAngle=0)
     band, density = word("embeddings.band"), word("embeddings.density")
-    base = alt.Chart(drawn).encode(
+    base = alt.Chart(positioned).encode(
         x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
         y=alt.Y("place:Q", title=band, axis=axis, scale=scale),
         y2="top:Q",
         detail="place:O",
-        tooltip=tips(("band:N", band), ("cosine:Q", x, ".2f"), ("density:Q", density, ".2f")),
+        tooltip=tooltips(("band:N", band), ("cosine:Q", x, ".2f"), ("density:Q", density, ".2f")),
     )
     line = {"color": "white", "strokeWidth": 0.8}
     areas = base.mark_area(fillOpacity=0.75, line=line, color=colour_of(name, names))
-    drawn_bands = table[table["density"] > 0]  # a band with too few pairs has no density and no peak
-    peaks = drawn_bands.loc[drawn_bands.groupby("band", sort=False)["density"].idxmax()]
+    nonempty_bands = table[table["density"] > 0]  # a band with too few pairs has no density and no peak
+    peaks = nonempty_bands.loc[nonempty_bands.groupby("band", sort=False)["density"].idxmax()]
     rows = charts.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
     described = charts.describe(word("embeddings.peaks", model=name), rows)
-    return areas.properties(height=90 + _RIDGE * len(bands), description=described)
+    return areas.properties(height=90 + _RIDGE_HEIGHT * len(bands), description=described)
 
 
 def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -> None:
     rows = []
-    for name, one in view.measured.items():
-        for place, label in enumerate(labels):
-            inside = one.cosines[band == place]
+    for name, result in view.results_by_name.items():
+        for index, label in enumerate(labels):
+            inside = result.cosines[band == index]
             quartiles = np.quantile(inside, [0.25, 0.5, 0.75]) if len(inside) else [np.nan] * 3
             rows.append((name, label, len(inside), *quartiles))
     columns = {
@@ -153,10 +157,10 @@ EXAMPLE = (
     "배가 고파서 라면을 끓여 먹었다.",
     "배를 타고 섬에 들어갔다.",
 )
-_LETTERS = 10_000
-_SHOWN = 40  # sentences of a matrix that is drawn: more are a table alone
-_WITH_FIGURES = 20  # of more there is no room to write in the cells
-_NEAREST = 10
+_MAX_CHARACTERS = 10_000
+_MAX_MATRIX_ROWS = 40  # sentences of a matrix that is drawn: more are a table alone
+_MAX_LABELLED_CELLS = 20  # of more there is no room to write in the cells
+_N_NEIGHBOURS = 10
 
 
 def draw_sentences(view: EvaluationView) -> None:
@@ -164,19 +168,19 @@ def draw_sentences(view: EvaluationView) -> None:
     left, right = st.columns([2, 3])
     with left:
         model = pick_model(view, "matrix_of")
-        look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
-        text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
-        sentences = lines_of(text, MOST + 1, _LETTERS)
-        if len(sentences) > MOST:
-            st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
-            sentences = sentences[:MOST]
+        look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MAX_MATRIX_ROWS)}
+        text = draw_text_field(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+        sentences = lines_of(text, MAX_MATRIX_ROWS + 1, _MAX_CHARACTERS)
+        if len(sentences) > MAX_MATRIX_ROWS:
+            st.warning(word("embeddings.too_many_sentences", most=MAX_MATRIX_ROWS), icon=":material/info:")
+            sentences = sentences[:MAX_MATRIX_ROWS]
     if len(sentences) < 2:
         right.info(word("embeddings.two_sentences"), icon=":material/info:")
     else:
-        models = tuple(view.references[name] for name in view.measured)
+        models = tuple(view.references[name] for name in view.results_by_name)
         request = SimilarityRequest(data=view.data.key, models=models, sentences=tuple(sentences))
         with progress:
-            result = finished(request, view.data, view.names)
+            result = run_request(request, view.data, view.names)
         if result:
             with right:
                 _draw_matrix(view, result, request, model)
@@ -187,26 +191,26 @@ def draw_sentences(view: EvaluationView) -> None:
 def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRequest, model: str) -> None:
     cosines, sentences = result.arrays.get(f"matrix_{request.models.index(model)}"), request.sentences
     if cosines is None:  # the model could not encode
-        told = result.content.get("models", {}).get(model, {})
-        reason = plain(failure_text(Failure.from_dict(told))) if "error" in told else ""
+        failure = result.content.get("models", {}).get(model, {})
+        reason = plain(failure_text(Failure.from_dict(failure))) if "error" in failure else ""
         failed = word("embeddings.model_failed", model=plain(view.names[model]), reason=reason)
         st.error(failed, icon=":material/error:")
         return
-    numbers = [str(place + 1) for place in range(len(sentences))]
-    if len(sentences) <= _SHOWN:
-        draw_chart(matrix, _cells(cosines, sentences, numbers), numbers)
+    numbers = [str(index + 1) for index in range(len(sentences))]
+    if len(sentences) <= _MAX_MATRIX_ROWS:
+        draw_chart(matrix_chart, _matrix_cells(cosines, sentences, numbers), numbers)
         st.caption(word("embeddings.matrix_help"))
     table = pd.DataFrame(cosines, index=[f"{n}. {text}" for n, text in zip(numbers, sentences, strict=True)])
     table.columns = pd.Index(numbers)
-    with st.expander(word("embeddings.matrix_table"), expanded=len(sentences) > _SHOWN):
+    with st.expander(word("embeddings.matrix_table"), expanded=len(sentences) > _MAX_MATRIX_ROWS):
         st.dataframe(table.style.format("{:.3f}"))
         st.caption(word("embeddings.matrix_copy"))
         st.code(table.to_csv(sep="\t", float_format="%.3f"), language=None, height=150)
-    named = table.reset_index(names="sentence")
-    tables.draw_csv("embeddings.matrix_csv", lambda: named, "similarity.csv", "matrix_csv")
+    labelled = table.reset_index(names="sentence")
+    tables.draw_csv("embeddings.matrix_csv", lambda: labelled, "similarity.csv", "matrix_csv")
 
 
-def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
+def matrix_chart(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     """Cosines of sentences with each other, columns "row", "column", "first", "second" and "cosine".
 
     Colour runs from the lowest to the highest cosine of two different sentences, so that narrow ranges stay readable.
@@ -216,16 +220,16 @@ def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     base = alt.Chart(table).encode(
         x=alt.X("column:N", sort=list(order), title=None, axis=alt.Axis(labelAngle=0, orient="top")),
         y=alt.Y("row:N", sort=list(order), title=None),
-        tooltip=tips(("first:N", "1"), ("second:N", "2"), ("cosine:Q", word("embeddings.cosine"), ".3f")),
+        tooltip=tooltips(("first:N", "1"), ("second:N", "2"), ("cosine:Q", word("embeddings.cosine"), ".3f")),
     )
-    written = len(order) <= _WITH_FIGURES
+    written = len(order) <= _MAX_LABELLED_CELLS
     shaded = cells(base, "cosine", (low, high), ".2f", written=written)
     pairs = table[table["row"] < table["column"]]
     described = charts.extremes(word("embeddings.cosine"), pairs, ("first", "second"), "cosine", ".3f")
     return shaded.properties(height=60 + (34 if written else 14) * len(order), description=described)
 
 
-def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
+def _matrix_cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
     n = len(sentences)
     rows, columns = np.divmod(np.arange(n * n), n)
     return pd.DataFrame(
@@ -241,14 +245,14 @@ def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str])
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
     label, explained = word("embeddings.nearest"), word("embeddings.nearest_help")
-    given = st.query_params.get("near", "")
-    query = st.text_input(label, value=given, key="near_sentence", help=explained).strip()[:_LETTERS]
+    requested = st.query_params.get("near", "")
+    query = st.text_input(label, value=requested, key="near_sentence", help=explained).strip()[:_MAX_CHARACTERS]
     if not query:
         st.query_params.pop("near", None)
         return
     st.query_params["near"] = query
-    request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(query,), k=_NEAREST)
-    if result := finished(request, view.data, view.names):
+    request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(query,), k=_N_NEIGHBOURS)
+    if result := run_request(request, view.data, view.names):
         sentences = distinct_of(view.data.key, view.part).sentences
         nearest = [sentences[row] for row in result.arrays["rows"][0]]
         columns = {"cosine": tables.number("embeddings.cosine", "%.3f")}

@@ -22,91 +22,101 @@ from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.embeddings.encoder import COST, Cost, Method, Point
-from mrc_workbench.labs.embeddings.geometry import Map, Projection
-from mrc_workbench.labs.embeddings.judgement import band_labels, bands
-from mrc_workbench.labs.embeddings.pages.page import EvaluationView, distinct_of, finished, open_evaluation, pick_model
+from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, CostComparison, CostPoint, Method
+from mrc_workbench.labs.embeddings.geometry import ProjectedPoints, Projection
+from mrc_workbench.labs.embeddings.judgement import assign_bands, band_labels
+from mrc_workbench.labs.embeddings.pages.page import (
+    EvaluationView,
+    distinct_of,
+    open_evaluation,
+    pick_model,
+    run_request,
+)
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest, MapRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
-from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, legend, shape
+from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, colour, legend, shape
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.names import base_name, set_name
-from mrc_workbench.workbench.views.resources.sets import chosen_set
+from mrc_workbench.workbench.views.resources.sets import selected_set
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, marked_lines, present, tips
-from mrc_workbench.workbench.views.ui.state import choose, typed
+from mrc_workbench.workbench.views.ui.charts import draw_chart, marked_lines, names_in_column, tooltips
+from mrc_workbench.workbench.views.ui.state import choose, draw_text_field
 from mrc_workbench.workbench.views.ui.words import duration, plain, word
 
-_MEASURE, _LONG = "ndcg@10", "nDCG@10"
+_MEASURE, _METRIC_TITLE = "ndcg@10", "nDCG@10"
 _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
-_THEIRS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
-_THEIR_SENTENCES = 10_000
-_LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
+_PUBLISHED_SECONDS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
+_PUBLISHED_SENTENCES = 10_000
+_MIN_SPAN = 4.0  # points of a scale around the figures of a few models
 
 
 def draw_retrieval(view: EvaluationView) -> None:
-    data = chosen_set()
+    data = selected_set()
     st.caption(word("embeddings.retrieval_help", data=plain(set_name(data.name))))
-    people = _stored_figures(view.data, view.part, "spearman")
-    part, found = _searched(data, set(people))
+    human_scores = _stored_metrics(view.data, view.part, "spearman")
+    part, scores = _retrieval_scores(data, set(human_scores))
     rows = [
-        {"model": view.names.get(one, one), "spearman": 100 * figure.value, "value": 100 * found[one]}
-        for one, figure in people.items()
-        if one in found
+        {
+            "model": view.names.get(reference, reference),
+            "spearman": 100 * metric.value,
+            "value": 100 * scores[reference],
+        }
+        for reference, metric in human_scores.items()
+        if reference in scores
     ]
     if not rows:
         st.info(word("embeddings.retrieval_none"), icon=":material/info:")
         return
     table = pd.DataFrame(rows).sort_values("spearman", ascending=False, ignore_index=True)
-    draw_chart(against, table, [*dict.fromkeys([*view.every, *table["model"]])], y=_LONG)
+    draw_chart(correlation_chart, table, [*dict.fromkeys([*view.model_names, *table["model"]])], y=_METRIC_TITLE)
     columns = {
         "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
         "spearman": tables.number("embeddings.spearman", "%.2f"),
-        "value": st.column_config.NumberColumn(_LONG, format="%.2f", help=word("help.ndcg")),
+        "value": st.column_config.NumberColumn(_METRIC_TITLE, format="%.2f", help=word("help.ndcg")),
     }
     st.dataframe(table, hide_index=True, column_config=columns)
     st.caption(word("embeddings.retrieval_of", part=word(f"part.{part}")))
 
 
-def _stored_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
+def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
     """Return the newest metric of every model measured on this part of the set, by its reference."""
     paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
-    found: dict[str, Interval] = {}
+    metrics: dict[str, Interval] = {}
     for path in paths:
         evaluation = open_evaluation(path.parent)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
-            for model, one in evaluation.measured.items():
-                if measure in one.figures:
-                    found.setdefault(model, one.figures[measure])
-    return found
+            for model, result in evaluation.results_by_model.items():
+                if measure in result.metrics:
+                    metrics.setdefault(model, result.metrics[measure])
+    return metrics
 
 
-def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
+def correlation_chart(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
     """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
-    drawn = present(names, table["model"])
+    models = names_in_column(names, table["model"])
     base = alt.Chart(table).encode(
-        x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_around(table["spearman"])),
-        y=alt.Y("value:Q", title=y, scale=_around(table["value"])),
+        x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_padded_scale(table["spearman"])),
+        y=alt.Y("value:Q", title=y, scale=_padded_scale(table["value"])),
     )
     marks = base.mark_point(filled=True, size=120, opacity=1).encode(
-        color=colour("model", drawn, names, legend(columns=2)),
-        shape=shape("model", drawn, names),
-        tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
+        color=colour("model", models, names, legend(columns=2)),
+        shape=shape("model", models, names),
+        tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tooltips(("value:Q", y, ".4f"))],
     )
     rows = charts.coordinates(table, "model", ("spearman", "value"), (".2f", ".2f"))
     described = charts.describe(f"{word('embeddings.spearman')}, {y}", rows)
     return alt.layer(marks).properties(height=300, description=described)
 
 
-def _around(values: "pd.Series[float]") -> alt.Scale:
+def _padded_scale(values: "pd.Series[float]") -> alt.Scale:
     low, high = float(values.min()), float(values.max())
-    margin = max(0.1 * (high - low), (_LEAST_SPAN - (high - low)) / 2)
+    margin = max(0.1 * (high - low), (_MIN_SPAN - (high - low)) / 2)
     return alt.Scale(domain=[low - margin, high + margin])
 
 
-def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
+def _retrieval_scores(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
     """The part on which most of these models were searched with, and nDCG@10 by model of the newest comparison."""
     by_part: dict[str, dict[str, float]] = {}
     for stored in kept_comparisons():  # the newest stands first
@@ -117,7 +127,7 @@ def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]
         scores = {model: stored.figures.get(name, {}).get(_MEASURE) for model, name in dense.items() if model in models}
         known = by_part.get(stored.part.value, {})
         by_part[stored.part.value] = {model: score for model, score in scores.items() if score is not None} | known
-    return max(by_part.items(), key=lambda one: len(one[1]), default=("all", {}))
+    return max(by_part.items(), key=lambda item: len(item[1]), default=("all", {}))
 
 
 def draw_cost(view: EvaluationView) -> None:
@@ -125,16 +135,16 @@ def draw_cost(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
         label, explained = word("embeddings.cross_encoder"), word("embeddings.cross_encoder_help")
-        cross_encoder = typed(_model_field, "cross_encoder", label, default_model(), help=explained)
-        look: dict[str, Any] = {"format_func": lambda one: duration(float(one)), "width": 170}
+        cross_encoder = draw_text_field(_model_field, "cross_encoder", label, default_model(), help=explained)
+        look: dict[str, Any] = {"format_func": lambda option: duration(float(option)), "width": 170}
         label, explained = word("embeddings.cost_seconds"), word("embeddings.cost_seconds_help")
         seconds = float(choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look))
     request = CostRequest(data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds)
-    result = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
+    result = run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if result is None:
         return
     try:
-        cost = COST.validate_python(result.content)
+        cost = COST_ADAPTER.validate_python(result.content)
     except ValueError:
         st.error(word("embeddings.unreadable"), icon=":material/error:")
         return
@@ -145,99 +155,106 @@ def _model_field(label: str, **look: Any) -> str:
     return st.text_input(label, **look).strip() or default_model()
 
 
-def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
-    ways = {
+def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> None:
+    method_names = {
         Method.CROSS_ENCODER: word("embeddings.way_cross_encoder", model=cross_encoder),
         Method.EXACT: word("embeddings.way_exact", model=bi_encoder),
         Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
     }
     last = {point.method: point for point in cost.points}
-    slow, fast = last[Method.CROSS_ENCODER], last[Method.EXACT]
-    times = f"{slow.seconds / max(fast.seconds, 1e-9):,.0f}"
-    told = {"cross_encoder": _told(slow), "bi_encoder": _told(fast), "times": times}
-    st.markdown(word("embeddings.cost_answer", sentences=f"{fast.sentences:,}", **told))
-    rows = [(ways[one.method], one.sentences, one.seconds, one.measured) for one in cost.points]
+    cross, exact = last[Method.CROSS_ENCODER], last[Method.EXACT]
+    times = f"{cross.seconds / max(exact.seconds, 1e-9):,.0f}"
+    values = {"cross_encoder": _duration_text(cross), "bi_encoder": _duration_text(exact), "times": times}
+    st.markdown(word("embeddings.cost_answer", sentences=f"{exact.sentences:,}", **values))
+    rows = [(method_names[item.method], item.sentences, item.seconds, item.measured) for item in cost.points]
     table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
-    papers = [word(f"embeddings.paper_{method.name.lower()}") for method in _THEIRS]
-    theirs = pd.DataFrame({"way": papers, "sentences": _THEIR_SENTENCES, "seconds": [*_THEIRS.values()]})
-    draw_chart(costs, table, theirs)
+    published_names = [word(f"embeddings.paper_{method.name.lower()}") for method in _PUBLISHED_SECONDS]
+    published = pd.DataFrame(
+        {"way": published_names, "sentences": _PUBLISHED_SENTENCES, "seconds": [*_PUBLISHED_SECONDS.values()]}
+    )
+    draw_chart(cost_chart, table, published)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
-    shown = table.assign(how=[word(f"embeddings.{'measured' if one else 'computed'}") for one in table["measured"]])
+    displayed = table.assign(
+        how=[word(f"embeddings.{'measured' if item else 'computed'}") for item in table["measured"]]
+    )
     columns = {
         "way": tables.text("embeddings.way", "", width="medium"),
         "sentences": tables.number("embeddings.sentences", "localized"),
         "seconds": tables.number("embeddings.seconds", "%.2f"),
         "how": tables.text("embeddings.how", ""),
     }
-    tables.draw(pd.concat([shown, theirs.assign(how=word("embeddings.not_measured_here"))]), columns)
+    tables.draw(pd.concat([displayed, published.assign(how=word("embeddings.not_measured_here"))]), columns)
 
 
-def _told(point: Point) -> str:
+def _duration_text(point: CostPoint) -> str:
     return word(f"embeddings.{'took' if point.measured else 'would_take'}", time=duration(point.seconds))
 
 
-def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
+def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
     """Seconds for all pairs of n sentences, a line a "way"; extrapolations are dashed, published results hollow."""
     ways = list(dict.fromkeys(table["way"]))
     sentences, seconds = word("embeddings.sentences"), word("embeddings.seconds")
     x = alt.X("sentences:Q", title=sentences, scale=alt.Scale(type="log", domain=[20, 12_000]))
     axis = alt.Axis(format=",.2~f", tickCount=6)
     y = alt.Y("seconds:Q", title=seconds, scale=alt.Scale(type="log"), axis=axis)
-    tooltip = tips(("way:N", " "), ("sentences:Q", sentences, ","), ("seconds:Q", seconds, ",.2f"))
+    tooltip = tooltips(("way:N", " "), ("sentences:Q", sentences, ","), ("seconds:Q", seconds, ",.2f"))
     scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
     tint = alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1))
     base = alt.Chart(table).encode(x, y, tint, tooltip=tooltip)
     measured = base.transform_filter("datum.measured")
-    reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
+    reported = alt.Chart(published).mark_point(size=90, strokeWidth=2, color=TEXT_COLOUR).encode(x, y, tooltip=tooltip)
     layers = [base.mark_line(strokeDash=[5, 4]), *marked_lines(measured, size=60, strokeWidth=3), reported]
-    described = charts.describe(seconds, charts.courses(table, "way", "sentences", "seconds", ",.2f"))
+    described = charts.describe(seconds, charts.line_texts(table, "way", "sentences", "seconds", ",.2f"))
     return alt.layer(*layers).properties(height=380, description=described)
 
 
 # of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark
 BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
-_HALF = 170  # pixels from the middle to the farthest point, before anybody zooms
+_HALF_WIDTH = 170  # pixels from the middle to the farthest point, before anybody zooms
 _HEIGHT = 520
 _FEW, _MANY = 3_000, 20_000
-_LETTERS = {False: 120, True: 40}  # of a sentence that is told when it is pointed at; fewer where there are many
-_FAINT, _FULL = 50, 210
+_MAX_TOOLTIP_CHARACTERS = {
+    False: 120,
+    True: 40,
+}  # of a sentence that is told when it is pointed at; fewer where there are many
+_FAINT_OPACITY, _FULL_OPACITY = 50, 210
 _RADII = {False: 5.0, True: 2.5}  # pixels, smaller where there are many
-_LISTED = 1000  # rows of a table: a browser asks for all of them, and the file has every one
-_PAIRS = 50
+_MAX_TABLE_ROWS = 1000  # rows of a table: a browser asks for all of them, and the file has every one
+_MAX_PAIRS = 50
 _DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
 
 
 def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         model = pick_model(view, "map_of")
-        look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.projection_{one}")}
-        look["help"], ways = word("embeddings.projection_help"), [one.value for one in Projection]
+        look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.projection_{name}")}
+        look["help"], projections = word("embeddings.projection_help"), [name.value for name in Projection]
         label = word("embeddings.projection")
-        projection = Projection(choose(st.segmented_control, "projection", label, ways, ways[0], **look))
-        searched = typed(_search_field, "find", word("embeddings.find"), "", width=260)
+        projection = Projection(choose(st.segmented_control, "projection", label, projections, projections[0], **look))
+        search_text = draw_text_field(_search_field, "find", word("embeddings.find"), "", width=260)
     if projection is Projection.UMAP and find_spec("umap") is None:
         st.info(word("embeddings.no_umap"), icon=":material/info:")
         return
-    placed = _placed(view, model, projection)
-    if placed is None:
+    projected = _projected_points(view, model, projection)
+    if projected is None:
         return
-    table, groups = _table(view, placed.points)
-    matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
+    table, groups = _table(view, projected.points)
+    matching = table["sentence"].str.contains(search_text, case=False, regex=False).to_numpy() if search_text else None
     mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
     marks = [mark.format(colour, html.escape(group)) for colour, group in zip(BAND_COLOURS, groups, strict=False)]
     if marks:
         label = html.escape(word("embeddings.coloured_by"))
         st.html(f'<div style="font-size:0.875rem">{label}: {" &nbsp; ".join(marks)}</div>')
     key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
-    chosen = _draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
-    if len(placed.explained):
-        first, second = (f"{share:.0%}" for share in placed.explained)
+    selected = _draw_points(table, len(groups) or 1, _rendered_rows(len(table), matching), matching, key=key)
+    if len(projected.explained):
+        first, second = (f"{share:.0%}" for share in projected.explained)
         st.caption(word("embeddings.about_pca", first=first, second=second))
     else:
         st.caption(word("embeddings.about_umap"))
-    if chosen is not None:
-        _draw_chosen(view, model, table, chosen)
+    if selected is not None:
+        _draw_selected(view, model, table, selected)
     else:
         _draw_list(table if matching is None else table[matching], len(table))
     tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
@@ -248,54 +265,54 @@ def _search_field(label: str, **look: Any) -> str:
     return field.strip()[:200]
 
 
-def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | None:
+def _projected_points(view: EvaluationView, model: str, projection: Projection) -> ProjectedPoints | None:
     """The sentences on the plane; None while the job is not done, with its progress drawn."""
     if projection is Projection.PCA:
-        return view.evaluation.measured[model].plane
+        return view.evaluation.results_by_model[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
-    result = finished(request, view.data, view.names, start=word("embeddings.start_umap"))
-    return Map(**result.arrays) if result else None
+    result = run_request(request, view.data, view.names, start=word("embeddings.start_umap"))
+    return ProjectedPoints(**result.arrays) if result else None
 
 
-def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
+def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
     """Select the drawn rows, `(every,)` bool: of many, a random sample and all matches unless the user wants all."""
-    if every <= _DRAWN_AT_ONCE:
-        return np.ones(every, dtype=bool)
-    shown = np.zeros(every, dtype=bool)
-    shown[np.random.default_rng(0).choice(every, _DRAWN_AT_ONCE, replace=False)] = True
-    words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{every:,}"}
-    look: dict[str, Any] = {"format_func": lambda one: words[one]}
+    if n_rows <= _DRAWN_AT_ONCE:
+        return np.ones(n_rows, dtype=bool)
+    is_rendered = np.zeros(n_rows, dtype=bool)
+    is_rendered[np.random.default_rng(0).choice(n_rows, _DRAWN_AT_ONCE, replace=False)] = True
+    words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{n_rows:,}"}
+    look: dict[str, Any] = {"format_func": lambda option: words[option]}
     look["help"] = word("embeddings.points_drawn_help", shown=words["some"], every=words["all"])
-    wanted = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
-    if wanted == "all":
-        return np.ones(every, dtype=bool)
-    return shown if matching is None else shown | matching
+    selected = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
+    if selected == "all":
+        return np.ones(n_rows, dtype=bool)
+    return is_rendered if matching is None else is_rendered | matching
 
 
 def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
     distinct = distinct_of(view.data.key, view.part)
     table = pd.DataFrame({"sentence": distinct.sentences, "x": points[:, 0], "y": points[:, 1]})
-    first_row = np.full(len(table), len(distinct.places))
-    for column in distinct.places.T:
+    first_row = np.full(len(table), len(distinct.sentence_rows))
+    for column in distinct.sentence_rows.T:
         np.minimum.at(first_row, column, np.arange(len(column)))
     values = view.evaluation.values
     if view.evaluation.kind is PairKind.SCORED:
-        groups, of_row = band_labels(view.data.scale), bands(values)
+        groups, of_row = band_labels(view.data.scale), assign_bands(values)
     elif view.evaluation.kind is PairKind.LABELLED:
-        groups, of_row = [word(f"embeddings.label_{one.name.lower()}") for one in Label], values.astype(np.int64)
+        groups, of_row = [word(f"embeddings.label_{label.name.lower()}") for label in Label], values.astype(np.int64)
     else:
         return table.assign(place=0), []
-    place = of_row[first_row]
-    return table.assign(place=place, group=np.array(groups)[place]), groups
+    group_index = of_row[first_row]
+    return table.assign(place=group_index, group=np.array(groups)[group_index]), groups
 
 
-def _draw_chosen(view: EvaluationView, model: str, table: pd.DataFrame, chosen: int) -> None:
+def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, selected: int) -> None:
     st.markdown(f"**{word('embeddings.chosen')}**")
-    st.text(table["sentence"].iloc[chosen])
+    st.text(table["sentence"].iloc[selected])
     distinct = distinct_of(view.data.key, view.part)
-    rows = np.flatnonzero((distinct.places == chosen).any(axis=1))[:_PAIRS]
-    others = [[distinct.sentences[one] for one in distinct.places[row] if one != chosen] for row in rows]
-    pairs = pd.DataFrame({"sentence": [" / ".join(one) or "–" for one in others]})
+    rows = np.flatnonzero((distinct.sentence_rows == selected).any(axis=1))[:_MAX_PAIRS]
+    others = [[distinct.sentences[item] for item in distinct.sentence_rows[row] if item != selected] for row in rows]
+    pairs = pd.DataFrame({"sentence": [" / ".join(item) or "–" for item in others]})
     columns = {"sentence": tables.text("embeddings.paired_with", "", width="large")}
     if view.evaluation.kind is PairKind.SCORED:
         low, high = view.data.scale
@@ -307,13 +324,15 @@ def _draw_chosen(view: EvaluationView, model: str, table: pd.DataFrame, chosen: 
     tables.draw(pairs, columns)
 
 
-def _draw_list(table: pd.DataFrame, every: int) -> None:
-    with st.expander(word("embeddings.map_table", shown=f"{min(len(table), _LISTED):,}", every=f"{every:,}")):
+def _draw_list(table: pd.DataFrame, n_sentences: int) -> None:
+    with st.expander(
+        word("embeddings.map_table", shown=f"{min(len(table), _MAX_TABLE_ROWS):,}", every=f"{n_sentences:,}")
+    ):
         columns = {"sentence": tables.text("embeddings.sentence", "", width="large")}
         if "group" in table:
             columns["group"] = tables.text("embeddings.group", "")
-        columns |= {axis: tables.figure(axis, "%.4f") for axis in ("x", "y")}
-        tables.draw(table.head(_LISTED), columns)
+        columns |= {axis: tables.labelled_number(axis, "%.4f") for axis in ("x", "y")}
+        tables.draw(table.head(_MAX_TABLE_ROWS), columns)
 
 
 class _Deck(pydeck.Deck):
@@ -323,18 +342,20 @@ class _Deck(pydeck.Deck):
 
 
 def _draw_points(
-    table: pd.DataFrame, groups: int, shown: np.ndarray, matching: np.ndarray | None, *, key: str
+    table: pd.DataFrame, groups: int, rendered_rows: np.ndarray, matching: np.ndarray | None, *, key: str
 ) -> int | None:
     """Draw the rows `shown`, those `matching` highlighted, coloured by "place"; returns the selected row."""
     scaled = _scaled(table)
-    radius, found = _RADII[int(shown.sum()) > _FEW], shown
+    radius, highlighted = _RADII[int(rendered_rows.sum()) > _FEW], rendered_rows
     layers = []
     if matching is not None:
-        radius, found = max(_RADII.values()), matching & shown
-        layers.append(_layer("others", scaled[shown & ~matching], READABLE, _FAINT, min(_RADII.values())))
-    for place in range(groups):
-        inside = found & (scaled["place"] == place)
-        layers.append(_layer(f"group{place}", scaled[inside], BAND_COLOURS[place], _FULL, radius))
+        radius, highlighted = max(_RADII.values()), matching & rendered_rows
+        layers.append(
+            _layer("others", scaled[rendered_rows & ~matching], TEXT_COLOUR, _FAINT_OPACITY, min(_RADII.values()))
+        )
+    for group_index in range(groups):
+        inside = highlighted & (scaled["place"] == group_index)
+        layers.append(_layer(f"group{group_index}", scaled[inside], BAND_COLOURS[group_index], _FULL_OPACITY, radius))
     deck = _Deck(
         layers=layers,
         views=[pydeck.View(type="OrthographicView", controller=True)],
@@ -344,9 +365,9 @@ def _draw_points(
         tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
     )
     look: dict[str, Any] = {"height": _HEIGHT, "on_select": "rerun", "selection_mode": "single-object", "key": key}
-    look["alt"] = word("embeddings.map_alt", sentences=f"{int(shown.sum()):,}")
+    look["alt"] = word("embeddings.map_alt", sentences=f"{int(rendered_rows.sum()):,}")
     selected: Any = st.pydeck_chart(deck, **look)
-    objects = [one for layer in selected["selection"]["objects"].values() for one in layer]
+    objects = [selected_object for layer in selected["selection"]["objects"].values() for selected_object in layer]
     row = objects[0].get("i") if objects else None
     return int(row) if row is not None and 0 <= int(row) < len(table) else None
 
@@ -355,14 +376,14 @@ def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     """The points centred in pixels, with only the columns that the browser needs."""
     points = table[["x", "y"]].to_numpy(dtype=np.float64)
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
-    points = np.round(points * _HALF / (np.abs(points).max() or 1.0), 3)
-    texts = table["sentence"].str.slice(0, _LETTERS[len(table) > _MANY])
+    points = np.round(points * _HALF_WIDTH / (np.abs(points).max() or 1.0), 3)
+    texts = table["sentence"].str.slice(0, _MAX_TOOLTIP_CHARACTERS[len(table) > _MANY])
     columns = {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
     return pd.DataFrame(columns)
 
 
 def _layer(name: str, rows: pd.DataFrame, colour: str, opacity: int, radius: float) -> pydeck.Layer:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = (int(colour[offset : offset + 2], 16) for offset in (1, 3, 5))
     return pydeck.Layer(
         "ScatterplotLayer",
         id=name,

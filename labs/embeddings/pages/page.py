@@ -14,28 +14,34 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.data.pairs import PairKind, part_to_measure
+from mrc_workbench.data.pairs import PairKind, evaluation_part
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.studies import StudyJob
-from mrc_workbench.labs.embeddings.encoder import Distinct, add, added, remove
-from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult, Request, load
+from mrc_workbench.labs.embeddings.encoder import DistinctSentences, add_model, added_models, remove_model
+from mrc_workbench.labs.embeddings.results import (
+    EmbeddingRequest,
+    EncoderEvaluation,
+    EvaluationRequest,
+    ModelResult,
+    load,
+)
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from mrc_workbench.retrieval.comparison import experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
-from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run
-from mrc_workbench.workbench.views.choices import choices_for, finished_runs, model_place
-from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name, told_with_download
+from mrc_workbench.workbench.views.choices import choices_for, finished_runs, model_reference
+from mrc_workbench.workbench.views.names import base_name, name_with_download_note, pair_set_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page
-from mrc_workbench.workbench.views.resources.sets import cached, chosen_set, opened, pair_set, parts_of, stored_pairs
+from mrc_workbench.workbench.views.resources.sets import cached, opened, pair_set, parts_of, selected_set, stored_pairs
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, choose_view
-from mrc_workbench.workbench.views.ui.words import failure_text, free_name, known, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, free_name, has_text, plain, word
 
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"
@@ -43,11 +49,11 @@ SHARES = (*CORRELATIONS, ACCURACY)  # told a hundredfold, as papers do
 
 
 @cached(max_entries=8)
-def distinct_of(key: str, part: Part) -> Distinct:
-    return Distinct.of(pair_set(key).at(parts_of(key)[part]))
+def distinct_of(key: str, part: Part) -> DistinctSentences:
+    return DistinctSentences.from_pairs(pair_set(key).at(parts_of(key)[part]))
 
 
-def open_evaluation(folder: Path) -> Evaluation | None:
+def open_evaluation(folder: Path) -> EncoderEvaluation | None:
     return opened(load, folder)
 
 
@@ -59,13 +65,13 @@ class EvaluationView:
     """
 
     data: StoredPairs
-    evaluation: Evaluation
+    evaluation: EncoderEvaluation
     names: Mapping[str, str]
     runs: Mapping[str, Run]
     measure: str
 
     @property
-    def every(self) -> list[str]:
+    def model_names(self) -> list[str]:
         return [*self.names.values()]
 
     @property
@@ -73,27 +79,29 @@ class EvaluationView:
         return self.evaluation.part
 
     @cached_property
-    def measured(self) -> dict[str, ModelResult]:
+    def results_by_name(self) -> dict[str, ModelResult]:
         """The models with metrics, by name, the best first."""
-        found = [(self.names[one.model], one) for one in self.evaluation.measured.values()]
+        results = [(self.names[result.model], result) for result in self.evaluation.results_by_model.values()]
         if self.measure:
-            found.sort(key=lambda pair: -pair[1].figures[self.measure].value if self.measure in pair[1].figures else 1)
-        return dict(found)
+            results.sort(
+                key=lambda pair: -pair[1].metrics[self.measure].value if self.measure in pair[1].metrics else 1
+            )
+        return dict(results)
 
     @property
     def references(self) -> dict[str, str]:
         """References of the measured models by name, in the order picked."""
-        return {self.names[reference]: reference for reference in self.evaluation.measured}
+        return {self.names[reference]: reference for reference in self.evaluation.results_by_model}
 
 
 def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model") -> str:
     """Draw the choice of a model, the best first, stored in the address by `name`; returns the reference."""
-    names = {view.references[one]: one for one in view.measured}
+    names = {view.references[name_of_model]: name_of_model for name_of_model in view.results_by_name}
     return choose_named(name, word(label), names, next(iter(names)), width=320)
 
 
-def finished(
-    request: Request, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
+def run_request(
+    request: EmbeddingRequest, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
 ) -> TaskResult | None:
     """Return the result of a request; if there is none, draw its job, which starts by a button `start` or by itself."""
     try:
@@ -108,24 +116,29 @@ def finished(
 
 
 def draw_request(
-    job: StudyJob[Any, Any], request: Request, names: Mapping[str, str], *, start: str | None = None, about: str = ""
+    job: StudyJob[Any, Any],
+    request: EmbeddingRequest,
+    names: Mapping[str, str],
+    *,
+    start: str | None = None,
+    about: str = "",
 ) -> None:
     """Draw a job's progress or failure; without a `start` label it starts once per session."""
 
-    def at_work(status: Status) -> str:
+    def progress_text(status: Status) -> str:
         model = names.get(status.phase, status.phase)
         return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
 
     def reason(status: Status) -> str:
         # in the person's language where the model is all that the words ask for, else as the process told it
-        key = f"model.{status.code}" if known(f"model.{status.code}") else f"embeddings.failed_{status.code}"
+        key = f"model.{status.code}" if has_text(f"model.{status.code}") else f"embeddings.failed_{status.code}"
         try:
             return word(key, model=getattr(request, "model", ""))
         except KeyError:
             return status.message
 
-    begin, label = partial(job.start, request), start or word("embeddings.start")
-    draw_job(job, begin, at_work, "embeddings", label, about=about, reason=reason, by_itself=start is None)
+    start_job, label = partial(job.start, request), start or word("embeddings.start")
+    draw_job(job, start_job, progress_text, "embeddings", label, about=about, reason=reason, by_itself=start is None)
 
 
 TABS = {
@@ -139,18 +152,18 @@ _MODULES = dict.fromkeys(("sentences", "wrong", "density"), "cosines")
 _MODULES |= {"space": "measures"} | dict.fromkeys(("map", "retrieval", "cost"), "further")
 _LONGEST_NAME = 60
 _BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
-_PICKED_RUNS = 2
-_MOST = 20  # models that one evaluation measures
-_ROUND = "models_round"  # how often something else than a click changed which models are picked
+_DEFAULT_RUNS = 2
+_MAX_MODELS = 20  # models that one evaluation measures
+_SELECTION_ROUND = "models_round"  # how often something else than a click changed which models are picked
 _SEPARATOR = "|"  # of references in the address
 
 
 @dataclass(frozen=True)
-class Models:
+class AvailableModels:
     """Names by reference in a fixed order, the default selection, added references, and trained models."""
 
     names: dict[str, str]
-    first_picked: tuple[str, ...]
+    default_selection: tuple[str, ...]
     added: tuple[str, ...]
     runs: dict[str, Run]
 
@@ -159,39 +172,39 @@ def draw() -> None:
     st.title(word("embeddings.purpose"), anchor=False)
     about, buttons = st.columns([3, 2], vertical_alignment="center")
     about.caption(word("embeddings.about"))
-    place = buttons.container(horizontal=True, horizontal_alignment="right")
-    sets, models = stored_pairs(), models_at_hand()
+    container = buttons.container(horizontal=True, horizontal_alignment="right")
+    sets, models = stored_pairs(), available_models()
     if not sets:
         st.info(word("embeddings.no_pairs"), icon=":material/info:")
         return
     answer = st.container()
-    picked = _pick_models(models)
+    selected = _pick_models(models)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         data = _pick_set(sets)
         part = _pick_part(data)
         measure = _pick_measure(data)
-    if not picked:
+    if not selected:
         answer.info(word("embeddings.pick_one"), icon=":material/info:")
         return
-    able = []
-    for one in picked:
-        if error := problem_of(one):
-            answer.error(_failed(models.names[one], error), icon=":material/error:")
+    loadable = []
+    for model in selected:
+        if error := model_error(model):
+            answer.error(_failure_text(models.names[model], error), icon=":material/error:")
         else:
-            able.append(one)
-    if not able or part is None:
+            loadable.append(model)
+    if not loadable or part is None:
         return
-    request = EvaluationRequest(data=data.key, models=tuple(able), part=part)
+    request = EvaluationRequest(data=data.key, models=tuple(loadable), part=part)
     job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
-        with place:
+        with container:
             label, icon = word("embeddings.again"), ":material/replay:"
             if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
                 begin(partial(job.start, request))
-            _draw_to_compare(able, models)
+            _draw_to_compare(loadable, models)
         _draw_evaluation(EvaluationView(data, evaluation, models.names, models.runs, measure), answer)
         return
-    names, pairs = ", ".join(plain(models.names[reference]) for reference in able), len(parts_of(data.key)[part])
+    names, pairs = ", ".join(plain(models.names[reference]) for reference in loadable), len(parts_of(data.key)[part])
     about_job = word("embeddings.will_measure", models=names, pairs=f"{pairs:,}")
     with answer:
         draw_request(job, request, models.names, start=word("embeddings.start"), about=about_job)
@@ -200,74 +213,74 @@ def draw() -> None:
 def _draw_evaluation(view: EvaluationView, answer: DeltaGenerator) -> None:
     with answer:
         _draw_answer(view)
-        for one in view.evaluation.results:
-            if one.error:
-                st.error(_failed(view.names[one.model], one.error), icon=":material/error:")
-    if not view.measured:
+        for item in view.evaluation.results:
+            if item.error:
+                st.error(_failure_text(view.names[item.model], item.error), icon=":material/error:")
+    if not view.results_by_name:
         return
-    name, place = choose_view("look", TABS, lambda one: word(f"embeddings.view_{one}"))
-    with place:
+    name, container = choose_view("look", TABS, lambda item: word(f"embeddings.view_{item}"))
+    with container:
         module = import_module(f"mrc_workbench.labs.embeddings.pages.{_MODULES.get(name, name)}")
         getattr(module, f"draw_{name}")(view)
 
 
-def _failed(name: str, error: Exception) -> str:
+def _failure_text(name: str, error: Exception) -> str:
     return word("embeddings.model_failed", model=plain(name), reason=plain(failure_text(error)))
 
 
 def _draw_answer(view: EvaluationView) -> None:
-    known = {name: one for name, one in view.measured.items() if view.measure in one.figures}
-    if known:
-        st.markdown(_sentence(view, known))
-    elif view.measured:
+    scored = {name: item for name, item in view.results_by_name.items() if view.measure in item.metrics}
+    if scored:
+        st.markdown(_answer_text(view, scored))
+    elif view.results_by_name:
         st.markdown(word("embeddings.answer_none" if not view.measure else "embeddings.answer_no_probe"))
-    measured = [(view.names[one], run) for one, run in view.runs.items() if one in view.evaluation.measured]
+    measured = [(view.names[item], run) for item, run in view.runs.items() if item in view.evaluation.results_by_model]
     if seen := [name for name, run in measured if has_seen(run, view.data, view.part)]:
         st.warning(word("embeddings.has_seen", models=", ".join(map(plain, seen))), icon=":material/warning:")
 
 
-def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
-    (best, first), *others = known.items()
-    figure = first.figures[view.measure]
+def _answer_text(view: EvaluationView, scored: dict[str, ModelResult]) -> str:
+    (best, first), *others = scored.items()
+    metric = first.metrics[view.measure]
     pairs = len(first.probe.correct) if first.probe else len(view.evaluation.rows)
-    told = {"best": plain(best), "value": f"{figure.value * 100:.1f}", "pairs": f"{pairs:,}"}
-    told["measure"] = word(f"embeddings.{view.measure}")
+    values = {"best": plain(best), "value": f"{metric.value * 100:.1f}", "pairs": f"{pairs:,}"}
+    values["measure"] = word(f"embeddings.{view.measure}")
     kind = "accuracy" if view.measure == ACCURACY else "people"
     if not others:
-        ends = {"low": f"{figure.low * 100:.1f}", "high": f"{figure.high * 100:.1f}"}
-        return word(f"embeddings.answer_{kind}_one", **told, **ends)
+        ends = {"low": f"{metric.low * 100:.1f}", "high": f"{metric.high * 100:.1f}"}
+        return word(f"embeddings.answer_{kind}_one", **values, **ends)
     second, other = others[0]
     tests = view.evaluation.differences.get(view.measure, [])
-    both_ways = (test for one in tests for test in (one, one.reversed))
-    test = next((one for one in both_ways if (one.a, one.b) == (first.model, other.model)), None)
-    told |= {"second": plain(second), "other": f"{other.figures[view.measure].value * 100:.1f}"}
+    both_ways = (test for item in tests for test in (item, item.reversed))
+    test = next((item for item in both_ways if (item.a, item.b) == (first.model, other.model)), None)
+    values |= {"second": plain(second), "other": f"{other.metrics[view.measure].value * 100:.1f}"}
     if test is None:
-        return word(f"embeddings.answer_{kind}_one", **told, low="–", high="–")
-    told |= {"points": _signed(test.difference), "low": _signed(test.low), "high": _signed(test.high)}
-    return word(f"embeddings.answer_{kind}_{'sure' if test.sure else 'unsure'}", **told)
+        return word(f"embeddings.answer_{kind}_one", **values, low="–", high="–")
+    values |= {"points": _signed(test.difference), "low": _signed(test.low), "high": _signed(test.high)}
+    return word(f"embeddings.answer_{kind}_{'sure' if test.is_significant else 'unsure'}", **values)
 
 
-def _signed(share: float) -> str:
-    return f"{share * 100:+.1f}".replace("inf", "∞")  # an open end, where too little is known
+def _signed(fraction: float) -> str:
+    return f"{fraction * 100:+.1f}".replace("inf", "∞")  # an open end, where too little is known
 
 
-def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
+def _draw_to_compare(references: Sequence[str], models: AvailableModels) -> None:
     """Draw the button that opens Compare with these models as dense retrievers on the current dataset."""
-    data = chosen_set()
+    data = selected_set()
     look: dict[str, Any] = {"type": "primary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
     look["help"] = about if data.questions else word("embeddings.no_questions")
-    one = word("embeddings.to_compare", model=plain(models.names[picked[0]]))
-    label = one if len(picked) == 1 else word("embeddings.to_compare_several", count=len(picked))
+    single_label = word("embeddings.to_compare", model=plain(models.names[references[0]]))
+    label = single_label if len(references) == 1 else word("embeddings.to_compare_several", count=len(references))
     if st.button(label, key="to_compare", disabled=not data.questions, **look):
-        names = [BM25_NAME, *retriever_names(picked, models, data)]
+        names = [BM25_NAME, *retriever_names(references, models, data)]
         open_page("compare", data=data.key, retrievers="|".join(names))
 
 
-def retriever_names(picked: Sequence[str], models: Models, data: StoredSet) -> list[str]:
+def retriever_names(references: Sequence[str], models: AvailableModels, data: StoredSet) -> list[str]:
     """Return the names of these models' dense retrievers in Compare; missing ones are added."""
     names = []
-    for reference in picked:
+    for reference in references:
         specs = choices_for(data).specs
         dense = [spec for spec in specs.values() if isinstance(spec, DenseSpec)]
         known = next((spec.name for spec in dense if spec.model == reference), None)
@@ -275,24 +288,26 @@ def retriever_names(picked: Sequence[str], models: Models, data: StoredSet) -> l
             model = models.names[reference]
             short = (PurePath(model).name or model).replace("|", "/")[:_LONGEST_NAME]  # a bar parts names in an address
             known = free_name(f"{word('kind_short.dense')} · {short}", specs)
-            experiment.add(data.fingerprint, DenseSpec(name=known, model=reference, windows=reference != STARTER))
+            experiment.add_retriever(
+                data.fingerprint, DenseSpec(name=known, model=reference, windows=reference != STARTER)
+            )
         names.append(known)
     return names
 
 
-def models_at_hand() -> Models:
+def available_models() -> AvailableModels:
     """Return the default model, the starter, one of the hub, finished bi-encoders and added models."""
-    usual = list(dict.fromkeys((default_model(), STARTER)))
+    defaults = list(dict.fromkeys((default_model(), STARTER)))
     trained = reversed(finished_runs().items())
-    runs = {model_place(run): run for run, plan in trained if recipe_of(plan.kind).hub_task == _BI_ENCODER}
-    others = tuple(added())
+    runs = {model_reference(run): run for run, plan in trained if get_recipe(plan.kind).hub_task == _BI_ENCODER}
+    others = tuple(added_models())
     names: dict[str, str] = {}
-    for one in dict.fromkeys([*usual, DEFAULT_BI_ENCODER, *runs, *others]):
-        names[one] = free_name(base_name(one), [*names.values()])
-    return Models(names, (*usual, *[*runs][-_PICKED_RUNS:]), others, runs)
+    for reference in dict.fromkeys([*defaults, DEFAULT_BI_ENCODER, *runs, *others]):
+        names[reference] = free_name(base_name(reference), [*names.values()])
+    return AvailableModels(names, (*defaults, *[*runs][-_DEFAULT_RUNS:]), others, runs)
 
 
-def problem_of(reference: str) -> ModelError | None:
+def model_error(reference: str) -> ModelError | None:
     """Return why a model cannot be measured, as far as is known without loading it."""
     try:
         find_model(reference)
@@ -313,10 +328,10 @@ def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
 
 
 def _pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
-    names = {one.key: pair_set_name(one) for one in sets}
+    names = {pair_set.key: pair_set_name(pair_set) for pair_set in sets}
     look: dict[str, Any] = {"help": word("embeddings.pairs_help"), "width": 200}
     key = choose_named("pairs", word("embeddings.pairs"), names, sets[0].key, **look)
-    return next(one for one in sets if one.key == key)
+    return next(pair_set for pair_set in sets if pair_set.key == key)
 
 
 def _pick_part(data: StoredPairs) -> Part | None:
@@ -330,7 +345,7 @@ def _pick_part(data: StoredPairs) -> Part | None:
         st.info(word("embeddings.empty"), icon=":material/info:")
         return None
     look: dict[str, Any] = {"help": word("embeddings.part_help"), "width": 140}
-    return Part(choose_named("pairs_part", word("embeddings.part"), names, part_to_measure(rows).value, **look))
+    return Part(choose_named("pairs_part", word("embeddings.part"), names, evaluation_part(rows).value, **look))
 
 
 def _pick_measure(data: StoredPairs) -> str:
@@ -342,47 +357,49 @@ def _pick_measure(data: StoredPairs) -> str:
     return choose(st.segmented_control, "figure", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
 
 
-def _pick_models(models: Models) -> list[str]:
+def _pick_models(models: AvailableModels) -> list[str]:
     look: dict[str, Any] = {"wrap": True, "help": word("embeddings.models_help")}
-    look["key"] = f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}"
-    look["format_func"] = lambda one: plain(told_with_download(one, models.names[one]))
+    look["key"] = f"models_{len(models.names)}_{st.session_state.get(_SELECTION_ROUND, 0)}"
+    look["format_func"] = lambda reference: plain(name_with_download_note(reference, models.names[reference]))
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        label, usual = word("embeddings.models"), models.first_picked
-        picked = choose_several(st.pills, "models", label, [*models.names], usual, **look)
+        label, default = word("embeddings.models"), models.default_selection
+        selected = choose_several(st.pills, "models", label, [*models.names], default, **look)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
-        _draw_adding(models, picked)
-    if len(picked) > _MOST:
-        st.warning(word("embeddings.too_many", most=_MOST), icon=":material/info:")
-    return picked[:_MOST]
+        _draw_model_form(models, selected)
+    if len(selected) > _MAX_MODELS:
+        st.warning(word("embeddings.too_many", most=_MAX_MODELS), icon=":material/info:")
+    return selected[:_MAX_MODELS]
 
 
-def _draw_adding(models: Models, picked: Sequence[str]) -> None:
+def _draw_model_form(models: AvailableModels, selected: Sequence[str]) -> None:
     label, explained = word("embeddings.add_model"), word("compare.add_model_help")
     reference = st.text_input(label, help=explained, key="add_encoder").strip()
     if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
-        _add(reference, picked)
-    for one in models.added:
+        _add(reference, selected)
+    for reference_added in models.added:
         left, right = st.columns([5, 1], vertical_alignment="center")
-        left.markdown(plain(models.names[one]))
-        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("embeddings.remove_added")):
-            remove(one)
-            _pick(other for other in picked if other != one)
+        left.markdown(plain(models.names[reference_added]))
+        if right.button(
+            "", icon=":material/delete:", key=f"remove_{reference_added}", help=word("embeddings.remove_added")
+        ):
+            remove_model(reference_added)
+            _select_models(other for other in selected if other != reference_added)
 
 
-def _add(reference: str, picked: Sequence[str]) -> None:
+def _add(reference: str, selected: Sequence[str]) -> None:
     if _SEPARATOR in reference:
         st.error(word("embeddings.no_bar"), icon=":material/error:")
         return
     try:
-        add(reference)
+        add_model(reference)
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return
-    _pick([*picked, reference])
+    _select_models([*selected, reference])
 
 
-def _pick(references: Iterable[str]) -> None:
+def _select_models(references: Iterable[str]) -> None:
     st.query_params["models"] = _SEPARATOR.join(dict.fromkeys(references))
-    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    st.session_state[_SELECTION_ROUND] = st.session_state.get(_SELECTION_ROUND, 0) + 1
     st.rerun()

@@ -15,48 +15,48 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.studies import StudyJob
-from mrc_workbench.labs.language.comparison import Request
+from mrc_workbench.labs.language.comparison import TokenizerGrid
 from mrc_workbench.labs.language.pages import pieces
-from mrc_workbench.labs.language.pages.resources import open_tokenizers
+from mrc_workbench.labs.language.pages.resources import open_comparison
 from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerRequest, stored_tokenizers
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.language.tokenizer_training import Split, TokenizerKind
+from mrc_workbench.models.language.tokenizer_training import PreTokenization, TokenizerKind
 from mrc_workbench.models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from mrc_workbench.workbench.views import study
-from mrc_workbench.workbench.views.choices import finished_runs, model_place
-from mrc_workbench.workbench.views.names import base_name, is_a_starter, set_name, told_with_download
-from mrc_workbench.workbench.views.resources.sets import chosen_set
+from mrc_workbench.workbench.views.choices import finished_runs, model_reference
+from mrc_workbench.workbench.views.names import base_name, is_a_starter, name_with_download_note, set_name
+from mrc_workbench.workbench.views.resources.sets import selected_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
-from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
 
 
 def draw() -> None:
     st.title(word("language_page.purpose"), anchor=False)
     tabs = {"tokenizers": draw_tokenizers, "inside": draw_inside}
-    name, place = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in tabs})
-    with place:
+    name, container = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in tabs})
+    with container:
         tabs[name]()
 
 
-TOKENIZER_VIEWS = {"figures": pieces.draw_figures, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
-_USUAL = (2_000, 8_000, 32_000)
-_CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
+TOKENIZER_VIEWS = {"figures": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
+_DEFAULT_SIZES = (2_000, 8_000, 32_000)
+_CHARACTERS_PER_TOKEN = 20  # of text, in Korean articles, for a vocabulary to be found in it
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
-_FEW = 30  # documents that are too few to rely on
+_MIN_DOCUMENTS = 30  # documents that are too few to rely on
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw_tokenizers() -> None:
     answer = st.container()
-    learned = study.pick_text(chosen_set())
+    learned = study.pick_text(selected_set())
     request, models = _pick_request(learned)
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
     job = STUDY.job(request, learned.fingerprint)
-    comparison = open_tokenizers(job.folder) if job.done else None
+    comparison = open_comparison(job.folder) if job.done else None
     if comparison is None:
         with answer:
             _draw_job(job, request, learned)
@@ -69,129 +69,133 @@ def draw_tokenizers() -> None:
         if comparison.errors and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
             begin(partial(job.start, request))
     if view.tokenizers:
-        name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in TOKENIZER_VIEWS})
-        with place:
+        name, container = choose_tab(
+            "tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in TOKENIZER_VIEWS}
+        )
+        with container:
             TOKENIZER_VIEWS[name](view)
 
 
-def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: study.Learned) -> None:
-    asked = request.compared
-    ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
+def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: study.TextSource) -> None:
+    grid = request.compared
+    ways = {grid.label(*way): way for way in product(grid.kinds, grid.splits, grid.vocabularies)}
 
-    def at_work(status: Status) -> str:
+    def progress_text(status: Status) -> str:
         if not status.share:
             return word("tokenizers.starting")
-        name = pieces.called_by(*ways[status.phase], asked) if status.phase in ways else status.phase
+        name = pieces.tokenizer_name(*ways[status.phase], grid) if status.phase in ways else status.phase
         return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
 
     def reason(status: Status) -> str:
         # in the person's language where the text's name is all that the words ask for, else as the process told it
-        key, name = f"language.{status.code}", study.learned_name(learned)
+        key, name = f"language.{status.code}", study.text_source_name(learned)
         try:
-            return word(key, corpus=name, name=name) if known(key) else status.message
+            return word(key, corpus=name, name=name) if has_text(key) else status.message
         except KeyError:
             return status.message
 
-    about = word(
-        "tokenizers.about", documents=f"{study.documents_in(learned):,}", count=asked.count - len(asked.against)
-    )
+    about = word("tokenizers.about", documents=f"{study.documents_in(learned):,}", count=grid.count - len(grid.against))
     start = partial(job.start, request)
-    draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
+    draw_job(job, start, progress_text, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
 
 
 def _draw_answer(view: pieces.TokenizersView) -> None:
     """Draw which tokenizer cuts words into the fewest pieces, which is closest to morphemes, and the text size."""
-    every = view.tokenizers
-    if not every:
+    tokenizers = view.tokenizers
+    if not tokenizers:
         return
-    able = [one for one in every if pieces.known_enough(one)]
-    said = [_fewest(view, able or every)]
-    judged = [(one.figures.f1, one) for one in able if one.figures.f1 is not None]
-    if len({f"{f1:.2f}" for f1, _ in judged}) > 1:
-        f1, best = max(judged, key=lambda one: one[0])
-        said.append(word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}"))
-    if left_out := [plain(view.name(one)) for one in every if one not in able]:
-        key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
-        said.append(word(key, names=", ".join(left_out), share=f"{pieces.MOST_UNKNOWN:.0%}"))
-    st.markdown(" ".join(said))
-    figures, corpus = every[0].figures, plain(set_name(view.comparison.corpus))
-    limits = word("tokenizers.limits", documents=f"{figures.documents:,}", words=f"{figures.words:,}", data=corpus)
-    st.caption(f"{limits} {word('tokenizers.few_documents')}" if figures.documents < _FEW else limits)
+    comparable = [item for item in tokenizers if pieces.knows_enough_words(item)]
+    sentences = [_fewest_tokens_text(view, comparable or tokenizers)]
+    scored = [(item.metrics.f1, item) for item in comparable if item.metrics.f1 is not None]
+    if len({f"{f1:.2f}" for f1, _ in scored}) > 1:
+        f1, best = max(scored, key=lambda item: item[0])
+        sentences.append(word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}"))
+    if left_out := [plain(view.name(item)) for item in tokenizers if item not in comparable]:
+        key = "tokenizers.answer_unknown" if comparable else "tokenizers.answer_all_unknown"
+        sentences.append(word(key, names=", ".join(left_out), share=f"{pieces.MAX_UNKNOWN_WORDS:.0%}"))
+    st.markdown(" ".join(sentences))
+    metrics, corpus = tokenizers[0].metrics, plain(set_name(view.comparison.corpus))
+    limits = word("tokenizers.limits", documents=f"{metrics.documents:,}", words=f"{metrics.words:,}", data=corpus)
+    st.caption(f"{limits} {word('tokenizers.few_documents')}" if metrics.documents < _MIN_DOCUMENTS else limits)
 
 
-def _fewest(view: pieces.TokenizersView, of: Sequence[StoredTokenizer]) -> str:
-    ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
+def _fewest_tokens_text(view: pieces.TokenizersView, tokenizers: Sequence[StoredTokenizer]) -> str:
+    ranked = sorted(tokenizers, key=lambda tokenizer: tokenizer.metrics.tokens_per_word)
     best, worst = ranked[0], ranked[-1]
-    told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
+    values = {"best": plain(view.name(best)), "tokens": f"{best.metrics.tokens_per_word:.2f}"}
     if len(ranked) == 1:
-        return word("tokenizers.answer_one", **told)
-    others = {"worst": plain(view.name(worst)), "most": f"{worst.figures.tokens_per_word:.2f}"}
-    if told["tokens"] == others["most"]:
-        return word("tokenizers.answer_alike", tokens=told["tokens"], count=len(ranked))
-    return word("tokenizers.answer", **told, **others, count=len(ranked))
+        return word("tokenizers.answer_one", **values)
+    others = {"worst": plain(view.name(worst)), "most": f"{worst.metrics.tokens_per_word:.2f}"}
+    if values["tokens"] == others["most"]:
+        return word("tokenizers.answer_alike", tokens=values["tokens"], count=len(ranked))
+    return word("tokenizers.answer", **values, **others, count=len(ranked))
 
 
-def usual_sizes(characters: int) -> list[int]:
+def default_sizes(characters: int) -> list[int]:
     """Return the default vocabulary sizes: those that the length of the text allows, and smaller ones."""
-    allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
+    allowed = [size for size in _DEFAULT_SIZES if characters >= _CHARACTERS_PER_TOKEN * size]
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
-def _pick_request(learned: study.Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+def _pick_request(learned: study.TextSource) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
     """Draw the controls; returns the request, None if incomplete, and the models' names."""
-    place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
-    with place, st.container(horizontal=True, vertical_alignment="bottom"):
+    expander = st.expander(word("tokenizers.settings"), icon=":material/tune:")
+    with expander, st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = [*map(TokenizerKind, _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind"))]
-        splits = [*map(Split, _pick("splits", [*Split], [Split.WORDS], "split"))]
-        usual = [str(size) for size in usual_sizes(study.characters_in(learned))]
+        splits = [*map(PreTokenization, _pick("splits", [*PreTokenization], [PreTokenization.WORDS], "split"))]
+        default = [str(size) for size in default_sizes(study.characters_in(learned))]
         look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
         label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
-        every = [*map(str, SIZES)]
-        sizes = choose_several(st.pills, "vocabularies", label, every, usual, wrap=True, help=explained, **look)
+        options = [*map(str, SIZES)]
+        sizes = choose_several(st.pills, "vocabularies", label, options, default, wrap=True, help=explained, **look)
         names, against = _pick_models()
     if not (kinds and splits and sizes):
         return None, names
-    compared = Request(tuple(kinds), tuple(splits), tuple(map(int, sizes)), tuple(against))
+    compared = TokenizerGrid(tuple(kinds), tuple(splits), tuple(map(int, sizes)), tuple(against))
     return TokenizerRequest(study.reference_of(learned), compared), names
 
 
-def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:
-    look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{called}_help"), "key": f"picked_{name}"}
-    look["format_func"] = lambda one: word(f"tokenizers.{called}_{one}")
-    every, first = [*map(str, options)], [*map(str, usual)]
-    return choose_several(st.pills, name, word(f"tokenizers.{called}"), every, first, **look)
+def _pick(name: str, options: Sequence[str], default: Sequence[str], label_key: str) -> list[str]:
+    look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{label_key}_help"), "key": f"picked_{name}"}
+    look["format_func"] = lambda option: word(f"tokenizers.{label_key}_{option}")
+    all_options, first = [*map(str, options)], [*map(str, default)]
+    return choose_several(st.pills, name, word(f"tokenizers.{label_key}"), all_options, first, **look)
 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
     """Draw the choice of models to compare with; returns all names by reference, and the existing selected ones."""
     key, names = "tokenizers_against", _local_models()
-    typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
-    names |= {one: one for one in typed if one not in names and _REFERENCE.fullmatch(one)}
+    typed_references = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
+    names |= {
+        reference: reference
+        for reference in typed_references
+        if reference not in names and _REFERENCE.fullmatch(reference)
+    }
     look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
-    look |= {"format_func": lambda one: names.get(one, one), "help": word("tokenizers.against_help")}
+    look |= {"format_func": lambda reference: names.get(reference, reference), "help": word("tokenizers.against_help")}
     default = [default_model()]
-    picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], default, **look)
-    there = []
-    for one in picked:
+    selected = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], default, **look)
+    available = []
+    for reference in selected:
         try:
-            find_model(one)
-            there.append(one)
+            find_model(reference)
+            available.append(reference)
         except ModelError as error:
-            pieces.draw_failed(names[one], error)
-    return names, there
+            pieces.draw_failed(names[reference], error)
+    return names, available
 
 
 def _local_models() -> dict[str, str]:
     """Names by reference of the packaged base and the finished transformers."""
     base = {} if default_model() == STARTER else {default_model(): base_name(default_model())}
-    runs = {model_place(run): plan.name for run, plan in finished_runs().items()}
+    runs = {model_reference(run): plan.name for run, plan in finished_runs().items()}
     return base | {model: name for model, name in runs.items() if not is_a_starter(model)}
 
 
 def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
     del selection_mode  # there is but one
-    picked: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
-    return picked
+    selected: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
+    return selected
 
 
 INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
@@ -203,17 +207,17 @@ INSIDE_VIEWS = {
     "layers": "predictions:draw_layers",
 }
 _TYPED = "typed_networks"  # of the session
-_LET_IN = "networks_let_in"  # of the session: models of the hub that a click had fetched
-_ASKED = "asked_inside"  # of the session
+_ALLOWED_DOWNLOADS = "networks_let_in"  # of the session: models of the hub that a click had fetched
+_STARTED = "asked_inside"  # of the session
 
 
 def draw_inside() -> None:
-    names = _names()
+    names = _model_names()
     references, look = [*names], dict[str, Any](help=word("inside.model_help"), accept_new_options=True, width=360)
-    look["format_func"] = lambda one: told_with_download(one, names.get(one, one))
+    look["format_func"] = lambda key: name_with_download_note(key, names.get(key, key))
     model = choose(st.selectbox, "network", word("inside.model"), references, references[0], follows=True, **look)
-    name, place = choose_view("inside", INSIDE_TABS, lambda one: word(f"inside.view_{one}"))
-    with place:
+    name, container = choose_view("inside", INSIDE_TABS, lambda key: word(f"inside.view_{key}"))
+    with container:
         if may_load(model):
             resolve_name(f"mrc_workbench.labs.language.pages.{INSIDE_VIEWS[name]}")(model, names)
             return
@@ -234,32 +238,36 @@ def display_failures() -> Iterator[None]:
 
 def reason(error: Failure) -> str:
     """Return a failure's text with the model's display name: not Markdown."""
-    if name := _names().get(str(error.details.get("model"))):
+    if name := _model_names().get(str(error.details.get("model"))):
         error = type(error)(error.code, str(error), **{**error.details, "model": name})
     return failure_text(error)
 
 
-def _names() -> Mapping[str, str]:
+def _model_names() -> Mapping[str, str]:
     """Names by reference: local models, typed references, and one of the hub."""
     local = _local_models()
-    typed = st.session_state.setdefault(_TYPED, {})
-    given = st.query_params.get("network", "")
-    if given not in local and _REFERENCE.fullmatch(given):
-        typed[given] = given
-    return local | {one: one for one in (*typed, DEFAULT_MASKED_LANGUAGE_MODEL) if one not in local}
+    typed_references = st.session_state.setdefault(_TYPED, {})
+    requested = st.query_params.get("network", "")
+    if requested not in local and _REFERENCE.fullmatch(requested):
+        typed_references[requested] = requested
+    return local | {
+        reference: reference
+        for reference in (*typed_references, DEFAULT_MASKED_LANGUAGE_MODEL)
+        if reference not in local
+    }
 
 
 def may_load(model: str) -> bool:
     """Whether a model may be loaded: it is on this machine, or the user let it be downloaded."""
     try:
-        on_the_hub = find_model(model).hub_id is not None
+        is_remote = find_model(model).hub_id is not None
     except ModelError:
         return True
-    return not on_the_hub or model in st.session_state.get(_LET_IN, ())
+    return not is_remote or model in st.session_state.get(_ALLOWED_DOWNLOADS, ())
 
 
 def allow_download(model: str) -> None:
-    st.session_state.setdefault(_LET_IN, set()).add(model)
+    st.session_state.setdefault(_ALLOWED_DOWNLOADS, set()).add(model)
     st.rerun()
 
 
@@ -268,31 +276,31 @@ def draw_as_table(table: pd.DataFrame, columns: Mapping[str, ColumnConfig], **lo
         tables.draw(table, columns, **look)
 
 
-def start_button(name: str, what: Hashable, label: str) -> bool:
+def start_button(name: str, subject: Hashable, label: str) -> bool:
     """Draw the button that starts the work `name`; returns whether this session started it for `what`."""
-    known = st.session_state.setdefault(_ASKED, set())
+    started = st.session_state.setdefault(_STARTED, set())
     if st.button(label, type="primary", icon=":material/play_arrow:", key=name):
-        known.add((name, what))
-    return (name, what) in known
+        started.add((name, subject))
+    return (name, subject) in started
 
 
 @contextmanager
-def progress_bar(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
+def progress_bar(name: str, subject: Hashable) -> Iterator[Callable[[float], None]]:
     """Yield a function that reports the fraction done, in a progress bar with a button that stops the work."""
-    place, bars = st.empty(), list[Any]()
+    container, bars = st.empty(), list[Any]()
 
-    def tell(share: float) -> None:
+    def report(fraction: float) -> None:
         if not bars:
-            with place.container(horizontal=True, vertical_alignment="center"):
+            with container.container(horizontal=True, vertical_alignment="center"):
                 bars.append(st.progress(0.0))
                 stop, icon = word("inside.stop"), ":material/stop:"
-                forget = st.session_state[_ASKED].discard
-                st.button(stop, icon=icon, key=f"stop_{name}", on_click=forget, args=((name, what),))
-        bars[0].progress(min(1.0, share))
+                discard = st.session_state[_STARTED].discard
+                st.button(stop, icon=icon, key=f"stop_{name}", on_click=discard, args=((name, subject),))
+        bars[0].progress(min(1.0, fraction))
 
     try:
-        yield tell
+        yield report
     except Failure:
-        place.empty()
+        container.empty()
         raise
-    place.empty()
+    container.empty()

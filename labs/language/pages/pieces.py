@@ -20,25 +20,30 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.labs.language.comparison import Request
-from mrc_workbench.labs.language.pages.resources import CutPiece, cut_text, steps_of
+from mrc_workbench.labs.language.comparison import TokenizerGrid
+from mrc_workbench.labs.language.pages.resources import CutPiece, cut_text, merge_steps
 from mrc_workbench.labs.language.study import StoredTokenizer, TokenizerComparison, TokenizerRequest
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, UNKNOWN, TokenizerKind
-from mrc_workbench.models.language.tokenizers import Step
-from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
+from mrc_workbench.models.language.tokenizers import MergeStep
+from mrc_workbench.retrieval.report.charts import TEXT_COLOUR, colour, legend, shape
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips
-from mrc_workbench.workbench.views.ui.state import choose, choose_named, typed
+from mrc_workbench.workbench.views.ui.charts import draw_chart, names_in_column, tooltips
+from mrc_workbench.workbench.views.ui.state import choose, choose_named, draw_text_field
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
-SHARES = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
+FRACTIONS = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
 MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")
-_HIGHER = ("whole_words", "f1")  # is better; of all others, lower
-_OF_WHO_KNOWS = ("tokens_per_word", "tokens_per_character", "longer_than_512", "f1")  # unknown words would look cheap
+_HIGHER_IS_BETTER = ("whole_words", "f1")  # is better; of all others, lower
+_NEEDS_KNOWN_WORDS = (
+    "tokens_per_word",
+    "tokens_per_character",
+    "longer_than_512",
+    "f1",
+)  # unknown words would look cheap
 _HEIGHT = 340
 _DASHES = ([1, 0], [6, 4])  # of the first split and of the second
 _COLUMNS = (*MEASURES, "unknown_rate", "seconds")
-MOST_UNKNOWN = 0.05  # share of words with an unknown piece: above it, few pieces are no merit
+MAX_UNKNOWN_WORDS = 0.05  # share of words with an unknown piece: above it, few pieces are no merit
 
 
 @dataclass(frozen=True)
@@ -50,24 +55,24 @@ class TokenizersView:
     tokenizers: Sequence[StoredTokenizer]
     models: Mapping[str, str]
 
-    def name(self, one: StoredTokenizer) -> str:
+    def name(self, tokenizer: StoredTokenizer) -> str:
         """Return a tokenizer's display name: not Markdown, a user may have named it."""
-        if not one.is_trained:
-            return self.models.get(one.measured.name, one.measured.name)
-        trained = one.measured.trained
-        return called_by(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
+        if not tokenizer.is_trained:
+            return self.models.get(tokenizer.result.name, tokenizer.result.name)
+        trained = tokenizer.result.trained
+        return tokenizer_name(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
 
 
-def called_by(kind: str, split: str, vocabulary: int, asked: Request) -> str:
-    told = [word(f"tokenizers.split_{split}")] if len(asked.splits) > 1 else []
-    return " · ".join([word(f"tokenizers.kind_{kind}"), *told, f"{vocabulary:,}"])
+def tokenizer_name(kind: str, split: str, vocabulary: int, grid: TokenizerGrid) -> str:
+    parts = [word(f"tokenizers.split_{split}")] if len(grid.splits) > 1 else []
+    return " · ".join([word(f"tokenizers.kind_{kind}"), *parts, f"{vocabulary:,}"])
 
 
 def pick_tokenizer(
-    view: TokenizersView, of: Mapping[str, StoredTokenizer], name: str, label: str, **look: Any
+    view: TokenizersView, tokenizers: Mapping[str, StoredTokenizer], name: str, label: str, **look: Any
 ) -> StoredTokenizer:
-    names = {one: view.name(kept) for one, kept in of.items()}
-    return of[choose_named(name, label, names, next(iter(of)), **look)]
+    names = {key: view.name(tokenizer) for key, tokenizer in tokenizers.items()}
+    return tokenizers[choose_named(name, label, names, next(iter(tokenizers)), **look)]
 
 
 def draw_failed(name: str, error: Exception) -> None:
@@ -75,53 +80,56 @@ def draw_failed(name: str, error: Exception) -> None:
     st.error(failed, icon=":material/error:")
 
 
-def known_enough(one: StoredTokenizer) -> bool:
+def knows_enough_words(tokenizer: StoredTokenizer) -> bool:
     """Whether a tokenizer knows enough words for its token counts to be comparable."""
-    return one.figures.unknown_words <= MOST_UNKNOWN
+    return tokenizer.metrics.unknown_words <= MAX_UNKNOWN_WORDS
 
 
-def draw_figures(view: TokenizersView) -> None:
-    table = figure_table(view)
-    told, label = [one for one in MEASURES if table[one].notna().any()], word("tokenizers.measure")
-    look: dict[str, Any] = {"format_func": lambda one: word(f"tokenizers.{one}"), "width": 300}
-    measure = choose(st.selectbox, "tokenizer_measure", label, told, MEASURES[0], **look)
-    _draw_picture(view, table, measure)
+def draw_metrics(view: TokenizersView) -> None:
+    table = metric_table(view)
+    measures, label = [name for name in MEASURES if table[name].notna().any()], word("tokenizers.measure")
+    look: dict[str, Any] = {"format_func": lambda name: word(f"tokenizers.{name}"), "width": 300}
+    measure = choose(st.selectbox, "tokenizer_measure", label, measures, MEASURES[0], **look)
+    _draw_chart(view, table, measure)
     _draw_table(view, table)
     _draw_downloads(view)
 
 
-def figure_table(view: TokenizersView) -> pd.DataFrame:
+def metric_table(view: TokenizersView) -> pd.DataFrame:
     rows = []
-    for one in view.tokenizers:
-        trained, figures = one.measured.trained, asdict(one.figures)
-        told = {name: figures[name] for name in (*SHARES, *MEASURES, "pieces")}
-        names = {"name": view.name(one), "kind": view.name(one), "split": ""}
+    for tokenizer in view.tokenizers:
+        trained, metrics = tokenizer.result.trained, asdict(tokenizer.metrics)
+        values = {name: metrics[name] for name in (*FRACTIONS, *MEASURES, "pieces")}
+        names = {"name": view.name(tokenizer), "kind": view.name(tokenizer), "split": ""}
         if trained:
             names |= {part: word(f"tokenizers.{part}_{trained[part]}") for part in ("kind", "split")}
-        more = {"seconds": figures["seconds_to_train"], "trained": bool(trained), "able": known_enough(one)}
-        rows.append({**names, **told, **more})
+        more = {"seconds": metrics["seconds_to_train"], "trained": bool(trained), "able": knows_enough_words(tokenizer)}
+        rows.append({**names, **values, **more})
     return pd.DataFrame(rows).astype(dict.fromkeys((*MEASURES, "seconds"), float))
 
 
 def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
     """Return which rows have the best value of a column; none if all are equal."""
-    values = table[column].where(table["able"]) if column in _OF_WHO_KNOWS else table[column]
-    best = values.max() if column in _HIGHER else values.min()
-    found: pd.Series = (values == best) & (table[column].nunique() > 1)
-    return found
+    values = table[column].where(table["able"]) if column in _NEEDS_KNOWN_WORDS else table[column]
+    best = values.max() if column in _HIGHER_IS_BETTER else values.min()
+    is_best: pd.Series = (values == best) & (table[column].nunique() > 1)
+    return is_best
 
 
-def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> None:
-    drawn = table.dropna(subset=[measure]).assign(value=lambda rows: rows[measure])
-    if measure not in _OF_WHO_KNOWS:
-        drawn["able"] = True
+def _draw_chart(view: TokenizersView, table: pd.DataFrame, measure: str) -> None:
+    chart_data = table.dropna(subset=[measure]).assign(value=lambda rows: rows[measure])
+    if measure not in _NEEDS_KNOWN_WORDS:
+        chart_data["able"] = True
     kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
     columns, label = ["name", "kind", "split", "pieces", "value", "able"], word(f"tokenizers.{measure}")
-    trained, models = (drawn.loc[drawn["trained"] == one, columns].reset_index(drop=True) for one in (True, False))
-    draw_chart(by_size, trained, models, kinds, splits, y=label, share=measure in SHARES)
-    if not drawn["able"].all():
-        st.caption(word("tokenizers.hollow", share=f"{MOST_UNKNOWN:.0%}"))
+    trained, models = (
+        chart_data.loc[chart_data["trained"] == is_trained, columns].reset_index(drop=True)
+        for is_trained in (True, False)
+    )
+    draw_chart(size_chart, trained, models, kinds, splits, y=label, share=measure in FRACTIONS)
+    if not chart_data["able"].all():
+        st.caption(word("tokenizers.hollow", share=f"{MAX_UNKNOWN_WORDS:.0%}"))
 
 
 def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
@@ -130,31 +138,31 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
         columns["split"] = tables.text("tokenizers.split")
     columns["pieces"] = tables.number("tokenizers.pieces")
     columns |= {name: tables.number(f"tokenizers.{name}") for name in _COLUMNS}
-    forms = {name: "{:.1%}" if name in SHARES else "{:.2f}" for name in _COLUMNS}
+    forms = {name: "{:.1%}" if name in FRACTIONS else "{:.2f}" for name in _COLUMNS}
     styled = table.style.format({**forms, "pieces": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
     for name in set(_COLUMNS) - {"unknown_rate"}:  # which kinds count differently
-        best = [tables.BOLD if one else "" for one in best_rows(table, name)]
+        best = [tables.BOLD if item else "" for item in best_rows(table, name)]
         styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
-    small = [one for one in view.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)]
+    small = [item for item in view.tokenizers if item.metrics.pieces < item.result.trained.get("vocabulary", 0)]
     if small:
-        st.caption(word("tokenizers.fewer_pieces", names=", ".join(plain(view.name(one)) for one in small)))
+        st.caption(word("tokenizers.fewer_pieces", names=", ".join(plain(view.name(item)) for item in small)))
 
 
 def _draw_downloads(view: TokenizersView) -> None:
-    trained = {one.folder.name: one for one in view.tokenizers if one.is_trained}
+    trained = {tokenizer.folder.name: tokenizer for tokenizer in view.tokenizers if tokenizer.is_trained}
     if trained:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             label, explained = word("tokenizers.take"), word("tokenizers.take_help")
             folder = pick_tokenizer(view, trained, "tokenizer", label, help=explained, width=320).folder
             look: dict[str, Any] = {"key": "download_tokenizer", "on_click": "ignore", "icon": ":material/folder_zip:"}
-            label, archive = word("tokenizers.download"), partial(zipped, folder)
+            label, archive = word("tokenizers.download"), partial(zip_folder, folder)
             st.download_button(label, archive, f"{folder.name}.zip", "application/zip", **look)
     with st.expander(word("tokenizers.command")):
         st.code(command_of(view), language="bash", wrap_lines=True)
 
 
-def zipped(folder: Path) -> bytes:
+def zip_folder(folder: Path) -> bytes:
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.iterdir()):
@@ -163,15 +171,15 @@ def zipped(folder: Path) -> bytes:
 
 
 def command_of(view: TokenizersView) -> str:
-    asked = view.request.compared
+    grid = view.request.compared
     words = ["python", "-m", "mrc_workbench", "language", "compare-tokenizers", "--data", view.request.data]
-    words += ["--kind", *asked.kinds, "--split", *asked.splits, "--vocabulary", *map(str, asked.vocabularies)]
-    for reference in asked.against:
+    words += ["--kind", *grid.kinds, "--split", *grid.splits, "--vocabulary", *map(str, grid.vocabularies)]
+    for reference in grid.against:
         words += ["--against", reference]
     return shlex.join([*map(str, words), "--out", "tokenizers"])
 
 
-def by_size(
+def size_chart(
     table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, share: bool
 ) -> alt.LayerChart:
     """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
@@ -181,21 +189,21 @@ def by_size(
     axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
     form, sizes = ".1%" if share else ".2f", ("pieces:Q", word("tokenizers.pieces"), ",")
-    tooltip = tips(("name:N", word("tokenizers.tokenizer")), sizes, ("value:Q", y, form))
+    tooltip = tooltips(("name:N", word("tokenizers.tokenizer")), sizes, ("value:Q", y, form))
     layers: list[alt.Chart] = []
     if len(models):
         rules = alt.Chart(models).encode(y=up, tooltip=tooltip)
-        names = rules.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=READABLE, fontSize=12)
-        layers = [rules.mark_rule(strokeDash=[2, 3], strokeWidth=2, color=READABLE)]
+        names = rules.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=TEXT_COLOUR, fontSize=12)
+        layers = [rules.mark_rule(strokeDash=[2, 3], strokeWidth=2, color=TEXT_COLOUR)]
         layers += [names.encode(x=alt.value(0), text="name:N")]
     if len(table):
-        base = alt.Chart(table).encode(x=_sizes(table), y=up, tooltip=tooltip)
-        drawn = present(kinds, table["kind"])
-        told = legend(columns=1, symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
+        base = alt.Chart(table).encode(x=_size_axis(table), y=up, tooltip=tooltip)
+        present_kinds = names_in_column(kinds, table["kind"])
+        dash_legend = legend(columns=1, symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
         of_split = alt.Scale(domain=list(splits), range=list(_DASHES[: len(splits)]))
-        dashes = alt.StrokeDash("split:N", scale=of_split, legend=told)
-        tint = colour("kind", drawn, kinds, legend(columns=2, symbolOpacity=1))
-        mark = shape("kind", drawn, kinds, legend(columns=2))
+        dashes = alt.StrokeDash("split:N", scale=of_split, legend=dash_legend)
+        tint = colour("kind", present_kinds, kinds, legend(columns=2, symbolOpacity=1))
+        mark = shape("kind", present_kinds, kinds, legend(columns=2))
         filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
         hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
         layers += [
@@ -209,7 +217,7 @@ def by_size(
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
 
-def _sizes(table: pd.DataFrame) -> alt.X:
+def _size_axis(table: pd.DataFrame) -> alt.X:
     """Vocabulary sizes on a logarithmic scale over a factor of four at least, with ticks that do not overlap."""
     ticks: list[int] = []
     sizes = sorted(set(table["pieces"]))
@@ -225,51 +233,57 @@ def _sizes(table: pd.DataFrame) -> alt.X:
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
 WORD = "도서관에서부터"
 _STYLE = Path(__file__).with_name("pieces.css")
-_LEADS = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen
-_LETTERS, _LETTERS_OF_WORD = 300, 40
-_OF_MERGES = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
+_PREFIXES = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen
+_MAX_SENTENCE_CHARACTERS, _MAX_WORD_CHARACTERS = 300, 40
+_BPE_KINDS = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
 Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
 
 def draw_pieces(view: TokenizersView) -> None:
     answer = st.container()
-    look: dict[str, Any] = {"max_chars": _LETTERS, "help": word("tokenizers.sentence_help")}
-    text = typed(st.text_input, "cut", word("tokenizers.sentence"), SENTENCE, **look).strip()
+    look: dict[str, Any] = {"max_chars": _MAX_SENTENCE_CHARACTERS, "help": word("tokenizers.sentence_help")}
+    text = draw_text_field(st.text_input, "cut", word("tokenizers.sentence"), SENTENCE, **look).strip()
     if not text:
         answer.info(word("tokenizers.type_sentence"), icon=":material/info:")
         return
-    found: list[tuple[str, Sequence[CutPiece]]] = []
-    for one in view.tokenizers:
+    cuts: list[tuple[str, Sequence[CutPiece]]] = []
+    for tokenizer in view.tokenizers:
         try:
-            if pieces := cut_text(one, text):
-                found.append((view.name(one), pieces))
+            if pieces := cut_text(tokenizer, text):
+                cuts.append((view.name(tokenizer), pieces))
         except LanguageError as error:
-            draw_failed(view.name(one), error)
-    if not found:
+            draw_failed(view.name(tokenizer), error)
+    if not cuts:
         return
-    answer.markdown(_answer(found))
+    answer.markdown(_cuts_answer(cuts))
     st.html(_STYLE)
-    frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in found]
+    frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in cuts]
     st.html("".join(frames))
     st.caption(word("tokenizers.marks", documents=f"{view.comparison.counted:,}"))
-    _draw_cuts(found)
+    _draw_cuts(cuts)
 
 
-def _answer(found: Cuts) -> str:
+def _cuts_answer(cuts: Cuts) -> str:
     """Return which tokenizers cut the text into the fewest and the most pieces, among those that know all of it."""
-    able = [one for one in found if all(piece.known for piece in one[1])]
-    ranked = able or found
-    (least, few), (most, many) = (pick(ranked, key=lambda one: len(one[1])) for pick in (min, max))
-    told = {"least": plain(least), "fewest": len(few), "most": plain(most), "count": len(many)}
-    told["tokenizers"] = len(ranked)
+    complete = [cut for cut in cuts if all(piece.is_known for piece in cut[1])]
+    ranked = complete or cuts
+    (least, few), (most, many) = (pick(ranked, key=lambda cut: len(cut[1])) for pick in (min, max))
+    values = {"least": plain(least), "fewest": len(few), "most": plain(most), "count": len(many)}
+    values["tokenizers"] = len(ranked)
     alike = "_alike" if len(few) == len(many) else ""
     key = f"sentence_answer{alike}" if len(ranked) > 1 else "sentence_answer_one"
-    left_out = [word("tokenizers.sentence_unknown", count=len(found) - len(able))] if 0 < len(able) < len(found) else []
-    return " ".join([word(f"tokenizers.{key}", **told), *left_out])
+    left_out = (
+        [word("tokenizers.sentence_unknown", count=len(cuts) - len(complete))] if 0 < len(complete) < len(cuts) else []
+    )
+    return " ".join([word(f"tokenizers.{key}", **values), *left_out])
 
 
-def _draw_cuts(found: Cuts) -> None:
-    rows = [(name, seen(one.name), one.letters, one.number, one.occurrences) for name, cut in found for one in cut]
+def _draw_cuts(cuts: Cuts) -> None:
+    rows = [
+        (name, display_token(piece.name), piece.text, piece.number, piece.occurrences)
+        for name, cut in cuts
+        for piece in cut
+    ]
     columns = {
         "tokenizer": tables.text("tokenizers.tokenizer", "", width="medium"),
         "piece": tables.text("tokenizers.piece", ""),
@@ -283,90 +297,110 @@ def _draw_cuts(found: Cuts) -> None:
 
 def draw_merges(view: TokenizersView) -> None:
     answer = st.container()
-    able = {one.folder.name: one for one in view.tokenizers if one.measured.trained.get("kind") in _OF_MERGES}
-    if not able:
+    bpe_tokenizers = {
+        tokenizer.folder.name: tokenizer
+        for tokenizer in view.tokenizers
+        if tokenizer.result.trained.get("kind") in _BPE_KINDS
+    }
+    if not bpe_tokenizers:
         answer.info(word("tokenizers.no_bpe"), icon=":material/info:")
         return
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        text = typed(st.text_input, "built", word("tokenizers.word"), WORD, max_chars=_LETTERS_OF_WORD).strip()
+        text = draw_text_field(
+            st.text_input, "built", word("tokenizers.word"), WORD, max_chars=_MAX_WORD_CHARACTERS
+        ).strip()
     with right:
         label, explained = word("tokenizers.of_bpe"), word("tokenizers.of_bpe_help")
-        chosen = pick_tokenizer(view, able, "merges_of", label, help=explained)
+        selected = pick_tokenizer(view, bpe_tokenizers, "merges_of", label, help=explained)
     if not text:
         answer.info(word("tokenizers.type_word"), icon=":material/info:")
         return
     try:
-        found = steps_of(chosen, text)
+        steps = merge_steps(selected, text)
     except LanguageError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return
-    last = found[-1]
-    told = {"word": plain(text), "merges": len(found) - 1, "letters": len(found[0].pieces), "pieces": len(last.pieces)}
-    answer.markdown(word("tokenizers.built", **told))
-    _draw_steps(found)
+    last = steps[-1]
+    values = {
+        "word": plain(text),
+        "merges": len(steps) - 1,
+        "letters": len(steps[0].pieces),
+        "pieces": len(last.pieces),
+    }
+    answer.markdown(word("tokenizers.built", **values))
+    _draw_steps(steps)
 
 
-def _draw_steps(found: Sequence[Step]) -> None:
-    at = _pick_step(found) if len(found) > 1 else 0
+def _draw_steps(steps: Sequence[MergeStep]) -> None:
+    index = _pick_step(steps) if len(steps) > 1 else 0
     st.html(_STYLE)
-    step, count = found[at], len(found[at].pieces)
+    step, count = steps[index], len(steps[index].pieces)
     head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
     st.html(names_html(head, word("tokenizers.pieces_count", count=count), step.pieces, step.joined))
     st.caption(word("tokenizers.merges_help"))
-    if len(found) < 2:
+    if len(steps) < 2:
         return
-    rows = [(one.merges, *map(seen, one.pair), " · ".join(map(seen, one.pieces))) for one in found[1:]]
+    rows = [
+        (merge_step.merges, *map(display_token, merge_step.pair), " · ".join(map(display_token, merge_step.pieces)))
+        for merge_step in steps[1:]
+    ]
     columns = {
         "number": tables.number("tokenizers.merge", "localized"),
         "first": tables.text("tokenizers.first", ""),
         "second": tables.text("tokenizers.second", ""),
         "pieces": tables.text("tokenizers.word_then", "", width="large"),
     }
-    made = [tables.BOLD if row < at else "" for row in range(len(rows))]
-    tables.draw(pd.DataFrame(rows, columns=[*columns]).style.apply(lambda _: made), columns)
+    styles = [tables.BOLD if row < index else "" for row in range(len(rows))]
+    tables.draw(pd.DataFrame(rows, columns=[*columns]).style.apply(lambda _: styles), columns)
 
 
-def _pick_step(found: Sequence[Step]) -> int:
+def _pick_step(steps: Sequence[MergeStep]) -> int:
     """Draw the slider over the merges that change the word."""
 
-    def called(place: str) -> str:
-        return f"{found[int(place)].merges:,}" if int(place) < len(found) else place
+    def format_step(option: str) -> str:
+        return f"{steps[int(option)].merges:,}" if int(option) < len(steps) else option
 
-    places, label = [str(place) for place in range(len(found))], word("tokenizers.merges")
-    return int(choose(st.select_slider, "merges", label, places, places[-1], follows=True, format_func=called))
+    options, label = [str(index) for index in range(len(steps))], word("tokenizers.merges")
+    return int(choose(st.select_slider, "merges", label, options, options[-1], follows=True, format_func=format_step))
 
 
 def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
     """Return a text cut by a tokenizer, each piece in a frame with its details as a tooltip."""
     items = []
-    for one in pieces:
-        told = word("tokenizers.piece_told", name=seen(one.name), number=one.number, count=f"{one.occurrences:,}")
-        lead, kind = (_parted(one.name), "") if one.known else ((f"{UNKNOWN} ", one.letters), "unknown")
-        items.append(_item(*lead, kind, told))
-    return _framed(name, note, items)
+    for piece in pieces:
+        tooltip = word(
+            "tokenizers.piece_told", name=display_token(piece.name), number=piece.number, count=f"{piece.occurrences:,}"
+        )
+        prefixed, kind = (_split_prefix(piece.name), "") if piece.is_known else ((f"{UNKNOWN} ", piece.text), "unknown")
+        items.append(_item_html(*prefixed, kind, tooltip))
+    return _frame_html(name, note, items)
 
 
 def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str:
     """Return pieces by their names; those named `new` are highlighted."""
-    return _framed(name, note, [_item(*_parted(one), "new" if one == new else "", "") for one in names])
+    return _frame_html(
+        name, note, [_item_html(*_split_prefix(piece), "new" if piece == new else "", "") for piece in names]
+    )
 
 
-def seen(name: str) -> str:
-    return "".join(_parted(name))
+def display_token(name: str) -> str:
+    return "".join(_split_prefix(name))
 
 
-def _framed(name: str, note: str, items: Sequence[str]) -> str:
+def _frame_html(name: str, note: str, items: Sequence[str]) -> str:
     head = f'<div class="of"><b>{escape(name)}</b><span>{escape(note)}</span></div>'
     return f'<div class="pieces">{head}<ol>{"".join(items)}</ol></div>'
 
 
-def _item(lead: str, text: str, kind: str, told: str) -> str:
+def _item_html(lead: str, text: str, kind: str, tooltip: str) -> str:
     small = f"<small>{escape(lead)}</small>" if lead else ""
-    more = "".join(f' {name}="{escape(value)}"' for name, value in (("class", kind), ("title", told)) if value)
+    more = "".join(f' {name}="{escape(value)}"' for name, value in (("class", kind), ("title", tooltip)) if value)
     return f"<li{more}>{small}{escape(text)}</li>"
 
 
-def _parted(name: str) -> tuple[str, str]:
-    lead = next((one for one in _LEADS if (name.startswith(one) and name != one) or name == one != "##"), "")
-    return _LEADS.get(lead, ""), name.removeprefix(lead)
+def _split_prefix(name: str) -> tuple[str, str]:
+    matched = next(
+        (prefix for prefix in _PREFIXES if (name.startswith(prefix) and name != prefix) or name == prefix != "##"), ""
+    )
+    return _PREFIXES.get(matched, ""), name.removeprefix(matched)

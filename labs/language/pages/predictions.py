@@ -10,36 +10,36 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.pairs import PairKind, part_to_measure
+from mrc_workbench.data.pairs import PairKind, evaluation_part
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.labs.language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
-from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
+from mrc_workbench.labs.language.layers import MAX_PASSAGES, MAX_QUESTIONS, LayerScores, PoolingMode
+from mrc_workbench.labs.language.network import MASK, MAX_MASKS, CheckpointPredictions, TokenPrediction
 from mrc_workbench.labs.language.pages import page, resources
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
-from mrc_workbench.training.engine.checkpoints import kept_models
+from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, legend
+from mrc_workbench.training.engine.checkpoints import model_snapshots
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
-from mrc_workbench.workbench.views.choices import finished_runs, model_place
+from mrc_workbench.workbench.views.choices import finished_runs, model_reference
 from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page
-from mrc_workbench.workbench.views.resources.sets import chosen_set, parts_of, stored_pairs
+from mrc_workbench.workbench.views.resources.sets import parts_of, selected_set, stored_pairs
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, marked_lines, tips
-from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, remember, typed
+from mrc_workbench.workbench.views.ui.charts import color_and_shape, draw_chart, marked_lines, tooltips
+from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, draw_text_field, remember
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, signed, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."
-_LETTERS, _LETTERS_OF_WORDS = 500, 200
-_K = 10  # pieces
-_MOST_MODELS = 4
-MOST_WORDS = 8  # as many as there are colours
-_USUAL = 3  # words, where none is typed
-_OFFERED = 3  # other runs
+_MAX_CHARACTERS, _MAX_WORD_LIST_CHARACTERS = 500, 200
+_N_TOKENS = 10  # pieces
+_MAX_MODELS = 4
+MAX_WORDS = 8  # as many as there are colours
+_DEFAULT_WORDS = 3  # words, where none is typed
+_MAX_OFFERED_RUNS = 3  # other runs
 _NAME = "draw_course"
 _HEIGHT = 320  # pixels of the curves
-Told = Mapping[str, Sequence[Sequence[Guess]]]
+PredictionsByModel = Mapping[str, Sequence[Sequence[TokenPrediction]]]
 
 
 def draw_beside(model: str, names: Mapping[str, str]) -> None:
@@ -51,34 +51,34 @@ def draw_beside(model: str, names: Mapping[str, str]) -> None:
         name = names.get(base) or base_name(base)
         _draw_base(base, name)
         names = {**names, base: word("inside.before", model=name)}
-    found: dict[str, list[list[Guess]]] = {}
-    for one in [model, *_others(model, base, names)]:
+    predictions: dict[str, list[list[TokenPrediction]]] = {}
+    for reference in [model, *_pick_other_models(model, base, names)]:
         try:
             with st.spinner(word("inside.at_work"), show_time=True):
-                found[one] = resources.guesses(one, text, _K)
+                predictions[reference] = resources.predict_masked(reference, text, _N_TOKENS)
         except Failure as error:
             st.warning(plain(page.reason(error)), icon=":material/info:")
             if error.code in ("no_mask", "many_masks"):
                 return
-    if not found:
+    if not predictions:
         _draw_link_to_training(runs)
         return
-    first, places = next(iter(found.items()))
-    said = [word("inside.masked_answer", model=plain(names[first]), words=_likeliest(places))]
-    if base in found and base != first:
-        said.append(word("inside.masked_answer_before", words=_likeliest(found[base])))
-    answer.markdown(" ".join(said))
-    for place in range(len(places)):
-        _draw_place(found, names, place)
+    first, positions = next(iter(predictions.items()))
+    sentences = [word("inside.masked_answer", model=plain(names[first]), words=_top_predictions(positions))]
+    if base in predictions and base != first:
+        sentences.append(word("inside.masked_answer_before", words=_top_predictions(predictions[base])))
+    answer.markdown(" ".join(sentences))
+    for position in range(len(positions)):
+        _draw_position(predictions, names, position)
 
 
 def _typed_text() -> str:
-    look = {"max_chars": _LETTERS, "help": word("inside.masked_help", mask=MASK, most=MOST_MASKS)}
-    return typed(st.text_input, "masked", word("inside.masked"), TEXT, **look)
+    look = {"max_chars": _MAX_CHARACTERS, "help": word("inside.masked_help", mask=MASK, most=MAX_MASKS)}
+    return draw_text_field(st.text_input, "masked", word("inside.masked"), TEXT, **look)
 
 
 def _language_runs() -> Mapping[str, Run]:
-    return {model_place(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
+    return {model_reference(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
 
 
 def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
@@ -86,14 +86,21 @@ def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
         open_page("train", train=LANGUAGE_MODEL)
 
 
-def _others(model: str, base: str, names: Mapping[str, str]) -> list[str]:
-    others = [one for one in names if one != model and page.may_load(one) and resources.may_fill(one)]
-    others.sort(key=lambda one: one != base)
+def _pick_other_models(model: str, base: str, names: Mapping[str, str]) -> list[str]:
+    others = [
+        reference
+        for reference in names
+        if reference != model and page.may_load(reference) and resources.may_fill_masks(reference)
+    ]
+    others.sort(key=lambda reference: reference != base)
     if not others:
         return []
-    look: dict[str, Any] = {"format_func": lambda one: plain(names[one]), "help": word("inside.beside_help")}
+    look: dict[str, Any] = {
+        "format_func": lambda reference: plain(names[reference]),
+        "help": word("inside.beside_help"),
+    }
     look["key"] = f"beside_{model}_{len(others)}"
-    return choose_several(st.pills, "beside", word("inside.beside"), others, [base], **look)[: _MOST_MODELS - 1]
+    return choose_several(st.pills, "beside", word("inside.beside"), others, [base], **look)[: _MAX_MODELS - 1]
 
 
 def _draw_base(base: str, name: str) -> None:
@@ -102,7 +109,7 @@ def _draw_base(base: str, name: str) -> None:
     except ModelError:
         st.caption(word("inside.base_gone", model=plain(name)))
         return
-    if not resources.may_fill(base):
+    if not resources.may_fill_masks(base):
         st.caption(word("inside.base_without_head", model=plain(name)))
     elif not page.may_load(base) and st.button(
         word("inside.fetch_base", model=plain(name)), icon=":material/download:"
@@ -110,32 +117,37 @@ def _draw_base(base: str, name: str) -> None:
         page.allow_download(base)
 
 
-def _likeliest(places: Sequence[Sequence[Guess]]) -> str:
-    return ", ".join(f"**{plain(guessed[0].piece)}** ({guessed[0].probability:.0%})" for guessed in places)
+def _top_predictions(positions: Sequence[Sequence[TokenPrediction]]) -> str:
+    return ", ".join(f"**{plain(candidates[0].token)}** ({candidates[0].probability:.0%})" for candidates in positions)
 
 
-def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
-    if len(next(iter(found.values()))) > 1:
-        st.markdown(f"**{word('inside.masked_place', place=place + 1)}**")
-    reach = max(places[place][0].probability for places in found.values())  # one scale, so that models compare
-    for column, (model, places) in zip(st.columns(len(found)), found.items(), strict=True):
-        rows = [(f"{rank}. {one.piece}", one.probability) for rank, one in enumerate(places[place], 1)]
+def _draw_position(predictions: PredictionsByModel, names: Mapping[str, str], position: int) -> None:
+    if len(next(iter(predictions.values()))) > 1:
+        st.markdown(f"**{word('inside.masked_place', place=position + 1)}**")
+    limit = max(
+        model_predictions[position][0].probability for model_predictions in predictions.values()
+    )  # one scale, so that models compare
+    for column, (model, model_predictions) in zip(st.columns(len(predictions)), predictions.items(), strict=True):
+        rows = [
+            (f"{rank}. {prediction.token}", prediction.probability)
+            for rank, prediction in enumerate(model_predictions[position], 1)
+        ]
         table = pd.DataFrame(rows, columns=["piece", "probability"])
         with column:
             st.caption(plain(names[model]))
-            draw_chart(bars, table, [*table["piece"]], reach)
+            draw_chart(prediction_chart, table, [*table["piece"]], limit)
             columns = {"piece": tables.text("inside.piece", "")}
             page.draw_as_table(table, columns | {"probability": tables.number("inside.probability", "%.4f", "")})
 
 
-def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
+def prediction_chart(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
     """One bar a "piece" of its "probability" (0 to 1), on a scale up to `reach`."""
     title = word("inside.probability")
     scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
     base = alt.Chart(table).encode(
         y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
         x=alt.X("probability:Q", title=title, scale=scale, axis=axis),
-        tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", title, ".2%")),
+        tooltip=tooltips(("piece:N", word("inside.piece")), ("probability:Q", title, ".2%")),
     )
     described = charts.describe(title, charts.values([*table["piece"]], [*table["probability"]], ".2%"))
     return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
@@ -144,87 +156,98 @@ def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
 def draw_course(model: str, names: Mapping[str, str]) -> None:
     runs = _language_runs()
     run = runs.get(model)
-    folders = _models_on_the_way(run) if run else {}
+    folders = _intermediate_models(run) if run else {}
     if run is None or not folders:
-        _draw_none(model, names, runs)
+        _draw_no_checkpoints(model, names, runs)
         return
     answer = st.container()
     text = _typed_text()
-    look: dict[str, Any] = {"max_chars": _LETTERS_OF_WORDS, "help": word("inside.step_words_help", most=MOST_WORDS)}
-    look["placeholder"] = word("inside.step_words_usual", count=_USUAL)
+    look: dict[str, Any] = {
+        "max_chars": _MAX_WORD_LIST_CHARACTERS,
+        "help": word("inside.step_words_help", most=MAX_WORDS),
+    }
+    look["placeholder"] = word("inside.step_words_usual", count=_DEFAULT_WORDS)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        words = typed(st.text_input, "step_words", word("inside.step_words"), "", **look)
-        wanted = page.start_button(_NAME, model, word("inside.draw_course"))
-    if not wanted:
+        words = draw_text_field(st.text_input, "step_words", word("inside.step_words"), "", **look)
+        is_started = page.start_button(_NAME, model, word("inside.draw_course"))
+    if not is_started:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
         return
-    with page.display_failures(), page.progress_bar(_NAME, model) as tell:
-        found = resources.course_of(names[model], tuple(folders.values()), text, tell)
-        _draw_found(found, words_of(words) or found.likeliest(_USUAL), [*folders], run, answer)
+    with page.display_failures(), page.progress_bar(_NAME, model) as report:
+        predictions = resources.predict_checkpoints(names[model], tuple(folders.values()), text, report)
+        _draw_word_curves(
+            predictions, split_words(words) or predictions.top_words(_DEFAULT_WORDS), [*folders], run, answer
+        )
 
 
-def _models_on_the_way(run: Run) -> Mapping[int, Path]:
-    found = kept_models(run.folder)
-    return found if len(found) > 1 else {}
+def _intermediate_models(run: Run) -> Mapping[int, Path]:
+    models = model_snapshots(run.folder)
+    return models if len(models) > 1 else {}
 
 
-def words_of(text: str) -> list[str]:
-    return [*dict.fromkeys(one.strip() for one in text.split(",") if one.strip())][:MOST_WORDS]
+def split_words(text: str) -> list[str]:
+    return [*dict.fromkeys(part.strip() for part in text.split(",") if part.strip())][:MAX_WORDS]
 
 
-def _draw_none(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
+def _draw_no_checkpoints(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
     st.info(word("inside.steps_none", model=plain(names.get(model, model))), icon=":material/info:")
     _draw_link_to_training(runs)
-    others = [one for one, run in runs.items() if one in names and _models_on_the_way(run)][:_OFFERED]
+    others = [reference for reference, run in runs.items() if reference in names and _intermediate_models(run)][
+        :_MAX_OFFERED_RUNS
+    ]
     with st.container(horizontal=True):
-        for one in others:
-            label = word("inside.steps_of", model=plain(names[one]))
-            st.button(label, key=f"steps_of_{one}", on_click=remember, args=("network", one))
+        for reference in others:
+            label = word("inside.steps_of", model=plain(names[reference]))
+            st.button(label, key=f"steps_of_{reference}", on_click=remember, args=("network", reference))
 
 
-def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: Run, answer: DeltaGenerator) -> None:
+def _draw_word_curves(
+    predictions: CheckpointPredictions, words: Sequence[str], steps: Sequence[int], run: Run, answer: DeltaGenerator
+) -> None:
     curves: dict[str, np.ndarray] = {}
-    for one in words:
+    for key in words:
         try:
-            curves[one] = found.of(one)
+            curves[key] = predictions.word_probability(key)
         except Failure as error:
             st.warning(plain(failure_text(error)), icon=":material/info:")
     if not curves:
         return
-    most = max(curves, key=lambda one: abs(float(curves[one][-1] - curves[one][0])))
-    first, last = (share(float(curves[most][place])) for place in (0, -1))
-    answer.markdown(word("inside.steps_answer", word=plain(most), first=first, last=last, step=f"{steps[-1]:,}"))
-    kept = int(run.scores().get("kept_step", 0))
+    most_changed = max(curves, key=lambda key: abs(float(curves[key][-1] - curves[key][0])))
+    first, last = (format_probability(float(curves[most_changed][index])) for index in (0, -1))
+    answer.markdown(
+        word("inside.steps_answer", word=plain(most_changed), first=first, last=last, step=f"{steps[-1]:,}")
+    )
+    selected_step = int(run.scores().get("kept_step", 0))
     wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
     table = wide.reset_index().melt("step", var_name="word", value_name="probability")
-    draw_chart(over_steps, table, [*curves], kept)
-    if kept:
-        st.caption(word("inside.steps_help", step=f"{kept:,}", mask=MASK))
+    draw_chart(step_chart, table, [*curves], selected_step)
+    if selected_step:
+        st.caption(word("inside.steps_help", step=f"{selected_step:,}", mask=MASK))
     with st.expander(word("inside.as_table")):
         st.dataframe(wide.rename_axis(index=word("inside.step")).style.format("{:.5f}"))
     tables.draw_csv("inside.steps_download", lambda: table, "over_steps.csv", "download_steps")
 
 
-def share(value: float) -> str:
+def format_probability(value: float) -> str:
     """Return a probability in percent, with enough digits to tell it from 0."""
     return f"{value:.1%}" if value >= 0.001 else f"{100 * value:.2g}%"
 
 
-def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
+def step_chart(table: pd.DataFrame, order: Sequence[str], selected_step: int) -> alt.LayerChart:
     """One line a "word" of "probability" (0 to 1) over "step"; a dashed line marks the step `kept`, if any."""
     x, y = word("inside.step"), word("inside.probability")
-    tint, mark = apart("word", order, order, legend(symbolOpacity=1))
+    tint, mark = color_and_shape("word", order, order, legend(symbolOpacity=1))
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=x, axis=alt.Axis(format=",d", tickCount=6, grid=False)),
         y=alt.Y("probability:Q", title=y, axis=alt.Axis(format=".2~%", tickCount=5)),
         color=tint,
-        tooltip=tips(("word:N", word("inside.word")), ("step:Q", x, ","), ("probability:Q", y, ".3%")),
+        tooltip=tooltips(("word:N", word("inside.word")), ("step:Q", x, ","), ("probability:Q", y, ".3%")),
     )
     layers = marked_lines(base, mark, strokeWidth=2.5)
-    if kept:
-        rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
+    if selected_step:
+        rule = alt.Chart(pd.DataFrame({"step": [selected_step]})).mark_rule(strokeDash=[4, 4], color=TEXT_COLOUR)
         layers = [rule.encode(x="step:Q"), *layers]
-    rows = charts.courses(table, "word", "step", "probability", ".2%")
+    rows = charts.line_texts(table, "word", "step", "probability", ".2%")
     described = charts.describe(word("inside.view_over_steps"), rows)
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
@@ -232,7 +255,7 @@ def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.Laye
 def draw_layers(model: str, _names: Mapping[str, str]) -> None:
     judges = {"people": _draw_by_people, "questions": _draw_by_questions}
     answer, controls = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
-    look: dict[str, Any] = {"format_func": lambda one: word(f"inside.layers_by_{one}"), "width": "content"}
+    look: dict[str, Any] = {"format_func": lambda name: word(f"inside.layers_by_{name}"), "width": "content"}
     label, explained = word("inside.layers_by"), word("inside.layers_by_help")
     with controls:
         judge = choose(st.segmented_control, "layers_by", label, [*judges], "people", help=explained, **look)
@@ -243,34 +266,36 @@ def pooling_name(pooling: str) -> str:
     return word(f"inside.pooling_{pooling}")
 
 
-def draw_figures(figures: np.ndarray, *, y: str) -> None:
+def draw_layer_scores(scores: np.ndarray, *, y: str) -> None:
     """Draw metrics `(n_layers + 1, 3)` by layer and `Pooling`, 0 to 1, in percent, with the axis title `y`."""
-    names = [pooling_name(one) for one in Pooling]
-    wide = pd.DataFrame(100 * figures, columns=names, index=pd.Index(map(str, range(len(figures))), name="layer"))
+    names = [pooling_name(pooling) for pooling in PoolingMode]
+    wide = pd.DataFrame(100 * scores, columns=names, index=pd.Index(map(str, range(len(scores))), name="layer"))
     long = wide.reset_index().melt("layer", var_name="pooling", value_name="value")
-    draw_chart(poolings, long.dropna(), names, y=y)
+    draw_chart(pooling_chart, long.dropna(), names, y=y)
 
 
-def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
+def pooling_chart(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
     """One line a "pooling" of "value" over "layer"."""
-    tint, mark = apart("pooling", order, order, legend(symbolOpacity=1))
+    tint, mark = color_and_shape("pooling", order, order, legend(symbolOpacity=1))
     layers = [*dict.fromkeys(table["layer"])]
     base = alt.Chart(table).encode(
         x=alt.X("layer:N", sort=layers, title=word("inside.layer"), axis=alt.Axis(labelAngle=0)),
         y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".0f", tickCount=5)),
         color=tint,
-        tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),
+        tooltip=tooltips(
+            ("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")
+        ),
     )
-    rows = charts.courses(table, "pooling", "layer", "value", ".1f")
+    rows = charts.line_texts(table, "pooling", "layer", "value", ".1f")
     described = charts.describe(f"{word('inside.view_layers')}, {y}", rows)
     return alt.layer(*marked_lines(base, mark, strokeWidth=2.5)).properties(height=320, description=described)
 
 
-def draw_table(figures: np.ndarray) -> None:
-    names = [pooling_name(one) for one in Pooling]
-    table = pd.DataFrame(100 * figures, columns=names)
+def draw_layer_table(scores: np.ndarray) -> None:
+    names = [pooling_name(pooling) for pooling in PoolingMode]
+    table = pd.DataFrame(100 * scores, columns=names)
     columns = {"layer": tables.number("inside.layer", "%d", "")}
-    columns |= {name: tables.figure(name, "%.2f") for name in names}
+    columns |= {name: tables.labelled_number(name, "%.2f") for name in names}
     page.draw_as_table(table.reset_index(names="layer"), columns, placeholder="–")
 
 
@@ -278,34 +303,38 @@ _BY_PEOPLE = "measure_layers"
 
 
 def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
-    sets = {one.key: one for one in stored_pairs() if one.kind is PairKind.SCORED}
+    sets = {pair_set.key: pair_set for pair_set in stored_pairs() if pair_set.kind is PairKind.SCORED}
     if not sets:
         st.info(word("inside.no_scored"), icon=":material/info:")
         return
     with controls:
-        names = {key: pair_set_name(one) for key, one in sets.items()}
+        names = {key: pair_set_name(pair_set) for key, pair_set in sets.items()}
         data = sets[choose_named("layer_pairs", word("embeddings.pairs"), names, next(iter(sets)), width=240)]
-        wanted = page.start_button(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
-    if not wanted:
-        answer.info(word("inside.layers_about", most=resources.MOST_PAIRS), icon=":material/info:")
+        is_started = page.start_button(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
+    if not is_started:
+        answer.info(word("inside.layers_about", most=resources.MAX_PAIRS), icon=":material/info:")
         return
-    part = part_to_measure(parts_of(data.key))
-    with page.display_failures(), page.progress_bar(_BY_PEOPLE, (model, data.key)) as tell:
-        found = resources.scores_by_layer(model, data.key, part, tell)
-        answer.markdown(_answer_of_people(found))
-        draw_figures(found.spearman, y=word("embeddings.spearman"))
+    part = evaluation_part(parts_of(data.key))
+    with page.display_failures(), page.progress_bar(_BY_PEOPLE, (model, data.key)) as report:
+        scores = resources.scores_by_layer(model, data.key, part, report)
+        answer.markdown(_people_answer(scores))
+        draw_layer_scores(scores.spearman, y=word("embeddings.spearman"))
         st.caption(word("inside.layers_help"))
-        draw_table(found.spearman)
+        draw_layer_table(scores.spearman)
 
 
-def _answer_of_people(found: LayerScores) -> str:
-    layer, pooling = found.best
-    values = {"pooling": pooling_name(pooling), "best": f"{100 * np.nanmax(found.spearman):.1f}", "pairs": found.pairs}
-    last = found.spearman[-1]
-    if layer == len(found.spearman) - 1:
+def _people_answer(scores: LayerScores) -> str:
+    layer, pooling = scores.best
+    values = {
+        "pooling": pooling_name(pooling),
+        "best": f"{100 * np.nanmax(scores.spearman):.1f}",
+        "pairs": scores.pairs,
+    }
+    last = scores.spearman[-1]
+    if layer == len(scores.spearman) - 1:
         return word("inside.layers_answer_last", layer=layer, **values)
-    usual = int(np.nanargmax(last))
-    last_best, last_pooling = f"{100 * last[usual]:.1f}", pooling_name([*Pooling][usual])
+    best_last = int(np.nanargmax(last))
+    last_best, last_pooling = f"{100 * last[best_last]:.1f}", pooling_name([*PoolingMode][best_last])
     return word("inside.layers_answer", layer=layer, last=last_best, usual=last_pooling, **values)
 
 
@@ -314,50 +343,50 @@ _MEASURE = "nDCG@10"
 
 
 def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
-    data = chosen_set()
+    data = selected_set()
     if not data.questions:
         st.info(word("inside.no_questions", data=plain(set_name(data.name))), icon=":material/info:")
         return
     with controls:
-        wanted = page.start_button(_BY_QUESTIONS, (model, data.key), word("inside.search_layers"))
-    if not wanted:
-        limits = {"questions": MOST_QUESTIONS, "passages": MOST_PASSAGES}
+        is_started = page.start_button(_BY_QUESTIONS, (model, data.key), word("inside.search_layers"))
+    if not is_started:
+        limits = {"questions": MAX_QUESTIONS, "passages": MAX_PASSAGES}
         answer.info(word("inside.search_about", data=plain(set_name(data.name)), **limits), icon=":material/info:")
         return
     part = resources.part_to_search(data)
-    with page.display_failures(), page.progress_bar(_BY_QUESTIONS, (model, data.key)) as tell:
-        findings = resources.search_by_layer(model, data, part, tell)
-        answer.markdown(_answer_of_questions(findings))
-        means = findings.found.means
-        draw_figures(means, y=_MEASURE)
-        searched = findings.found.searched
+    with page.display_failures(), page.progress_bar(_BY_QUESTIONS, (model, data.key)) as report:
+        findings = resources.search_by_layer(model, data, part, report)
+        answer.markdown(_question_answer(findings))
+        means = findings.search.means
+        draw_layer_scores(means, y=_MEASURE)
+        searched = findings.search.question_set
         counts = {"questions": len(searched.questions), "passages": len(searched.passages)}
         st.caption(word("inside.search_help", data=plain(set_name(data.name)), part=word(f"part.{part}"), **counts))
-        draw_table(means)
-        tables.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
+        draw_layer_table(means)
+        tables.draw_csv("inside.layers_download", lambda: layer_table(findings), "layers.csv", "download_layers")
 
 
-def _answer_of_questions(findings: resources.LayerFindings) -> str:
-    found = findings.found
-    layer, pooling = found.best
+def _question_answer(findings: resources.LayerFindings) -> str:
+    search = findings.search
+    layer, pooling = search.best
     low, high = findings.intervals[layer, pooling]
-    mean = found.means[layer, [*Pooling].index(pooling)]
+    mean = search.means[layer, [*PoolingMode].index(pooling)]
     values = {"layer": layer, "pooling": pooling_name(pooling), "best": f"{100 * mean:.1f}"}
     values |= {"low": f"{100 * low:.1f}", "high": f"{100 * high:.1f}"}
     test = findings.tests.get((layer, pooling))
     if test is None:
         return word("inside.search_answer_usual", **values)
-    usual = f"{100 * found.means[-1, [*Pooling].index(Pooling.MEAN)]:.1f}"
+    default_score = f"{100 * search.means[-1, [*PoolingMode].index(PoolingMode.MEAN)]:.1f}"
     ends = {"difference": signed(test.difference), "from_": signed(test.low), "to": signed(test.high)}
-    key = "inside.search_answer_sure" if test.sure else "inside.search_answer_unsure"
-    return word(key, **values, last=len(found.ndcg) - 1, usual=usual, **ends)
+    key = "inside.search_answer_sure" if test.is_significant else "inside.search_answer_unsure"
+    return word(key, **values, last=len(search.ndcg) - 1, usual=default_score, **ends)
 
 
-def table_of(findings: resources.LayerFindings) -> pd.DataFrame:
+def layer_table(findings: resources.LayerFindings) -> pd.DataFrame:
     """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
-    means, rows = findings.found.means, []
+    means, rows = findings.search.means, []
     for (layer, pooling), (low, high) in findings.intervals.items():
-        mean = means[layer, [*Pooling].index(pooling)]
+        mean = means[layer, [*PoolingMode].index(pooling)]
         row = {"layer": layer, "pooling": pooling.value, "ndcg@10": mean, "low": low, "high": high}
         if test := findings.tests.get((layer, pooling)):
             row |= {"difference": test.difference, "difference_low": test.low, "difference_high": test.high}

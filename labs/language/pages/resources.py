@@ -17,16 +17,16 @@ from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerC
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language import tokenizers
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
+from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 from mrc_workbench.workbench.views.resources import sets
 
-MOST_PAIRS = 300  # of which layers are judged
-_one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
+MAX_PAIRS = 300  # of which layers are judged
+_model_lock = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
 R = TypeVar("R")
 ReportProgress = Callable[[float], None]  # is called with the fraction of the work that is done
-_LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
+_MIN_TEST_QUESTIONS = 50  # questions: where the test part has fewer, all are asked
 _MEASURE = "ndcg@10"
-Way = tuple[int, layers.Pooling]  # to make vectors: a layer, and how it is pooled
+LayerPooling = tuple[int, layers.PoolingMode]  # to make vectors: a layer, and how it is pooled
 
 
 @dataclass(frozen=True)
@@ -34,107 +34,111 @@ class CutPiece:
     """A piece of a text: as a person reads it, the letters it stands for, its number, and how often it occurs."""
 
     name: str
-    letters: str
+    text: str
     number: int
-    known: bool
+    is_known: bool
     occurrences: int
 
 
-def open_tokenizers(folder: Path) -> TokenizerComparison | None:
+def open_comparison(folder: Path) -> TokenizerComparison | None:
     return sets.opened(STUDY.results.load, folder)
 
 
-def cut_text(one: StoredTokenizer, text: str) -> Sequence[CutPiece]:
+def cut_text(stored: StoredTokenizer, text: str) -> Sequence[CutPiece]:
     """Cut a text by a stored tokenizer. Raises `LanguageError` `no_tokenizer`."""
-    tokenizer = _tokenizer(one)
+    tokenizer = _load_tokenizer(stored)
     in_bytes = tokenizers.is_of_bytes(tokenizer)
     pieces = []
     for piece in tokenizer.pieces(text):
         number = tokenizer.tokenizer.token_to_id(piece.name)
         if number is not None:
-            name, count = tokenizers.readable(piece.name, in_bytes=in_bytes), int(one.occurrences[number])
-            pieces.append(CutPiece(name, piece.letters, number, piece.known, count))
+            name, count = tokenizers.readable(piece.name, in_bytes=in_bytes), int(stored.occurrences[number])
+            pieces.append(CutPiece(name, piece.text, number, piece.known, count))
     return pieces
 
 
-def _file(one: StoredTokenizer) -> tuple[str, str, float]:
-    file = one.folder / "tokenizer.json"
-    return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
+def _file_key(stored: StoredTokenizer) -> tuple[str, str, float]:
+    file = stored.folder / "tokenizer.json"
+    return str(stored.folder), stored.result.name, file.stat().st_mtime if file.is_file() else 0.0
 
 
-@sets.cached(max_entries=64, hash_funcs={StoredTokenizer: _file})
-def steps_of(one: StoredTokenizer, text: str) -> list[tokenizers.Step]:
+@sets.cached(max_entries=64, hash_funcs={StoredTokenizer: _file_key})
+def merge_steps(stored: StoredTokenizer, text: str) -> list[tokenizers.MergeStep]:
     """Return how a stored BPE builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
-    return tokenizers.steps(text, _tokenizer(one))
+    return tokenizers.merge_steps(text, _load_tokenizer(stored))
 
 
-@sets.cached(max_entries=32, hash_funcs={StoredTokenizer: _file})
-def _tokenizer(one: StoredTokenizer) -> tokenizers.PreparedTokenizer:
-    return tokenizers.load_tokenizer(one.folder, one.measured.name)
+@sets.cached(max_entries=32, hash_funcs={StoredTokenizer: _file_key})
+def _load_tokenizer(stored: StoredTokenizer) -> tokenizers.PreparedTokenizer:
+    return tokenizers.load_tokenizer(stored.folder, stored.result.name)
 
 
 @sets.cached(sets.content_of, max_entries=32)
-def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> layers.WordVectors:
-    with _one_at_a_time:
-        return layers.words_in_context(_encoder(reference), wanted, sentences)
+def word_contexts(reference: str, target_word: str, sentences: tuple[str, ...]) -> layers.WordVectors:
+    with _model_lock:
+        return layers.words_in_context(_load_encoder(reference), target_word, sentences)
 
 
 @sets.cached(sets.content_of, max_entries=16)
 def attention(reference: str, sentence: str) -> layers.SentenceAttention:
-    with _one_at_a_time:
-        return layers.attention_of(_encoder(reference), sentence)
+    with _model_lock:
+        return layers.sentence_attention(_load_encoder(reference), sentence)
 
 
 @sets.cached(sets.content_of, max_entries=128)
-def guesses(reference: str, text: str, k: int) -> list[list[network.Guess]]:
-    with _one_at_a_time:
-        return network.fill(_masked(reference), text, k)
+def predict_masked(reference: str, text: str, k: int) -> list[list[network.TokenPrediction]]:
+    with _model_lock:
+        return network.fill_masks(_load_masked_lm(reference), text, k)
 
 
 def scores_by_layer(reference: str, key: str, part: Part, on_progress: ReportProgress) -> layers.LayerScores:
     """Evaluate every layer on the first pairs of a part. Raises `ModelError` and `LanguageError`."""
 
     def score() -> layers.LayerScores:
-        pairs = sets.pair_set(key).at(sets.parts_of(key)[part][:MOST_PAIRS])
-        return layers.layer_scores(_encoder(reference), pairs, on_progress)
+        pairs = sets.pair_set(key).at(sets.parts_of(key)[part][:MAX_PAIRS])
+        return layers.score_layers(_load_encoder(reference), pairs, on_progress)
 
     return _compute_once(("scores", reference, sets.content_of(reference), key, part), score, on_progress)
 
 
-def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: ReportProgress) -> network.Course:
+def predict_checkpoints(
+    name: str, folders: tuple[Path, ...], text: str, on_progress: ReportProgress
+) -> network.CheckpointPredictions:
     """Query the models in these folders, stored by the training of this name. Raises `LanguageError`."""
     sources = [ModelSource(name, folder=folder) for folder in folders]
     content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
-    return _compute_once(("course", text, *content), lambda: network.course(sources, text, on_progress), on_progress)
+    return _compute_once(
+        ("course", text, *content), lambda: network.predict_by_checkpoint(sources, text, on_progress), on_progress
+    )
 
 
-def may_fill(reference: str) -> bool:
+def may_fill_masks(reference: str) -> bool:
     """Whether a model may predict masked pieces, as far as is known without loading it."""
     try:
-        return network.may_have_head(find_model(reference))
+        return network.may_have_mlm_head(find_model(reference))
     except ModelError:
         return False
 
 
 def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: ReportProgress) -> R:
     """Return the result for a key, computed while no other model runs if it is not cached."""
-    place = sets.place_of(key)
-    with _one_at_a_time:
-        if not place:
+    cache_slot = sets.result_slot(key)
+    with _model_lock:
+        if not cache_slot:
             on_progress(0.0)
-            place.append(compute())
-    result: R = place[0]
+            cache_slot.append(compute())
+    result: R = cache_slot[0]
     return result
 
 
 @sets.cached(sets.content_of, max_entries=2)
-def _encoder(reference: str) -> network.Network:
+def _load_encoder(reference: str) -> network.TransformerModel:
     return network.load_encoder(find_model(reference))
 
 
 @sets.cached(sets.content_of, max_entries=2)
-def _masked(reference: str) -> network.Network:
-    return network.load_masked(find_model(reference))
+def _load_masked_lm(reference: str) -> network.TransformerModel:
+    return network.load_masked_lm(find_model(reference))
 
 
 @dataclass(frozen=True)
@@ -144,27 +148,29 @@ class LayerFindings:
     `tests` compare each with the default, the mean of the last layer, as one family.
     """
 
-    found: layers.LayerSearch
-    intervals: Mapping[Way, tuple[float, float]]
-    tests: Mapping[Way, PairTest]
+    search: layers.LayerSearch
+    intervals: Mapping[LayerPooling, tuple[float, float]]
+    tests: Mapping[LayerPooling, PairTest]
 
     @classmethod
-    def of(cls, found: layers.LayerSearch) -> "LayerFindings":
+    def from_search(cls, search: layers.LayerSearch) -> "LayerFindings":
         """Test a search; questions about the same passages form one group."""
-        groups = question_groups(found.searched)
-        every = {
+        groups = question_groups(search.question_set)
+        scores_by_way = {
             (layer, pooling): values
-            for layer, of_layer in enumerate(found.ndcg)
-            for pooling, values in zip(layers.Pooling, of_layer, strict=True)
+            for layer, of_layer in enumerate(search.ndcg)
+            for pooling, values in zip(layers.PoolingMode, of_layer, strict=True)
             if np.isfinite(values).all()
         }
-        usual = (len(found.ndcg) - 1, layers.Pooling.MEAN)
-        others = {way: values for way, values in every.items() if way != usual}
-        pairs = [Pair(str(way), str(usual), _MEASURE, values, every[usual]) for way, values in others.items()]
-        intervals = share_intervals(np.stack([*every.values()], axis=1), groups).tolist()
+        default = (len(search.ndcg) - 1, layers.PoolingMode.MEAN)
+        others = {way: values for way, values in scores_by_way.items() if way != default}
+        pairs = [
+            Pair(str(way), str(default), _MEASURE, values, scores_by_way[default]) for way, values in others.items()
+        ]
+        intervals = proportion_intervals(np.stack([*scores_by_way.values()], axis=1), groups).tolist()
         return cls(
-            found,
-            {way: (low, high) for way, (low, high) in zip(every, intervals, strict=True)},
+            search,
+            {way: (low, high) for way, (low, high) in zip(scores_by_way, intervals, strict=True)},
             dict(zip(others, paired_tests(pairs, groups), strict=True)),
         )
 
@@ -173,10 +179,10 @@ def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Re
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
 
     def search() -> LayerFindings:
-        questions = layers.sample_questions(sets.question_set(data.key), _rows(data)[part])
-        model = _encoder(reference)
-        prompts = network.prompts_of(find_model(reference))  # those of a packaged base are written when it is loaded
-        return LayerFindings.of(layers.layer_search(model, questions, prompts, on_progress))
+        questions = layers.sample_questions(sets.question_set(data.key), _part_rows(data)[part])
+        model = _load_encoder(reference)
+        prompts = network.model_prompts(find_model(reference))  # those of a packaged base are written when it is loaded
+        return LayerFindings.from_search(layers.search_with_layers(model, questions, prompts, on_progress))
 
     key = ("search", reference, sets.content_of(reference), data.key, data.fingerprint, part)
     return _compute_once(key, search, on_progress)
@@ -184,8 +190,8 @@ def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Re
 
 def part_to_search(data: StoredSet) -> Part:
     """Return the test part, unknown to a model trained on the set; all questions if it is small."""
-    return Part.TEST if len(_rows(data)[Part.TEST]) >= _LEAST_OF_TEST else Part.ALL
+    return Part.TEST if len(_part_rows(data)[Part.TEST]) >= _MIN_TEST_QUESTIONS else Part.ALL
 
 
-def _rows(data: StoredSet) -> dict[Part, np.ndarray]:
+def _part_rows(data: StoredSet) -> dict[Part, np.ndarray]:
     return sets.split_of(data.key, SplitOptions()).rows

@@ -20,52 +20,56 @@ from streamlit.delta_generator import DeltaGenerator
 from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.workspace import LimitError, for_this_user
-from mrc_workbench.labs.reading.extractive import spread
-from mrc_workbench.labs.reading.generate import answer, stored_answer
+from mrc_workbench.data.workspace import LimitError, run_as_current_user
+from mrc_workbench.labs.reading.extractive import mean_score_gap
+from mrc_workbench.labs.reading.generate import stored_answer, stream_answer
 from mrc_workbench.labs.reading.generator import (
     CITATION,
     GeneratedAnswer,
+    GenerationRequest,
     Generator,
-    Request,
     Support,
-    checked,
-    cited,
-    prompts,
+    check_citations,
+    load_prompts,
+    parse_citations,
 )
 from mrc_workbench.labs.reading.pages import page, passages
-from mrc_workbench.labs.reading.pages.evaluation import Weight, probability, stored_weights
-from mrc_workbench.labs.reading.scores import ReadingError, Rules
+from mrc_workbench.labs.reading.pages.evaluation import Weight, format_probability, stored_weights
+from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.llm import EndpointError, without_thoughts
-from mrc_workbench.retrieval.rankings import Findings
-from mrc_workbench.workbench.views.choices import Choices
+from mrc_workbench.models.llm import EndpointError, remove_thoughts
+from mrc_workbench.retrieval.rankings import QueryHits
+from mrc_workbench.workbench.views.choices import RetrieverChoices
 from mrc_workbench.workbench.views.resources.retrieval import truth_in
 from mrc_workbench.workbench.views.resources.sets import question_set
-from mrc_workbench.workbench.views.search.answer import Search
+from mrc_workbench.workbench.views.search.answer import QuestionSearch
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark
 from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
 from mrc_workbench.workbench.views.ui.passages import draw_style
-from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, language, plain, search_failure_text, word
+from mrc_workbench.workbench.views.ui.words import failure_text, language, plain, search_failure_text, show_errors, word
 
 if TYPE_CHECKING:
     from mrc_workbench.models.llm_connection import Chat  # imports the library
 
 _STOPPED = "answers_stopped"
-_SECONDS_BETWEEN_WORDS = 0.15
-_MOST_COMING, _MOST_SAID, _MOST_CHECKED = 2000, 20_000, 50  # characters while it comes and then, and citations
-_News = str | GeneratedAnswer | Exception
-_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
+_UPDATE_SECONDS = 0.15
+_MAX_STREAMED_CHARACTERS, _MAX_ANSWER_CHARACTERS, _MAX_CITATIONS = (
+    2000,
+    20_000,
+    50,
+)  # characters while it comes and then, and citations
+_StreamItem = str | GeneratedAnswer | Exception
+_SUPPORT_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _QuestionContext:
     """A question of a set, and the rows of the passages that are known to answer it, by the set and by a person."""
 
     data: StoredSet
     question: str
-    by_set: tuple[int, ...]
-    by_person: tuple[int, ...]
+    set_rows: tuple[int, ...]
+    judged_rows: tuple[int, ...]
 
     @property
     def questions(self) -> QuestionSet:
@@ -73,187 +77,205 @@ class _Asked:
 
     @property
     def relevant(self) -> frozenset[int]:
-        return frozenset((*self.by_set, *self.by_person))
+        return frozenset((*self.set_rows, *self.judged_rows))
 
 
-def draw(data: StoredSet, choices: Choices, readers: page.Readers) -> None:
+def draw(data: StoredSet, choices: RetrieverChoices, readers: page.AvailableReaders) -> None:
     draw_style()
     question = page.draw_box(data)
-    picked = page.pick_retrievers(data, choices)
+    retrievers = page.pick_retrievers(data, choices)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         reader = page.pick_reader(readers)
         k = page.pick_k()
         model = pick_language_model()
-    loaded = not reader or page.is_wanted(readers, reader)
+    is_loaded = not reader or page.is_loading_confirmed(readers, reader)
     if st.session_state.pop("search_stopped", False):
         st.info(word("search.stopped"), icon=":material/info:")
-    elif not question and loaded:
+    elif not question and is_loaded:
         st.info(word("answers.ask_something"), icon=":material/question_answer:")
-    elif not picked:
+    elif not retrievers:
         st.info(word("search.pick_one"), icon=":material/info:")
     elif question:
         questions = question_set(data.key)
         truth = truth_in(data.key, question)
         page.draw_truth(truth)
-        ids = judgements.judged_passages(judgements.judgements_of(questions.corpus_fingerprint), question)
-        judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
-        of = _Asked(data, question, truth.rows if truth else (), judged)
-        _draw_results(of, choices, picked, k, reader=reader if loaded else "", model=model)
+        ids = judgements.find_right_passages(judgements.load_judgements(questions.corpus_fingerprint), question)
+        judged_rows = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
+        context = _QuestionContext(data, question, truth.rows if truth else (), judged_rows)
+        _draw_results(context, choices, retrievers, k, reader=reader if is_loaded else "", model=model)
     draw_judged(data)
 
 
 def _draw_results(
-    of: _Asked, choices: Choices, picked: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
+    context: _QuestionContext,
+    choices: RetrieverChoices,
+    retrievers: Sequence[str],
+    k: int,
+    *,
+    reader: str,
+    model: LanguageModel | None,
 ) -> None:
-    outcomes = dict(Search(of.data, choices, picked, of.question).outcomes(st.empty()))
-    found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
-    readings = _read(of, found, k, reader)
-    weights = stored_weights(of.data, reader) if reader else {}
+    outcomes = dict(QuestionSearch(context.data, choices, retrievers, context.question).outcomes(st.empty()))
+    findings = {name: result for name in retrievers if isinstance(result := outcomes[name], QueryHits)}
+    readings = _read_passages(context, findings, k, reader)
+    weights = stored_weights(context.data, reader) if reader else {}
     columns = {}
-    for name, one in found.items():
-        rows, scores = one.rows[:k], one.scores[:k]
-        weight, unit = weights.get(name) or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
-        seen = [readings.get(row, passages.Reading()) for row in rows]
-        spans, silent, known = [one.spans for one in seen], all(one.silent for one in seen), of.relevant
-        columns[name] = passages.read_column(
-            name, rows, scores, spans, relevant=known, weight=weight, unit=unit, silent=silent
+    for name, result in findings.items():
+        rows, scores = result.rows[:k], result.scores[:k]
+        weight, unit = weights.get(name) or Weight(0.0, mean_score_gap(np.array([scores])) if scores else 1.0)
+        passage_readings = [readings.get(row, passages.PassageReading()) for row in rows]
+        spans, has_no_answer, known = (
+            [result.spans for result in passage_readings],
+            all(result.has_no_answer for result in passage_readings),
+            context.relevant,
+        )
+        columns[name] = passages.build_column(
+            name, rows, scores, spans, relevant=known, weight=weight, unit=unit, has_no_answer=has_no_answer
         )
     if reader and any(column.read for column in columns.values()):
-        passages.legend(others=True)
-    waiting: list[tuple[DeltaGenerator, passages.ReadColumn, str]] = []
-    for number, (place, name) in enumerate(zip(st.columns(len(picked)), picked, strict=True)):
-        with place.container(gap="small"):
+        passages.draw_legend(others=True)
+    pending: list[tuple[DeltaGenerator, passages.ReadColumn, str]] = []
+    for number, (container, name) in enumerate(zip(st.columns(len(retrievers)), retrievers, strict=True)):
+        with container.container(gap="small"):
             if name not in columns:
                 st.error(plain(search_failure_text(outcomes[name])), icon=":material/error:")  # type: ignore[arg-type]
                 continue
             column, anchor = columns[name], f"answers-{number}"
             passages.draw_head(column, list(choices.specs))
-            _draw_answer(of, column, anchor)
-            waiting.append((st.container(gap="small"), column, anchor))
-            mark = partial(_draw_mark, of, anchor)
-            passages.draw_passages(column, choices.specs[name], of.questions, anchor=anchor, below=mark)
+            _draw_answer(context, column, anchor)
+            pending.append((st.container(gap="small"), column, anchor))
+            mark = partial(_draw_mark, context, anchor)
+            passages.draw_passages(column, choices.specs[name], context.questions, anchor=anchor, draw_below=mark)
     if model:  # last, when all else is there to be read
-        for place, column, anchor in waiting:
-            _draw_generated(of, place, column, anchor, model)
+        for container, column, anchor in pending:
+            _draw_generated(context, container, column, anchor, model)
 
 
-def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, passages.Reading]:
-    rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
+def _read_passages(
+    context: _QuestionContext, findings: dict[str, QueryHits], k: int, reader: str
+) -> dict[int, passages.PassageReading]:
+    rows = tuple(sorted({row for finding in findings.values() for row in finding.rows[:k]}))
     if not reader or not rows:
         return {}
     try:
         with st.spinner(word("answers.reading_passages"), show_time=True):
-            return dict(zip(rows, passages.read(reader, of.data.key, of.question, rows), strict=True))
+            return dict(
+                zip(rows, passages.read_passages(reader, context.data.key, context.question, rows), strict=True)
+            )
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return {}
 
 
-def _draw_answer(of: _Asked, column: passages.ReadColumn, key: str) -> None:
+def _draw_answer(context: _QuestionContext, column: passages.ReadColumn, key: str) -> None:
     if not column.passages:
         st.info(word("search.found_nothing"), icon=":material/info:")
         return
-    if column.won < 0:
+    if column.selected_index < 0:
         return
-    won, said = column.passages[column.won], passages.answer_of(column, of.questions)
-    if column.silent:
+    selected, answer_text = column.passages[column.selected_index], passages.selected_answer(column, context.questions)
+    if column.has_no_answer:
         st.caption(f":material/do_not_disturb_on: {word('answers.says_nothing')}")
-    st.markdown(f"### {plain(said)}")
-    st.caption(word("answers.from_passage", p=probability(won.best), rank=column.won + 1))
-    _draw_judging(of.questions, of.question, said, of.questions.passages.ids[won.row], key)
-    if of.relevant and (why := passages.reason(column, of.questions)):
-        st.caption(why)
+    st.markdown(f"### {plain(answer_text)}")
+    st.caption(word("answers.from_passage", p=format_probability(selected.best), rank=column.selected_index + 1))
+    _draw_judging(context.questions, context.question, answer_text, context.questions.passages.ids[selected.row], key)
+    if context.relevant and (explanation := passages.explain_selection(column, context.questions)):
+        st.caption(explanation)
 
 
 def _draw_generated(
-    of: _Asked, place: DeltaGenerator, column: passages.ReadColumn, anchor: str, model: LanguageModel
+    context: _QuestionContext, container: DeltaGenerator, column: passages.ReadColumn, anchor: str, model: LanguageModel
 ) -> None:
-    sent = [of.questions.passages[one.row] for one in column.passages]
+    sent = [context.questions.passages[item.row] for item in column.passages]
     if not sent:
         return
-    found = _generated(place, model, of.question, sent, anchor)
-    if found and not found.refused and found.cited.text:
-        citations = checked(found.cited, found.sent, Rules.KORQUAD)
-        holding = (found.sent[one.number - 1].id for one in citations if one.support is Support.HOLDS)
-        with place:
-            _draw_judging(of.questions, of.question, found.cited.text, next(holding, ""), f"{anchor}-model")
+    generated = _generate_answer(container, model, context.question, sent, anchor)
+    if generated and not generated.refused and generated.cited_answer.text:
+        citations = check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
+        holding = (generated.passages[item.number - 1].id for item in citations if item.support is Support.HOLDS)
+        with container:
+            _draw_judging(
+                context.questions, context.question, generated.cited_answer.text, next(holding, ""), f"{anchor}-model"
+            )
 
 
 def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
     """Draw the buttons that judge an answer from a passage (an id; empty if unknown)."""
     corpus = questions.corpus_fingerprint
-    judged = judgements.judged_answer(judgements.judged_answers(corpus), question, answer)
+    judged = judgements.find_answer_judgement(judgements.load_judged_answers(corpus), question, answer)
     with st.container(horizontal=True):
         for right, name, icon in ((True, "right", "thumb_up"), (False, "wrong", "thumb_down")):
-            chosen = judged is right
+            is_selected = judged is right
             st.button(
                 word(f"answers.judge_{name}"),
                 icon=f":material/{icon}:",
-                type="primary" if chosen else "tertiary",
-                help=word("judging.unmark_help" if chosen else f"answers.judge_{name}_help"),
-                on_click=_judge,
-                args=(corpus, question, answer, passage, None if chosen else right),
+                type="primary" if is_selected else "tertiary",
+                help=word("judging.unmark_help" if is_selected else f"answers.judge_{name}_help"),
+                on_click=_store_judgement,
+                args=(corpus, question, answer, passage, None if is_selected else right),
                 key=f"judge_answer_{name}_{key}",
             )
 
 
-def _judge(corpus: str, question: str, answer: str, passage: str, right: bool | None) -> None:
-    with errors_told():
+def _store_judgement(corpus: str, question: str, answer: str, passage: str, right: bool | None) -> None:
+    with show_errors():
         judgements.judge_answer(corpus, question, answer, right)
         if right and passage:  # where the answer stands is what a question set is made of
-            judgements.judge(corpus, question, passage, judgements.Verdict.RIGHT)
+            judgements.judge_passage(corpus, question, passage, judgements.RelevanceVerdict.RIGHT)
 
 
-def _draw_mark(of: _Asked, anchor: str, one: passages.ReadPassage) -> None:
-    if one.row not in of.by_set:
-        key = f"{anchor} {one.row}"
-        draw_mark(of.questions, of.question, one.row, key, is_right=one.row in of.by_person)
+def _draw_mark(context: _QuestionContext, anchor: str, passage: passages.ReadPassage) -> None:
+    if passage.row not in context.set_rows:
+        key = f"{anchor} {passage.row}"
+        draw_mark(context.questions, context.question, passage.row, key, is_right=passage.row in context.judged_rows)
 
 
-def _generated(
-    place: DeltaGenerator, model: LanguageModel, question: str, sent: Sequence[Passage], anchor: str
+def _generate_answer(
+    container: DeltaGenerator, model: LanguageModel, question: str, sent: Sequence[Passage], anchor: str
 ) -> GeneratedAnswer | None:
     """Draw a model's answer word by word; returns it, None if it failed or was stopped.
 
     A stopped answer is asked again only by a button. A stored answer is drawn at once.
     """
-    stopped, this = st.session_state.setdefault(_STOPPED, set()), (model.name, question)
-    with place.container(gap="xsmall"):
+    stopped, stopped_key = st.session_state.setdefault(_STOPPED, set()), (model.name, question)
+    with container.container(gap="xsmall"):
         st.markdown(f"**{plain(model.name)}**")
-        said, button = st.empty(), st.empty()
+        answer_box, button = st.empty(), st.empty()
         try:
-            request, prompt = Request("asked", question, sent), prompts()[language()]
+            request, prompt = GenerationRequest("asked", question, sent), load_prompts()[language()]
             generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(sent))
-            found = stored_answer(generator, request)
-            if not found and this in stopped:
-                said.caption(word("answers.was_stopped"))
-                button.button(word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(this,))
+            generated = stored_answer(generator, request)
+            if not generated and stopped_key in stopped:
+                answer_box.caption(word("answers.was_stopped"))
+                button.button(
+                    word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(stopped_key,)
+                )
                 return None
-            if not found:
+            if not generated:
                 icon, end = ":material/stop:", stopped.add
-                button.button(word("answers.stop"), icon=icon, key=f"stop_{anchor}", on_click=end, args=(this,))
-                said.caption(word("answers.waiting"))
+                button.button(word("answers.stop"), icon=icon, key=f"stop_{anchor}", on_click=end, args=(stopped_key,))
+                answer_box.caption(word("answers.waiting"))
                 chat = generator.chat(model.endpoint())
-                found = _followed(said, chat, answer(generator, chat, request))
+                generated = _follow_stream(answer_box, chat, stream_answer(generator, chat, request))
         except (EndpointError, LimitError, ReadingError) as error:
-            said.error(plain(failure_text(error)), icon=":material/error:")
+            answer_box.error(plain(failure_text(error)), icon=":material/error:")
             button.button(word("answers.ask_again"), key=f"again_{anchor}", icon=":material/replay:")
             return None
         button.empty()
-        said.html(answer_html(found.said, anchor, len(found.sent)))
-        _draw_checks(found, anchor)
-        _draw_usage(found)
-    return found
+        answer_box.html(answer_html(generated.response, anchor, len(generated.passages)))
+        _draw_checks(generated, anchor)
+        _draw_usage(generated)
+    return generated
 
 
-def answer_html(said: str, anchor: str, count: int) -> str:
+def answer_html(response: str, anchor: str, count: int) -> str:
     """Return an answer with its citations as links to the passages; unknown numbers are no links."""
 
     def links(citation: regex.Match[str]) -> str:
-        return "".join(_link_html(number, anchor, count) for number in cited(citation.group()).numbers)
+        return "".join(_link_html(number, anchor, count) for number in parse_citations(citation.group()).numbers)
 
-    text = without_thoughts(said).strip()
-    text = text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
+    text = remove_thoughts(response).strip()
+    text = text if len(text) <= _MAX_ANSWER_CHARACTERS else f"{text[:_MAX_ANSWER_CHARACTERS]} …"
     return f'<p class="generated">{CITATION.sub(links, escape(text))}</p>'
 
 
@@ -263,69 +285,71 @@ def _link_html(number: int, anchor: str, count: int) -> str:
     return f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>'
 
 
-def _followed(place: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+def _follow_stream(
+    container: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, GeneratedAnswer]
+) -> GeneratedAnswer:
     """Draw the end of the answer as it streams; a click, or a page that is left, ends the call."""
-    news = Queue[_News]()
-    Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()
-    said, cut = "", False
+    queue = Queue[_StreamItem]()
+    Thread(target=run_as_current_user(_enqueue_pieces), args=(pieces, queue), daemon=True).start()
+    text, is_truncated = "", False
     try:
         while True:
-            came = _next_of(news)
-            if isinstance(came, Exception):
-                raise came
-            if isinstance(came, GeneratedAnswer):
-                return came
-            said += came
-            cut = cut or len(said) > _MOST_COMING
-            said = said[-_MOST_COMING:]
-            shown = plain(without_thoughts(said)) if said else ""
-            waiting = f":gray[{word('answers.thinking' if said else 'answers.waiting')}]"
-            place.markdown(f"… {shown}" if cut and shown else shown or waiting)
+            item = _next_item(queue)
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, GeneratedAnswer):
+                return item
+            text += item
+            is_truncated = is_truncated or len(text) > _MAX_STREAMED_CHARACTERS
+            text = text[-_MAX_STREAMED_CHARACTERS:]
+            displayed_text = plain(remove_thoughts(text)) if text else ""
+            waiting = f":gray[{word('answers.thinking' if text else 'answers.waiting')}]"
+            container.markdown(f"… {displayed_text}" if is_truncated and displayed_text else displayed_text or waiting)
     finally:
         chat.stop()
 
 
-def _next_of(news: "Queue[_News]") -> _News:
+def _next_item(queue: "Queue[_StreamItem]") -> _StreamItem:
     """Return the text of a moment; empty if nothing came."""
-    came, until = "", time.monotonic() + _SECONDS_BETWEEN_WORDS
-    while (left := until - time.monotonic()) > 0:
+    text, deadline = "", time.monotonic() + _UPDATE_SECONDS
+    while (remaining := deadline - time.monotonic()) > 0:
         try:
-            one = news.get(timeout=left)
+            item = queue.get(timeout=remaining)
         except Empty:
             break
-        if not isinstance(one, str):
-            return one
-        came += one
-    return came
+        if not isinstance(item, str):
+            return item
+        text += item
+    return text
 
 
-def _pump(pieces: Pieces[str, None, GeneratedAnswer], news: "Queue[_News]") -> None:
+def _enqueue_pieces(pieces: Pieces[str, None, GeneratedAnswer], queue: "Queue[_StreamItem]") -> None:
     try:
         while True:
-            news.put(next(pieces))
+            queue.put(next(pieces))
     except StopIteration as end:
-        news.put(end.value)
+        queue.put(end.value)
     except Exception as error:
-        news.put(error)
+        queue.put(error)
 
 
-def _draw_checks(found: GeneratedAnswer, anchor: str) -> None:
-    if found.refused:
+def _draw_checks(generated: GeneratedAnswer, anchor: str) -> None:
+    if generated.refused:
         st.caption(word("answers.refused"))
         return
-    citations = checked(found.cited, found.sent, Rules.KORQUAD)
+    citations = check_citations(generated.cited_answer, generated.passages, ScoringRules.KORQUAD)
     if not citations:
         st.caption(word("answers.cites_nothing"))
         return
     checks = []
-    for number, support in citations[:_MOST_CHECKED]:
+    for number, support in citations[:_MAX_CITATIONS]:
         text = escape(word(f"answers.support_{support}"))
-        checks.append(f"{_link_html(number, anchor, len(found.sent))} {_SIGNS[support]} {text}")
+        checks.append(f"{_link_html(number, anchor, len(generated.passages))} {_SUPPORT_SIGNS[support]} {text}")
     st.html(f'<p class="generated"><small>{escape(word("answers.checked"))} {" · ".join(checks)}</small></p>')
 
 
-def _draw_usage(found: GeneratedAnswer) -> None:
-    usage = found.usage
+def _draw_usage(generated: GeneratedAnswer) -> None:
+    usage = generated.usage
     tokens = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens}
     counts = {name: "–" if count is None else f"{count:,}" for name, count in tokens.items()}
     seconds = {"first": f"{usage.first_seconds:.1f}", "seconds": f"{usage.seconds:.1f}"}

@@ -22,31 +22,31 @@ from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.labs.reading.evaluate import DEFAULT_DEPTHS
 from mrc_workbench.labs.reading.pages.evaluation import latest_reading, open_reading
 from mrc_workbench.retrieval.comparison.multistage import WORDS_NAME
-from mrc_workbench.retrieval.rankings import Truth
-from mrc_workbench.training.jobs import QUEUE, Rehearsal, RehearsalTask
-from mrc_workbench.training.recipes import recipe_of, usual_base
+from mrc_workbench.retrieval.rankings import GroundTruth
+from mrc_workbench.training.jobs import QUEUE, DryRunJob, DryRunTask
+from mrc_workbench.training.recipes import default_base, get_recipe
 from mrc_workbench.training.runs import Run, new_plan
 from mrc_workbench.training.text_options import READER
-from mrc_workbench.workbench.views.choices import Choices, choices_for, finished_runs, model_place
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, finished_runs, model_reference
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.navigation import open_page
-from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
+from mrc_workbench.workbench.views.resources.sets import question_set, selected_set
 from mrc_workbench.workbench.views.ui import state
 from mrc_workbench.workbench.views.ui.job import draw_language_model, language_model
-from mrc_workbench.workbench.views.ui.passages import Hit, draw_style, hits_html
+from mrc_workbench.workbench.views.ui.passages import HitCard, draw_style, hits_html
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 TABS = {"ask": "mrc_workbench.labs.reading.pages.ask", "evaluate": "mrc_workbench.labs.reading.pages.evaluate"}
-BOX = "answers_box"  # of the session
+QUESTION_KEY = "answers_box"  # of the session
 _EXAMPLES = 3
-_TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
+_TYPED, _CONFIRMED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
-_MOST_RETRIEVERS = 4
-_MOST_TRIED = 200  # questions searched for an example
+_MAX_RETRIEVERS = 4
+_MAX_TRIED_QUESTIONS = 200  # questions searched for an example
 
 
 @dataclass(frozen=True)
-class Readers:
+class AvailableReaders:
     """Names by reference, the newest first, and the trainings they come from."""
 
     names: Mapping[str, str]
@@ -59,13 +59,13 @@ class Readers:
 
 
 def draw() -> None:
-    data, readers = chosen_set(), readers_at_hand()
+    data, readers = selected_set(), available_readers()
     st.title(word("answers.purpose"), anchor=False)
     if not readers.names and not language_model():
         _draw_start(data)
         return
-    name, place = state.choose_tab("answers", {name: word(f"answers.tab_{name}") for name in TABS})
-    with place:
+    name, container = state.choose_tab("answers", {name: word(f"answers.tab_{name}") for name in TABS})
+    with container:
         if name == "evaluate" and not readers.names:
             _draw_start(data)
         else:
@@ -73,9 +73,9 @@ def draw() -> None:
 
 
 def _draw_start(data: StoredSet) -> None:
-    training = any(isinstance(one, Run) and one.plan().kind == READER for one in (QUEUE.at_work(), *QUEUE.queued()))
-    st.markdown(word("answers.is_trained" if training else "answers.needs_reader"))
-    label = word("answers.see_training") if training else _offer(data)
+    is_training = any(isinstance(run, Run) and run.plan().kind == READER for run in (QUEUE.at_work(), *QUEUE.queued()))
+    st.markdown(word("answers.is_trained" if is_training else "answers.needs_reader"))
+    label = word("answers.see_training") if is_training else _training_label(data)
     if st.button(label, icon=":material/model_training:", type="primary", key="train_reader"):
         open_page("train", train=READER)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -100,29 +100,29 @@ def _draw_example(data: StoredSet) -> None:
     st.html(hits_html([hit]))
 
 
-def marked_example(questions: QuestionSet) -> tuple[str, Hit] | None:
+def marked_example(questions: QuestionSet) -> tuple[str, HitCard] | None:
     """Return the text of the first question whose passage contains its answer, and that passage with the answer marked.
 
     Only the first questions are tried, so that a large dataset without answers costs no time.
     """
-    for question in questions.questions[:_MOST_TRIED]:
+    for question in questions.questions[:_MAX_TRIED_QUESTIONS]:
         for answer, passage_id in zip(question.answers, question.relevant, strict=False):
             passage = questions.passages[questions.row_of_passage[passage_id]]
             start = passage.text.find(answer) if answer else -1
             if start < 0:
                 continue
             text = MarkedText(passage.text, ((start, start + len(answer)),))
-            hit = Hit(1, "", passage.id, MarkedText(passage.title), text, relevant=True)
+            hit = HitCard(1, "", passage.id, MarkedText(passage.title), text, relevant=True)
             return question.text, hit
     return None
 
 
-def _offer(data: StoredSet) -> str:
+def _training_label(data: StoredSet) -> str:
     """Return the button's label, with the minutes if they were measured on this machine for this set."""
-    options = recipe_of(READER).options.suited_to(usual_base(READER))
+    options = get_recipe(READER).options.defaults_for(default_base(READER))
     plan = new_plan(READER, "", (data.key, data.name, data.fingerprint), SplitOptions(), options)
     try:
-        seconds = Rehearsal.of(plan, RehearsalTask.ESTIMATE).estimate().seconds
+        seconds = DryRunJob.for_plan(plan, DryRunTask.ESTIMATE).estimate().seconds
     except (OSError, ValueError):
         return word("answers.train_one")
     return word("answers.train_one_in", minutes=math.ceil(seconds / 60))
@@ -131,33 +131,33 @@ def _offer(data: StoredSet) -> str:
 def draw_box(data: StoredSet) -> str:
     examples, disputed = _examples(data)
     question = state.draw_question(
-        BOX,
+        QUESTION_KEY,
         next(iter(examples), ""),
         word("answers.question_help"),
         submit=word("answers.ask"),
         icon=":material/send:",
-        on_asked=lambda: state.ask(BOX, st.session_state[BOX].strip()),
+        on_submit=lambda: state.ask(QUESTION_KEY, st.session_state[QUESTION_KEY].strip()),
     )
     if examples:
-        state.draw_examples(BOX, examples, word("answers.examples_help") if disputed else None)
+        state.draw_examples(QUESTION_KEY, examples, word("answers.examples_help") if disputed else None)
     return question
 
 
 def _examples(data: StoredSet) -> tuple[list[str], bool]:
     """Return questions on which retrievers differ in an evaluation, and True; else the first questions."""
     folder, disputed = latest_reading(data), list[str]()
-    kept = open_reading(data.key, folder) if folder else None
-    answered = [*kept.result.readers[0].by_retriever.values()] if kept and kept.result.readers else []
-    if kept and answered:  # from some retrievers' passages and not from others', or from none; by turns
-        exact = np.stack([one.depth.exact[:, -1] for one in answered], axis=1)
-        apart = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
-        lost = np.flatnonzero(exact.max(axis=1) == 0).tolist()
-        rows = [*dict.fromkeys([*apart, *lost])][:_EXAMPLES]
-        disputed = [kept.result.question_set.questions[row].text for row in rows]
-    return disputed or [one.text for one in question_set(data.key).questions[:_EXAMPLES]], bool(disputed)
+    stored = open_reading(data.key, folder) if folder else None
+    answered = [*stored.result.readers[0].by_retriever.values()] if stored and stored.result.readers else []
+    if stored and answered:  # from some retrievers' passages and not from others', or from none; by turns
+        exact = np.stack([item.depth.exact[:, -1] for item in answered], axis=1)
+        disputed_rows = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
+        unanswered_rows = np.flatnonzero(exact.max(axis=1) == 0).tolist()
+        rows = [*dict.fromkeys([*disputed_rows, *unanswered_rows])][:_EXAMPLES]
+        disputed = [stored.result.question_set.questions[row].text for row in rows]
+    return disputed or [item.text for item in question_set(data.key).questions[:_EXAMPLES]], bool(disputed)
 
 
-def draw_truth(truth: Truth | None) -> None:
+def draw_truth(truth: GroundTruth | None) -> None:
     if truth is None:
         st.caption(word("search.truth_unknown"))
     else:
@@ -165,35 +165,37 @@ def draw_truth(truth: Truth | None) -> None:
         st.caption(word("answers.truth", answers=answers, passages=len(truth.rows)))
 
 
-def readers_at_hand() -> Readers:
+def available_readers() -> AvailableReaders:
     """Return the finished readers, those typed in this session, and that of the address."""
-    runs = {model_place(run): run for run, plan in finished_runs().items() if plan.kind == READER}
+    runs = {model_reference(run): run for run, plan in finished_runs().items() if plan.kind == READER}
     typed = st.session_state.setdefault(_TYPED, {})
-    given = st.query_params.get("reader", "")
-    if given not in runs and _REFERENCE.fullmatch(given):
-        typed[given] = given
-    names = {place: run.plan().name for place, run in runs.items()}
-    return Readers(names | {one: one for one in typed if one not in names}, runs)
+    requested = st.query_params.get("reader", "")
+    if requested not in runs and _REFERENCE.fullmatch(requested):
+        typed[requested] = requested
+    names = {reference: run.plan().name for reference, run in runs.items()}
+    return AvailableReaders(
+        names | {typed_reference: typed_reference for typed_reference in typed if typed_reference not in names}, runs
+    )
 
 
-def pick_reader(readers: Readers) -> str:
+def pick_reader(readers: AvailableReaders) -> str:
     names = readers.names or {"": word("answers.type_reader")}
     look: dict[str, Any] = {"help": word("answers.reader_help"), "accept_new_options": True, "width": 200}
     return state.choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)
 
 
-def is_wanted(readers: Readers, reference: str) -> bool:
+def is_loading_confirmed(readers: AvailableReaders, reference: str) -> bool:
     """Whether a reader may be loaded: one trained here, or one whose button was pressed, which is drawn.
 
     An address alone must not download a model of the hub.
     """
-    wanted: set[str] = st.session_state.setdefault(_WANTED, set())
-    if reference in readers.runs or reference in wanted:
+    confirmed: set[str] = st.session_state.setdefault(_CONFIRMED, set())
+    if reference in readers.runs or reference in confirmed:
         return True
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/info: {word('answers.not_loaded', reader=plain(reference))}", width="content")
         label, icon = word("answers.load"), ":material/download:"
-        st.button(label, icon=icon, key="load_reader", on_click=wanted.add, args=(reference,))
+        st.button(label, icon=icon, key="load_reader", on_click=confirmed.add, args=(reference,))
     return False
 
 
@@ -207,26 +209,26 @@ def _draw_hub_model() -> None:
 
 
 def _use_hub_model() -> None:
-    named = st.session_state[_HUB_MODEL].strip()
-    if _REFERENCE.fullmatch(named):
-        st.session_state.setdefault(_WANTED, set()).add(named)
-        st.query_params["reader"] = named
+    reference = st.session_state[_HUB_MODEL].strip()
+    if _REFERENCE.fullmatch(reference):
+        st.session_state.setdefault(_CONFIRMED, set()).add(reference)
+        st.query_params["reader"] = reference
 
 
-def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
-    names, called = choices.searchable, retriever_names(choices.specs)
-    usual = [name for name in choices.first_picked if name in names and name != WORDS_NAME][:_MOST_RETRIEVERS]
+def pick_retrievers(data: StoredSet, choices: RetrieverChoices) -> list[str]:
+    names, display_names = choices.searchable, retriever_names(choices.specs)
+    default = [name for name in choices.default_names if name in names and name != WORDS_NAME][:_MAX_RETRIEVERS]
     look: dict[str, Any] = {
         "key": f"answering_{data.key}_{len(names)}",
         "wrap": True,
-        "format_func": lambda name: plain(called[name]),
+        "format_func": lambda name: plain(display_names[name]),
     }
-    look["help"] = word("answers.retrievers_help", most=_MOST_RETRIEVERS)
-    picked = state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, **look)
-    if len(picked) > _MOST_RETRIEVERS:
-        told = plain(", ".join(called[name] for name in picked[:_MOST_RETRIEVERS]))
-        st.caption(word("search.only_first", most=_MOST_RETRIEVERS, names=told))
-    return picked[:_MOST_RETRIEVERS]
+    look["help"] = word("answers.retrievers_help", most=_MAX_RETRIEVERS)
+    selected = state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, default, **look)
+    if len(selected) > _MAX_RETRIEVERS:
+        listed = plain(", ".join(display_names[name] for name in selected[:_MAX_RETRIEVERS]))
+        st.caption(word("search.only_first", most=_MAX_RETRIEVERS, names=listed))
+    return selected[:_MAX_RETRIEVERS]
 
 
 def pick_k() -> int:

@@ -12,48 +12,48 @@ import streamlit as st
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analyzers import Span
 from mrc_workbench.data.text.marking import MarkedText
-from mrc_workbench.labs.reading.extractive import summed
-from mrc_workbench.labs.reading.pages.evaluation import probability
+from mrc_workbench.labs.reading.extractive import combined_scores
+from mrc_workbench.labs.reading.pages.evaluation import format_probability
 from mrc_workbench.models.reader import SpanReader
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.workbench.views.resources.sets import cached, content_of, question_set
-from mrc_workbench.workbench.views.ui.passages import Hit, head_html, hits_html
+from mrc_workbench.workbench.views.ui.passages import HitCard, head_html, hits_html
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 SPANS = 3  # of each passage
 Spans = Sequence[tuple[int, int, float]]  # begin, end and log P, better ones first
 # a page that is drawn anew while a question is read asks the same reader from a second thread
-_one_at_a_time = threading.Lock()
+_reader_lock = threading.Lock()
 _BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
 
 
-class Reading(NamedTuple):
+class PassageReading(NamedTuple):
     """What is seen in one passage: spans, and whether "no answer" is likelier than the reader's threshold asks for."""
 
     spans: Spans = ()
-    silent: bool = False
+    has_no_answer: bool = False
 
 
 @cached(content_of, max_entries=128)
-def read(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
+def read_passages(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[PassageReading]:
     """Read the passages at these rows of a stored set. Raises `ModelError`."""
     texts = question_set(key).passages.texts.at(np.array(rows, dtype=np.int64))
-    reader = _reader(reference)
-    with _one_at_a_time:
-        found = reader.read([(question, text) for text in texts], spans=SPANS)
-    above = np.inf if reader.threshold is None else reader.threshold
-    silent = (found.nothing - found.scores[:, 0] > above).tolist()
-    columns = (found.starts.tolist(), found.ends.tolist(), found.scores.tolist())
+    reader = _load_reader(reference)
+    with _reader_lock:
+        batch_spans = reader.read([(question, text) for text in texts], spans=SPANS)
+    threshold = np.inf if reader.threshold is None else reader.threshold
+    has_no_answer = (batch_spans.nothing - batch_spans.scores[:, 0] > threshold).tolist()
+    columns = (batch_spans.starts.tolist(), batch_spans.ends.tolist(), batch_spans.scores.tolist())
     spans = (
-        tuple((start, end, score) for start, end, score in zip(*of, strict=True) if start < end)
-        for of in zip(*columns, strict=True)
+        tuple((start, end, score) for start, end, score in zip(*values, strict=True) if start < end)
+        for values in zip(*columns, strict=True)
     )
-    return [Reading(*of) for of in zip(spans, silent, strict=True)]
+    return [PassageReading(*values) for values in zip(spans, has_no_answer, strict=True)]
 
 
 @cached(content_of, max_entries=2)
-def _reader(reference: str) -> SpanReader:
+def _load_reader(reference: str) -> SpanReader:
     return SpanReader(find_model(reference))
 
 
@@ -65,9 +65,9 @@ class ReadPassage:
     """
 
     row: int
-    found: float
+    retrieval_score: float
     spans: Spans
-    total: float
+    combined_score: float
     relevant: bool
 
     @property
@@ -85,50 +85,52 @@ class ReadColumn:
 
     name: str
     passages: tuple[ReadPassage, ...]
-    won: int
+    selected_index: int
     weight: float
     unit: float
-    read: bool = True
-    silent: bool = False
+    is_read: bool = True
+    has_no_answer: bool = False
 
     @property
-    def right(self) -> int:
+    def relevant_index(self) -> int:
         """The index of the first relevant passage, -1 if there is none."""
-        return next((place for place, one in enumerate(self.passages) if one.relevant), -1)
+        return next((index for index, passage in enumerate(self.passages) if passage.relevant), -1)
 
-    def below(self, place: int) -> float:
+    def units_below_best(self, index: int) -> float:
         """The distance of a passage from the best one, in units."""
-        return (max(one.found for one in self.passages) - self.passages[place].found) / self.unit
+        return (
+            max(passage.retrieval_score for passage in self.passages) - self.passages[index].retrieval_score
+        ) / self.unit
 
 
-def read_column(
+def build_column(
     name: str,
     rows: Sequence[int],
-    found: Sequence[float],
+    retrieval_scores: Sequence[float],
     spans: Sequence[Spans],
     *,
     relevant: Collection[int],
     weight: float,
     unit: float,
-    silent: bool = False,
+    has_no_answer: bool = False,
 ) -> ReadColumn:
-    best = np.array([[one[0][2] if one else -np.inf for one in spans]])
-    totals = summed(best, np.array([found], dtype=np.float64), weight, unit)[0]
+    best = np.array([[candidate_spans[0][2] if candidate_spans else -np.inf for candidate_spans in spans]])
+    totals = combined_scores(best, np.array([retrieval_scores], dtype=np.float64), weight, unit)[0]
     passages = tuple(
-        ReadPassage(row, score, of, total, row in relevant)
-        for row, score, of, total in zip(rows, found, spans, totals.tolist(), strict=True)
+        ReadPassage(row, score, passage_spans, total, row in relevant)
+        for row, score, passage_spans, total in zip(rows, retrieval_scores, spans, totals.tolist(), strict=True)
     )
-    won = int(np.argmax(totals)) if len(totals) and np.isfinite(totals).any() else -1
-    return ReadColumn(name, passages, won, weight, unit, read=any(spans), silent=silent)
+    selected_index = int(np.argmax(totals)) if len(totals) and np.isfinite(totals).any() else -1
+    return ReadColumn(name, passages, selected_index, weight, unit, is_read=any(spans), has_no_answer=has_no_answer)
 
 
-def answer_of(column: ReadColumn, question_set: QuestionSet, place: int | None = None) -> str:
+def selected_answer(column: ReadColumn, question_set: QuestionSet, index: int | None = None) -> str:
     """Return the taken span's text, or the best one's of another passage; empty if there is none."""
-    place = column.won if place is None else place
-    if place < 0 or not column.passages[place].spans:
+    index = column.selected_index if index is None else index
+    if index < 0 or not column.passages[index].spans:
         return ""
-    start, end, _ = column.passages[place].spans[0]
-    return question_set.passages[column.passages[place].row].text[start:end]
+    start, end, _ = column.passages[index].spans[0]
+    return question_set.passages[column.passages[index].row].text[start:end]
 
 
 @dataclass(frozen=True)
@@ -140,21 +142,21 @@ class SpannedText(MarkedText):
         return MarkedText(self.text, (), self.matches).excerpt
 
 
-def spanned(text: str, spans: Sequence[Span]) -> SpannedText:
+def mark_spans(text: str, spans: Sequence[Span]) -> SpannedText:
     return SpannedText(text, tuple(spans[:1]), tuple(spans[1:]))
 
 
-def legend(*, others: bool) -> None:
+def draw_legend(*, others: bool) -> None:
     """Draw the meaning of the marks; stored readings have only the best span, no `others`."""
-    best, second = (escape(word(f"answers.legend_{one}")) for one in ("best", "second"))
+    best, second = (escape(word(f"answers.legend_{kind}")) for kind in ("best", "second"))
     more = f"<span><u>{second}</u></span>" if others else ""
     st.html(f'<div class="found-legend"><span><mark>{best}</mark></span>{more}</div>')
 
 
 def draw_head(column: ReadColumn, names: Sequence[str]) -> None:
-    place = column.right
-    truth = word("search.gold_at", rank=place + 1) if place >= 0 else ""
-    st.html(head_html(column.name, names, truth))
+    index = column.relevant_index
+    relevant_rank = word("search.gold_at", rank=index + 1) if index >= 0 else ""
+    st.html(head_html(column.name, names, relevant_rank))
 
 
 def draw_passages(
@@ -163,60 +165,62 @@ def draw_passages(
     question_set: QuestionSet,
     *,
     anchor: str = "",
-    below: Callable[[ReadPassage], None] | None = None,
+    draw_below: Callable[[ReadPassage], None] | None = None,
 ) -> None:
     """Draw a column's passages; an `anchor` makes each a link target by its number."""
-    for place, one in enumerate(column.passages):
-        passage = question_set.passages[one.row]
-        hit = Hit(
-            rank=place + 1,
-            score=f"{one.found:.{spec.local.digits}f}",
+    for index, read_passage in enumerate(column.passages):
+        passage = question_set.passages[read_passage.row]
+        hit = HitCard(
+            rank=index + 1,
+            score=f"{read_passage.retrieval_score:.{spec.local_spec.digits}f}",
             passage_id=passage.id,
             title=MarkedText(passage.title),
-            text=spanned(passage.text, [(start, end) for start, end, _ in one.spans]),
-            relevant=one.relevant,
-            notes=_notes(column, place, question_set),
+            text=mark_spans(passage.text, [(start, end) for start, end, _ in read_passage.spans]),
+            relevant=read_passage.relevant,
+            notes=_notes(column, index, question_set),
         )
         with st.container(gap=None):
-            target = f'<span id="{escape(anchor)}-{place + 1}" style="{_BELOW_THE_TOP}"></span>' if anchor else ""
+            target = f'<span id="{escape(anchor)}-{index + 1}" style="{_BELOW_THE_TOP}"></span>' if anchor else ""
             st.html(target + hits_html([hit]))
-            if below:
-                below(one)
+            if draw_below:
+                draw_below(read_passage)
 
 
-def _notes(column: ReadColumn, place: int, question_set: QuestionSet) -> list[str]:
-    one = column.passages[place]
-    if not column.read:
+def _notes(column: ReadColumn, index: int, question_set: QuestionSet) -> list[str]:
+    passage = column.passages[index]
+    if not column.is_read:
         return []
-    if not one.spans or not np.isfinite(one.best):
+    if not passage.spans or not np.isfinite(passage.best):
         return [word("answers.no_span")]
-    told = word("answers.span_note", answer=answer_of(column, question_set, place), p=probability(one.best))
-    return [f"★ {word('answers.taken')} · {told}" if place == column.won else told]
+    note = word(
+        "answers.span_note", answer=selected_answer(column, question_set, index), p=format_probability(passage.best)
+    )
+    return [f"★ {word('answers.taken')} · {note}" if index == column.selected_index else note]
 
 
-def reason(column: ReadColumn, question_set: QuestionSet) -> str:
+def explain_selection(column: ReadColumn, question_set: QuestionSet) -> str:
     """Return why a passage won against the relevant one, as Markdown; empty if it did not."""
-    right = column.right
-    if column.won < 0:
+    relevant_index = column.relevant_index
+    if column.selected_index < 0:
         return ""
-    if right < 0:
+    if relevant_index < 0:
         return word("answers.why_not_found", k=len(column.passages))
-    if right == column.won:
+    if relevant_index == column.selected_index:
         return ""
-    sides = {"won": column.won, "right": right}
+    sides = {"won": column.selected_index, "right": relevant_index}
     values: dict[str, object] = {}
-    for side, place in sides.items():
-        one = column.passages[place]
+    for side, index in sides.items():
+        passage = column.passages[index]
         values |= {
-            f"{side}_rank": place + 1,
-            f"{side}_answer": plain(answer_of(column, question_set, place) or "–"),
-            f"{side}_score": _number(one.best),
-            f"{side}_below": f"{column.below(place):.3f}",
-            f"{side}_total": _number(one.total),
+            f"{side}_rank": index + 1,
+            f"{side}_answer": plain(selected_answer(column, question_set, index) or "–"),
+            f"{side}_score": _format_score(passage.best),
+            f"{side}_below": f"{column.units_below_best(index):.3f}",
+            f"{side}_total": _format_score(passage.combined_score),
         }
     kind = "weighed" if column.weight else "by_reader"
     return word(f"answers.why_{kind}", weight=f"{column.weight:g}", **values)
 
 
-def _number(value: float) -> str:
+def _format_score(value: float) -> str:
     return f"{value:.2f}".replace("-", "−") if np.isfinite(value) and value > -1e8 else "−∞"

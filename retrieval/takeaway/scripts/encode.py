@@ -15,25 +15,25 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-AT_ONCE = 16  # texts of like length in a pass
+BATCH_SIZE = 16  # texts of like length in a pass
 
 
 class Model:
     """A model of a folder with `model.json`, `tokenizer.json` and its network as ONNX."""
 
-    def __init__(self, place: Path, network: str = "model.onnx", threads: int = 0) -> None:
-        self.told: dict[str, Any] = json.loads((place / "model.json").read_text(encoding="utf-8"))
-        self.tokenizer: Any = Tokenizer.from_file(str(place / "tokenizer.json"))
-        self.tokenizer.enable_truncation(self.told["most_tokens"])
-        self.tokenizer.enable_padding(pad_id=self.told["padding"], pad_token=self.told["padding_token"])
-        projection = place / "projection.npy"
+    def __init__(self, folder: Path, network: str = "model.onnx", threads: int = 0) -> None:
+        self.config: dict[str, Any] = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        self.tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.enable_truncation(self.config["most_tokens"])
+        self.tokenizer.enable_padding(pad_id=self.config["padding"], pad_token=self.config["padding_token"])
+        projection = folder / "projection.npy"
         self.projection = np.load(projection, allow_pickle=False) if projection.is_file() else None
-        weights = place / "token_weights.npy"
+        weights = folder / "token_weights.npy"
         self.token_weights = np.load(weights, allow_pickle=False) if weights.is_file() else None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         providers = ["CPUExecutionProvider"]
-        self.session: Any = onnxruntime.InferenceSession(str(place / network), options, providers)
+        self.session: Any = onnxruntime.InferenceSession(str(folder / network), options, providers)
 
     def encode(self, texts: Sequence[str], side: str) -> np.ndarray:
         """Return vectors of length 1, `(n_texts, dimensions)` float32; `side` is "question" or "passage"."""
@@ -58,13 +58,13 @@ class Model:
 
     def _weights_of(self, by_token: np.ndarray, question: str, count: int) -> np.ndarray:
         """Return the weights of a question's tokens, `(count,)` float32 with a mean of 1; those of the prompt are 0."""
-        prompt = self.told["prompts"]["question"]
+        prompt = self.config["prompts"]["question"]
         ids = self.tokenizer.encode(prompt + question).ids
-        of_prompt = self.tokenizer.encode(prompt.rstrip(), add_special_tokens=False).ids
+        prompt_ids = self.tokenizer.encode(prompt.rstrip(), add_special_tokens=False).ids
         weights = by_token[ids]
-        first = next((place for place, weight in enumerate(weights.tolist()) if weight), 0)
-        if ids[first : first + len(of_prompt)] == of_prompt:
-            weights[first : first + len(of_prompt)] = 0.0
+        first = next((index for index, weight in enumerate(weights.tolist()) if weight), 0)
+        if ids[first : first + len(prompt_ids)] == prompt_ids:
+            weights[first : first + len(prompt_ids)] = 0.0
         if len(weights) != count or not weights.any():
             return np.ones(count, dtype=np.float32)
         return np.asarray(weights / weights.mean())
@@ -77,21 +77,24 @@ class Model:
         """Return rows of texts of like length, and what the network reads of them."""
         lengths = [sum(map(len, text)) if isinstance(text, tuple) else len(text) for text in texts]
         order = sorted(range(len(texts)), key=lengths.__getitem__)
-        found = []
-        for start in range(0, len(order), AT_ONCE):
-            rows = order[start : start + AT_ONCE]
+        batches = []
+        for start in range(0, len(order), BATCH_SIZE):
+            rows = order[start : start + BATCH_SIZE]
             read = self.tokenizer.encode_batch([texts[row] for row in rows])
             columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-            taken = {name: np.array([getattr(one, columns[name]) for one in read]) for name in self.told["inputs"]}
-            found.append((rows, {name: values.astype(np.int64) for name, values in taken.items()}))
-        return found
+            inputs = {
+                name: np.array([getattr(encoding, columns[name]) for encoding in read])
+                for name in self.config["inputs"]
+            }
+            batches.append((rows, {name: values.astype(np.int64) for name, values in inputs.items()}))
+        return batches
 
     def _run(self, texts: Sequence[Any]) -> list[tuple[np.ndarray, ...]]:
-        found: list[tuple[np.ndarray, ...]] = [()] * len(texts)
+        outputs: list[tuple[np.ndarray, ...]] = [()] * len(texts)
         for rows, read in self.batches(texts):
-            for row, *said in zip(rows, *self.session.run(None, read), strict=True):
-                found[row] = tuple(said)
-        return found
+            for row, *values in zip(rows, *self.session.run(None, read), strict=True):
+                outputs[row] = tuple(values)
+        return outputs
 
     def _with_prompt(self, texts: Sequence[str], side: str) -> list[str]:
-        return [self.told["prompts"][side] + text for text in texts]
+        return [self.config["prompts"][side] + text for text in texts]

@@ -48,28 +48,30 @@ def main(words: list[str]) -> int:
     match [word for word in words if word not in OPTIONS]:
         case ["load"]:
             count = engine().load(recreate="--recreate" in options)
-            say(f"{count} passages are in {config()['engine']}")
+            write_line(f"{count} passages are in {config()['engine']}")
         case ["check"]:
-            figures = config()["figure"]
-            found = check(engine(), free="--free" in options)
-            say(f"nDCG@{CUT}: {found:.4f} there, {figures['there']:.4f} expected there, {figures['here']:.4f} here")
+            expected = config()["figure"]
+            ndcg_there = check(engine(), free="--free" in options)
+            write_line(
+                f"nDCG@{CUT}: {ndcg_there:.4f} there, {expected['there']:.4f} expected there, {expected['here']:.4f} here"
+            )
         case ["ask", question]:
             for hit in engine().ask(values_of(question), free="--free" in options):
-                say(json.dumps(hit, ensure_ascii=False))
+                write_line(json.dumps(hit, ensure_ascii=False))
         case _:
-            say((__doc__ or "").strip())
+            write_line((__doc__ or "").strip())
             return 2
     return 0
 
 
-def engine() -> "Http | Milvus":
+def engine() -> "HttpEngine | MilvusEngine":
     """Return the engine of this folder."""
-    return Milvus() if config()["client"] else Http()
+    return MilvusEngine() if config()["client"] else HttpEngine()
 
 
-def check(engine: "Http | Milvus", *, free: bool = False) -> float:
+def check(engine: "HttpEngine | MilvusEngine", *, free: bool = False) -> float:
     """Return the mean nDCG@10 of the comparison's questions, as the engine answers them."""
-    answers = [(engine.ask(one["values"], free=free), one["relevant"]) for one in lines("questions")]
+    answers = [(engine.ask(question["values"], free=free), question["relevant"]) for question in lines("questions")]
     if not any(hits for hits, _ in answers):
         raise SystemExit(f"{config()['engine']} finds no passage for any question{NOT_LOADED}")
     return sum(ndcg([hit["row"] for hit in hits], relevant) for hits, relevant in answers) / len(answers)
@@ -78,7 +80,7 @@ def check(engine: "Http | Milvus", *, free: bool = False) -> float:
 def ndcg(rows: list[int], grades: dict[str, int]) -> float:
     """Return nDCG of the first rows found: grade / log2(rank + 1), divided by the same of the best order."""
     orders = [grades.get(str(row), 0) for row in rows[:CUT]], sorted(grades.values(), reverse=True)[:CUT]
-    gained, ideal = (sum(grade / math.log2(rank + 1) for rank, grade in enumerate(found, 1)) for found in orders)
+    gained, ideal = (sum(grade / math.log2(rank + 1) for rank, grade in enumerate(ordered, 1)) for ordered in orders)
     return gained / ideal if ideal else 0.0
 
 
@@ -88,7 +90,7 @@ def config() -> dict[str, Any]:
     return dict(json.loads((HERE / "engine.json").read_text(encoding="utf-8")))
 
 
-class Http:
+class HttpEngine:
     """An engine with an interface of HTTP and JSON."""
 
     def load(self, *, recreate: bool) -> int:
@@ -121,17 +123,17 @@ class Http:
     def send_documents(self, documents: list[dict[str, Any]]) -> None:
         bulk = config()["bulk"]
         if bulk["form"] == "lines":
-            pairs = [part for one in documents for part in ({"index": {"_id": str(one["row"])}}, one)]
+            pairs = [part for entry in documents for part in ({"index": {"_id": str(entry["row"])}}, entry)]
             body = "".join(json.dumps(part) + "\n" for part in pairs)
-            refuse(self.send("POST", bulk["path"], body, form="application/x-ndjson"))
+            raise_if_refused(self.send("POST", bulk["path"], body, form="application/x-ndjson"))
         elif bulk["form"] == "objects":
             objects = []
-            for one in documents:
-                properties = {name: value for name, value in one.items() if name != bulk["vector"]}
-                name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {one['row']}"))
-                vector = {"vector": one[bulk["vector"]]} if bulk["vector"] else {}  # beside the properties
+            for entry in documents:
+                properties = {name: value for name, value in entry.items() if name != bulk["vector"]}
+                name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {entry['row']}"))
+                vector = {"vector": entry[bulk["vector"]]} if bulk["vector"] else {}  # beside the properties
                 objects.append({"class": bulk["class"], "id": name, "properties": properties, **vector})
-            refuse(self.send("POST", bulk["path"], {"objects": objects}))
+            raise_if_refused(self.send("POST", bulk["path"], {"objects": objects}))
         else:
             paths = [f"{bulk['path']}{document['fields']['row']}" for document in documents]
             bodies = [{"fields": document["fields"]} for document in documents]
@@ -155,35 +157,35 @@ class Http:
             return self.search(config()["query"], values)
         if not config()["free"]:
             raise SystemExit("--free is for several signals in Elasticsearch, without late interaction: leave it out")
-        return self.mixed(config()["free"], values)
+        return self.mix_results(config()["free"], values)
 
     def search(self, query: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
-        body = filled(query["body"], values, config()["nothing"])
+        body = fill_template(query["body"], values, config()["nothing"])
         answer = self.send(query["method"], query["path"], body)
         root = answer.get("root") or {}
         shards = answer.get("_shards") or {}
         if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
             raise SystemExit(f"{config()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
-        places, found = config()["hits"], answer
-        for name in places["list"]:
-            found = (found or {}).get(name)
+        hit_paths, answer_hits = config()["hits"], answer
+        for name in hit_paths["list"]:
+            answer_hits = (answer_hits or {}).get(name)
         hits = []
-        for one in found or []:
-            fields, score = one[places["fields"]] if places["fields"] else one, one
-            for name in places["score"]:
+        for answer_hit in answer_hits or []:
+            fields, score = answer_hit[hit_paths["fields"]] if hit_paths["fields"] else answer_hit, answer_hit
+            for name in hit_paths["score"]:
                 score = score[name]
-            score = 1 - float(score) if places["is_distance"] else float(score)  # of a cosine distance
+            score = 1 - float(score) if hit_paths["is_distance"] else float(score)  # of a cosine distance
             hits.append({name: fields.get(name) for name in ("row", "passage", "title")} | {"score": score})
         return hits
 
-    def mixed(self, mix: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
+    def mix_results(self, mix: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask one query a signal, and mix the results as Elasticsearch's `rrf` and `linear` do."""
         hits: dict[int, dict[str, Any]] = {}
         for query, weight in zip(mix["queries"], mix["weights"], strict=True):
-            found = self.search(query, values)
-            scores = [hit["score"] for hit in found]
-            for rank, hit in enumerate(found, start=1):
-                value = 1 / (mix["rank_constant"] + rank) if mix["by_rank"] else scaled(hit["score"], scores)
+            query_hits = self.search(query, values)
+            scores = [hit["score"] for hit in query_hits]
+            for rank, hit in enumerate(query_hits, start=1):
+                value = 1 / (mix["rank_constant"] + rank) if mix["by_rank"] else min_max_scaled(hit["score"], scores)
                 known = hits.setdefault(hit["row"], hit | {"score": 0.0})
                 known["score"] += weight * value
         return sorted(hits.values(), key=lambda hit: -hit["score"])[:CUT]
@@ -225,16 +227,16 @@ class Http:
         except urllib.error.HTTPError as error:
             if may_be_missing and error.code == 404:
                 return None
-            said, advice = error.read()[:500].decode(errors="replace"), ""
-            if "license" in said and config()["free"]:
+            message, advice = error.read()[:500].decode(errors="replace"), ""
+            if "license" in message and config()["free"]:
                 advice = "\nThis licence does not include the mixed query: add --free"
-            elif "license" in said:
+            elif "license" in message:
                 advice = "\nREADME.md says which licence is needed"
             elif error.code in (401, 403):
                 advice = '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
             elif error.code == 404:
                 advice = NOT_LOADED
-            raise SystemExit(f"{method} {path}: {error.code} {said}{advice}") from None
+            raise SystemExit(f"{method} {path}: {error.code} {message}{advice}") from None
         except (OSError, HTTPException) as error:
             raise SystemExit(unreachable(self.address, error)) from None
         except ValueError:
@@ -255,13 +257,13 @@ def unreachable(address: str, error: Exception) -> str:
     return f"no {config()['engine']} answers at {address} ({reason}): start it, or set ENGINE_URL"
 
 
-def scaled(score: float, scores: list[float]) -> float:
+def min_max_scaled(score: float, scores: list[float]) -> float:
     """Return a score of a list scaled to 0 to 1; the score itself where all are equal."""
     low, high = min(scores), max(scores)
     return (score - low) / (high - low) if high > low else score
 
 
-def refuse(answer: Any) -> None:
+def raise_if_refused(answer: Any) -> None:
     """End the program if a document was refused."""
     items = answer if isinstance(answer, list) else answer.get("items", [])
     for item in items:
@@ -270,25 +272,25 @@ def refuse(answer: Any) -> None:
             raise SystemExit(f"a document was not taken: {error}\n`load --recreate` begins again")
 
 
-def filled(template: Any, values: dict[str, Any], nothing: dict[str, Any] | None = None) -> Any:
+def fill_template(template: Any, values: dict[str, Any], empty_queries: dict[str, Any] | None = None) -> Any:
     """Return a template with values for its marks, in a text as JSON, and `nothing` for queries without a value."""
     if isinstance(template, dict):
         kind = next(iter(template), "")
-        if nothing and len(template) == 1 and kind in nothing:
-            asked = [values[name] for name in re.findall(r"\{\{(\w+)\}\}", json.dumps(template))]
-            if any(isinstance(value, list | dict) and not is_known(value) for value in asked):
-                return nothing[kind]
-        return {name: filled(value, values, nothing) for name, value in template.items()}
+        if empty_queries and len(template) == 1 and kind in empty_queries:
+            question_values = [values[name] for name in re.findall(r"\{\{(\w+)\}\}", json.dumps(template))]
+            if any(isinstance(value, list | dict) and not is_known(value) for value in question_values):
+                return empty_queries[kind]
+        return {name: fill_template(value, values, empty_queries) for name, value in template.items()}
     if isinstance(template, list):
-        return [filled(value, values, nothing) for value in template]
+        return [fill_template(value, values, empty_queries) for value in template]
     if not isinstance(template, str):
         return template
-    if alone := re.fullmatch(r"\{\{(\w+)\}\}", template):
-        return values[alone[1]]
+    if single_mark := re.fullmatch(r"\{\{(\w+)\}\}", template):
+        return values[single_mark[1]]
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: json.dumps(values[mark[1]], ensure_ascii=False), template)
 
 
-class Milvus:
+class MilvusEngine:
     """Milvus with its own client: a server, or a file beside this script."""
 
     def __init__(self) -> None:
@@ -297,16 +299,16 @@ class Milvus:
         except ModuleNotFoundError:
             raise SystemExit("the client of Milvus is missing: pip install pymilvus milvus-lite") from None
         self.library: Any = pymilvus
-        self.asked, uri = config()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
+        self.request, uri = config()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
         try:
             self.client: Any = pymilvus.MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
         except pymilvus.MilvusException as error:
             raise SystemExit(unreachable(uri, error)) from None
-        if self.client.has_collection(self.asked["collection"]):
-            self.client.load_collection(self.asked["collection"])
+        if self.client.has_collection(self.request["collection"]):
+            self.client.load_collection(self.request["collection"])
 
     def load(self, *, recreate: bool) -> int:
-        name, count, documents = self.asked["collection"], 0, lines("documents")
+        name, count, documents = self.request["collection"], 0, lines("documents")
         if self.client.has_collection(name):
             if not recreate:
                 raise SystemExit(already_there(name))
@@ -316,42 +318,50 @@ class Milvus:
         schema.add_field("row", types.INT64, is_primary=True)
         for field in ("passage", "title", "text"):
             schema.add_field(field, types.VARCHAR, max_length=65535)
-        for field in self.asked["fields"]:
+        for field in self.request["fields"]:
             kind = types.FLOAT_VECTOR if field["dim"] else types.SPARSE_FLOAT_VECTOR
             schema.add_field(field["name"], kind, **({"dim": field["dim"]} if field["dim"] else {}))
             form = {"index_type": field["index_type"], "params": {"params": field["build"]}}
             index.add_index(field["name"], metric_type="IP", **form)
         self.client.create_collection(name, schema=schema, index_params=index)
         while batch := list(islice(documents, BATCH)):
-            self.client.insert(name, [self.typed(one) for one in batch])
+            self.client.insert(name, [self.typed(document) for document in batch])
             count += len(batch)
         self.client.load_collection(name)
         return count
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
         del free  # Milvus has no licences
-        values, depth, name = self.typed(values), self.asked["depth"], self.asked["collection"]
+        values, depth, name = self.typed(values), self.request["depth"], self.request["collection"]
         if not self.client.has_collection(name):
             raise SystemExit(f"{name} is not in milvus{NOT_LOADED}")
-        known = [(place, one) for place, one in enumerate(self.asked["fields"]) if is_known(values[one["name"]])]
+        known = [
+            (index, field) for index, field in enumerate(self.request["fields"]) if is_known(values[field["name"]])
+        ]
         if not known:
             return []
-        shown: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
+        result_options: dict[str, Any] = {"limit": depth, "output_fields": ["row", "passage", "title"]}
         if len(known) == 1:
-            _, one = known[0]
-            asked = {"data": [values[one["name"]]], "anns_field": one["name"], "search_params": one["search"]}
-            (hits,) = self.client.search(name, **asked, **shown)
+            _, field = known[0]
+            search_arguments = {
+                "data": [values[field["name"]]],
+                "anns_field": field["name"],
+                "search_params": field["search"],
+            }
+            (hits,) = self.client.search(name, **search_arguments, **result_options)
         else:
-            request, weights = self.library.AnnSearchRequest, self.asked["ranker"]["weights"]
-            requests = [request([values[one["name"]]], one["name"], one["search"], limit=depth) for _, one in known]
-            by_rank = self.library.RRFRanker(self.asked["ranker"]["constant"])
-            ranker = self.library.WeightedRanker(*(weights[place] for place, _ in known)) if weights else by_rank
-            (hits,) = self.client.hybrid_search(name, requests, ranker, **shown)
+            request, weights = self.library.AnnSearchRequest, self.request["ranker"]["weights"]
+            requests = [
+                request([values[field["name"]]], field["name"], field["search"], limit=depth) for _, field in known
+            ]
+            by_rank = self.library.RRFRanker(self.request["ranker"]["constant"])
+            ranker = self.library.WeightedRanker(*(weights[index] for index, _ in known)) if weights else by_rank
+            (hits,) = self.client.hybrid_search(name, requests, ranker, **result_options)
         return [{**hit["entity"], "score": hit["distance"]} for hit in hits]
 
     def typed(self, values: dict[str, Any]) -> dict[str, Any]:
         sparse = {name: value for name, value in values.items() if isinstance(value, dict)}
-        return values | {name: {int(term): one for term, one in value.items()} for name, value in sparse.items()}
+        return values | {name: {int(term): weight for term, weight in value.items()} for name, value in sparse.items()}
 
 
 def is_known(value: Any) -> bool:
@@ -365,10 +375,10 @@ def values_of(question: str) -> dict[str, Any]:
         from mrc_workbench.data.terminal import quiet
 
         quiet()  # before the libraries of models are imported
-        from mrc_workbench.retrieval.takeaway.asking import values_of
+        from mrc_workbench.retrieval.takeaway.asking import new_question_values
     except ModuleNotFoundError as error:
         raise SystemExit(f"`ask` needs the workbench: set PYTHONPATH to its folder ({error})") from None
-    return dict(values_of(HERE, [question])[0])
+    return dict(new_question_values(HERE, [question])[0])
 
 
 def lines(name: str) -> Iterator[dict[str, Any]]:
@@ -377,7 +387,7 @@ def lines(name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, file)
 
 
-def say(text: str) -> None:
+def write_line(text: str) -> None:
     """Write a line to the terminal."""
     sys.stdout.write(text + "\n")
 

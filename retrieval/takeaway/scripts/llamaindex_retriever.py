@@ -30,5 +30,5 @@ if __name__ == "__main__":
         retriever = FolderRetriever()
     except ModuleNotFoundError as error:
         sys.exit(str(error))
-    for found in retriever.retrieve(sys.argv[1]):
-        sys.stdout.write(f"{found.score:.4f} {found.node.node_id} {found.node.get_content()[:80]}\n")
+    for result in retriever.retrieve(sys.argv[1]):
+        sys.stdout.write(f"{result.score:.4f} {result.node.node_id} {result.node.get_content()[:80]}\n")

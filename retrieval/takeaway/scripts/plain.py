@@ -26,24 +26,24 @@ class PlainSearch:
 
     def __call__(self, question: str, k: int = 10) -> "list[tuple[Passage, float]]":
         """Return the best k passages and their scores, best first, higher is better."""
-        from mrc_workbench.retrieval.rankings import Findings
+        from mrc_workbench.retrieval.rankings import QueryHits
 
-        retriever, passages = self._made
-        found = Findings.of(retriever.search([question], k))
-        return [(passages[row], score) for row, score in zip(found.rows, found.scores, strict=True)]
+        retriever, passages = self._retriever_and_passages
+        findings = QueryHits.from_rankings(retriever.search([question], k))
+        return [(passages[row], score) for row, score in zip(findings.rows, findings.scores, strict=True)]
 
     @cached_property
-    def _made(self) -> "tuple[CachedRetriever, Passages]":
+    def _retriever_and_passages(self) -> "tuple[CachedRetriever, Passages]":
         from mrc_workbench.data.store import find
         from mrc_workbench.data.workspace import read_json
-        from mrc_workbench.retrieval.comparison.compare import materials_of
+        from mrc_workbench.retrieval.comparison.compare import build_context
         from mrc_workbench.retrieval.comparison.experiment import read_experiment
 
         experiment = read_experiment(self.folder / "experiment.toml")
         question_set = find(experiment.data, self.folder)
-        asked = experiment.asked(question_set)
+        evaluated = experiment.evaluation_set(question_set)
         name = read_json(self.folder / "takeaway.json")["retriever"]
-        made = materials_of(experiment, asked, self.folder, whole=question_set).made[name]
-        if isinstance(made, Exception):
-            raise made
-        return made, asked.passages
+        cached_retriever = build_context(experiment, evaluated, self.folder, whole=question_set).retrievers[name]
+        if isinstance(cached_retriever, Exception):
+            raise cached_retriever
+        return cached_retriever, evaluated.passages

@@ -17,17 +17,17 @@ from mrc_workbench.data.formats.columnar import parquet_table
 from mrc_workbench.data.formats.opening import Format, recognise, table_opener
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
 
 
-def _read_parquet(columns: dict[str, object], **options: object) -> Reading:
+def _read_parquet(columns: dict[str, object], **options: object) -> QuestionSetReading:
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out, **options)
     return read(out.getvalue(), "set.parquet")
 
 
-def test_squad_rows_as_the_hub_keeps_them() -> None:
+def test_reads_squad_rows_of_the_hub() -> None:
     answers = [{"text": ["서울", "한양"], "answer_start": [1, 2]}, {"text": [], "answer_start": []}, None]
     reading = _read_parquet({"question": ["가?", "나?", "다?"], "context": ["x", "x", "y"], "answers": answers})
     assert [(q.text, q.answers, q.relevant) for q in reading.question_set.questions] == [
@@ -39,7 +39,7 @@ def test_squad_rows_as_the_hub_keeps_them() -> None:
     assert [question.relevant for question in reading.question_set.questions] == [("p1",), ()]
 
 
-def test_other_types_become_text_and_texts_that_are_no_utf8_are_mended() -> None:
+def test_converts_other_types_to_text_and_repairs_invalid_utf8() -> None:
     reading = _read_parquet({"id": [1.0, 2.0], "question": ["가?", None], "context": [b"\xea\xb0\x80", b"x"]})
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "가?")]
     assert [passage.text for passage in reading.question_set.passages] == ["가", "x"]
@@ -49,14 +49,14 @@ def test_other_types_become_text_and_texts_that_are_no_utf8_are_mended() -> None
     assert [question.text for question in reading.question_set.questions] == ["�?", "x?"]
 
 
-def test_a_small_file_of_one_long_text_many_times_is_refused() -> None:
-    places = pa.array(np.zeros(100_000, dtype=np.int32))
-    column = pa.DictionaryArray.from_arrays(places, pa.array(["x" * 50_000]))
+def test_rejects_small_file_that_repeats_a_long_text() -> None:
+    indices = pa.array(np.zeros(100_000, dtype=np.int32))
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 50_000]))
     with pytest.raises(DataError, match=r"claims [\d,]+ unpacked bytes; at most 2,147,483,648 are read"):
         _read_parquet({"question": column, "context": column}, store_schema=False)
 
 
-def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar, "MAX_VALUES", 1_000_000)
     nothing = pa.nulls(1_000_001)
     column = pa.ListArray.from_arrays(pa.array([0, len(nothing)], pa.int32()), nothing)
@@ -65,7 +65,7 @@ def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [4, 8, 100, -4, -100])
-def test_a_file_cut_short(size: int) -> None:
+def test_rejects_truncated_parquet(size: int) -> None:
     with pytest.raises(DataError, match=r"The Parquet file cannot be read \(.*get it or write it again"):
         read(as_parquet(ROWS)[:size], "set.parquet")
 
@@ -82,7 +82,7 @@ LINES = [
 ]
 
 
-def test_rows_are_sheet_rows() -> None:
+def test_numbers_rows_as_the_sheet_does() -> None:
     reading = read(workbook(LINES), "set.xlsx")
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "수도는?"), ("4", "2020-01-02")]
     assert [passage.text for passage in reading.question_set.passages] == ["서울", "12.5"]
@@ -99,14 +99,14 @@ def test_rows_are_sheet_rows() -> None:
     }
 
 
-def test_a_wrong_note_of_the_size_hides_nothing() -> None:
+def test_ignores_wrong_sheet_dimensions() -> None:
     content = rezipped(
         workbook(LINES), SHEET, lambda part: re.sub(rb"<dimension[^>]*>", b'<dimension ref="A1"/>', part)
     )
     assert len(read(content, "set.xlsx").question_set.questions) == 2
 
 
-def test_carriage_returns_are_unescaped() -> None:
+def test_unescapes_carriage_returns() -> None:
     reading = read(workbook([["question", "context"], ["a?", "b_x000D_\nc"]]), "set.xlsx")
     assert reading.question_set.passages[0].text == "b\r\nc"
 
@@ -121,7 +121,7 @@ def test_carriage_returns_are_unescaped() -> None:
         (b"<worksheet", b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///a">]>&a;<worksheet', ProblemCode.BROKEN_WORKBOOK),
     ],
 )
-def test_hostile_sheets_are_refused(old: bytes, new: bytes, code: ProblemCode) -> None:
+def test_rejects_hostile_sheets(old: bytes, new: bytes, code: ProblemCode) -> None:
     content = rezipped(workbook(LINES), SHEET, lambda part: part.replace(old, new, 1))
     with pytest.raises(DataError) as caught:
         read(content, "set.xlsx")
@@ -129,14 +129,14 @@ def test_hostile_sheets_are_refused(old: bytes, new: bytes, code: ProblemCode) -
 
 
 @pytest.mark.slow
-def test_two_cells_at_opposite_corners_take_no_memory() -> None:
+def test_sparse_sheet_takes_little_memory() -> None:
     corner = b'<row r="1048576"><c r="XFD1048576" t="n"><v>1</v></c></row></sheetData>'
     content = rezipped(workbook(LINES), SHEET, lambda part: part.replace(b"</sheetData>", corner))
     assert len(read(content, "set.xlsx").question_set.questions) == 2
 
 
 @pytest.mark.parametrize("size", [4, 100, 1000, -10])
-def test_a_workbook_cut_short(size: int) -> None:
+def test_rejects_truncated_workbook(size: int) -> None:
     with pytest.raises(DataError, match=r"The Excel workbook cannot be read \(.*save it again as .xlsx or CSV"):
         read(workbook(LINES)[:size], "set.xlsx")
 
@@ -153,20 +153,20 @@ ODD_COLUMNS = {
 
 def parquet_with(**columns: pa.Array) -> bytes:
     out = io.BytesIO()
-    held = {"question": ["누가?", "무엇?"], "context": ["가나다 라마바", "나다라 마바사"]}
-    pq.write_table(pa.table({**held, **columns}), out)
+    columns_with_text = {"question": ["누가?", "무엇?"], "context": ["가나다 라마바", "나다라 마바사"]}
+    pq.write_table(pa.table({**columns_with_text, **columns}), out)
     return out.getvalue()
 
 
 @pytest.mark.parametrize("name", ODD_COLUMNS)
-def test_an_odd_value_in_an_unused_column_refuses_nothing(name: str) -> None:
+def test_ignores_unsupported_values_in_unused_columns(name: str) -> None:
     reading = read(parquet_with(**{name: ODD_COLUMNS[name]}), "odd.parquet")
     assert [question.text for question in reading.question_set.questions] == ["누가?", "무엇?"]
     assert reading.problems == ()
     assert name in reading.first_rows[0]
 
 
-def test_columns_that_no_reader_uses_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_convert_unused_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     converted = []
     values = columnar._values
 
@@ -182,7 +182,7 @@ def test_columns_that_no_reader_uses_are_not_converted(monkeypatch: pytest.Monke
     assert dict(rows[0].cells) == {"question": "누가?", "context": "가나다 라마바", "vector": [1.0, 2.0]}
 
 
-def test_an_odd_date_in_a_used_column_is_read_as_text() -> None:
+def test_reads_out_of_range_date_as_text() -> None:
     reading = read(parquet_with(id=ODD_COLUMNS["date"]), "odd.parquet")
     assert reading.question_set.questions[1].id == "1970-01-02"
     assert reading.question_set.questions[0].id
@@ -238,7 +238,7 @@ def cells(content: bytes) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("write", [stream, file, parquet])
-def test_rows_are_those_of_the_dataset(write: object) -> None:
+def test_reads_arrow_files_like_the_dataset(write: object) -> None:
     content = write(table())  # type: ignore[operator]
     assert cells(content) == [
         {
@@ -259,27 +259,27 @@ def test_rows_are_those_of_the_dataset(write: object) -> None:
 @pytest.mark.parametrize(
     "noted", [b"[]", b"{", b'{"info": {"features": 3}}', b'{"info": {"features": {"n": {"_type": 1}}}}']
 )
-def test_odd_notes_are_ignored(noted: bytes) -> None:
+def test_ignores_invalid_feature_metadata(noted: bytes) -> None:
     rows = pa.table({"text": ["a"], "n": [1]}).replace_schema_metadata({b"huggingface": noted})
     assert cells(stream(rows)) == [{"text": "a", "n": 1}]
 
 
-def test_numbers_beyond_the_classes_stay_and_feather_may_be_compressed() -> None:
+def test_keeps_unknown_class_numbers_and_reads_compressed_feather() -> None:
     for compression in ("lz4", "zstd"):
         assert cells(file(table(), compression)) == cells(stream(table()))
-    noted = b'{"info": {"features": {"n": {"_type": "ClassLabel", "names": ["x"]}}}}'
-    rows = pa.table({"n": [0, 1, -1, None]}).replace_schema_metadata({b"huggingface": noted})
+    metadata = b'{"info": {"features": {"n": {"_type": "ClassLabel", "names": ["x"]}}}}'
+    rows = pa.table({"n": [0, 1, -1, None]}).replace_schema_metadata({b"huggingface": metadata})
     assert [row["n"] for row in cells(stream(rows))] == ["x", 1, None, None]
 
 
-def test_a_cut_file_is_refused() -> None:
+def test_rejects_truncated_arrow_file() -> None:
     for content in (stream(table()), file(table())):
         with pytest.raises(DataError) as error:
             cells(content[: len(content) // 2])
         assert error.value.problem.code is ProblemCode.BROKEN_ARROW
 
 
-def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_arrow_file_beyond_size_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar, "MAX_UNPACKED_BYTES_OF_COLUMNS", 10_000)
     rows = pa.table({"text": pa.array(["글" * 1000] * 20).dictionary_encode()})
     with pytest.raises(DataError, match="unpacked bytes"):
@@ -290,7 +290,7 @@ def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("write", [stream, file])
-def test_mutated_files_never_raise_anything_else(write: object) -> None:
+def test_mutated_files_raise_only_data_errors(write: object) -> None:
     content = write(table())  # type: ignore[operator]
     generator = random.Random(3)
     refused = 0

@@ -11,24 +11,24 @@ import pytest
 from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     PairColumns,
+    example_names,
     find_header,
     is_known,
     is_pair_column,
-    wanted_names,
 )
 from mrc_workbench.data.formats.tables import (
-    MOST_ANSWERS,
-    MOST_CHARACTERS,
+    MAX_ANSWERS,
+    MAX_CHARACTERS,
     CellError,
     answers_in,
     as_text,
-    is_fit,
-    mend,
-    shown,
+    display_text,
+    is_valid_xml,
+    mend_text,
 )
 from mrc_workbench.data.pairs.store import assign_pair_columns
 from mrc_workbench.data.problems import ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.sample_files import rezipped, workbook
 
 HEADER, ROWS = ["질문", "지문", "정답"], [["강은?", "한강이 흐른다.", "한강"], ["산은?", "북한산이 있다.", "북한산"]]
@@ -61,9 +61,11 @@ def as_csv_lines(rows: list[list[str]]) -> bytes:
     return "\n".join(",".join(row) for row in rows).encode()
 
 
-def _questions(reading: Reading) -> list[tuple[str, str, tuple[str, ...]]]:
+def _questions(reading: QuestionSetReading) -> list[tuple[str, str, tuple[str, ...]]]:
     texts = {passage.id: passage.text for passage in reading.question_set.passages}
-    return [(one.text, texts[one.relevant[0]], one.answers) for one in reading.question_set.questions]
+    return [
+        (question.text, texts[question.relevant[0]], question.answers) for question in reading.question_set.questions
+    ]
 
 
 EXPECTED = [("강은?", "한강이 흐른다.", ("한강",)), ("산은?", "북한산이 있다.", ("북한산",))]
@@ -72,7 +74,7 @@ TITLES = [["2024년 목록"], [], ["담당: 김"]]
 
 @pytest.mark.parametrize("write", [as_csv_lines, workbook])
 @pytest.mark.parametrize("titles", [TITLES, [["2024년 목록", "", ""], ["", "", ""], ["담당: 김", "", ""]]])
-def test_titles_are_reported_and_no_row(write: object, titles: list[list[str]]) -> None:
+def test_reports_title_lines_and_does_not_read_them(write: object, titles: list[list[str]]) -> None:
     reading = read(write([*titles, HEADER, *ROWS]), "표")
     assert _questions(reading) == EXPECTED
     (problem,) = reading.problems
@@ -85,7 +87,7 @@ def test_titles_are_reported_and_no_row(write: object, titles: list[list[str]]) 
 @pytest.mark.parametrize(
     "notes", [[["※ 출처: 시청", "", ""]], [["", "", ""], ["이 표는 해마다 새로 씁니다", "", ""], ["문의: 02", "", ""]]]
 )
-def test_notes_below_the_table_are_left_out_and_listed(write: object, notes: list[list[str]]) -> None:
+def test_rejects_and_lists_notes_below_the_table(write: object, notes: list[list[str]]) -> None:
     reading = read(
         write([["지문", "제목", "쪽"], ["한강이 흐른다.", "강", "1"], ["북한산이 있다.", "산", "2"], *notes]), "표"
     )
@@ -95,7 +97,7 @@ def test_notes_below_the_table_are_left_out_and_listed(write: object, notes: lis
 
 
 @pytest.mark.parametrize("write", [as_csv_lines, workbook])
-def test_rows_of_one_cell_among_others_are_no_notes(write: object) -> None:
+def test_single_cell_rows_inside_the_table_are_not_notes(write: object) -> None:
     rows = [["지문", "제목"], ["한강이 흐른다.", ""], ["북한산이 있다.", "산"], ["", ""], ["※ 표가 있는 글이다.", ""]]
     assert len(read(write(rows), "표").question_set.passages) == 3
     rows = [["지문", "제목"], ["북한산이 있다.", "산"], ["※ 표가 있는 글이다.", ""], ["한강이 흐른다.", "강"]]
@@ -103,7 +105,7 @@ def test_rows_of_one_cell_among_others_are_no_notes(write: object) -> None:
 
 
 @pytest.mark.parametrize("write", [as_csv_lines, workbook])
-def test_a_header_that_is_repeated_is_no_row(write: object) -> None:
+def test_rejects_repeated_header_row(write: object) -> None:
     header = ["질문", "지문"]
     rows = [header, ["question", "context"], ["강은?", "한강이 흐른다."], header, ["산은?", "북한산이 있다."]]
     reading = read(write(rows), "표")
@@ -112,7 +114,7 @@ def test_a_header_that_is_repeated_is_no_row(write: object) -> None:
     assert repeated == [(ProblemCode.REPEATED_HEADER, 2), (ProblemCode.REPEATED_HEADER, 4)]
 
 
-def test_a_row_of_words_that_may_name_columns_is_data_among_others() -> None:
+def test_column_name_in_a_later_row_is_data() -> None:
     reading = read("질문,지문\n강은?,한강이 흐른다.\n질문,지문에 대한 물음이다.\n".encode(), "표.csv")
     assert [question.text for question in reading.question_set.questions] == ["강은?", "질문"]
 
@@ -138,24 +140,24 @@ def test_a_row_of_words_that_may_name_columns_is_data_among_others() -> None:
         (CellError("#N/A"), "#N/A"),
     ],
 )
-def test_cells_as_text(value: object, expected: str) -> None:
+def test_converts_cells_to_text(value: object, expected: str) -> None:
     assert as_text(value) == expected
 
 
-def test_anything_can_be_shown() -> None:
+def test_displays_any_value() -> None:
     deep: list[object] = []
     for _ in range(200_000):  # deeper than any version of Python writes as JSON
         deep = [deep]
-    assert shown(deep) == "a list"
-    assert shown(np.array(["가"], dtype=object)) == '["가"]'
-    assert shown({"가": "\ud800"}) == '{"가": "�"}'
-    assert shown("가나다라", 3) == "가나…"
+    assert display_text(deep) == "a list"
+    assert display_text(np.array(["가"], dtype=object)) == '["가"]'
+    assert display_text({"가": "\ud800"}) == '{"가": "�"}'
+    assert display_text("가나다라", 3) == "가나…"
 
 
-def test_what_xml_cannot_hold_is_mended() -> None:
+def test_replaces_characters_that_xml_forbids() -> None:
     """Checked against an XML parser: what is fit passes it, what is not does not."""
-    assert mend("가\ud800나\x00😀") == "가�나�😀"
-    assert mend("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�", "line breaks of slides stay"
+    assert mend_text("가\ud800나\x00😀") == "가�나�😀"
+    assert mend_text("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�", "line breaks of slides stay"
     for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:
         try:
             expat.ParserCreate().Parse(f"<a>{chr(number)}</a>" if chr(number) not in "<&" else "<a/>", True)
@@ -163,7 +165,7 @@ def test_what_xml_cannot_hold_is_mended() -> None:
         except expat.ExpatError:
             passes = False
         # expat takes the two last of a plane, which the standard does not
-        assert is_fit(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
+        assert is_valid_xml(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_what_xml_cannot_hold_is_mended() -> None:
         (("가", "나"), PairColumns()),
     ],
 )
-def test_names_of_pairs(names: tuple[str, ...], expected: PairColumns) -> None:
+def test_recognises_pair_columns_by_name(names: tuple[str, ...], expected: PairColumns) -> None:
     assert assign_pair_columns(names) == expected
 
 
@@ -211,22 +213,22 @@ def test_names_of_pairs(names: tuple[str, ...], expected: PairColumns) -> None:
         ([dict.fromkeys("가나다라", "여러 낱말")], PairColumns()),  # more of them than sentences are not guessed
     ],
 )
-def test_cells_tell_columns_of_pairs(rows: list[dict[str, str | None]], expected: PairColumns) -> None:
+def test_recognises_pair_columns_by_cells(rows: list[dict[str, str | None]], expected: PairColumns) -> None:
     assert assign_pair_columns(tuple(rows[0]), rows) == expected
 
 
-def test_sentences_end_where_one_is_missing() -> None:
+def test_sentences_stop_at_the_first_missing_column() -> None:
     assert PairColumns("가", "나", "다").sentences == ("가", "나", "다")
     assert PairColumns("가", None, "다").sentences == ("가",)
     assert PairColumns(None, "나").sentences == ()
 
 
-def test_no_name_is_of_two_roles() -> None:
+def test_each_column_name_has_a_single_role() -> None:
     names = [name for known in PAIR_NAMES.values() for name in known]
     assert len(names) == len(set(names))
     assert is_pair_column("Sentence 1")
     assert not is_pair_column("문단")
-    assert wanted_names(PAIR_NAMES["sentence3"]) == "문장3, 셋째문장, 부정, sentence3, sent3, text3"
+    assert example_names(PAIR_NAMES["sentence3"]) == "문장3, 셋째문장, 부정, sentence3, sent3, text3"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ def test_no_name_is_of_two_roles() -> None:
         ("[" * 20 + "'가'" + "]" * 20, ()),
     ],
 )
-def test_every_way_a_cell_holds_answers(cell: object, expected: tuple[str, ...]) -> None:
+def test_parses_every_answer_format(cell: object, expected: tuple[str, ...]) -> None:
     assert tuple(answers_in(cell)) == expected
 
 
@@ -274,20 +276,20 @@ def test_every_way_a_cell_holds_answers(cell: object, expected: tuple[str, ...])
         ({"text": ["가", "나", "다", "라"], "answer_start": [-4, "x", None, True]}, [-1, -1, -1, -1]),
     ],
 )
-def test_where_an_answer_begins_is_told_where_the_file_says_so(cell: object, starts: list[int]) -> None:
+def test_reads_answer_starts(cell: object, starts: list[int]) -> None:
     assert [*answers_in(cell).values()] == starts
 
 
 GOOD = {"question": "수도는?", "context": "서울은 수도이다."}
 
 
-def _read(**cells: object) -> Reading:
+def _read(**cells: object) -> QuestionSetReading:
     return read(json.dumps([GOOD, {"question": "강은?", "context": "한강", **cells}]).encode(), "set")
 
 
 @pytest.mark.parametrize("role", ["question", "context"])
-def test_too_long_a_text_costs_its_row(role: str) -> None:
-    reading = _read(**{role: "가" * (MOST_CHARACTERS + 1)})
+def test_rejects_row_with_too_long_text(role: str) -> None:
+    reading = _read(**{role: "가" * (MAX_CHARACTERS + 1)})
     (problem,) = reading.problems
     assert (problem.code, problem.row) == (ProblemCode.TOO_LONG, 2)
     assert problem.message == (
@@ -295,19 +297,19 @@ def test_too_long_a_text_costs_its_row(role: str) -> None:
         "Split it into several rows."
     )
     assert len(reading.rejected[role][0]) == 10_000
-    assert not _read(**{role: "가" * MOST_CHARACTERS}).problems
+    assert not _read(**{role: "가" * MAX_CHARACTERS}).problems
 
 
 @pytest.mark.parametrize(
     ("cells", "found"),
     [
         ({"title": ["서울"]}, "a list"),
-        ({"title": "가" * (MOST_CHARACTERS + 1)}, "too long a text"),
-        ({"answers": [str(number) for number in range(MOST_ANSWERS + 1)]}, "too many answers"),
-        ({"answers": "가" * (MOST_CHARACTERS + 1)}, "too long a text"),
+        ({"title": "가" * (MAX_CHARACTERS + 1)}, "too long a text"),
+        ({"answers": [str(number) for number in range(MAX_ANSWERS + 1)]}, "too many answers"),
+        ({"answers": "가" * (MAX_CHARACTERS + 1)}, "too long a text"),
     ],
 )
-def test_what_stands_beside_is_dropped_and_told(cells: dict[str, object], found: str) -> None:
+def test_reports_dropped_optional_cells(cells: dict[str, object], found: str) -> None:
     reading = _read(**cells)
     (problem,) = reading.problems
     assert (problem.code, problem.row, problem.details["found"]) == (ProblemCode.DROPPED_CELL, 2, found)
@@ -316,7 +318,7 @@ def test_what_stands_beside_is_dropped_and_told(cells: dict[str, object], found:
     assert (reading.left_out, len(reading.question_set.questions)) == (0, 2)
 
 
-def test_formula_errors_and_texts_like_them_are_reported_and_read_as_empty() -> None:
+def test_reports_formula_errors_and_reads_them_as_empty() -> None:
     content = workbook([["question", "context", "answers"], ["a?", "b", "#N/A"], ["c?", "d", "#DIV/0!"]])
 
     def as_text(part: bytes) -> bytes:
@@ -336,16 +338,16 @@ ROW = "질문,지문,제목,정답\n강은?,한강이 흐른다.,서울,한강\n
 
 
 @pytest.mark.parametrize("mark", ["NaN", "N/A", "null", "None", "-", "없음"])
-def test_marks_in_optional_columns_are_empty_and_counted(mark: str) -> None:
+def test_counts_missing_marks_in_optional_columns(mark: str) -> None:
     reading = read(f"{ROW}산은?,북한산이 있다.,{mark},{mark}\n".encode(), "표.csv")
     assert list(reading.question_set.passages.titles) == ["서울", ""]
     assert [question.answers for question in reading.question_set.questions] == [("한강",), ()]
-    told = [one.details for one in reading.problems if one.code is ProblemCode.BLANK_MARKS]
-    assert sorted(told, key=str) == [{"column": column, "marks": mark, "count": 1} for column in ("정답", "제목")]
+    details = [problem.details for problem in reading.problems if problem.code is ProblemCode.BLANK_MARKS]
+    assert sorted(details, key=str) == [{"column": column, "marks": mark, "count": 1} for column in ("정답", "제목")]
     assert reading.left_out == 0
 
 
-def test_a_passage_of_a_mark_is_left_out_and_one_that_may_be_text_is_kept() -> None:
+def test_rejects_passage_of_a_missing_mark_only() -> None:
     reading = read(f"{ROW}산은?,NaN,산,\n-,-,-,-\n들은?,없음,들,\n".encode(), "표.csv")
     assert [question.text for question in reading.question_set.questions] == ["강은?", "들은?"]
-    assert [one.row for one in reading.problems if one.code is ProblemCode.EMPTY_CONTEXT] == [3, 4]
+    assert [problem.row for problem in reading.problems if problem.code is ProblemCode.EMPTY_CONTEXT] == [3, 4]

@@ -24,9 +24,9 @@ def _rows(text: str, delimiter: str = ",") -> list[tuple[int, list[object], Prob
         ("수도는 서울이다\n", None),
     ],
 )
-def test_delimiters(text: str, delimiter: str | None) -> None:
-    found = find_table(text)
-    assert (found and found.delimiter) == delimiter
+def test_detects_delimiters(text: str, delimiter: str | None) -> None:
+    table = find_table(text)
+    assert (table and table.delimiter) == delimiter
 
 
 HEAD, TABS = "question,context\n", "질문\t지문\n"
@@ -64,11 +64,11 @@ FIELD_COUNT, BROKEN_QUOTES = ProblemCode.FIELD_COUNT, ProblemCode.BROKEN_QUOTES
     ],
     ids=["numbers", "separators", "field counts", "open quote", "inner quotes", "no quotes", "tab quotes", "long"],
 )
-def test_rows(text: str, rows: list[tuple[int, list[object], ProblemCode | None]]) -> None:
+def test_parses_rows(text: str, rows: list[tuple[int, list[object], ProblemCode | None]]) -> None:
     assert _rows(text, "\t" if text.startswith(TABS) else ",") == rows
 
 
-def test_the_field_count_is_told() -> None:
+def test_reports_wrong_field_count() -> None:
     (row,) = delimited_tables("question,context\na?,b,c\n", ",")().rows
     assert row.problem is not None
     assert row.problem.message == (
@@ -77,7 +77,7 @@ def test_the_field_count_is_told() -> None:
     assert row.cells == {"question": "a?", "context": "b", "column 3": "c"}
 
 
-def test_names_are_made_different() -> None:
+def test_makes_column_names_unique() -> None:
     assert delimited_tables(",text,text, ,text\n1,2,3,4,5\n", ",")().names == (
         "column 1",
         "text",
@@ -87,25 +87,25 @@ def test_names_are_made_different() -> None:
     )
 
 
-def test_a_broken_header_is_refused() -> None:
+def test_rejects_broken_header() -> None:
     with pytest.raises(DataError, match="Row 1: a quotation mark is not closed"):
         delimited_tables('question,"context\na?,b\n', ",")()
 
 
-def test_nothing_but_delimiters_is_empty() -> None:
+def test_rejects_file_of_delimiters_as_empty() -> None:
     with pytest.raises(DataError, match="The file is empty"):
         delimited_tables(",,\n,,\n", ",")()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ['b"c,"a\n', '"\n', 'a,"b\n', '"a"b,c\n'])
-def test_broken_quotes_take_linear_time(line: str) -> None:
+def test_parses_broken_quotes_in_linear_time(line: str) -> None:
     rows = list(delimited_tables("question,context\n" + line * 20_001, ",")().rows)
     assert rows[-1].problem is not None
     assert len(rows) <= 20_001
 
 
-def test_a_record_that_never_ends_is_given_up_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rereads_lines_of_an_unterminated_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_tables, "_LONGEST_RECORD", 100)
     text = 'question,context\n"a?,b\n' + "".join(f"q{row}?,c{row}\n" for row in range(50))
     table = delimited_tables(text, ",")()
@@ -114,14 +114,14 @@ def test_a_record_that_never_ends_is_given_up_and_read_again(monkeypatch: pytest
     assert [row.cells["context"] for row in rows[1:]] == [f"c{row}" for row in range(50)]
 
 
-def test_a_broken_quotation_mark_a_line_costs_as_much_a_line_however_many() -> None:
+def test_cost_per_line_with_broken_quotes_is_constant() -> None:
     """Counted, not timed: every line is taken at most twice."""
-    taken = 0
+    lines_read = 0
 
     def lines() -> Iterator[str]:
-        nonlocal taken
+        nonlocal lines_read
         for _ in range(20_000):
-            taken += 1
+            lines_read += 1
             yield 'q?\t"abc\n'
 
     rereadable = text_tables._Rereadable(lines())
@@ -129,4 +129,4 @@ def test_a_broken_quotation_mark_a_line_costs_as_much_a_line_however_many() -> N
         rereadable.begin_record()
         next(rereadable), next(rereadable)
         rereadable.go_back()
-    assert taken == 10_001
+    assert lines_read == 10_001

@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.formats.documents import (
     WHOLE_CHARACTERS,
-    Block,
+    DocumentBlock,
     Section,
     document_table,
     html_blocks,
@@ -45,7 +45,7 @@ def passages(content: bytes | Path, format_: Format, name: str = "규정.docx") 
     return [tuple(row.cells.values()) for row in rows if row.problem is None]
 
 
-def test_word_document(tmp_path: Path) -> None:
+def test_reads_word_document(tmp_path: Path) -> None:
     expected = [("규정.docx", "여름 휴가", "닷새를 쉰다.\n신청\n한 달 전에 한다.\n이름\t날\n김\t3")]
     assert passages(WORD, Format.WORD) == expected
     path = tmp_path / "any name"
@@ -53,7 +53,7 @@ def test_word_document(tmp_path: Path) -> None:
     assert passages(path, Format.WORD) == expected
 
 
-def test_hangul_document_and_pdf_with_korean_text() -> None:
+def test_reads_hangul_document_and_korean_pdf() -> None:
     assert passages(HWPX, Format.HANGUL, "수달.hwpx") == [("수달.hwpx", "수달", "수달은 강에 산다.\n물고기를 먹는다.")]
     content = pdf(["수달은 강에 산다.\n둘째 줄 English", "물고기를 먹는다."])
     assert passages(content, Format.PDF, "수달.pdf") == [
@@ -61,13 +61,13 @@ def test_hangul_document_and_pdf_with_korean_text() -> None:
     ]
 
 
-def test_long_pdf_has_a_passage_a_page_and_empty_pages_are_reported() -> None:
+def test_splits_long_pdf_by_page_and_reports_empty_pages() -> None:
     pages = ["\n".join(f"{page}쪽 {line}번째 줄이다." * 3 for line in range(60)) for page in (1, 2)]
-    found = passages(pdf(pages), Format.PDF, "책.pdf")
-    assert [id_ for id_, _, _ in found] == ["책.pdf#page-1", "책.pdf#page-2"]
+    sections = passages(pdf(pages), Format.PDF, "책.pdf")
+    assert [id_ for id_, _, _ in sections] == ["책.pdf#page-1", "책.pdf#page-2"]
     rows = list(document_table(Content(pdf(["수달", "", ""])), Format.PDF, "a.pdf").rows)
     problems = [row.problem for row in rows if row.problem]
-    assert [(one.code, one.details) for one in problems] == [(ProblemCode.PAGES_WITHOUT_TEXT, {"pages": 2})]
+    assert [(problem.code, problem.details) for problem in problems] == [(ProblemCode.PAGES_WITHOUT_TEXT, {"pages": 2})]
     assert len(rows) == 2
 
 
@@ -85,13 +85,13 @@ def test_long_pdf_has_a_passage_a_page_and_empty_pages_are_reported() -> None:
          ProblemCode.ENCRYPTED_DOCUMENT),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_says_why(content: bytes, format_: Format, code: ProblemCode) -> None:
+def test_unreadable_document_error_gives_the_reason(content: bytes, format_: Format, code: ProblemCode) -> None:
     with pytest.raises(DataError) as error:
         passages(content, format_)
     assert error.value.problem.code is code
 
 
-def test_entities_of_xml_are_not_expanded() -> None:
+def test_does_not_expand_xml_entities() -> None:
     bomb = '<!DOCTYPE x [<!ENTITY a "하하"><!ENTITY b "&a;&a;&a;"><!ENTITY f SYSTEM "file:///etc/passwd">]>'
     document = f"{bomb}<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body>"
     document += "<w:p><w:r><w:t>&b;&f;</w:t></w:r></w:p></w:body></w:document>"
@@ -101,13 +101,13 @@ def test_entities_of_xml_are_not_expanded() -> None:
     assert "root:" not in str(error.value)
 
 
-def test_a_word_document_that_unpacks_to_too_much_is_refused() -> None:
+def test_rejects_word_document_that_unpacks_to_too_much() -> None:
     text = b"<w:p><w:r><w:t>" + b" " * 60_000_000 + b"</w:t></w:r></w:p>"
     with pytest.raises(DataError):
         passages(zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": text}), Format.WORD)
 
 
-def test_a_web_page_in_the_encoding_that_it_names_and_ids_are_composed() -> None:
+def test_uses_encoding_of_the_web_page_and_composes_ids() -> None:
     page = (
         "<html><head><meta charset='shift_jis'><title>川</title></head><body><p>カワウソは川にすむ。</p></body></html>"
     )
@@ -117,7 +117,7 @@ def test_a_web_page_in_the_encoding_that_it_names_and_ids_are_composed() -> None
 
 
 @pytest.mark.parametrize("name", ["word", "hwpx", "pdf"])
-def test_mutated_documents_never_crash(name: str) -> None:
+def test_mutated_documents_raise_only_data_errors(name: str) -> None:
     contents = {
         "word": (WORD, Format.WORD),
         "hwpx": (HWPX, Format.HANGUL),
@@ -142,11 +142,11 @@ def filled(blocks: object) -> list[tuple[str, int]]:
     return [(block.text.strip(), block.level) for block in blocks if block.text.strip()]  # type: ignore[attr-defined]
 
 
-def test_text_is_split_at_blank_lines() -> None:
+def test_splits_text_at_blank_lines() -> None:
     assert filled(text_blocks("첫 줄\r\n둘째 줄\r\n \r\n다른 문단\r\n")) == [("첫 줄\n둘째 줄", 0), ("다른 문단", 0)]
 
 
-def test_markdown() -> None:
+def test_parses_markdown() -> None:
     text = (
         '---\nlayout: page\ntitle: "휴가 규정"\n---\n\n안내\n====\n\n**닷새**를 [쉰다](https://example.org/a).\n'
         "<!-- 초안 -->\n\n- 하나\n- 둘 `코드`\n\n| 이름 | 날 |\n|---|---|\n| 김 | 3 |\n\n"
@@ -158,7 +158,7 @@ def test_markdown() -> None:
     ]  # fmt: skip
 
 
-def test_web_page() -> None:
+def test_parses_web_page() -> None:
     page = (
         "<!doctype html><html><head><title> 수달 \n 안내</title><style>p{}</style></head><body><nav>메뉴</nav>"
         "<h1><div>수달</div></h1>수달은 <b>강</b>에\n 산다.<br>둘째 줄<p>물고기&nbsp;먹이</p>"
@@ -172,28 +172,34 @@ def test_web_page() -> None:
     ]  # fmt: skip
 
 
-def test_deeply_nested_and_empty_pages_are_read() -> None:
+def test_reads_deeply_nested_and_empty_pages() -> None:
     assert filled(html_blocks("<div>" * 10_000 + "깊은 글")) == [("깊은 글", 0)]
     assert filled(markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
     assert filled(html_blocks("")) == []
     assert html_title("") == ""
     assert filled(markdown_blocks("")) == []
-    assert next(markdown_blocks("# 제목")) == Block("제목", 1)
+    assert next(markdown_blocks("# 제목")) == DocumentBlock("제목", 1)
 
 
 LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 characters
 
 
-def test_a_short_document_is_one_passage_without_its_title() -> None:
-    blocks = [Block("여름  휴가", 1), Block(" 닷새를 쉰다. "), Block(""), Block("신청", 2), Block("한 달 전에 한다.")]
-    assert split_document(blocks) == ("여름 휴가", [Section("", "닷새를 쉰다.\n신청\n한 달 전에 한다.")])
-    assert split_document([Block("여름 휴가", 1)]) == ("", [Section("", "여름 휴가")])
-    assert split_document([Block(" \n ")]) == ("", [])
-
-
-def test_a_long_document_is_split_at_headings() -> None:
+def test_short_document_is_a_single_passage_without_its_title() -> None:
     blocks = [
-        Block("안내", 1), Block(LONG), Block("강", 2), Block("수달!", 3), Block(LONG), Block("수달", 2), Block(LONG),
+        DocumentBlock("여름  휴가", 1),
+        DocumentBlock(" 닷새를 쉰다. "),
+        DocumentBlock(""),
+        DocumentBlock("신청", 2),
+        DocumentBlock("한 달 전에 한다."),
+    ]
+    assert split_document(blocks) == ("여름 휴가", [Section("", "닷새를 쉰다.\n신청\n한 달 전에 한다.")])
+    assert split_document([DocumentBlock("여름 휴가", 1)]) == ("", [Section("", "여름 휴가")])
+    assert split_document([DocumentBlock(" \n ")]) == ("", [])
+
+
+def test_splits_long_document_at_headings() -> None:
+    blocks = [
+        DocumentBlock("안내", 1), DocumentBlock(LONG), DocumentBlock("강", 2), DocumentBlock("수달!", 3), DocumentBlock(LONG), DocumentBlock("수달", 2), DocumentBlock(LONG),
     ]  # fmt: skip
     title, sections = split_document(blocks)
     assert title == "안내"
@@ -201,12 +207,12 @@ def test_a_long_document_is_split_at_headings() -> None:
     assert sections[1].text.startswith("강\n수달!\n수달은"), "a heading without text leads the next section"
 
 
-def test_short_pages_are_joined_and_long_ones_split() -> None:
+def test_joins_short_pages_and_splits_long_ones() -> None:
     pages = [
-        Block("가" * 900, page=1),
-        Block("나" * 900, page=2),
-        Block("다" * 900, page=3),
-        Block("라" * 9000, page=4),
+        DocumentBlock("가" * 900, page=1),
+        DocumentBlock("나" * 900, page=2),
+        DocumentBlock("다" * 900, page=3),
+        DocumentBlock("라" * 9000, page=4),
     ]
     _, sections = split_document(pages)
     assert [section.anchor for section in sections[:3]] == ["page-1", "page-3", "page-4"]
@@ -216,12 +222,12 @@ def test_short_pages_are_joined_and_long_ones_split() -> None:
 
 
 @pytest.mark.parametrize("separator", ["\n", " ", ""])
-def test_no_text_of_a_long_paragraph_is_lost_and_short_ones_are_grouped(separator: str) -> None:
+def test_splits_long_paragraphs_without_loss_and_groups_short_ones(separator: str) -> None:
     paragraph = separator.join(f"{number}번째 문장이다." for number in range(2000))
-    _, sections = split_document([Block(paragraph)])
+    _, sections = split_document([DocumentBlock(paragraph)])
     plain = "".join(section.text for section in sections)
     assert "".join(plain.split()) == "".join(paragraph.split())
     assert len({section.anchor for section in sections}) == len(sections) > 5
-    _, sections = split_document([Block(f"{number} " + "글" * 300) for number in range(20)])
+    _, sections = split_document([DocumentBlock(f"{number} " + "글" * 300) for number in range(20)])
     assert [section.anchor for section in sections] == ["1", "2", "3", "4"]
     assert sections[1].text.startswith("6 ")

@@ -6,7 +6,7 @@ import pytest
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text_tables import is_jsonl, item_opener, json_lines, json_table, parse_json
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 
 ROW = {"question": "수도는?", "context": "서울"}
 
@@ -15,7 +15,7 @@ ROW = {"question": "수도는?", "context": "서울"}
     ("text", "line", "column"),
     [('{"data": [}', 1, 11), ('[\n {"question": "a"},\n {"question" "b"}\n]', 3, 14), ("[1] [2]", 1, 5)],
 )
-def test_a_break_is_placed(text: str, line: int, column: int) -> None:
+def test_reports_line_and_column_of_broken_json(text: str, line: int, column: int) -> None:
     with pytest.raises(DataError, match=rf"The JSON breaks at line {line}, column {column} \("):
         parse_json(text)
 
@@ -23,19 +23,19 @@ def test_a_break_is_placed(text: str, line: int, column: int) -> None:
 @pytest.mark.parametrize(
     "text", ['{"data": [', '[{"a": 1},\n{"a": "b', '{"a": {"b": 1}', '[{"a": tr', '[{"a": 1},\n{"a": ']
 )
-def test_json_that_ends_in_the_middle_is_incomplete(text: str) -> None:
+def test_reports_truncated_json(text: str) -> None:
     with pytest.raises(DataError, match=r"ends in the middle.*Get the file again") as caught:
         parse_json(text)
     assert caught.value.problem.details == {"line": text.count("\n") + 1}
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
-def test_deep_nesting_is_refused(text: str) -> None:
+def test_rejects_deep_nesting(text: str) -> None:
     with pytest.raises(DataError, match="nested too deeply"):
         parse_json(text)
 
 
-def test_numbers_stay_as_written_and_lone_surrogates_in_names_are_mended() -> None:
+def test_keeps_numbers_as_written_and_repairs_surrogates_in_names() -> None:
     assert parse_json("[1.10, 12345678901234567890, NaN, 1e5]") == ["1.10", "12345678901234567890", None, "1e5"]
     assert parse_json("[" + "9" * 10_000 + "]") == ["9" * 10_000]
     table = json_table([{"\ud800": "x", "question": "y"}])
@@ -44,7 +44,7 @@ def test_numbers_stay_as_written_and_lone_surrogates_in_names_are_mended() -> No
 
 
 @pytest.mark.parametrize("row", [ROW, ROW | {"answers": [{"text": "서울", "answer_start": 0}]}])
-def test_shapes_that_hold_rows(row: dict[str, object]) -> None:
+def test_reads_every_shape_with_rows(row: dict[str, object]) -> None:
     for value in ([row], {"data": [row]}, {"version": "1", "numbers": [1], "rows": [row]}, row):
         table = json_table(value)
         assert table.names == tuple(row)
@@ -61,12 +61,12 @@ def test_shapes_that_hold_rows(row: dict[str, object]) -> None:
         ({"train": [ROW], "dev": [ROW]}, r"an object with several lists of objects \(train, dev\)"),
     ],
 )
-def test_other_shapes_are_refused(value: object, found: str) -> None:
+def test_rejects_other_shapes(value: object, found: str) -> None:
     with pytest.raises(DataError, match=rf"The JSON is {found}. Expected SQuAD JSON"):
         json_table(value)
 
 
-def test_broken_lines_cost_only_themselves() -> None:
+def test_rejects_only_the_broken_lines() -> None:
     text = json.dumps(ROW) + '\n{"question": "강은?", "con\n\nnull\n' + json.dumps(ROW | {"id": "4"}) + "\r\n"
     table = item_opener(lambda: json_lines(text))()
     assert table.names == ("question", "context", "id")
@@ -93,11 +93,11 @@ def test_broken_lines_cost_only_themselves() -> None:
         ('{"a": 1', False),
     ],
 )
-def test_jsonl_is_told_from_half_a_json(text: str, expected: bool) -> None:
+def test_distinguishes_jsonl_from_truncated_json(text: str, expected: bool) -> None:
     assert is_jsonl(text) is expected
 
 
-def _read(*articles: Any) -> Reading:
+def _read(*articles: Any) -> QuestionSetReading:
     return read(json.dumps({"version": "1", "data": articles}).encode(), "set.json")
 
 
@@ -108,7 +108,7 @@ def _article(*questions: Any, context: Any = "서울은 수도이다.", **more: 
 QUESTION = {"id": "a", "question": "수도는?", "answers": [{"text": "서울", "answer_start": 0}]}
 
 
-def test_a_question_and_its_passage() -> None:
+def test_reads_a_question_and_its_passage() -> None:
     reading = _read(_article(QUESTION))
     (question,) = reading.question_set.questions
     assert (question.id, question.text, question.answers, question.relevant) == ("a", "수도는?", ("서울",), ("p1",))
@@ -116,7 +116,7 @@ def test_a_question_and_its_passage() -> None:
     assert (reading.format, reading.columns, reading.available_columns) == ("squad", None, ())
 
 
-def test_where_answers_begin_in_the_passage_as_it_is_kept() -> None:
+def test_shifts_answer_starts_to_the_stripped_passage() -> None:
     again = {"id": "a", "question": "수도는?", "answers": [{"text": "수도", "answer_start": 4}]}
     elsewhere = _article(again | {"answers": [{"text": "한양", "answer_start": 0}]}, context="한양은 옛 이름이다.")
     reading = _read(
@@ -129,13 +129,13 @@ def test_where_answers_begin_in_the_passage_as_it_is_kept() -> None:
     assert len(question.relevant) == 2
 
 
-def test_a_passage_that_does_not_answer_is_told() -> None:
+def test_reads_passages_without_an_answer_as_rejected() -> None:
     impossible = {"id": "b", "question": "인구는?", "answers": [], "is_impossible": True}
     questions = _read(_article(QUESTION, impossible)).question_set.questions
-    assert [(one.relevant, one.rejected) for one in questions] == [(("p1",), ()), ((), ("p1",))]
+    assert [(question.relevant, question.rejected) for question in questions] == [(("p1",), ()), ((), ("p1",))]
 
 
-def test_klue_mrc() -> None:
+def test_reads_klue_mrc() -> None:
     question = {
         "question": "수도는?",
         "answers": [],
@@ -145,18 +145,18 @@ def test_klue_mrc() -> None:
     }
     question["guid"] = "klue-mrc-v1_train_00001"
     reading = _read(_article(question) | {"news_category": "정치", "source": "hankyung"})
-    (asked,) = reading.question_set.questions
-    assert (asked.id, asked.kind, asked.relevant) == ("klue-mrc-v1_train_00001", "3", ())
+    (impossible,) = reading.question_set.questions
+    assert (impossible.id, impossible.kind, impossible.relevant) == ("klue-mrc-v1_train_00001", "3", ())
     assert len(reading.question_set.passages) == 1
 
 
-def test_paragraphs_without_questions_stay() -> None:
+def test_keeps_paragraphs_without_questions() -> None:
     reading = _read(_article(QUESTION), _article(context="부산은 항구이다."), {"paragraphs": [{"context": "강릉"}]})
     assert [passage.id for passage in reading.question_set.passages] == ["p1", "p2", "p3"]
     assert (reading.row_count, reading.paragraph_count) == (1, 3)
 
 
-def test_equal_paragraphs_are_one_with_the_first_title() -> None:
+def test_merges_equal_paragraphs_under_the_first_title() -> None:
     other = _article({"question": "강은?"}, context=" 서울은 수도이다.\n") | {"title": "한국"}
     reading = _read(_article(QUESTION), other)
     assert [(p.id, p.title) for p in reading.question_set.passages] == [("p1", "서울")]
@@ -164,14 +164,14 @@ def test_equal_paragraphs_are_one_with_the_first_title() -> None:
     assert reading.paragraph_count == 2
 
 
-def test_ids_and_kinds_are_kept_and_missing_ids_are_made() -> None:
+def test_keeps_ids_and_kinds_and_generates_missing_ids() -> None:
     reading = _read(_article(QUESTION, id="c7"), _article(context="부산"), _article(context="대구", id="c7"))
     assert [passage.id for passage in reading.question_set.passages] == ["c7", "p1", "p2"]
     reading = _read(_article({"question": "가?", "kind": "keyword"}, {"id": "q1", "question": "나?"}))
     assert [(q.id, q.kind) for q in reading.question_set.questions] == [("q2", "keyword"), ("q1", "")]
 
 
-def test_broken_parts_are_named() -> None:
+def test_names_broken_parts() -> None:
     reading = _read("x", {"paragraphs": None}, {"paragraphs": [7, {"context": "가", "qas": {}}]}, _article(QUESTION))
     assert [problem.details["place"] for problem in reading.problems] == [
         "data[0]",
@@ -185,7 +185,7 @@ def test_broken_parts_are_named() -> None:
     )
 
 
-def test_broken_questions_are_numbered_through_the_file() -> None:
+def test_numbers_broken_questions_through_the_file() -> None:
     reading = _read(
         _article(QUESTION, {"id": "b", "question": " "}),
         _article({"id": "c", "question": "다?"}, context=None),
@@ -204,7 +204,7 @@ def test_broken_questions_are_numbered_through_the_file() -> None:
     assert reading.row_count == 7
 
 
-def test_a_list_of_articles_and_a_single_article() -> None:
+def test_reads_article_list_and_single_article() -> None:
     for value in ([_article(QUESTION)], _article(QUESTION)):
         reading = read(json.dumps(value).encode(), "set")
         assert (reading.format, len(reading.question_set.questions)) == ("squad", 1)
@@ -217,7 +217,7 @@ LINES = (
 )
 
 
-def test_an_article_a_line() -> None:
+def test_reads_articles_line_by_line() -> None:
     reading = read("\n\n".join(LINES).encode(), "set")
     assert (reading.format, reading.columns, reading.problems) == (Format.SQUAD, None, ())
     passages = [(p.id, p.text, p.title) for p in reading.question_set.passages]
@@ -231,7 +231,7 @@ def test_an_article_a_line() -> None:
     assert (reading.row_count, reading.paragraph_count) == (2, 4)
 
 
-def test_a_broken_line_among_articles_is_told() -> None:
+def test_reports_broken_line_among_articles() -> None:
     reading = read(f"{LINES[0]}\n{LINES[1][:40]}\n{LINES[2]}\n[]".encode(), "set")
     assert [problem.message for problem in reading.problems] == [
         "data[1] is a text or number, expected an article with a list of paragraphs; it was skipped. "

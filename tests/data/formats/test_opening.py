@@ -25,12 +25,12 @@ from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_j
         ("question,context\n가?,나,다,라\n마?,바,사\n".encode(), Format.CSV),  # commas everywhere
     ],
 )
-def test_formats_are_told_by_content(content: bytes, expected: Format) -> None:
+def test_recognises_formats_by_content(content: bytes, expected: Format) -> None:
     assert recognise(content).format is expected
 
 
 @pytest.mark.parametrize("text", ["문장 하나, 둘.\n" * 5, "하나, 둘\n셋, 넷\n다섯\n"])
-def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
+def test_commas_before_spaces_are_not_delimiters(text: str) -> None:
     assert recognise(text.encode()).format is Format.TEXT
     assert recognise(f"질문, 지문\n{text}".encode()).format is Format.CSV
 
@@ -52,13 +52,13 @@ def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
         (b"PK\x03\x04", ProblemCode.BROKEN_WORKBOOK),
     ],
 )
-def test_the_rest_is_refused(content: bytes, code: ProblemCode) -> None:
+def test_rejects_other_content(content: bytes, code: ProblemCode) -> None:
     with pytest.raises(DataError) as caught:
         recognise(content)
     assert caught.value.problem.code is code
 
 
-def test_a_workbook_that_claims_gigabytes_is_not_unpacked() -> None:
+def test_does_not_unpack_workbook_that_claims_gigabytes() -> None:
     content = bytearray(zipped({"xl/workbook.xml": b"<workbook/>"}))
     claim = content.rfind(b"PK\x01\x02") + 24  # the unpacked size in the directory at the end
     content[claim : claim + 4] = (2**30 + 1).to_bytes(4, "little")
@@ -67,7 +67,7 @@ def test_a_workbook_that_claims_gigabytes_is_not_unpacked() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_read_as_its_bytes_are(name: str, tmp_path: Path) -> None:
+def test_reads_a_file_like_its_bytes(name: str, tmp_path: Path) -> None:
     path = tmp_path / "set"
     path.write_bytes(FILES[name])
     assert read_file(path) == read(FILES[name], "set")
@@ -75,23 +75,23 @@ def test_a_file_is_read_as_its_bytes_are(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_characters_that_lie_in_two_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decodes_characters_split_between_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(FILES[name], "set")
     monkeypatch.setattr(content_module, "_PART", 7)
     assert read(FILES[name], "set") == whole
 
 
 @pytest.mark.parametrize("source", [b"\xed\x95\x9c\n", b""])
-def test_content(source: bytes, tmp_path: Path) -> None:
+def test_content_reads_bytes_and_files(source: bytes, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(source)
     for content in (Content(source), Content(path)):
         assert (content.size, content.start, content.whole) == (len(source), source, source)
         assert b"".join(content.parts()) == source
-    assert Content.of(content) is content
+    assert Content.from_bytes(content) is content
 
 
-def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_size_of_json_but_not_of_jsonl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.data.formats.opening.MAX_WHOLE_BYTES", 10)
     with pytest.raises(DataError, match=r"contains or claims \d+ bytes of JSON in one piece; at most 10 are read"):
         read(FILES["json"], "set")
@@ -102,14 +102,14 @@ def passages(text: str, name: str = "글.txt") -> list[str]:
     return list(read(text.encode(), name).question_set.passages.texts)
 
 
-def test_blank_lines_part_passages_of_several_lines() -> None:
+def test_splits_multiline_passages_at_blank_lines() -> None:
     assert passages("\n첫 줄,\n둘째 줄.\r\n\r\n \n다음 지문.\n\n") == ["첫 줄,\n둘째 줄.", "다음 지문."]
 
     problems = read("가나다\n\n\x00\n\n라마바\n\n".encode(), "글.txt").problems
     assert [problem.row for problem in problems] == [3], "numbered by the line in which a passage begins"
 
 
-def test_equal_passages_are_one_and_one_line_is_no_corpus() -> None:
+def test_merges_equal_passages_and_rejects_single_line() -> None:
     reading = read("같은 글이다.\n다른 글이다.\n같은 글이다.\n".encode(), "글.txt")
     assert (reading.row_count, reading.paragraph_count, len(reading.question_set.passages)) == (3, 3, 2)
     with pytest.raises(DataError, match="text without columns"):
@@ -117,7 +117,7 @@ def test_equal_passages_are_one_and_one_line_is_no_corpus() -> None:
 
 
 @pytest.mark.parametrize("head", ["지문", "text", '"context"'])
-def test_one_named_column_is_a_table(head: str) -> None:
+def test_reads_single_named_column_as_a_table(head: str) -> None:
     content = f'{head}\n"서울은 ""수도""이고, 한강이 흐른다."\n부산은 항구, 대구는 분지이다.\n'.encode()
     assert recognise(content).format is Format.CSV
     assert passages(content.decode()) == ['서울은 "수도"이고, 한강이 흐른다.', "부산은 항구, 대구는 분지이다."]

@@ -5,12 +5,12 @@ import struct
 
 import pytest
 
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.opening import Format, document_kind, recognise
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions import refusal_lines
+from mrc_workbench.data.questions import rejection_lines
 from mrc_workbench.data.questions.read import File, read, read_files
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import ROWS, as_csv, as_excel
@@ -56,7 +56,7 @@ def test_recognises_documents_by_content(name: str, content: bytes, code: Proble
         read_pairs([(given.content, given.name)])
     assert error.value.problem.code is code
     with pytest.raises(DataError) as error:
-        read_files([given], Columns(context="text"))
+        read_files([given], QuestionColumns(context="text"))
     assert error.value.problem.code is code
     with pytest.raises(DataError) as error:
         read_files([given])
@@ -75,31 +75,31 @@ def test_recognises_documents_by_content(name: str, content: bytes, code: Proble
         ("scan.bin", None),
     ],
 )
-def test_the_name_decides_where_content_is_encrypted_or_unknown(name: str, code: ProblemCode | None) -> None:
+def test_file_name_decides_if_content_is_encrypted_or_unknown(name: str, code: ProblemCode | None) -> None:
     unknown = bytes(range(256)) * 20
     content = unknown if name.startswith("scan") else ole_file("EncryptedPackage", "EncryptionInfo")
     assert document_kind(Content(content), name) is code
 
 
-def test_data_under_the_name_of_a_document_is_read() -> None:
+def test_reads_data_with_a_document_file_name() -> None:
     csv = as_csv(ROWS).encode()
     assert document_kind(Content(csv), "table.doc") is None
     assert document_kind(Content(as_excel(ROWS)), "table.xls") is None, "a new workbook under the old suffix"
     assert recognise(as_excel(ROWS), name="table.xls").format is Format.EXCEL
 
 
-def test_a_document_beside_a_table_is_named_and_not_read() -> None:
+def test_names_document_beside_a_table_without_reading_it() -> None:
     reading = read_files([File(Content(DOCX), "notes.docx"), File(Content(as_csv(ROWS).encode()), "faq.csv")])
     assert len(reading.question_set.questions) > 0
     (gap,) = reading.gaps
     assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.docx")
 
 
-def test_documents_alone_are_refused_by_name() -> None:
+def test_rejects_documents_by_name() -> None:
     with pytest.raises(DataError, match=r"a\.docx: The document cannot be read \(") as error:
         read_files([File(Content(DOCX), "a.docx"), File(Content(PDF), "b.pdf")])
     assert error.value.problem.code is ProblemCode.BROKEN_DOCUMENT
-    assert [one.details["file"] for one in error.value.others] == ["a.docx", "b.pdf"]
+    assert [problem.details["file"] for problem in error.value.others] == ["a.docx", "b.pdf"]
 
 
 BROKEN_JSON = b'{"data": ['
@@ -114,28 +114,28 @@ BROKEN_JSON = b'{"data": ['
         {"a.csv": b" ", "b.json": BROKEN_JSON, "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"},
     ],
 )
-def test_each_of_several_refused_files_is_named_with_its_reason(files: dict[str, bytes]) -> None:
+def test_names_each_rejected_file_with_its_reason(files: dict[str, bytes]) -> None:
     with pytest.raises(DataError) as error:
         read_files([File(Content(content), name) for name, content in files.items()])
-    lines = refusal_lines(error.value)
+    lines = rejection_lines(error.value)
     named = sorted(line.partition(":")[0] for line in lines)
     assert named == sorted(files.keys() - {"qrels.tsv"}), lines
 
 
-def test_a_file_that_is_not_read_does_not_name_the_dataset() -> None:
+def test_unread_file_does_not_name_the_dataset() -> None:
     files = {
         "corpus.jsonl": b'{"_id": "d1", "title": "t", "text": "The otter hunts at night."}\n',
         "queries.jsonl": b'{"_id": "q1", "text": "When does the otter hunt?"}\n',
         "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
     }
-    kept = [File(Content(content), name) for name, content in files.items()]
+    data_files = [File(Content(content), name) for name, content in files.items()]
     for name, content in (("manual.docx", DOCX), ("notes.txt", b"A line.\n"), ("odd.json", BROKEN_JSON)):
-        reading = read_files([File(Content(content), name), *kept])
-        assert reading.question_set.name == read_files(kept).question_set.name
+        reading = read_files([File(Content(content), name), *data_files])
+        assert reading.question_set.name == read_files(data_files).question_set.name
 
 
 @pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]], ids=range(4))
-def test_a_cut_document_is_refused_without_a_crash(content: bytes) -> None:
+def test_rejects_truncated_document(content: bytes) -> None:
     with pytest.raises(DataError):
         read_files([File(Content(content), "cut.docx")])
 
@@ -175,7 +175,7 @@ PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n
         ),
     ],
 )
-def test_what_is_no_data_is_refused(text: str, code: ProblemCode, words: str) -> None:
+def test_rejects_files_without_data(text: str, code: ProblemCode, words: str) -> None:
     with pytest.raises(DataError, match=words) as error:
         read(text.encode(), "파일.csv")
     assert error.value.problem.code is code
@@ -191,13 +191,13 @@ def test_what_is_no_data_is_refused(text: str, code: ProblemCode, words: str) ->
         "version https://git-lfs.github.com 에서 받는다.\n다른 글이다.\n",
     ],
 )
-def test_prose_is_passages(text: str) -> None:
+def test_reads_prose_as_passages(text: str) -> None:
     reading = read(text.encode(), "글.txt")
     assert (reading.format, list(reading.question_set.passages.texts)) == (Format.TEXT, text.splitlines())
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.5, 0.9, 0.99])
-def test_json_cut_by_a_download_is_incomplete(cut: float) -> None:
+def test_reports_json_truncated_by_a_download(cut: float) -> None:
     rows = [{"question": f"{number}번 강은?", "context": f"{number}번 강은 길다."} for number in range(50)]
     text = json.dumps(rows, ensure_ascii=False, indent=1)
     with pytest.raises(DataError) as error:

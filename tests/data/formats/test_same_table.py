@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.formats.text_tables import DELIMITERS
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
 
 WORDS = {
@@ -46,11 +46,11 @@ def rows_of(language: str, seed: int, count: int = 6) -> list[Row]:
     return rows
 
 
-def understood(reading: Reading) -> list[tuple[object, ...]]:
+def questions_with_passages(reading: QuestionSetReading) -> list[tuple[object, ...]]:
     passages = {passage.id: passage for passage in reading.question_set.passages}
     assert reading.left_out == 0, [problem.message for problem in reading.problems]
-    held = [(one, passages[one.relevant[0]]) for one in reading.question_set.questions]
-    return [(one.id, one.text, one.answers, passage.text, passage.title) for one, passage in held]
+    pairs = [(question, passages[question.relevant[0]]) for question in reading.question_set.questions]
+    return [(question.id, question.text, question.answers, passage.text, passage.title) for question, passage in pairs]
 
 
 def expected(rows: list[Row]) -> list[tuple[object, ...]]:
@@ -84,7 +84,7 @@ def test_every_format_reads_the_same(language: str, seed: int) -> None:
     writers: list[Callable[[list[Row]], str | bytes]] = [as_json, as_jsonl, as_parquet, as_excel]
     for content in (*(write(rows) for write in writers), as_markdown(rows), as_console(rows)):
         given = content if isinstance(content, bytes) else content.encode()
-        assert understood(read(given, "set")) == expected(rows)
+        assert questions_with_passages(read(given, "set")) == expected(rows)
 
 
 @pytest.mark.parametrize("delimiter", DELIMITERS)
@@ -93,7 +93,7 @@ def test_every_format_reads_the_same(language: str, seed: int) -> None:
 def test_every_delimiter_reads_the_same(delimiter: str, seed: int) -> None:
     rows = rows_of("ko", seed)
     for titles in ("", "표 제목\n\n"):
-        assert understood(read((titles + as_delimited(rows, delimiter)).encode(), "set")) == expected(rows)
+        assert questions_with_passages(read((titles + as_delimited(rows, delimiter)).encode(), "set")) == expected(rows)
 
 
 @pytest.mark.parametrize(("language", "codec"), ENCODINGS)
@@ -102,14 +102,14 @@ def test_every_delimiter_reads_the_same(delimiter: str, seed: int) -> None:
 @settings(max_examples=5, deadline=None)
 def test_every_encoding_reads_the_same(language: str, codec: str, delimiter: str, seed: int) -> None:
     rows = rows_of(language, seed)
-    assert understood(read(as_delimited(rows, delimiter).encode(codec), "set")) == expected(rows)
+    assert questions_with_passages(read(as_delimited(rows, delimiter).encode(codec), "set")) == expected(rows)
 
 
 @pytest.mark.parametrize(("language", "codec"), ENCODINGS)
 def test_json_in_every_encoding_reads_the_same(language: str, codec: str) -> None:
     rows = rows_of(language, 1)
     text = as_json(rows)
-    assert understood(read(text.encode(codec), "set")) == expected(rows)
+    assert questions_with_passages(read(text.encode(codec), "set")) == expected(rows)
 
 
 def with_merges() -> bytes:

@@ -15,13 +15,13 @@ from mrc_workbench.data.formats.text import (
     plain_text_table,
 )
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions.read import read_files_apart, read_paths_apart
+from mrc_workbench.data.questions.read import read_files_in_subprocess, read_paths_in_subprocess
 from tests.data.layouts.written import zipped
 
 
 @pytest.mark.parametrize("blank", ["\n", " \n", "\t \r\n", "\x0b\n", "\u3000\n"])
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
-def test_blank_lines_are_looked_through_once(blank: str, count: int) -> None:
+def test_scans_blank_lines_once(blank: str, count: int) -> None:
     assert not has_inner_blank_line(iter(["가나다 라마\n", "나라\n", *[blank] * count]))  # can be read once
     inner = iter(["가나다 라마\n", *[blank] * count, "나라\n", "끝\n"])
     assert has_inner_blank_line(inner)
@@ -29,9 +29,9 @@ def test_blank_lines_are_looked_through_once(blank: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("blank", ["\n", " \n"])
-def test_text_with_500_kb_of_blank_lines_is_read_within_the_limits_of_its_reader(blank: str) -> None:
+def test_reads_500_kb_of_blank_lines_within_reading_limits(blank: str) -> None:
     text = "가나다 라마\n나라\n" + blank * (500_000 // len(blank))
-    reading = read_files_apart([File(Content(text.encode()), "blank.txt")])
+    reading = read_files_in_subprocess([File(Content(text.encode()), "blank.txt")])
     assert list(reading.question_set.passages.texts) == ["가나다 라마", "나라"]
 
 
@@ -44,7 +44,7 @@ def test_text_with_500_kb_of_blank_lines_is_read_within_the_limits_of_its_reader
         ("하나\r둘\r", ["하나", "둘"]),
     ],
 )
-def test_blank_lines_between_filled_ones_end_a_passage(text: str, passages: list[str]) -> None:
+def test_blank_lines_between_text_end_a_passage(text: str, passages: list[str]) -> None:
     assert [row.cells["text"] for row in plain_text_table(text).rows] == passages
 
 
@@ -52,9 +52,9 @@ TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"
 
 
 def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
-    given = Content(content)
-    found = given.encoding
-    return EncodedText(given, found).whole, found.name, found.problems
+    content_to_decode = Content(content)
+    encoding = content_to_decode.encoding
+    return EncodedText(content_to_decode, encoding).whole, encoding.name, encoding.problems
 
 
 EUC_KR, FEW = "질문,지문\n수도는?,서울이다\n", "question,context\nhow hot?,30℃ today\n"
@@ -74,7 +74,7 @@ EUC_KR, FEW = "질문,지문\n수도는?,서울이다\n", "question,context\nhow
         (b"question,context\na\x00?,bb\n", "question,context\na\x00?,bb\n", "UTF-8"),  # a NUL makes no UTF-16
     ],
 )
-def test_known_encodings(content: bytes, text: str, name: str) -> None:
+def test_decodes_known_encodings(content: bytes, text: str, name: str) -> None:
     assert decode(content) == (text, name, ())
 
 
@@ -116,7 +116,7 @@ POLISH = "pytanie,odpowiedź\nGdzie jest źródło?,Źródło jest w górach, ob
         (KOREAN, "utf-32-be", "UTF-32"),
     ],
 )
-def test_other_encodings_are_detected(text: str, codec: str, name: str) -> None:
+def test_detects_other_encodings(text: str, codec: str, name: str) -> None:
     assert decode(text.encode(codec)) == (text, name, ())
 
 
@@ -127,59 +127,59 @@ def test_other_encodings_are_detected(text: str, codec: str, name: str) -> None:
         (FRENCH, "cp1252", "Windows-1252", "Windows-1250: "),
     ],
 )
-def test_a_guess_is_reported_with_the_other_candidates(text: str, codec: str, name: str, other: str) -> None:
-    decoded, found, (problem,) = decode(text.encode(codec))
-    assert (decoded, found, problem.code) == (text, name, ProblemCode.GUESSED_ENCODING)
+def test_reports_guessed_encoding_with_other_candidates(text: str, codec: str, name: str, other: str) -> None:
+    decoded, encoding_name, (problem,) = decode(text.encode(codec))
+    assert (decoded, encoding_name, problem.code) == (text, name, ProblemCode.GUESSED_ENCODING)
     assert other in problem.message
     assert "--encoding" in problem.message
 
 
-def test_column_names_decide_for_an_encoding() -> None:
+def test_column_names_decide_the_encoding() -> None:
     rows = "ㄱㄴㄷㄹ?,漢江漢江漢江\n"
     assert decode(("질문,지문\n" + rows).encode("cp949"))[:2] == ("질문,지문\n" + rows, "CP949")
     with pytest.raises(DataError, match=r"equally likely \(Big5: 丑中之予\?; Johab: .*--encoding"):
         decode(("question,context\n" + rows).encode("cp949"))
 
 
-def test_text_with_a_broken_byte_can_be_read_in_a_named_encoding() -> None:
+def test_reads_broken_byte_in_a_named_encoding() -> None:
     """No encoding decodes it as a whole, so all of them are offered."""
     content = "질문,지문\n수도는?,서울은 수도이다.\n".encode("cp949").replace(b"\n", b"\xff\n", 1)
     with pytest.raises(DataError, match="The encoding of the text is unknown"):
         decode(content)
-    samples = {one.name: one.sample for one in encoding_candidates(Content(content))}
+    samples = {candidate.name: candidate.sample for candidate in encoding_candidates(Content(content))}
     assert samples["CP949"].startswith("질문")
     assert detect_encoding(Content(content), "CP949").name == "CP949"
 
 
-def test_unlikely_text_is_refused_with_the_byte_and_the_flag() -> None:
+def test_rejects_unlikely_text_with_byte_and_flag() -> None:
     with pytest.raises(DataError, match=r"byte 0x90 in line 2.*--encoding"):
         decode(b"a\nq\xc3\x8fx\x90\x81y\xffz\xe1!\x9d?\x8d\n")
 
 
-def test_one_line_of_json_is_enough() -> None:
+def test_detects_encoding_from_a_single_json_line() -> None:
     text = json.dumps([{"question": "受付は？", "context": "受付は一階にあります。"}] * 500, ensure_ascii=False)
     assert decode(text.encode("shift_jis"))[1:] == ("Shift-JIS", ())
 
 
 @pytest.mark.parametrize("given", ["Shift-JIS", "shift_jis", "SHIFTJIS", "cp932"])
-def test_the_user_names_the_encoding(given: str) -> None:
+def test_uses_the_named_encoding(given: str) -> None:
     content = Content("id,text\n1,東京\n2,大阪\n".encode("shift_jis"), given)
     assert EncodedText(content, content.encoding).whole == "id,text\n1,東京\n2,大阪\n"
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xff\xfe"])
-def test_utf16_is_named_with_and_without_its_mark(mark: bytes) -> None:
+def test_reads_named_utf16_with_and_without_byte_order_mark(mark: bytes) -> None:
     content = Content(mark + "질문,지문\n".encode("utf-16-le"), "UTF-16")
     assert EncodedText(content, content.encoding).whole == "질문,지문\n"
 
 
 @pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "UTF-32"])
-def test_every_offered_encoding_can_be_named(name: str) -> None:
+def test_accepts_every_listed_encoding(name: str) -> None:
     assert Content(b"id,text\n1,one\n2,two\n" * 4, name).encoding.name == name
 
 
 @pytest.mark.parametrize("name", ["klingon", "base64", "rot13", "idna\x00"])
-def test_unknown_and_wrong_names_are_refused(name: str) -> None:
+def test_rejects_unknown_and_wrong_encoding_names(name: str) -> None:
     with pytest.raises(DataError, match=r"is not a known encoding.*Shift-JIS") as caught:
         _ = Content(b"a,b\n", name).encoding
     assert caught.value.problem.code in ENCODING_PROBLEMS
@@ -187,24 +187,24 @@ def test_unknown_and_wrong_names_are_refused(name: str) -> None:
         _ = Content("a\nqué,\n".encode("latin-1"), "Shift-JIS").encoding
 
 
-def test_a_few_broken_bytes_of_a_named_encoding_are_mended() -> None:
+def test_repairs_a_few_broken_bytes_of_a_named_encoding() -> None:
     content = Content((KOREAN * 20).encode("cp949") + b"\xff\n", "CP949")
     (problem,) = content.encoding.problems
     assert (problem.code, problem.details) == (ProblemCode.MENDED_BYTES, {"encoding": "CP949", "count": 1, "line": 41})
 
 
-def test_the_name_reaches_the_reader_process(tmp_path: Path) -> None:
+def test_subprocess_uses_the_named_encoding(tmp_path: Path) -> None:
     rows = "id,text\n1,北京\n2,上海\n".encode("gbk")
     (tmp_path / "a.csv").write_bytes(rows)
-    reading = read_paths_apart([tmp_path / "a.csv"], encoding="GB18030")
+    reading = read_paths_in_subprocess([tmp_path / "a.csv"], encoding="GB18030")
     assert list(reading.question_set.passages.texts) == ["北京", "上海"]
     packed = File(Content(zipped({"a.csv": rows})), "a.zip").with_encoding("GB18030")
-    assert list(read_files_apart([packed]).question_set.passages.texts) == ["北京", "上海"]
+    assert list(read_files_in_subprocess([packed]).question_set.passages.texts) == ["北京", "上海"]
     with pytest.raises(UnusableFileError, match="is not a known encoding"):
-        read_paths_apart([tmp_path / "a.csv"], encoding="klingon")
+        read_paths_in_subprocess([tmp_path / "a.csv"], encoding="klingon")
 
 
-def test_damaged_utf8_is_mended_and_told() -> None:
+def test_repairs_and_reports_damaged_utf8() -> None:
     content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
     text, _, (problem,) = decode(content)
     assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
@@ -215,7 +215,7 @@ def test_damaged_utf8_is_mended_and_told() -> None:
     )
 
 
-def test_candidates_are_named_as_the_flag_takes_them_and_differ() -> None:
+def test_candidates_have_names_of_the_flag_and_differ() -> None:
     content = Content("вопрос,текст\nгде,там\n".encode("koi8_r"))
     candidates = encodings_to_choose([Content(b"plain"), content])
     samples = {candidate.name: candidate.sample for candidate in candidates}

@@ -13,7 +13,7 @@ from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.formats.workbooks import Merge, open_workbook
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import WORK, File, Reading, read
+from mrc_workbench.data.questions.read import WORK, File, QuestionSetReading, read
 
 HEADER = ["번호", "질문", "지문", "제목"]
 ROWS = [[1, "강은?", "한강이 흐른다.", "서울"], [2, "길이는?", None, None], [3, "산은?", "금정산이 있다.", "부산"]]
@@ -56,23 +56,23 @@ def cell(text: str) -> str:
     return f'<table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>'
 
 
-def found(reading: Reading) -> list[tuple[str, str, str]]:
+def questions_with_passages(reading: QuestionSetReading) -> list[tuple[str, str, str]]:
     passages = {passage.id: passage for passage in reading.question_set.passages}
-    held = [(one.text, passages[one.relevant[0]]) for one in reading.question_set.questions]
-    return [(text, passage.text, passage.title) for text, passage in held]
+    pairs = [(question.text, passages[question.relevant[0]]) for question in reading.question_set.questions]
+    return [(text, passage.text, passage.title) for text, passage in pairs]
 
 
-def codes(reading: Reading) -> list[ProblemCode]:
+def codes(reading: QuestionSetReading) -> list[ProblemCode]:
     return [problem.code for problem in reading.problems]
 
 
-def test_merged_cells_count_for_all_their_rows() -> None:
+def test_merged_cells_fill_all_their_rows() -> None:
     def merge(workbook: Any) -> None:
         workbook.active.merge_cells("C2:C3")
         workbook.active.merge_cells("D2:D3")
 
     reading = read(book(merge), "표.xlsx")
-    assert found(reading) == [
+    assert questions_with_passages(reading) == [
         ("강은?", "한강이 흐른다.", "서울"),
         ("길이는?", "한강이 흐른다.", "서울"),
         ("산은?", "금정산이 있다.", "부산"),
@@ -88,13 +88,13 @@ def test_merged_cells_count_for_all_their_rows() -> None:
         ("C2:C4", [ROWS[0], [None] * 4, [None] * 4, ROWS[2]], ["강은?", "산은?"]),  # blank rows stay blank
     ],
 )
-def test_merged_ids_and_blank_rows_are_not_filled(merged: str, rows: list[list[Any]], questions: list[str]) -> None:
+def test_does_not_fill_merged_ids_and_blank_rows(merged: str, rows: list[list[Any]], questions: list[str]) -> None:
     reading = read(book(lambda workbook: workbook.active.merge_cells(merged), [HEADER, *rows]), "표.xlsx")
-    assert [text for text, _, _ in found(reading)] == questions
+    assert [text for text, _, _ in questions_with_passages(reading)] == questions
     assert reading.left_out == 0
 
 
-def test_a_header_of_two_rows_is_joined() -> None:
+def test_joins_header_of_two_rows() -> None:
     rows = [["질문", "지문", None, "비고"], [None, "본문", "제목", None], ["강은?", "한강이 흐른다.", "서울", "x"]]
 
     def merge(workbook: Any) -> None:
@@ -104,7 +104,7 @@ def test_a_header_of_two_rows_is_joined() -> None:
     assert open_workbook(book(merge, rows)).names == ("질문", "지문 본문", "지문 제목", "비고")
 
 
-def test_merges_are_found_in_the_sheet() -> None:
+def test_finds_merged_ranges_of_the_sheet() -> None:
     opened = open_workbook(book(lambda workbook: workbook.active.merge_cells("C2:C3")))
     assert [list(row.cells.values())[2] for row in opened.table().rows] == [
         "한강이 흐른다.",
@@ -114,7 +114,7 @@ def test_merges_are_found_in_the_sheet() -> None:
     assert Merge(2, 3, 3, 3) < Merge(2, 4, 3, 4)
 
 
-def test_the_sheet_with_the_table_is_read_and_the_others_are_named() -> None:
+def test_reads_sheet_with_the_table_and_names_the_others() -> None:
     def add(workbook: Any) -> None:
         cover = workbook.create_sheet("표지", 0)
         cover.append(["질문과 지문 모음"])
@@ -126,22 +126,22 @@ def test_the_sheet_with_the_table_is_read_and_the_others_are_named() -> None:
 
     reading = read(book(add), "표.xlsx")
     assert len(reading.question_set.questions) == 2  # the passage of the second row is missing
-    problem = next(one for one in reading.problems if one.code is ProblemCode.OTHER_SHEETS)
+    problem = next(other for other in reading.problems if other.code is ProblemCode.OTHER_SHEETS)
     assert problem.details == {"name": "Sheet", "others": "표지, 옛 자료 (hidden)"}
 
 
-def test_a_hidden_sheet_is_read_if_no_other_holds_a_table() -> None:
+def test_reads_hidden_sheet_if_no_visible_sheet_has_a_table() -> None:
     def add(workbook: Any) -> None:
         workbook.create_sheet("안내").append(["자료는 숨긴 시트에 있습니다"])
         workbook.active = 1
         workbook.worksheets[0].sheet_state = "hidden"
 
     reading = read(book(add, [HEADER, ROWS[0], ROWS[2]]), "표.xlsx")
-    assert [text for text, _, _ in found(reading)] == ["강은?", "산은?"]
+    assert [text for text, _, _ in questions_with_passages(reading)] == ["강은?", "산은?"]
     assert codes(reading) == [ProblemCode.OTHER_SHEETS]
 
 
-def test_a_question_merged_over_its_passages_is_one_question() -> None:
+def test_question_merged_over_its_passages_is_a_single_question() -> None:
     rows = [["질문", "지문"], ["강은?", "한강이 흐른다."], [None, "낙동강이 흐른다."], ["산은?", "금정산이 있다."]]
     reading = read(book(lambda workbook: workbook.active.merge_cells("A2:A3"), rows), "표.xlsx")
     assert [len(question.relevant) for question in reading.question_set.questions] == [2, 1]
@@ -161,9 +161,9 @@ def sheets(content: Sheets) -> bytes:
     return book(write)
 
 
-def finds(reading: Reading) -> dict[str, list[str]]:
+def relevant_texts(reading: QuestionSetReading) -> dict[str, list[str]]:
     text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
+    return {question.text: [text_of[id_] for id_ in question.relevant] for question in reading.question_set.questions}
 
 
 RIVER, MOUNTAIN = ["강은?", "한강이 흐른다."], ["산은?", "금정산이 있다."]
@@ -171,7 +171,7 @@ GUIDE = [["항목", "내용"], ["질문", "묻는 말을 적습니다."]]
 COUNTS = [["분류", "질문 수"], ["강", 1]]
 
 
-def test_sheets_of_one_layout_are_read_together_and_the_others_are_named() -> None:
+def test_reads_sheets_of_the_same_layout_and_names_the_others() -> None:
     content = {
         "안내": GUIDE,
         "서울": [["서울 자료"], ["질문", "지문"], RIVER],
@@ -179,54 +179,57 @@ def test_sheets_of_one_layout_are_read_together_and_the_others_are_named() -> No
         "통계": COUNTS,
     }
     reading = read(sheets(content), "자료.xlsx")
-    assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
     assert [file.name for file in reading.files] == ["자료.xlsx/서울", "자료.xlsx/부산"]
-    problem = next(one for one in reading.problems if one.code is ProblemCode.OTHER_SHEETS)
+    problem = next(other for other in reading.problems if other.code is ProblemCode.OTHER_SHEETS)
     assert problem.details["others"] == "안내, 통계"
     assert reading.question_set.name == "자료"
 
 
-def test_a_sheet_of_documents_belongs_to_the_questions_that_name_them() -> None:
+def test_joins_document_sheet_to_the_questions() -> None:
     content: Sheets = {
         "질문": [["질문", "문서번호"], ["강은?", "D1"], ["산은?", "D2"]],
         "문서": [["문서번호", "내용"], ["D1", RIVER[1]], ["D2", MOUNTAIN[1]], ["D3", "들이 넓다."]],
     }
     reading = read(sheets(content), "자료.xlsx")
-    assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
     assert len(reading.question_set.passages) == 3
 
 
-def test_sheets_named_as_published_parts_are_the_split() -> None:
+def test_sheet_names_define_the_split() -> None:
     content = {"train": [["question", "context"], RIVER], "test": [["question", "context"], MOUNTAIN]}
     reading = read(sheets(content), "set.xlsx")
-    assert {one.text: one.part for one in reading.question_set.questions} == {"강은?": "train", "산은?": "test"}
+    assert {question.text: question.part for question in reading.question_set.questions} == {
+        "강은?": "train",
+        "산은?": "test",
+    }
 
 
-def test_chosen_columns_count_for_every_sheet() -> None:
+def test_applies_selected_columns_to_every_sheet() -> None:
     content = {"서울": [["질문", "답변"], RIVER], "부산": [["질문", "답변"], MOUNTAIN]}
     with pytest.raises(DataError) as caught:
         read(sheets(content), "자료.xlsx")
     assert caught.value.problem.code is ProblemCode.ANSWERS_ALONE
     reading = WORK.read([File(Content(sheets(content)), "자료.xlsx")], {"context": "답변"})
-    assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
+    assert relevant_texts(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
 
 
-def test_an_old_workbook_and_an_open_document_sheet() -> None:
+def test_reads_xls_and_ods() -> None:
     reading = read(XLS, "자료.xls")
     assert reading.format is Format.EXCEL
-    assert found(reading) == [("강은?", "한강은 길다", ""), ("길이는?", "한강은 길다", "")]
+    assert questions_with_passages(reading) == [("강은?", "한강은 길다", ""), ("길이는?", "한강은 길다", "")]
     assert [question.id for question in reading.question_set.questions] == ["1", "2"]
     assert codes(reading) == [ProblemCode.TITLE_LINES, ProblemCode.MERGED_CELLS, ProblemCode.OTHER_SHEETS]
     rows = ["".join(map(cell, row)) for row in (["질문", "지문"], ["강은?", "한강이 흐른다."])]
-    assert found(read(ods(*rows), "자료.ods")) == [("강은?", "한강이 흐른다.", "")]
+    assert questions_with_passages(read(ods(*rows), "자료.ods")) == [("강은?", "한강이 흐른다.", "")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [XLS, ods(cell("질문") + cell("지문"), cell("강은?") + cell("한강"))])
-def test_broken_spreadsheets_are_refused(content: bytes) -> None:
+def test_rejects_broken_spreadsheets(content: bytes) -> None:
     messages = []
-    for place in range(0, len(content), max(1, len(content) // 40)):
-        for broken in (content[:place], content[:place] + b"\xff\x00\xfe" + content[place + 3 :]):
+    for position in range(0, len(content), max(1, len(content) // 40)):
+        for broken in (content[:position], content[:position] + b"\xff\x00\xfe" + content[position + 3 :]):
             try:
                 read(broken, "자료.xls")
             except DataError as error:

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrc_workbench.data.generate import (
-    MadeQuestions,
-    MakerOptions,
+    GeneratedQuestions,
+    GenerationOptions,
     PromptLanguage,
     QuestionsError,
-    make_questions,
-    questions_in,
+    generate_questions,
+    parse_questions,
 )
-from mrc_workbench.data.records import Maker, Passage, QuestionSet
+from mrc_workbench.data.records import Passage, QuestionGenerator, QuestionSet
 from mrc_workbench.data.store import keep, load
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.llm import Endpoint, EndpointError
@@ -35,82 +35,86 @@ def asks(text: str) -> str:
     return json.dumps([f"{city_in(text)}은 어떤 곳인가?", f"{city_in(text)}의 이야기는?"], ensure_ascii=False)
 
 
-def made(server: ChatServer | None, key: str = KEY, **options: object) -> MadeQuestions:
-    chosen = MakerOptions(by=Maker.MODEL, **{"model": MODEL, "concurrency": 2, **options})
-    return make_questions(CORPUS, chosen, Endpoint(server.address, key) if server else None)
+def generate(server: ChatServer | None, key: str = KEY, **options: object) -> GeneratedQuestions:
+    generation_options = GenerationOptions(by=QuestionGenerator.MODEL, **{"model": MODEL, "concurrency": 2, **options})
+    return generate_questions(CORPUS, generation_options, Endpoint(server.address, key) if server else None)
 
 
-def test_every_passage_is_asked_about_once_and_its_questions_are_its_own() -> None:
+def test_requests_questions_for_each_passage_once() -> None:
     with chat_server(asks) as server:
-        found = made(server, per_passage=2, temperature=0.3)
-        assert len(server.asked) == len(CITIES)
+        generated = generate(server, per_passage=2, temperature=0.3)
+        assert len(server.requests) == len(CITIES)
         assert set(server.keys) == {f"Bearer {KEY}"}
-        assert {request["temperature"] for request in server.asked} == {0.3}
-        assert "2개" in server.asked[0]["messages"][0]["content"]
-        texts = {request["messages"][1]["content"] for request in server.asked}
+        assert {request["temperature"] for request in server.requests} == {0.3}
+        assert "2개" in server.requests[0]["messages"][0]["content"]
+        texts = {request["messages"][1]["content"] for request in server.requests}
         assert "제목: 서울시\n\n서울의 이야기이다." in texts
-    questions = found.question_set.questions
+    questions = generated.question_set.questions
     assert [question.text for question in questions[:2]] == ["서울은 어떤 곳인가?", "서울의 이야기는?"]
     assert all(question.relevant == (city_in(question.text),) for question in questions)
     assert {(question.made, question.hidden) for question in questions} == {(f"model: {MODEL}", False)}
-    assert (len(questions), found.passages_asked, found.unanswered) == (20, 10, ())
-    assert load(keep(found.question_set).key).questions == questions
+    assert (len(questions), generated.passage_count, generated.failed_passages) == (20, 10, ())
+    assert load(keep(generated.question_set).key).questions == questions
 
 
-def test_the_same_call_is_not_made_again() -> None:
+def test_reuses_stored_answers() -> None:
     with chat_server(asks) as server:
-        few, first = made(server, most=3), made(server)
-        assert len(server.asked) == len(CITIES)
-        again = made(server, most=3)
-        assert len(server.asked) == len(CITIES)
-        made(server, prompt="{n} questions, please")
-        assert len(server.asked) == 2 * len(CITIES)
-        assert server.asked[-1]["messages"][0]["content"] == "1 questions, please"
+        few, first = generate(server, most=3), generate(server)
+        assert len(server.requests) == len(CITIES)
+        again = generate(server, most=3)
+        assert len(server.requests) == len(CITIES)
+        generate(server, prompt="{n} questions, please")
+        assert len(server.requests) == 2 * len(CITIES)
+        assert server.requests[-1]["messages"][0]["content"] == "1 questions, please"
     assert few == again
-    assert made(None) == first
+    assert generate(None) == first
 
 
 def test_prompts_come_in_two_languages() -> None:
     with chat_server(asks) as server:
-        made(server, language=PromptLanguage.ENGLISH, most=1)
-    system, user = (message["content"] for message in server.asked[0]["messages"])
+        generate(server, language=PromptLanguage.ENGLISH, most=1)
+    system, user = (message["content"] for message in server.requests[0]["messages"])
     assert system.startswith("You write questions")
     assert user.startswith("Title: ")
 
 
-def test_an_answer_that_holds_no_question_is_counted_shown_and_asked_for_again() -> None:
+def test_reports_and_retries_unusable_answers() -> None:
     with chat_server(lambda text: "죄송합니다." if "부산" in text else asks(text)) as server:
-        found = made(server)
-        (one,) = found.unanswered
-        assert (CITIES[one.row], one.code, one.said) == ("부산", "unusable", "죄송합니다.")
-        assert len(found.question_set.questions) == 9
+        generated = generate(server)
+        (failed_passage,) = generated.failed_passages
+        assert (CITIES[failed_passage.row], failed_passage.code, failed_passage.answer_excerpt) == (
+            "부산",
+            "unusable",
+            "죄송합니다.",
+        )
+        assert len(generated.question_set.questions) == 9
         server.reply = asks
-        assert len(made(server).question_set.questions) == 10
-        assert len(server.asked) == 11
+        assert len(generate(server).question_set.questions) == 10
+        assert len(server.requests) == 11
 
 
-def test_nothing_but_garbage() -> None:
+def test_rejects_if_no_answer_is_usable() -> None:
     with chat_server(lambda _: "죄송합니다.") as server, pytest.raises(QuestionsError) as caught:
-        made(server)
+        generate(server)
     assert (caught.value.code, caught.value.details) == ("nothing_usable", {"first": "죄송합니다."})
 
 
-def test_a_limited_rate_is_waited_for() -> None:
+def test_waits_for_rate_limits() -> None:
     refused = iter([Reply(429, {"error": {"message": "slow down"}}, AT_ONCE)] * 3)
     with chat_server(lambda text: next(refused, None) or asks(text)) as server:
-        assert len(made(server).question_set.questions) == 10
-        assert len(server.asked) == 13
+        assert len(generate(server).question_set.questions) == 10
+        assert len(server.requests) == 13
 
 
-def test_a_limit_that_stays_ends_the_work_and_keeps_what_is_done() -> None:
+def test_stops_at_a_lasting_rate_limit_and_stores_results() -> None:
     answered = iter(CITIES[:4])
     limit = Reply(429, {"error": {"message": "no more"}}, AT_ONCE)
     with chat_server(lambda text: asks(text) if next(answered, None) else limit) as server:
         with pytest.raises(EndpointError, match="takes no more requests for now") as caught:
-            made(server)
-        assert (caught.value.code, caught.value.ends) == ("rate", True)
-    found = made(None)
-    assert (found.passages_asked, found.left) == (4, 6)
+            generate(server)
+        assert (caught.value.code, caught.value.is_fatal) == ("rate", True)
+    generated = generate(None)
+    assert (generated.passage_count, generated.pending_count) == (4, 6)
 
 
 @pytest.mark.parametrize(
@@ -125,34 +129,34 @@ def test_a_limit_that_stays_ends_the_work_and_keeps_what_is_done() -> None:
         (Reply(500, {"error": {"message": "my fault"}}, AT_ONCE), "refused"),
     ],
 )
-def test_an_endpoint_that_does_not_answer_as_it_should(reply: Reply, code: str) -> None:
+def test_reports_unexpected_endpoint_replies(reply: Reply, code: str) -> None:
     with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
-        made(server)
+        generate(server)
     assert caught.value.code == code
 
 
-def test_a_passage_that_is_refused_costs_only_itself() -> None:
+def test_refused_passage_affects_no_other() -> None:
     too_long = Reply(400, {"error": {"message": "the passage is too long"}})
     with chat_server(lambda text: too_long if "대구" in text else asks(text)) as server:
-        found = made(server)
-    (one,) = found.unanswered
-    assert (CITIES[one.row], one.code) == ("대구", "refused")
-    assert "too long" in one.said
+        generated = generate(server)
+    (failed_passage,) = generated.failed_passages
+    assert (CITIES[failed_passage.row], failed_passage.code) == ("대구", "refused")
+    assert "too long" in failed_passage.answer_excerpt
 
 
-def test_an_empty_answer_is_unusable_and_null_content_too() -> None:
+def test_empty_and_null_answers_are_unusable() -> None:
     nothing = completion("")
     nothing["choices"][0]["message"]["content"] = None  # what a model that only calls tools gives
     with chat_server(lambda text: Reply(200, nothing) if "서울" in text else asks(text)) as server:
-        assert [one.code for one in made(server).unanswered] == ["unusable"]
+        assert [failed_passage.code for failed_passage in generate(server).failed_passages] == ["unusable"]
 
 
-def test_a_wrong_key_is_told_once_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_a_wrong_key_without_leaking_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with chat_server(asks) as server:
         with pytest.raises(EndpointError) as caught:
-            made(server, key="sk-secret-of-somebody")
-        good = made(server)
+            generate(server, key="sk-secret-of-somebody")
+        good = generate(server)
         assert len(good.question_set.questions) == 10
         keep(good.question_set)
     assert caught.value.code == "key"
@@ -165,29 +169,29 @@ def test_a_wrong_key_is_told_once_and_shown_nowhere(caplog: pytest.LogCaptureFix
         assert secret not in words
 
 
-def test_a_server_that_repeats_the_key_does_not_have_it_told() -> None:
+def test_masks_the_key_in_server_messages() -> None:
     with chat_server(asks) as server:
         server.reply = lambda _: Reply(400, {"error": {"message": f"{KEY} came to {server.address}"}})
         with pytest.raises(EndpointError) as caught:
-            made(server)
+            generate(server)
     assert "… came to …" in str(caught.value)
     assert KEY not in str(caught.value.details)
 
 
-def test_a_model_that_is_not_there() -> None:
+def test_reports_an_unknown_model() -> None:
     with chat_server(asks) as server, pytest.raises(EndpointError) as caught:
-        made(server, model="another")
+        generate(server, model="another")
     assert (caught.value.code, caught.value.details) == ("model_unknown", {"model": "another"})
 
 
-def test_nobody_answers_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_an_unreachable_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
     with pytest.raises(EndpointError) as caught:
-        made(ChatServer(asks, "http://127.0.0.1:9/v1"))
+        generate(ChatServer(asks, "http://127.0.0.1:9/v1"))
     assert caught.value.code == "unreachable"
 
 
-def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
     monkeypatch.setattr("mrc_workbench.models.llm_connection.TIMEOUT_SECONDS", 0.2)
     late = threading.Event()
@@ -198,12 +202,14 @@ def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
         return asks(text)
 
     with chat_server(slow) as server:
-        found = made(server)
+        generated = generate(server)
         late.set()
-    assert [(CITIES[one.row], one.code) for one in found.unanswered] == [("서울", "timeout")]
+    assert [(CITIES[failed_passage.row], failed_passage.code) for failed_passage in generated.failed_passages] == [
+        ("서울", "timeout")
+    ]
 
 
-def test_stopped_it_keeps_what_is_done_and_asks_no_further() -> None:
+def test_stopping_stores_results_and_sends_no_more_requests() -> None:
     class StoppedError(Exception):
         pass
 
@@ -212,14 +218,14 @@ def test_stopped_it_keeps_what_is_done_and_asks_no_further() -> None:
         if done >= 3:
             raise StoppedError
 
-    options = MakerOptions(by=Maker.MODEL, model=MODEL, concurrency=1)
+    options = GenerationOptions(by=QuestionGenerator.MODEL, model=MODEL, concurrency=1)
     with chat_server(asks) as server, pytest.raises(StoppedError):
-        make_questions(CORPUS, options, Endpoint(server.address, KEY), on_progress=stop)
-    assert 3 <= len(server.asked) <= 5
-    assert made(None, concurrency=1).passages_asked >= 3
+        generate_questions(CORPUS, options, Endpoint(server.address, KEY), on_progress=stop)
+    assert 3 <= len(server.requests) <= 5
+    assert generate(None, concurrency=1).passage_count >= 3
 
 
-def test_no_more_are_asked_at_the_same_time_than_wanted() -> None:
+def test_limits_concurrent_requests() -> None:
     at_work, most, lock = 0, 0, threading.Lock()
     together = threading.Barrier(3, timeout=5)
 
@@ -228,34 +234,34 @@ def test_no_more_are_asked_at_the_same_time_than_wanted() -> None:
         with lock:
             at_work += 1
             most = max(most, at_work)
-        if city_in(text) in made_first:
+        if city_in(text) in first_cities:
             together.wait()
         with lock:
             at_work -= 1
         return asks(text)
 
-    made_first = CITIES[:3]
+    first_cities = CITIES[:3]
     with chat_server(count) as server:
-        made(server, concurrency=3)
+        generate(server, concurrency=3)
     assert most == 3
 
 
-def test_a_line_torn_by_a_kill_spoils_no_other() -> None:
+def test_torn_line_affects_no_other() -> None:
     with chat_server(asks) as server:
-        made(server, most=4)
+        generate(server, most=4)
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_bytes(path.read_bytes()[:-7])
-        made(server)
-        assert len(server.asked) == len(CITIES) + 1
-    assert made(None).left == 0
+        generate(server)
+        assert len(server.requests) == len(CITIES) + 1
+    assert generate(None).pending_count == 0
 
 
-def test_kept_answers_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+def test_skips_unreadable_stored_answers(tmp_path: Path) -> None:
     with chat_server(asks) as server:
-        made(server, most=2)
+        generate(server, most=2)
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_text('\n[]\n{"passage": 1}\nnull\n\x00', encoding="utf-8")
-        assert made(server, most=2).passages_asked == 2
+        assert generate(server, most=2).passage_count == 2
 
 
 @pytest.mark.parametrize(
@@ -271,21 +277,21 @@ def test_kept_answers_that_cannot_be_read_are_passed_over(tmp_path: Path) -> Non
         '[["수도는 어디인가?", "강의 이름은?"]]',
     ],
 )
-def test_answers_as_models_give_them(answer: str) -> None:
-    assert questions_in(answer, 5) == ["수도는 어디인가?", "강의 이름은?"]
-    assert questions_in(answer, 1) == ["수도는 어디인가?"]
+def test_parses_questions_from_model_answers(answer: str) -> None:
+    assert parse_questions(answer, 5) == ["수도는 어디인가?", "강의 이름은?"]
+    assert parse_questions(answer, 1) == ["수도는 어디인가?"]
 
 
 @pytest.mark.parametrize(
     "answer",
     ["", "죄송하지만 도와드릴 수 없습니다.", "[]", "[1, 2]", '["수도는', "질문입니다.\n수도는?", '["가?"]', "[" * 5000],
 )
-def test_what_is_no_list_of_questions(answer: str) -> None:
-    assert questions_in(answer, 5) == []
+def test_returns_no_questions_for_other_answers(answer: str) -> None:
+    assert parse_questions(answer, 5) == []
 
 
 @given(st.text(max_size=200), st.integers(1, 5))
-def test_whatever_is_answered_what_is_taken_is_fit(answer: str, most: int) -> None:
-    found = questions_in(answer, most)
-    assert len(found) == len(set(found)) <= most
-    assert all(4 <= len(question) <= 300 and question == " ".join(question.split()) for question in found)
+def test_parsed_questions_are_always_valid(answer: str, most: int) -> None:
+    questions = parse_questions(answer, most)
+    assert len(questions) == len(set(questions)) <= most
+    assert all(4 <= len(question) <= 300 and question == " ".join(question.split()) for question in questions)

@@ -16,7 +16,15 @@ import psutil
 import pytest
 
 from mrc_workbench.data.jobs import processes as module
-from mrc_workbench.data.jobs.processes import HEAVY, LIGHT, Process, detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs.processes import (
+    HEAVY,
+    LIGHT,
+    Process,
+    detached,
+    handed_over,
+    import_heavy_libraries,
+    start_fork_server,
+)
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.programs import run_module, words_of
 from tests.training.worlds import wait_until
@@ -37,12 +45,12 @@ def own_server() -> Iterator[psutil.Process]:
         patch.setenv("MRC_FORK_SERVER", "")
         before = {child.pid for child in psutil.Process().children()}
         start_fork_server()
-        place = Path(os.environ["MRC_FORK_SERVER"])
+        socket_path = Path(os.environ["MRC_FORK_SERVER"])
         (started,) = [child for child in psutil.Process().children() if child.pid not in before]
         yield started
         os.close(module._life_lines.pop())
         started.wait(30)
-        assert not place.parent.exists()
+        assert not socket_path.parent.exists()
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +81,7 @@ def parent(process: Process) -> int:
     return number
 
 
-def test_a_forked_process_is_the_program_that_was_asked_for(server: psutil.Process, tmp_path: Path) -> None:
+def test_forked_process_runs_the_requested_program(server: psutil.Process, tmp_path: Path) -> None:
     process = run(tmp_path / "new" / "log.txt", ABOUT_ITSELF)
     process.wait(60)
     about = json.loads((tmp_path / "new" / "log.txt").read_text().splitlines()[0])
@@ -84,15 +92,13 @@ def test_a_forked_process_is_the_program_that_was_asked_for(server: psutil.Proce
         "torch": False,
         "ours": False,
     }
-    assert not process.lives
+    assert not process.is_alive
     sleeping = asleep(tmp_path)
     assert words_of(psutil.Process(sleeping.pid))[:4] == ["python", "-m", "timeit", "-n1"]
     assert parent(sleeping) == server.pid
 
 
-def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
-    server: psutil.Process, tmp_path: Path
-) -> None:
+def test_server_imports_libraries_but_never_own_modules(server: psutil.Process, tmp_path: Path) -> None:
     libraries = {library.split(".")[0] for library in (*LIGHT, *HEAVY)}
     check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'mrc_workbench.data.store' in sys.modules)"
 
@@ -110,7 +116,7 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
     assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
 
 
-def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_read_when_told(
+def test_light_job_starts_while_libraries_load_and_heavy_ones_load_on_request(
     fresh_server: psutil.Process, tmp_path: Path
 ) -> None:
     def has_read_torch() -> bool:
@@ -119,21 +125,21 @@ def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_
     detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
     assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
     assert not has_read_torch()
-    read_on()
+    import_heavy_libraries()
     wait_until(has_read_torch)
     sleeping = handed_over("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
     assert sleeping is not None
     assert parent(sleeping) == fresh_server.pid
 
 
-def test_nobody_takes_over_where_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returns_none_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_FORK_SERVER", "")
     assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
     monkeypatch.setenv("MRC_FORK_SERVER", str(tmp_path / "gone"))
     assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
 
 
-def test_what_libraries_look_up_once_needs_a_fresh_process(
+def test_library_variables_need_a_new_process(
     server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:10")
@@ -141,7 +147,7 @@ def test_what_libraries_look_up_once_needs_a_fresh_process(
     monkeypatch.undo()
 
 
-def test_without_forks_the_same_comes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_the_same_without_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FORKS", False)
     process = run(tmp_path / "log.txt", ABOUT_ITSELF)
     process.wait(60)
@@ -149,7 +155,7 @@ def test_without_forks_the_same_comes_of_it(tmp_path: Path, monkeypatch: pytest.
     assert parent(asleep(tmp_path)) == os.getpid()
 
 
-def test_a_server_that_is_busy_is_not_waited_for(server: psutil.Process, tmp_path: Path) -> None:
+def test_does_not_wait_for_a_blocked_server(server: psutil.Process, tmp_path: Path) -> None:
     server.suspend()
     try:
         assert parent(asleep(tmp_path)) == os.getpid()
@@ -159,7 +165,7 @@ def test_a_server_that_is_busy_is_not_waited_for(server: psutil.Process, tmp_pat
     assert "timeit" not in " ".join(" ".join(child.cmdline()) for child in server.children())
 
 
-def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
+def test_restarts_a_killed_server_and_jobs_survive(
     fresh_server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SECONDS_TO_BE_READY", 30.0)  # a busy machine starts the other one late
@@ -174,11 +180,11 @@ def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
     shutil.rmtree(Path(gone).parent)
     os.close(module._life_lines.pop())
     other.wait(30)
-    assert process.lives
+    assert process.is_alive
     psutil.Process(process.pid).kill()
 
 
-def test_a_program_s_words_and_status() -> None:
+def test_passes_arguments_and_exit_status() -> None:
     done = run_module("mrc_workbench", "data", "inspect", "no such file")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no such file" in done.stderr
@@ -206,12 +212,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="another C library than glibc")
-def test_freed_memory_is_used_again() -> None:
-    held = told(FAULTS, "held")
-    assert held * 10 < told(FAULTS, "plain")
-    assert held * 10 < told(FAULTS, "large ones given back")
+def test_reuses_freed_memory() -> None:
+    faults = count_page_faults(FAULTS, "held")
+    assert faults * 10 < count_page_faults(FAULTS, "plain")
+    assert faults * 10 < count_page_faults(FAULTS, "large ones given back")
 
 
-def told(script: str, how: str) -> int:
-    command = [sys.executable, "-c", script, how]
+def count_page_faults(script: str, mode: str) -> int:
+    command = [sys.executable, "-c", script, mode]
     return int(subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout)

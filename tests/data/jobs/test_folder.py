@@ -14,13 +14,13 @@ from filelock import FileLock
 from mrc_workbench.data.jobs import folder as module
 from mrc_workbench.data.jobs.folder import (
     DAMAGED,
-    AskedToStop,
     Job,
     State,
     Status,
-    carried_out_alone,
-    carry_out,
+    StopRequested,
     progress_writer,
+    run_job,
+    run_job_exclusively,
 )
 from mrc_workbench.data.jobs.processes import detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
@@ -34,27 +34,27 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path / "job")
 
 
-def told(error: BaseException) -> tuple[str, str]:
+def describe_error(error: BaseException) -> tuple[str, str]:
     return "reason", str(error)
 
 
-def at_work(**more: float) -> Status:
+def running_status(**more: float) -> Status:
     pid, pid_started = this_process()
     return replace(Status(State.RUNNING, pid=pid, pid_started=pid_started), **more)  # type: ignore[arg-type]
 
 
-def test_work_that_ends_well(job: Job) -> None:
-    seen = []
+def test_successful_job_is_done(job: Job) -> None:
+    states = []
 
-    def work(began: Status) -> None:
-        seen.append(job.status().state)
-        job.write_status(replace(began, share=0.5, seconds_left=3.0))
+    def work(initial_status: Status) -> None:
+        states.append(job.status().state)
+        job.write_status(replace(initial_status, share=0.5, seconds_left=3.0))
         job.write("scores.json", {})
 
     assert (job.done, job.running, job.failed) == (False, False, False)
-    ended = carry_out(job, work, told)
-    assert seen == [State.RUNNING]
-    assert (ended.state, ended.share, ended.seconds_left) == (State.DONE, 0.5, None)
+    final_status = run_job(job, work, describe_error)
+    assert states == [State.RUNNING]
+    assert (final_status.state, final_status.share, final_status.seconds_left) == (State.DONE, 0.5, None)
     assert (job.done, job.running, job.failed) == (True, False, False)
     assert job.status().state is State.DONE
 
@@ -65,32 +65,34 @@ MISSING = "this needs onnx: pip install 'mrc-workbench[onnx]'"
 @pytest.mark.parametrize(
     ("error", "state", "codes", "message"),
     [
-        (AskedToStop(), State.STOPPED, ("", ""), ""),
+        (StopRequested(), State.STOPPED, ("", ""), ""),
         (ValueError("why"), State.FAILED, ("reason", "unexpected"), "why"),
         (KeyboardInterrupt(), State.FAILED, ("reason", "unexpected"), ""),
         (Failure("empty_file", "it is empty"), State.FAILED, ("reason", "empty_file"), "it is empty"),
         (ModuleNotFoundError("no onnx", name="onnx"), State.FAILED, ("reason", "missing_extra"), MISSING),
     ],
 )
-def test_work_that_does_not(job: Job, error: BaseException, state: State, codes: tuple[str, str], message: str) -> None:
+def test_failed_job_has_code_and_message(
+    job: Job, error: BaseException, state: State, codes: tuple[str, str], message: str
+) -> None:
     def work(_: Status) -> None:
         raise error
 
-    assert carry_out(job, work, told).state is state
+    assert run_job(job, work, describe_error).state is state
     status = job.status()
     assert (status.state, status.code, status.message) == (state, codes[0], message)
     assert job.failed is (state is State.FAILED)
-    assert carried_out_alone(job, work) == 2
+    assert run_job_exclusively(job, work) == 2
     status = job.status()
     assert (status.state, status.code, status.message) == (state, codes[1], message)
 
 
-def test_time_at_work_goes_on_where_it_was(job: Job) -> None:
+def test_running_time_continues_after_resume(job: Job) -> None:
     job.write_status(Status(State.STOPPED, started=time.time() - 60, queued=5.0))
-    begun = []
-    carry_out(job, begun.append, told)
-    assert begun[0].seconds == pytest.approx(60, abs=1)
-    assert begun[0].queued == 5.0
+    statuses = []
+    run_job(job, statuses.append, describe_error)
+    assert statuses[0].seconds == pytest.approx(60, abs=1)
+    assert statuses[0].queued == 5.0
 
 
 @pytest.mark.parametrize(
@@ -103,11 +105,11 @@ def test_time_at_work_goes_on_where_it_was(job: Job) -> None:
         (Status(share=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
     ],
 )
-def test_the_time_left(status: Status, left: float | None) -> None:
-    assert status.left == left
+def test_estimates_time_left(status: Status, left: float | None) -> None:
+    assert status.remaining_seconds == left
 
 
-def test_the_status_of_a_version_without_a_share_is_read(job: Job) -> None:
+def test_reads_status_without_progress(job: Job) -> None:
     numbers = {"step": 3, "total_steps": 9, "queued": 1.0, "started": 2.0, "heartbeat": 5.0, "pid": 1}
     rest = {"seconds_left": None, "seconds": 0.0, "pid_started": 0.0, "code": "", "message": ""}
     old = {"state": "stopped", "phase": "training", **numbers, **rest}
@@ -116,27 +118,27 @@ def test_the_status_of_a_version_without_a_share_is_read(job: Job) -> None:
 
 
 @pytest.mark.parametrize("name", ["stop", "end"])
-def test_one_that_waits_is_stopped(job: Job, name: str) -> None:
+def test_stops_a_queued_job(job: Job, name: str) -> None:
     job.write_status(Status(State.QUEUED))
     getattr(job, name)()
-    assert job.asked_to_stop
+    assert job.stop_requested
     assert job.status().state is (State.STOPPED if name == "stop" else State.QUEUED)
 
 
-def test_one_at_work_is_asked_first(job: Job) -> None:
-    job.write_status(at_work())
+def test_requests_a_running_job_to_stop(job: Job) -> None:
+    job.write_status(running_status())
     job.stop()
     assert job.status().state is State.STOPPING
-    job.write_status(at_work(pid_started=1.0))  # its process is gone
+    job.write_status(running_status(pid_started=1.0))  # its process is gone
     assert job.status().state is State.STOPPED
     assert not job.failed
 
 
 @pytest.mark.slow
-def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_ends_a_detached_process(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(job.folder / "stop", "")
     job.launch("data", "inspect", tmp_path / "no such file")
-    assert not job.asked_to_stop  # that was another start
+    assert not job.stop_requested  # that was another start
     assert job.running
     wait_until(lambda: not job.running)
     assert job.failed
@@ -151,7 +153,7 @@ def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_a_job_that_many_start_at_once_runs_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_started_concurrently_runs_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
     with ThreadPoolExecutor(6) as pool:
         [*pool.map(lambda _: job.launch("-n1", "-r1", "import time; time.sleep(60)"), range(6))]
@@ -176,7 +178,7 @@ def opened(process: psutil.Process) -> list[str]:
         *({"heartbeat": float("nan")}, {"started": float("inf")}, {"state": 3}, {"phase": None}, {"unknown": 1}),
     ],
 )
-def test_a_status_of_other_types_is_a_damaged_one(damage: dict[str, object], job: Job) -> None:
+def test_status_with_wrong_types_is_damaged(damage: dict[str, object], job: Job) -> None:
     job.write("status.json", {"state": "running"} | damage)
     if damage == {"step": "1"}:  # a number all the same
         assert job.status().step == 1
@@ -184,7 +186,7 @@ def test_a_status_of_other_types_is_a_damaged_one(damage: dict[str, object], job
     assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
 
 
-def test_log_and_progress_are_read_without_lines_that_cannot_be(job: Job) -> None:
+def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
     assert job.log() == ""
     write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
     assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
@@ -192,61 +194,63 @@ def test_log_and_progress_are_read_without_lines_that_cannot_be(job: Job) -> Non
         job.folder / "progress.jsonl", '{"step": 1}\n' + "[" * 100_000 + '\n"text"\n{"step": "x"}\n{"step": 9}\n'
     )
     assert job.progress() == [{"step": 1}, {"step": "x"}, {"step": 9}]
-    job.forget_progress_after(5)
+    job.drop_progress_after(5)
     assert job.progress() == [{"step": 1}, {"step": "x"}]
 
 
-def phase_and_share(job: Job) -> tuple[str, float]:
+def phase_and_fraction(job: Job) -> tuple[str, float]:
     status = job.read("status.json")
     return status["phase"], status["share"]
 
 
-def test_a_change_of_phase_is_never_dropped_however_soon_it_comes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_every_phase_change(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)  # no time passes at all
-    write = progress_writer(job, at_work(started=1.0))
+    write = progress_writer(job, running_status(started=1.0))
     write("BM25", 0.0)
     write("BM25", 0.1)
-    assert phase_and_share(job) == ("BM25", 0.0)  # a page looks no more often
+    assert phase_and_fraction(job) == ("BM25", 0.0)  # a page looks no more often
     write("Dense", 0.2)
-    assert phase_and_share(job) == ("Dense", 0.2)
+    assert phase_and_fraction(job) == ("Dense", 0.2)
     write("Dense", 1.0)
-    assert phase_and_share(job) == ("Dense", 1.0)
+    assert phase_and_fraction(job) == ("Dense", 1.0)
 
 
-def test_what_is_said_of_one_phase_is_said_a_few_times_a_second(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_status_writes_within_a_phase(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    write = progress_writer(job, at_work(started=1.0))
-    seen = []
+    write = progress_writer(job, running_status(started=1.0))
+    fractions = []
     for step in range(100):
         now += 0.01
         write("Dense", 0.01 + step / 200)
-        seen.append(phase_and_share(job)[1])
-    assert 4 <= len(set(seen)) <= 6
+        fractions.append(phase_and_fraction(job)[1])
+    assert 4 <= len(set(fractions)) <= 6
 
 
-def test_the_time_left_is_what_the_process_says_and_none_where_it_knows_none(job: Job) -> None:
+def test_time_left_is_what_the_process_reports(job: Job) -> None:
     left: float | None = 12.0
-    write = progress_writer(job, at_work(started=1.0), lambda: left)
+    write = progress_writer(job, running_status(started=1.0), lambda: left)
     write("Dense", 0.5)
-    assert job.status().left == 12.0
+    assert job.status().remaining_seconds == 12.0
     left = None
     write("Hybrid", 0.6)
     status = job.read("status.json")
     assert status["seconds_left"] is None
-    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0, tells_time=True).left is None
-    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).left == pytest.approx(4.0)
+    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0, tells_time=True).remaining_seconds is None
+    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).remaining_seconds == pytest.approx(4.0)
 
 
-def test_one_process_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_in_a_single_process_at_a_time(
+    job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
     done: list[Status] = []
     job.folder.mkdir()
     with FileLock(job.folder / ".at_work.lock"):
-        assert carried_out_alone(job, done.append) == 2
+        assert run_job_exclusively(job, done.append) == 2
     assert "another process is at work" in capsys.readouterr().err
     assert not (job.folder / "status.json").exists()
-    assert carried_out_alone(job, done.append) == 0
+    assert run_job_exclusively(job, done.append) == 0
     assert (len(done), job.status().state) == (1, State.DONE)
 
 
@@ -259,19 +263,19 @@ print(json.dumps([user(), str(workspace()), str(shared_workspace()), are_limited
 """
 
 
-def a_job(place: str, name: str, state: State) -> Job:
-    job = Job(workspace() / place / name)
+def make_job(folder: str, name: str, state: State) -> Job:
+    job = Job(workspace() / folder / name)
     pid, started = this_process()
     job.write_status(Status(state, pid=pid, pid_started=started) if state is State.RUNNING else Status(state))
     return job
 
 
-def jobs_in(place: str) -> list[Job]:
-    return [Job(path.parent) for path in sorted((workspace() / place).glob("*/status.json"))]
+def jobs_of(folder: str) -> list[Job]:
+    return [Job(path.parent) for path in sorted((workspace() / folder).glob("*/status.json"))]
 
 
 @pytest.mark.slow
-def test_a_process_works_in_the_workspace_of_who_started_it(tmp_path: Path) -> None:
+def test_process_uses_the_workspace_of_its_user(tmp_path: Path) -> None:
     from mrc_workbench.data.store import keep
     from tests.doubles import small_set
 
@@ -280,21 +284,21 @@ def test_a_process_works_in_the_workspace_of_who_started_it(tmp_path: Path) -> N
         with acting_as(name):
             log = tmp_path / f"{name}.txt"
             detached("timeit", "-n1", "-r1", WHERE, log=log).wait(120)
-            told = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
-            assert told == [name, str(workspace()), str(shared_workspace()), False, ["on the shelf"]]
+            output = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
+            assert output == [name, str(workspace()), str(shared_workspace()), False, ["on the shelf"]]
 
 
-def test_a_user_has_so_many_in_line_and_the_others_places_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_queued_jobs_per_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "2")
-    line = Queue("runs", lambda: jobs_in("runs"))
+    line = Queue("runs", lambda: jobs_of("runs"))
     with acting_as(ALICE):
-        a_job("runs", "one", State.QUEUED)
-        a_job("runs", "ended", State.DONE)
+        make_job("runs", "one", State.QUEUED)
+        make_job("runs", "ended", State.DONE)
         line.admit()
         with pytest.raises(LimitError):
             line.admit(2)
-        stopped = a_job("runs", "stopped", State.STOPPED)
-        a_job("runs", "two", State.RUNNING)
+        stopped = make_job("runs", "stopped", State.STOPPED)
+        make_job("runs", "two", State.RUNNING)
         with pytest.raises(LimitError) as refused:
             line.admit()
         assert (refused.value.code, refused.value.details) == ("jobs", {"jobs": 2, "limit": 2})
@@ -306,10 +310,10 @@ def test_a_user_has_so_many_in_line_and_the_others_places_are_theirs(monkeypatch
     line.admit(50)
 
 
-def test_a_user_has_so_many_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_concurrent_jobs_per_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "1")
     with acting_as(ALICE):
-        running = a_job("comparisons", "one", State.RUNNING)
+        running = make_job("comparisons", "one", State.RUNNING)
         other = Job(workspace() / "comparisons" / "two")
         with pytest.raises(LimitError):
             other.admit()
@@ -320,7 +324,7 @@ def test_a_user_has_so_many_beside_each_other(monkeypatch: pytest.MonkeyPatch) -
         other.admit()
 
 
-def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_no_job_beyond_the_storage_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
     with acting_as(ALICE):
         workspace().mkdir(parents=True)
@@ -332,29 +336,29 @@ def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [path.name for path in workspace().iterdir()] == ["large"]
 
 
-def test_a_job_that_a_user_stopped_is_started_by_nobody_else(job: Job) -> None:
-    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
-    job.write_status(at_work())
-    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, False, False)
-    job.write_status(at_work(pid_started=1.0))  # its process is gone
-    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, False)
+def test_stopped_job_never_starts_by_itself(job: Job) -> None:
+    assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (True, False, False)
+    job.write_status(running_status())
+    assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, False, False)
+    job.write_status(running_status(pid_started=1.0))  # its process is gone
+    assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, False)
     job.end()
-    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, True)
     write_text(job.folder / "status.json", "{")  # the stop outlives a damaged status
-    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
+    assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, True)
     (job.folder / "stop").unlink()
-    assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
+    assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (True, False, False)
     job.write_status(Status(State.DONE))
     job.write("scores.json", {})  # a result that was there before the stop counts
     job.end()
     assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
 
 
-def test_the_time_left_of_each_part_is_what_the_process_says(job: Job) -> None:
+def test_time_left_of_parts_is_what_the_process_reports(job: Job) -> None:
     parts: dict[str, float | None] = {"one": 3.0, "two": None}
-    write = progress_writer(job, at_work(started=1.0), lambda: None, lambda: parts)
+    write = progress_writer(job, running_status(started=1.0), lambda: None, lambda: parts)
     write("one", 0.0)
-    assert job.status().left is None
+    assert job.status().remaining_seconds is None
     assert dict(job.status().parts_left) == parts
     parts["two"] = 4.5
     write("two", 0.5)

@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from typing import Any
 
 _OTHERS: tuple[Any, ...] = (None, "", "글", 7, True, [], {}, ["글"], {"글": "글"}, [None], [[]], [{}], 1.5, " \n")
-Place = tuple[Any, Any]  # a list or an object, and the position or key in it
+Position = tuple[Any, Any]  # a list or an object, and the position or key in it
 
 
-def mutated(content: bytes, seed: int, count: int = 3) -> bytes:
+def mutate(content: bytes, seed: int, count: int = 3) -> bytes:
     """Return a JSON or JSONL file with up to `count` random changes."""
     rng = random.Random(seed)
     text = content.decode()
-    values = values_of(text)
+    values = parse_values(text)
     for _ in range(rng.randint(1, count)):
-        places = [place for value in values for place in _places(value)]
-        if places:
-            _change(*rng.choice(places), rng)
+        positions = [position for value in values for position in _positions(value)]
+        if positions:
+            _change(*rng.choice(positions), rng)
     lines = [json.dumps(value, ensure_ascii=False) for value in values]
     return "\n".join(lines).encode()
 
 
-def values_of(text: str) -> list[Any]:
+def parse_values(text: str) -> list[Any]:
     """Return the value of a JSON text, or those of its lines."""
     try:
         return [json.loads(text)]
@@ -31,11 +31,11 @@ def values_of(text: str) -> list[Any]:
         return [json.loads(line) for line in text.splitlines() if line]
 
 
-def _places(value: Any) -> Iterator[Place]:
+def _positions(value: Any) -> Iterator[Position]:
     if isinstance(value, (dict, list)):
         for key in value if isinstance(value, dict) else range(len(value)):
             yield value, key
-            yield from _places(value[key])
+            yield from _positions(value[key])
 
 
 def _change(holder: Any, key: Any, rng: random.Random) -> None:

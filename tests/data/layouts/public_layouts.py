@@ -108,7 +108,7 @@ def ai_hub() -> bytes:
 
 
 def hotpot_qa(row: int) -> dict[str, Any]:
-    context = [[TITLES[one], [TEXTS[one]]] for one in (row, NEXT[row])]
+    context = [[TITLES[number], [TEXTS[number]]] for number in (row, NEXT[row])]
     return {
         "_id": f"5a{row}",
         "answer": ANSWERS[row],
@@ -129,14 +129,14 @@ def hotpot_qa_of_hugging_face(row: int) -> dict[str, Any]:
         "type": "bridge",
         "level": "easy",
         "supporting_facts": {"title": [TITLES[row]], "sent_id": [0]},
-        "context": {"title": [TITLES[one] for one in both], "sentences": [[TEXTS[one]] for one in both]},
+        "context": {"title": [TITLES[number] for number in both], "sentences": [[TEXTS[number]] for number in both]},
     }
 
 
 def musique(row: int) -> dict[str, Any]:
     paragraphs = [
-        {"idx": place, "title": TITLES[one], "paragraph_text": TEXTS[one], "is_supporting": one == row}
-        for place, one in enumerate((row, NEXT[row]))
+        {"idx": index, "title": TITLES[number], "paragraph_text": TEXTS[number], "is_supporting": number == row}
+        for index, number in enumerate((row, NEXT[row]))
     ]
     parts = [{"id": 1, "question": "첫째 물음", "answer": ANSWERS[row], "paragraph_support_idx": 0}]
     return {
@@ -152,8 +152,8 @@ def musique(row: int) -> dict[str, Any]:
 
 def dpr(row: int) -> dict[str, Any]:
     positive, negative = (
-        {"title": TITLES[one], "text": TEXTS[one], "score": 12.5, "title_score": 0, "passage_id": f"10{one}"}
-        for one in (row, NEXT[row])
+        {"title": TITLES[number], "text": TEXTS[number], "score": 12.5, "title_score": 0, "passage_id": f"10{number}"}
+        for number in (row, NEXT[row])
     )
     return {
         "dataset": "nq_train_psgs_w100",
@@ -171,8 +171,8 @@ def flag_embedding(row: int) -> dict[str, Any]:
 
 def _msmarco_passages(row: int) -> list[dict[str, Any]]:
     return [
-        {"is_selected": int(one == row), "passage_text": TEXTS[one], "url": f"https://example.com/{one}"}
-        for one in (NEXT[row], row)
+        {"is_selected": int(number == row), "passage_text": TEXTS[number], "url": f"https://example.com/{number}"}
+        for number in (NEXT[row], row)
     ]
 
 
@@ -266,15 +266,15 @@ def deepeval_goldens(row: int) -> dict[str, Any]:
 def dureader(row: int) -> dict[str, Any]:
     documents = [
         {
-            "is_selected": one == row,
-            "title": TITLES[one],
+            "is_selected": number == row,
+            "title": TITLES[number],
             "most_related_para": 0,
-            "segmented_title": [TITLES[one]],
-            "segmented_paragraphs": [TEXTS[one].split()],
-            "paragraphs": [TEXTS[one]],
-            "bs_rank_pos": place,
+            "segmented_title": [TITLES[number]],
+            "segmented_paragraphs": [TEXTS[number].split()],
+            "paragraphs": [TEXTS[number]],
+            "bs_rank_pos": index,
         }
-        for place, one in enumerate((NEXT[row], row))
+        for index, number in enumerate((NEXT[row], row))
     ]
     return {
         "documents": documents,
@@ -291,11 +291,11 @@ def dureader(row: int) -> dict[str, Any]:
 def bio_asq(row: int) -> dict[str, Any]:
     url = f"http://www.ncbi.nlm.nih.gov/pubmed/{row}"
     section = {"beginSection": "abstract", "endSection": "abstract"}
-    place = {"offsetInBeginSection": 0, "offsetInEndSection": len(TEXTS[row])}
+    offsets = {"offsetInBeginSection": 0, "offsetInEndSection": len(TEXTS[row])}
     return {
         "body": QUESTIONS[row],
         "documents": [url],
-        "snippets": [{"text": TEXTS[row], "document": url, **section, **place}],
+        "snippets": [{"text": TEXTS[row], "document": url, **section, **offsets}],
         "exact_answer": [ANSWERS[row]],
         "ideal_answer": [f"{ANSWERS[row]}이다."],
         "type": "factoid",

@@ -14,11 +14,11 @@ import pytest
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.layouts.members import unpacked
+from mrc_workbench.data.layouts.members import unpack_files
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_file
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file
 from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import jsonl, read_all, write_all, zipped
 
@@ -48,14 +48,14 @@ def zip_with_names(names: list[str], codec: str) -> bytes:
         (["常見問題和答案", "文件的內容", "我們的說明"], "big5"),
     ],
 )
-def test_all_names_together_tell_their_encoding(names: list[str], codec: str) -> None:
-    files = unpacked([File(Content(zip_with_names(names, codec)), "a.zip")])
+def test_detects_encoding_from_all_member_names(names: list[str], codec: str) -> None:
+    files = unpack_files([File(Content(zip_with_names(names, codec)), "a.zip")])
     assert sorted(file.name for file in files) == sorted(f"{name}{number}" for number, name in enumerate(names))
     assert all(file.content.whole == ROWS for file in files)
 
 
-def test_names_in_no_likely_encoding_stay_as_they_are() -> None:
-    (file,) = unpacked([File(Content(zip_with_names(["\x81\x8d\x90"], "latin-1")), "a.zip")])
+def test_keeps_member_names_in_unknown_encodings() -> None:
+    (file,) = unpack_files([File(Content(zip_with_names(["\x81\x8d\x90"], "latin-1")), "a.zip")])
     assert file.content.whole == ROWS
 
 
@@ -73,34 +73,34 @@ def tarred(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_compressed_files_are_read(pack: Callable[[bytes], bytes]) -> None:
+def test_reads_compressed_files(pack: Callable[[bytes], bytes]) -> None:
     assert len(read_all({"faq.csv.packed": pack(ROWS)}).question_set.questions) == 2
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_tar_archives_are_unpacked_without_links(pack: Callable[[bytes], bytes]) -> None:
-    (file,) = unpacked([File(Content(pack(tarred(ROWS))), "faq.tar")])
+def test_unpacks_tar_archives_without_links(pack: Callable[[bytes], bytes]) -> None:
+    (file,) = unpack_files([File(Content(pack(tarred(ROWS))), "faq.tar")])
     assert (file.name, file.content.whole) == ("data/faq.csv", ROWS)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("content", [ROWS, tarred(ROWS)])
-def test_a_cut_archive_is_refused(pack: Callable[[bytes], bytes], content: bytes) -> None:
+def test_rejects_truncated_archives(pack: Callable[[bytes], bytes], content: bytes) -> None:
     with pytest.raises(DataError) as error:
-        unpacked([File(Content(pack(content)[:-12]), "faq.csv.packed")])
+        unpack_files([File(Content(pack(content)[:-12]), "faq.csv.packed")])
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_bomb_is_not_unpacked(pack: Callable[[bytes], bytes]) -> None:
+def test_rejects_decompression_bombs(pack: Callable[[bytes], bytes]) -> None:
     with pytest.raises(DataError) as error:
-        unpacked([File(Content(pack(bytes(40_000_000))), "faq.csv.packed")])
+        unpack_files([File(Content(pack(bytes(40_000_000))), "faq.csv.packed")])
     assert error.value.problem.code is ProblemCode.TOO_LARGE
 
 
-def test_the_named_encoding_counts_for_the_files_of_an_archive() -> None:
+def test_applies_the_given_encoding_to_archive_members() -> None:
     content = gzip.compress("질문,지문\n강은?,한강\n".encode("cp949"))
-    (file,) = unpacked([File(Content(content, "Johab"), "faq.csv.gz")])
+    (file,) = unpack_files([File(Content(content, "Johab"), "faq.csv.gz")])
     assert file.content.named_encoding == "Johab"
 
 
@@ -124,7 +124,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_member_is_set_aside_and_named(kind: str) -> None:
+def test_skips_and_reports_broken_members(kind: str) -> None:
     reading = read_all({"set.zip": BROKEN[kind]})
     assert len(reading.question_set.questions) == 2
     (problem,) = reading.gaps
@@ -133,14 +133,14 @@ def test_a_broken_member_is_set_aside_and_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.csv.gz", "b.zip", "b.tar.gz"])
-def test_a_broken_archive_among_several_files_is_set_aside_and_named(name: str) -> None:
+def test_skips_and_reports_a_broken_archive_among_files(name: str) -> None:
     broken = zip_of(b_csv=ROWS)[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
     reading = read_all({name: broken, "a.csv": ROWS})
     assert len(reading.question_set.questions) == 2
     assert [(problem.code, problem.details["file"]) for problem in reading.gaps] == [(ProblemCode.BROKEN_ARCHIVE, name)]
 
 
-def test_an_archive_of_broken_members_is_refused() -> None:
+def test_rejects_archives_with_only_broken_members() -> None:
     content = zip_of(a_csv_gz=gzip.compress(ROWS)[:-12], b_csv_gz=gzip.compress(ROWS)[:-12])
     with pytest.raises(DataError) as error:
         read_all({"set.zip": content})
@@ -149,7 +149,7 @@ def test_an_archive_of_broken_members_is_refused() -> None:
 
 
 @pytest.mark.parametrize("left", [["queries.jsonl"], ["queries.jsonl", "qrels.tsv"]])
-def test_questions_are_no_passages_because_the_corpus_is_broken(left: list[str]) -> None:
+def test_does_not_read_questions_as_passages_if_the_corpus_is_broken(left: list[str]) -> None:
     texts = {"corpus.jsonl": b'{"_id": "d1", "text": "The Han flows here."}\n', "qrels.tsv": b"q1\td1\t1\n"}
     texts["queries.jsonl"] = b'{"_id": "q1", "text": "which river?"}\n'
     packed = {name if name in left else f"{name}.gz": content for name, content in texts.items()}
@@ -159,16 +159,14 @@ def test_questions_are_no_passages_because_the_corpus_is_broken(left: list[str])
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
-def test_a_bomb_among_the_members_is_refused() -> None:
+def test_rejects_bombs_among_members() -> None:
     with pytest.raises(DataError) as error:
         read_all({"set.zip": zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))})
     assert error.value.problem.code is ProblemCode.TOO_LARGE
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True])
-def test_members_are_unpacked_when_they_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_on_disk: bool
-) -> None:
+def test_unpacks_members_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_on_disk: bool) -> None:
     read: list[str] = []
     whole = zipfile.ZipFile.read
 
@@ -179,7 +177,7 @@ def test_members_are_unpacked_when_they_are_read(
     monkeypatch.setattr(zipfile.ZipFile, "read", recorded)
     path = tmp_path / "docs.zip"
     path.write_bytes(zip_of(a_txt=b"a" * 10_000, b_txt=b"b" * 10_000))
-    files = unpacked([File(Content(path if is_on_disk else path.read_bytes()), "docs.zip")])
+    files = unpack_files([File(Content(path if is_on_disk else path.read_bytes()), "docs.zip")])
     assert [file.content.size for file in files] == [10_000, 10_000]
     assert read == []
     assert [file.content.whole[:1] for file in (*files, *reversed(files))] == [b"a", b"b", b"b", b"a"]
@@ -200,11 +198,11 @@ IDS = ["강/수달.md#1", "강/수달.md#먹이", "규정.docx", "누리.html", 
 TITLES = {"강/수달.md#1": "수달", "규정.docx": "휴가", "누리.html": "누리집", "새.txt": "새", "책.pdf": "책"}
 
 
-def titles(reading: Reading) -> dict[str, str]:
+def titles(reading: QuestionSetReading) -> dict[str, str]:
     return {passage.id: passage.title for passage in reading.question_set.passages}
 
 
-def test_an_archive_of_documents_is_a_corpus() -> None:
+def test_reads_an_archive_of_documents_as_corpus() -> None:
     reading = read(zipped(FILES), "자료.zip")
     assert sorted(titles(reading)) == IDS
     assert titles(reading).items() >= TITLES.items()
@@ -215,7 +213,7 @@ def test_an_archive_of_documents_is_a_corpus() -> None:
     }  # fmt: skip
 
 
-def test_a_folder_of_documents_reads_as_its_archive(tmp_path: Path) -> None:
+def test_reads_a_folder_like_its_archive(tmp_path: Path) -> None:
     write_all(tmp_path, FILES)
     folder = read_file(tmp_path / "자료")
     assert titles(folder) == titles(read(zipped(FILES), "자료.zip"))
@@ -223,22 +221,22 @@ def test_a_folder_of_documents_reads_as_its_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["자료/강/수달.md", "자료/누리.html", "자료/책.pdf", "자료/규정.docx"])
-def test_a_document_alone_is_a_corpus_of_its_sections(name: str) -> None:
+def test_reads_a_single_document_by_sections(name: str) -> None:
     base = name.rpartition("/")[2]
     reading = read(FILES[name], base)
     assert sorted(titles(reading)) == [id_.removeprefix("강/") for id_ in IDS if base in id_]
     assert reading.question_set.name == base.partition(".")[0]
 
 
-def test_documents_beside_questions_are_their_passages() -> None:
+def test_reads_documents_beside_questions_as_passages() -> None:
     questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
     judged = b"query-id\tcorpus-id\tscore\nq1\t\xeb\x88\x84\xeb\xa6\xac.html\t1\nq2\t\xec\x83\x88.txt\t1\n"
     reading = read_all({"queries.jsonl": questions, "qrels.tsv": judged, **FILES})
-    assert [one.relevant for one in reading.question_set.questions] == [("누리.html",), ("새.txt",)]
+    assert [question.relevant for question in reading.question_set.questions] == [("누리.html",), ("새.txt",)]
     assert sorted(titles(reading)) == IDS
 
 
-def test_documents_beside_passages_are_set_aside_by_name() -> None:
+def test_skips_documents_beside_a_corpus() -> None:
     corpus = jsonl([{"_id": "d1", "title": "곰", "text": "곰은 산에 산다."}])
     reading = read_all({"corpus.jsonl": corpus, "notes.md": b"# notes", "guide.pdf": pdf(["a guide"])})
     assert list(titles(reading)) == ["d1"]
@@ -247,7 +245,7 @@ def test_documents_beside_passages_are_set_aside_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["ids.txt", "notes.md"])
-def test_a_document_beside_a_collection_is_set_aside(name: str) -> None:
+def test_skips_a_document_beside_a_collection(name: str) -> None:
     files = {
         "corpus.jsonl": jsonl([{"_id": "d1", "text": "곰은 산에 산다."}, {"_id": "d2", "text": "수달은 강에 산다."}]),
         "queries.jsonl": jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}]),
@@ -260,13 +258,13 @@ def test_a_document_beside_a_collection_is_set_aside(name: str) -> None:
     assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, name)
 
 
-def test_texts_with_ids_are_questions_about_the_documents_beside_them() -> None:
-    asked = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
-    reading = read_all({"texts.jsonl": asked, **FILES})
+def test_reads_texts_with_ids_beside_documents_as_questions() -> None:
+    questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
+    reading = read_all({"texts.jsonl": questions, **FILES})
     assert [question.id for question in reading.question_set.questions] == ["q1", "q2"]
 
 
-def test_files_that_describe_others_are_reported() -> None:
+def test_reports_description_files() -> None:
     files = {**FILES, "자료/README.md": b"# about", "자료/LICENSE": b"CC0", "자료/그림.png": b"\x89PNG"}
     reading = read(zipped(files), "자료.zip")
     assert sorted(titles(reading)) == IDS
@@ -276,34 +274,37 @@ def test_files_that_describe_others_are_reported() -> None:
     assert list(titles(read(b"# about\n\nText of it.", "README.md"))) == ["README.md"], "alone it is read"
 
 
-def test_an_unreadable_document_is_named_and_the_others_are_read() -> None:
+def test_reports_unreadable_documents_and_reads_the_rest() -> None:
     files = {**FILES, "자료/잠긴.pdf": pdf(["비밀"], is_encrypted=True), "자료/스캔.pdf": pdf(["", ""])}
     reading = read(zipped(files), "자료.zip")
     assert sorted(titles(reading)) == IDS
-    found = {gap.code: gap.details["file"] for gap in reading.gaps}
-    assert found == {ProblemCode.ENCRYPTED_DOCUMENT: "자료/잠긴.pdf", ProblemCode.SCANNED_DOCUMENT: "자료/스캔.pdf"}
+    files_by_code = {gap.code: gap.details["file"] for gap in reading.gaps}
+    assert files_by_code == {
+        ProblemCode.ENCRYPTED_DOCUMENT: "자료/잠긴.pdf",
+        ProblemCode.SCANNED_DOCUMENT: "자료/스캔.pdf",
+    }
 
 
-def test_unreadable_documents_alone_are_refused() -> None:
+def test_rejects_only_unreadable_documents() -> None:
     with pytest.raises(DataError, match="has a password"):
         read(pdf(["비밀"], is_encrypted=True), "잠긴.pdf")
     with pytest.raises(DataError, match=r"b\.pdf: The PDF contains pictures"):
         read_all({"b.pdf": pdf([""]), "c.pdf": pdf([""])})
 
 
-def test_equal_texts_of_two_documents_are_merged_and_reported() -> None:
+def test_merges_and_reports_equal_documents() -> None:
     reading = read_all({"a.md": b"# A\n\nThe same text.", "b.md": b"# B\n\nThe same text."})
     assert len(reading.question_set.passages) == 1
-    (problem,) = [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES]
+    (problem,) = [candidate for candidate in reading.problems if candidate.code is ProblemCode.MERGED_PASSAGES]
     assert "b.md → a.md" in problem.message
     assert reading.question_set.aliases == {"b.md": "a.md"}
 
 
-def test_text_with_one_line_is_a_document_among_others() -> None:
+def test_reads_a_single_line_text_as_document() -> None:
     assert titles(read_all({"a.txt": b"one word", "b.txt": b"first\nsecond"})) == {"a.txt": "a", "b.txt": "b"}
 
 
-def test_documents_do_not_hide_lists_of_ids() -> None:
+def test_reads_text_files_of_ids_beside_a_corpus() -> None:
     passages = jsonl([{"_id": "1", "title": "a", "text": "first"}, {"_id": "2", "title": "b", "text": "second"}])
     files = {
         "corpus.jsonl": passages,
@@ -311,37 +312,37 @@ def test_documents_do_not_hide_lists_of_ids() -> None:
         "qrels.txt": b"q1 0 1 1\n",
     }
     reading = read_all(files)
-    assert [one.relevant for one in reading.question_set.questions] == [("1",), ()]
+    assert [question.relevant for question in reading.question_set.questions] == [("1",), ()]
 
 
-def test_questions_name_documents_by_file_name() -> None:
+def test_resolves_documents_by_file_name() -> None:
     rows = "질문,문서\n수달은 무엇을 먹나?,수달.md\n새는 언제 오나?,자료/새.txt\n휴가는 며칠인가?,규정\n".encode()
     reading = read(zipped({"질문.csv": rows, **FILES}), "모음.zip")
-    assert [sorted(one.relevant) for one in reading.question_set.questions] == [
+    assert [sorted(question.relevant) for question in reading.question_set.questions] == [
         ["강/수달.md#1", "강/수달.md#먹이"], ["새.txt"], ["규정.docx"],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("column", ["source_doc", "doc_id", "file"])
-def test_golden_questions_find_their_documents(column: str) -> None:
+def test_resolves_documents_of_golden_questions(column: str) -> None:
     rows = [
         {"question": "수달은 무엇을 먹나?", "expected_answer": "물고기", column: "수달.md"},
         {"question": "곰은 어디에 사나?", "expected_answer": "산", column: "누리.html"},
     ]
     reading = read_all({"golden.jsonl": jsonl(rows), **FILES})
-    found = [sorted(one.relevant) for one in reading.question_set.questions]
-    assert found == [["강/수달.md#1", "강/수달.md#먹이"], ["누리.html"]]
+    relevant = [sorted(question.relevant) for question in reading.question_set.questions]
+    assert relevant == [["강/수달.md#1", "강/수달.md#먹이"], ["누리.html"]]
 
 
-def test_documents_beside_questions_with_their_passages_are_set_aside() -> None:
+def test_skips_documents_beside_rows_with_passages() -> None:
     rows = jsonl([{"question": "곰은 어디에 사나?", "context": "곰은 산에 산다."}])
     reading = read_all({"rows.jsonl": rows, "notes.md": b"# notes\n\nof the rows"})
     assert [passage.text for passage in reading.question_set.passages] == ["곰은 산에 산다."]
-    (gap,) = [one for one in reading.gaps if one.code is ProblemCode.DESCRIBING_DOCUMENTS]
+    (gap,) = [candidate for candidate in reading.gaps if candidate.code is ProblemCode.DESCRIBING_DOCUMENTS]
     assert gap.details["examples"] == "notes.md"
 
 
-def test_an_unreadable_document_beside_judgements_is_named() -> None:
+def test_reports_an_unreadable_document_beside_judgements() -> None:
     questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}])
     judged = "query-id\tcorpus-id\tscore\nq1\t누리.html\t1\n".encode()
     files = {"queries.jsonl": questions, "qrels.tsv": judged, "잠긴.pdf": pdf(["비밀"], is_encrypted=True), **FILES}
@@ -351,14 +352,14 @@ def test_an_unreadable_document_beside_judgements_is_named() -> None:
     assert [gap.code for gap in reading.gaps] == [ProblemCode.ENCRYPTED_DOCUMENT]
 
 
-def test_files_of_operating_systems_are_passed_over() -> None:
+def test_ignores_operating_system_files() -> None:
     files = {**FILES, "자료/~$규정.docx": b"\x05owner", "__MACOSX/자료/._새.txt": b"\0", "자료/Thumbs.db": b"\xd0\xcf"}
     reading = read(zipped(files), "자료.zip")
     assert (sorted(titles(reading)), reading.gaps) == (IDS, ())
     assert len(read(FILES["자료/새.txt"], "새.txt").question_set.passages) == 2, "text alone: one passage a paragraph"
 
 
-def test_a_judgement_of_a_file_is_one_of_any_of_its_sections() -> None:
+def test_a_judged_file_counts_for_any_of_its_sections() -> None:
     questions = jsonl([{"_id": "q1", "text": "수달은 무엇을 먹나?"}, {"_id": "q2", "text": "새는?"}])
     judged = "query-id\tcorpus-id\tscore\nq1\t수달.md\t2\nq1\t새.txt\t0\nq2\t강/수달.md#먹이\t1\n".encode()
     reading = read_all({"queries.jsonl": questions, "qrels.tsv": judged, **FILES})
@@ -372,7 +373,7 @@ def test_a_judgement_of_a_file_is_one_of_any_of_its_sections() -> None:
 @pytest.mark.parametrize(
     ("column", "first", "second"), [("문서", "휴가 규정", "수당"), ("document", "휴가_규정.txt", "수당.txt")]
 )
-def test_a_passage_column_of_document_names_is_a_judgement(column: str, first: str, second: str) -> None:
+def test_reads_document_names_in_a_passage_column_as_judgements(column: str, first: str, second: str) -> None:
     documents = {"휴가 규정.txt": "열닷새를 쉰다.".encode(), "수당.txt": "스무닷새에 나온다.".encode()}
     questions = f"질문,{column}\n며칠을 쉬나?,{first}\n언제 나오나?,{second}\n".encode()
     reading = read(zipped({**documents, "질문.csv": questions}), "자료.zip")
@@ -380,14 +381,14 @@ def test_a_passage_column_of_document_names_is_a_judgement(column: str, first: s
     assert [question.relevant for question in reading.question_set.questions] == [("휴가 규정.txt",), ("수당.txt",)]
 
 
-def test_plain_text_named_questions_holds_one_a_line() -> None:
+def test_reads_a_text_file_of_questions_by_line() -> None:
     documents = {"휴가.txt": "열닷새를 쉰다.".encode(), "문제.txt": "문제가 생기면 전화한다.\n밤에도 받는다.".encode()}
     reading = read(zipped({**documents, "질문.txt": "며칠을 쉬나?\n언제 쉬나?\n".encode()}), "자료.zip")
     assert len(reading.question_set.passages) == 2
     assert [question.text for question in reading.question_set.questions] == ["며칠을 쉬나?", "언제 쉬나?"]
 
 
-def test_lists_of_relevant_documents_by_id_are_judgements() -> None:
+def test_reads_lists_of_document_ids_as_judgements() -> None:
     documents = [{"doc_id": name, "text": f"{name} 문서에는 규정이 있다."} for name in ("가", "나", "다")]
     questions = [
         {"question": "며칠을 쉬나?", "relevant_docs": ["가", "나"], "negative_docs": ["다"]},

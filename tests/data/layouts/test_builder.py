@@ -10,14 +10,14 @@ import pytest
 from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_files, read_files_apart
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files, read_files_in_subprocess
 from tests.data.layouts.written import jsonl, judged_texts, parquet, read_json, zipped
 from tests.data.sample_files import as_csv, workbook
 
 Row = dict[str, object]
 
 
-def codes(reading: Reading) -> list[ProblemCode]:
+def codes(reading: QuestionSetReading) -> list[ProblemCode]:
     return [problem.code for problem in (*reading.problems, *reading.gaps)]
 
 
@@ -32,7 +32,7 @@ LABELLED: list[Row] = [
     "names", [("질문", "문단", "관련도"), ("query", "passage", "label"), ("q", "text", "is_relevant")]
 )
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl", "excel", "parquet"])
-def test_labels_are_grades_in_every_format(names: tuple[str, ...], form: str) -> None:
+def test_reads_labels_as_grades_in_every_format(names: tuple[str, ...], form: str) -> None:
     rows = [dict(zip(names, row.values(), strict=True)) for row in LABELLED]
     content = {
         "csv": as_csv(rows).encode(),
@@ -47,13 +47,13 @@ def test_labels_are_grades_in_every_format(names: tuple[str, ...], form: str) ->
     assert codes(reading) == [ProblemCode.LABELS_AS_RELEVANCE]
 
 
-def test_a_label_that_is_no_grade_leaves_its_row_out() -> None:
+def test_skips_rows_with_invalid_grades() -> None:
     rows: list[Row] = [{"query": "a?", "passage": text, "is_relevant": label} for text, label in (("x", 1), ("y", "?"))]
     reading = read_json(rows)
     assert (judged_texts(reading), codes(reading)) == ({"a?": {"x": 1}}, [ProblemCode.WRONG_GRADE])
 
 
-def test_two_labels_of_one_passage_are_reported() -> None:
+def test_reports_conflicting_labels() -> None:
     rows: list[Row] = [{"query": "a?", "passage": "x", "label": label} for label in (1, 0, 1)]
     reading = read_json(rows)
     assert judged_texts(reading) == {"a?": {"x": 1}}
@@ -61,7 +61,7 @@ def test_two_labels_of_one_passage_are_reported() -> None:
 
 
 @pytest.mark.parametrize(("positive", "negative"), product(["text", "list", "json", "objects"], repeat=2))
-def test_positives_and_negatives_may_be_texts_lists_or_objects(positive: str, negative: str) -> None:
+def test_reads_positives_and_negatives_in_any_form(positive: str, negative: str) -> None:
     def cell(texts: list[str], form: str) -> object:
         if form == "text":
             return texts[0]
@@ -78,7 +78,7 @@ def test_positives_and_negatives_may_be_texts_lists_or_objects(positive: str, ne
     assert reading.used_columns == ("query", "pos", "neg")
 
 
-def test_negatives_in_numbered_columns_are_all_read() -> None:
+def test_reads_numbered_negative_columns() -> None:
     reading = read(b"anchor,positive,negative_1,negative_2\na?,x,n,m\nb?,y,m,\n", "set.csv")
     assert judged_texts(reading) == {"a?": {"x": 1, "n": 0, "m": 0}, "b?": {"y": 1, "m": 0}}
     assert reading.used_columns == ("anchor", "positive", "negative_1", "negative_2")
@@ -99,7 +99,7 @@ def test_negatives_in_numbered_columns_are_all_read() -> None:
         ([{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}], {"x y": 1, "z w": 1}),
     ],
 )
-def test_rows_give_the_grades_of_their_passages(rows: list[Row], expected: dict[str, int]) -> None:
+def test_reads_grades_from_rows(rows: list[Row], expected: dict[str, int]) -> None:
     assert judged_texts(read_json(rows)) == {"a?": expected}
 
 
@@ -109,12 +109,12 @@ def test_reads_an_answer_beside_a_passage_and_a_list_of_negatives() -> None:
     assert reading.question_set.questions[0].answers == ("x",)
 
 
-def test_a_passage_that_begins_like_a_list_is_a_passage() -> None:
+def test_reads_passages_that_start_with_brackets() -> None:
     reading = read(b'question,context\na?,[1] see the note\nb?,"[""x"", ""y""] is a list"\nc?,plain text\n', "set.csv")
     assert list(reading.question_set.passages.texts) == ["[1] see the note", '["x", "y"] is a list', "plain text"]
 
 
-def test_rows_without_a_question_are_passages() -> None:
+def test_reads_rows_without_questions_as_passages() -> None:
     rows: list[Row] = [
         {"question": "a?", "context": "x"},
         {"question": "", "context": "y"},
@@ -129,18 +129,18 @@ def test_rows_without_a_question_are_passages() -> None:
     assert notice.details == {"rows": 3, "first": 2}
 
 
-def test_marks_of_missing_values_are_blank() -> None:
+def test_treats_missing_value_marks_as_blank() -> None:
     reading = read(b"question,context,answers,title\na?,x y,NaN,N/A\nnan,z w,q,t\nb?,N/A,q,\n", "set.csv")
-    assert [(one.text, one.title) for one in reading.question_set.passages] == [("x y", ""), ("z w", "t")]
+    assert [(passage.text, passage.title) for passage in reading.question_set.passages] == [("x y", ""), ("z w", "t")]
     assert reading.question_set.questions[0].answers == ()
     marks = [ProblemCode.BLANK_MARKS] * 2  # those of the title and of the answers, which nothing else reports
     assert codes(reading) == [ProblemCode.EMPTY_CONTEXT, ProblemCode.NO_QUESTION_IN_ROW, *marks]
 
 
-def test_an_id_that_is_such_a_mark_stays() -> None:
+def test_keeps_ids_that_look_like_missing_values() -> None:
     content = jsonl([{"_id": "NULL", "text": "a b"}, {"_id": "b", "text": "c d"}])
     passages = read(content, "corpus.jsonl").question_set.passages
-    assert [(one.id, one.text) for one in passages] == [("NULL", "a b"), ("b", "c d")]
+    assert [(passage.id, passage.text) for passage in passages] == [("NULL", "a b"), ("b", "c d")]
 
 
 @pytest.mark.parametrize(
@@ -154,51 +154,51 @@ def test_an_id_that_is_such_a_mark_stays() -> None:
         ({"text": ["강"], "answer_start": [0]}, 6, ((0,), ("강",))),
     ],
 )
-def test_the_column_of_starts_belongs_to_the_answers(answers: object, start: object, expected: object) -> None:
+def test_reads_answer_starts_from_a_column(answers: object, start: object, expected: object) -> None:
     rows: list[Row] = [{"question": "a?", "context": "강과 산과 강", "answers": answers, "answer_start": start}]
     (question,) = read_json(rows).question_set.questions
     assert (question.starts, question.answers) == expected
 
 
-def test_answers_between_bars_are_several_where_the_passages_say_so() -> None:
+def test_splits_answers_at_bars_if_passages_confirm() -> None:
     text = "question,context,answers\n무엇?,제주는 섬이고 화산섬이다.,섬|화산섬\n왜?,비가 온다.,비\n"
     questions = read(text.encode(), "set.csv").question_set.questions
-    assert [one.answers for one in questions] == [("섬", "화산섬"), ("비",)]
+    assert [question.answers for question in questions] == [("섬", "화산섬"), ("비",)]
     text = "question,context,answers\n기호는?,절댓값은 |x|로 쓴다.,|x|\n식은?,조건은 a|b이다.,a|b\n"
     questions = read(text.encode(), "set.csv").question_set.questions
-    assert [one.answers for one in questions] == [("|x|",), ("a|b",)]
+    assert [question.answers for question in questions] == [("|x|",), ("a|b",)]
 
 
-def test_the_published_part_of_a_question() -> None:
+def test_reads_the_published_part_of_questions() -> None:
     reading = read("split,question,context\ntrain,a?,x\n검증,b?,y\ntest,c?,z\n".encode(), "set.csv")
-    assert [one.part for one in reading.question_set.questions] == ["train", "validation", "test"]
+    assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
     assert reading.published_split
 
 
-def test_ids_and_texts_of_questions_and_passages_in_one_row() -> None:
+def test_reads_question_and_passage_ids_from_rows() -> None:
     names = ("question_id", "question", "sentence_id", "sentence", "document_title", "label")
     values = (("q1", "a?", "d1-0", "x", "T", 0), ("q1", "a?", "d1-1", "y", "T", 1), ("q2", "b?", "d2-0", "z", "U", 1))
     rows = [dict(zip(names, row, strict=True)) for row in values]
     question_set = read_json(rows).question_set
-    assert [(one.id, one.text, one.title) for one in question_set.passages] == [
+    assert [(item.id, item.text, item.title) for item in question_set.passages] == [
         ("d1-0", "x", "T"), ("d1-1", "y", "T"), ("d2-0", "z", "U"),
     ]  # fmt: skip
-    assert [(one.id, one.grade_of) for one in question_set.questions] == [
+    assert [(item.id, item.grade_of) for item in question_set.questions] == [
         ("q1", {"d1-0": 0, "d1-1": 1}), ("q2", {"d2-0": 1}),
     ]  # fmt: skip
 
 
-def test_every_column_is_used_metadata_or_unused() -> None:
+def test_reports_every_column_by_use() -> None:
     reading = read("번호,분류,질문,지문,담당자\n1,배송,가?,하나,김\n2,환불,나?,둘,이\n".encode(), "set.csv")
     assert reading.used_columns == ("번호", "질문", "지문")
     assert (reading.metadata_columns, reading.unused_columns) == (("분류",), ("담당자",))
 
 
-def read_with(files: dict[str, bytes], **chosen: str) -> Reading:
-    return read_files_apart([File(Content(content), name) for name, content in files.items()], chosen)
+def read_with(files: dict[str, bytes], **selected_columns: str) -> QuestionSetReading:
+    return read_files_in_subprocess([File(Content(content), name) for name, content in files.items()], selected_columns)
 
 
-def test_a_faq_is_read_once_the_answers_are_named() -> None:
+def test_reads_a_faq_with_answers_selected_as_passages() -> None:
     content = "질문,답변\n가?,하나 둘\n나?,셋 넷\n".encode()
     with pytest.raises(DataError, match=r"--columns context=답변"):
         read_files([File(Content(content), "faq.csv")])
@@ -213,7 +213,7 @@ def test_a_faq_is_read_once_the_answers_are_named() -> None:
     ],
 )
 @pytest.mark.parametrize("is_zip", [False, True])
-def test_several_tables_without_passages_offer_the_readings_of_one(
+def test_offers_candidate_readings_for_several_tables(
     header: str, code: ProblemCode, columns: list[str], is_zip: bool
 ) -> None:
     cells = ",".join(["{0} 둘 셋"] * header.count(","))
@@ -227,26 +227,26 @@ def test_several_tables_without_passages_offer_the_readings_of_one(
     assert refused.value.problem.code is code
     assert refused.value.problem.details["file"] in ("train.csv", "test.csv")
     candidates = refused.value.proposal.candidates
-    assert [one.context for one in candidates] == columns
-    chosen = {role: name for role, name in asdict(candidates[0]).items() if name}
-    assert judged_texts(read_with(files, **chosen)) == {
+    assert [candidate.context for candidate in candidates] == columns
+    selected_columns = {role: name for role, name in asdict(candidates[0]).items() if name}
+    assert judged_texts(read_with(files, **selected_columns)) == {
         "train은 무엇인가?": {"train 둘 셋": 1},
         "test은 무엇인가?": {"test 둘 셋": 1},
     }
 
 
-def test_questions_without_texts_to_search_ask_for_the_corpus() -> None:
+def test_requests_the_corpus_for_questions_without_passages() -> None:
     files = {f"{part}.csv": f"질문,문서ID\n{part}은 무엇인가?,d1\n".encode() for part in ("train", "test")}
     with pytest.raises(DataError, match=r"No passage file among these \(train.csv, test.csv\)"):
         read_with(files)
 
 
-def test_a_column_of_lists_can_be_named() -> None:
+def test_reads_a_selected_list_column() -> None:
     content = json.dumps([{"question": "a?", "found_texts": ["x y", "z w"]}]).encode()
     assert judged_texts(read_with({"set.json": content}, context="found_texts")) == {"a?": {"x y": 1, "z w": 1}}
 
 
-def test_columns_of_a_collection_can_be_named() -> None:
+def test_reads_selected_columns_of_a_collection() -> None:
     files = {
         "docs.csv": b"id,summary,abc\nd1,short,x y z\nd2,short,u v w\n",
         "queries.csv": b"query_id,query\nq1,a?\n",

@@ -13,7 +13,7 @@ from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.cells import ListedPassage, passages_in
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_files, read_files_apart
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files, read_files_in_subprocess
 
 
 def _texts(cell: Any) -> list[str]:
@@ -38,11 +38,11 @@ def _texts(cell: Any) -> list[str]:
         ([[[[[["너무 깊다"]]]]]], []),
     ],
 )
-def test_texts(cell: Any, expected: list[str]) -> None:
+def test_extracts_texts_from_cells(cell: Any, expected: list[str]) -> None:
     assert _texts(cell) == expected
 
 
-def test_objects_with_id_title_and_mark() -> None:
+def test_reads_id_title_and_mark_of_objects() -> None:
     entry = {"passage_id": 7, "title": "사과", "text": "사과는 붉다.", "score": 3.5, "is_selected": "1"}
     assert passages_in([entry]) == [ListedPassage("7", "사과", "사과는 붉다.", is_relevant=True)]
 
@@ -51,11 +51,11 @@ def test_objects_with_id_title_and_mark() -> None:
     ("mark", "expected"),
     [(1, True), ("0", False), (True, True), ("no", False), (2, True), (None, None), ("?", None), ([], None)],
 )
-def test_marks(mark: Any, expected: bool | None) -> None:
+def test_reads_relevance_marks(mark: Any, expected: bool | None) -> None:
     assert passages_in([{"text": "감", "is_relevant": mark}])[0].is_relevant is expected
 
 
-def test_pairs_of_title_and_sentences() -> None:
+def test_reads_title_and_sentence_pairs() -> None:
     assert passages_in([["사과", ["사과는 붉다.", " 달다."]], ["배", ["배는 크다."]]]) == [
         ListedPassage("", "사과", "사과는 붉다. 달다."),
         ListedPassage("", "배", "배는 크다."),
@@ -70,29 +70,29 @@ def test_pairs_of_title_and_sentences() -> None:
         '{"is_selected": [0, 1], "passage_text": ["사과", "배"]}',
     ],
 )
-def test_a_dict_of_lists_is_a_list_of_objects(columns: Any) -> None:
+def test_reads_a_dict_of_lists_as_objects(columns: Any) -> None:
     assert [(passage.text, passage.is_relevant) for passage in passages_in(columns)] == [("사과", False), ("배", True)]
 
 
-def test_paragraphs_of_a_document_are_one_passage_with_its_mark() -> None:
+def test_joins_document_paragraphs_into_a_passage() -> None:
     document = {"title": "사과", "paragraphs": ["붉다.", "달다."], "segmented_title": ["사", "과"], "is_selected": True}
     assert passages_in([document]) == [ListedPassage("", "사과", "붉다. 달다.", is_relevant=True)]
 
 
-def test_an_object_of_passages_by_id() -> None:
-    assert [(one.id, one.text) for one in passages_in({"d1": {"text": "사과"}, "d2": {"text": "배"}})] == [
+def test_reads_an_object_of_passages_by_id() -> None:
+    assert [(passage.id, passage.text) for passage in passages_in({"d1": {"text": "사과"}, "d2": {"text": "배"}})] == [
         ("d1", "사과"),
         ("d2", "배"),
     ]
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0, ["", ""]), (1, ["", ""]), (5, ["5", "6"])])
-def test_ids_that_number_the_entries_are_no_ids(first: int, expected: list[str]) -> None:
+def test_ignores_ids_that_only_number_entries(first: int, expected: list[str]) -> None:
     entries = [{"id": first + row, "text": text} for row, text in enumerate(("사과", "배"))]
     assert [passage.id for passage in passages_in(entries)] == expected
 
 
-def test_titles_in_metadata() -> None:
+def test_reads_titles_from_metadata() -> None:
     (passage,) = passages_in([{"page_content": "감", "metadata": {"title": "과일", "source": "a.md"}}])
     assert (passage.title, passage.text) == ("과일", "감")
 
@@ -108,7 +108,7 @@ CELLS = st.recursive(
 
 
 @given(CELLS)
-def test_any_cell_has_passages_or_none(cell: Any) -> None:
+def test_accepts_any_cell(cell: Any) -> None:
     for passage in passages_in(cell):
         assert passage.text
         assert all(isinstance(part, str) for part in passage[:3])
@@ -124,13 +124,13 @@ def json_rows(names: tuple[str, ...], *columns: tuple[object, ...]) -> bytes:
     return json.dumps([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]).encode()
 
 
-def grades(reading: Reading) -> list[int]:
+def grades(reading: QuestionSetReading) -> list[int]:
     return [grade for question in reading.question_set.questions for grade in question.grade_of.values()]
 
 
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("marks", MARKS)
-def test_a_label_of_questions_with_one_passage_each_is_asked_for(names: tuple[str, ...], marks: str) -> None:
+def test_requires_a_choice_for_ambiguous_labels(names: tuple[str, ...], marks: str) -> None:
     with pytest.raises(DataError) as error:
         read(json_rows(names, QUERIES, DOCS, MARKS[marks]), "set")
     assert error.value.problem.code is ProblemCode.UNSURE_LABEL
@@ -139,7 +139,7 @@ def test_a_label_of_questions_with_one_passage_each_is_asked_for(names: tuple[st
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_flags_of_the_refusal_read_the_files(count: int) -> None:
+def test_reads_the_files_with_the_suggested_flags(count: int) -> None:
     half = len(DOCS) // count
     marks = MARKS["numbers"]
     files = [
@@ -147,24 +147,24 @@ def test_the_flags_of_the_refusal_read_the_files(count: int) -> None:
         for at, name in zip(range(0, len(DOCS), half), ("a.json", "b.json"), strict=False)
     ]
     with pytest.raises(UnusableFileError) as error:
-        read_files_apart(files)
+        read_files_in_subprocess(files)
     assert error.value.problem.code is ProblemCode.UNSURE_LABEL
-    assert grades(read_files_apart(files, {"label": "label"})) == [*marks]
-    answered = read_files_apart(files, {"answers": "label"})
+    assert grades(read_files_in_subprocess(files, {"label": "label"})) == [*marks]
+    answered = read_files_in_subprocess(files, {"answers": "label"})
     assert grades(answered) == [1] * 4
     assert [question.answers for question in answered.question_set.questions] == [("1",), ("0",), ("0",), ("1",)]
 
 
-def test_both_readings_are_offered(tmp_path: Path) -> None:
+def test_offers_both_readings_of_a_label(tmp_path: Path) -> None:
     file = File(Content(json_rows(NAMES[0], QUERIES, DOCS, MARKS["numbers"])), "set")
     with pytest.raises(UnusableFileError) as error:
-        read_files_apart([file])
+        read_files_in_subprocess([file])
     offered = [(columns.label, columns.answers) for columns in error.value.proposal.candidates]
     assert offered == [("label", None), (None, "label")]
 
 
 @pytest.mark.parametrize("name", ["is_relevant", "relevance", "관련도", "정답여부", "score"])
-def test_a_name_that_says_relevance_decides(name: str) -> None:
+def test_reads_labels_as_relevance_by_name(name: str) -> None:
     reading = read(json_rows(("question", "passage", name), QUERIES, DOCS, MARKS["numbers"]), "set")
     assert grades(reading) == [*MARKS["numbers"]]
 
@@ -179,7 +179,7 @@ def test_a_name_that_says_relevance_decides(name: str) -> None:
     ],
     ids=["several passages", "grades", "all relevant", "words of relevance"],
 )
-def test_evidence_of_relevance_decides(questions: tuple[str, ...], marks: tuple[object, ...]) -> None:
+def test_reads_labels_as_relevance_by_values(questions: tuple[str, ...], marks: tuple[object, ...]) -> None:
     reading = read(json_rows(NAMES[0], questions, DOCS, marks), "set")
     expected = [mark if isinstance(mark, int) else int(mark == "relevant") for mark in marks]
     assert sorted(grades(reading)) == sorted(expected)
@@ -195,10 +195,10 @@ def test_questions_may_repeat_late_in_the_file() -> None:
 
 @pytest.mark.parametrize("name", ["answer", "정답"])
 @pytest.mark.parametrize("marks", MARKS)
-def test_a_column_of_answers_holds_the_answers(name: str, marks: str) -> None:
+def test_reads_a_label_selected_as_answers(name: str, marks: str) -> None:
     reading = read(json_rows(("question", "passage", name), QUERIES, DOCS, MARKS[marks]), "set")
     assert grades(reading) == [1] * 4
-    assert [question.answers for question in reading.question_set.questions] == [(str(one),) for one in MARKS[marks]]
+    assert [question.answers for question in reading.question_set.questions] == [(str(mark),) for mark in MARKS[marks]]
 
 
 def test_a_label_that_repeats_the_answers_is_unused() -> None:
@@ -214,7 +214,7 @@ def test_a_label_beside_other_answers_is_relevance() -> None:
 
 
 @pytest.mark.parametrize("names", [("a.json", "b.json"), ("b.json", "a.json")])
-def test_of_several_files_the_others_may_show_relevance(names: tuple[str, str]) -> None:
+def test_uses_evidence_of_relevance_from_other_files(names: tuple[str, str]) -> None:
     first = json_rows(NAMES[0], QUERIES[:2], DOCS[:2], (1, 0))
     second = json_rows(NAMES[0], (QUERIES[2],) * 2, DOCS[2:], (1, 0))
     contents = dict(zip(names, (first, second), strict=True))

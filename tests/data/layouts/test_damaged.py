@@ -13,9 +13,9 @@ import pytest
 
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from mrc_workbench.data.store import keep, load, stored
-from tests.data.layouts.mutations import mutated, values_of
+from tests.data.layouts.mutations import mutate, parse_values
 from tests.data.layouts.public_layouts import LAYOUTS as PUBLIC_LAYOUTS
 from tests.data.layouts.public_layouts import QUESTIONS, PublicLayout
 from tests.data.layouts.test_files import CORPORA, JUDGED, NAMING, SHARDS, TAGGED, TOPICS, squad
@@ -58,9 +58,9 @@ def _without_column(content: bytes, draw: random.Random) -> bytes:
     if content.startswith(b"PAR1"):
         return _table(content, lambda table: table.drop(columns=draw.choice(list(table.columns))))
     rows = [row.split(b"\t") for row in content.splitlines()]
-    place = draw.randrange(max(map(len, rows)))
+    column = draw.randrange(max(map(len, rows)))
     if len(rows[0]) > 1:
-        return b"\n".join(b"\t".join(row[:place] + row[place + 1 :]) for row in rows) + b"\n"
+        return b"\n".join(b"\t".join(row[:column] + row[column + 1 :]) for row in rows) + b"\n"
     name = draw.choice(_NAMES)
     return content.replace(name, name.lower()[:2] + b"x" + name[-1:])
 
@@ -75,37 +75,37 @@ DAMAGES = (_flipped, _cut, _noise, _shuffled, _without_column)
 
 
 @cache
-def _whole(name: str) -> Reading:
+def _whole(name: str) -> QuestionSetReading:
     return read_all(LAYOUTS[name]())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_damaged_files_are_read_or_refused_and_lose_nothing_unsaid(name: str) -> None:
-    kept = keep(small_set())
+def test_reads_or_rejects_damaged_files_without_silent_loss(name: str) -> None:
+    stored_set = keep(small_set())
     files = LAYOUTS[name]()
     texts = {*_whole(name).question_set.passages.texts}
     outcomes = {"read": 0, "refused": 0}
     for seed in range(VARIANTS):
         draw = random.Random(seed)
-        hit = draw.choice([*files])
+        damaged_name = draw.choice([*files])
         damage = DAMAGES[seed % len(DAMAGES)]
         try:
-            reading = read_all(files | {hit: damage(files[hit], draw)})
+            reading = read_all(files | {damaged_name: damage(files[damaged_name], draw)})
         except DataError as error:
-            _told(error)
+            _assert_has_message(error)
             outcomes["refused"] += 1
             continue
         outcomes["read"] += 1
-        _held_against(reading, texts, seed, is_shuffled=damage is _shuffled)
-        _others_are_whole(_whole(name), reading, hit)
+        _assert_consistent(reading, texts, seed, is_shuffled=damage is _shuffled)
+        _assert_other_files_unchanged(_whole(name), reading, damaged_name)
     assert outcomes["read"] > 0
     assert outcomes["refused"] > 0 or len(files) > 1, "the other files of a collection are read"
-    assert [one.key for one in stored()] == [kept.key]
-    assert load(kept.key) == small_set()
+    assert [entry.key for entry in stored()] == [stored_set.key]
+    assert load(stored_set.key) == small_set()
 
 
-def _held_against(reading: Reading, texts: set[str], seed: int, *, is_shuffled: bool) -> None:
+def _assert_consistent(reading: QuestionSetReading, texts: set[str], seed: int, *, is_shuffled: bool) -> None:
     """Every row was used or is told; judgements name what is there; rows in another order are the same set."""
     assert len(reading.problems) >= bool(reading.left_out)
     assert len(reading.rejected) == reading.left_out
@@ -120,45 +120,47 @@ def _held_against(reading: Reading, texts: set[str], seed: int, *, is_shuffled: 
         assert texts.issuperset(reading.question_set.passages.texts), seed
 
 
-def _others_are_whole(whole: Reading, reading: Reading, hit: str) -> None:
+def _assert_other_files_unchanged(whole: QuestionSetReading, reading: QuestionSetReading, damaged_name: str) -> None:
     """What stands in files that were not hit is what it was."""
-    damaged = {file.role for file in whole.files if file.name.startswith(hit)}
-    told = {file.role for file in reading.files} & {file.role for file in whole.files}
-    if not {Role.PASSAGES, Role.QUESTIONS} <= told or {file.role for file in whole.files} == damaged:
+    damaged = {file.role for file in whole.files if file.name.startswith(damaged_name)}
+    common_roles = {file.role for file in reading.files} & {file.role for file in whole.files}
+    if not {Role.PASSAGES, Role.QUESTIONS} <= common_roles or {file.role for file in whole.files} == damaged:
         return  # the rows of one file are all there is
     if Role.PASSAGES not in damaged:
         assert reading.question_set.passages == whole.question_set.passages
     if Role.QUESTIONS not in damaged:
-        assert [one.text for one in reading.question_set.questions] == [
-            one.text for one in whole.question_set.questions
+        assert [question.text for question in reading.question_set.questions] == [
+            question.text for question in whole.question_set.questions
         ]
 
 
-def _told(error: DataError) -> None:
+def _assert_has_message(error: DataError) -> None:
     assert len(str(error)) > 20
     str(error).encode()
 
 
 @pytest.mark.parametrize("name", ["beir", "mteb", "trec_sgml"])
-def test_a_damaged_zip_is_refused_or_the_same(name: str) -> None:
+def test_rejects_damaged_zip_or_reads_it_unchanged(name: str) -> None:
     content = zipped(LAYOUTS[name]())
     whole = read(content, "set.zip").question_set
     refused = 0
     for seed in range(VARIANTS):
         draw = random.Random(seed)
         try:
-            found = read((_flipped, _cut, _noise)[seed % 3](content, draw), "set.zip")
+            question_set = read((_flipped, _cut, _noise)[seed % 3](content, draw), "set.zip")
         except DataError as error:
-            _told(error)
+            _assert_has_message(error)
             refused += 1
             continue
-        names_lost = len(found.files) < len(LAYOUTS[name]()) or found.gaps
-        assert {*found.question_set.passages} <= {*whole.passages}, f"{seed}: what has a checksum is never another text"
-        assert names_lost or found.question_set == whole, seed
+        names_lost = len(question_set.files) < len(LAYOUTS[name]()) or question_set.gaps
+        assert {*question_set.question_set.passages} <= {*whole.passages}, (
+            f"{seed}: what has a checksum is never another text"
+        )
+        assert names_lost or question_set.question_set == whole, seed
     assert refused > VARIANTS / 4
 
 
-def test_what_unpacks_to_too_much_is_refused_unread() -> None:
+def test_rejects_zip_bombs_before_unpacking() -> None:
     bomb = zipped({"corpus.jsonl": bytes(40 << 20)})
     assert len(bomb) < 100_000
     with pytest.raises(DataError, match="unpacked bytes"):
@@ -167,7 +169,7 @@ def test_what_unpacks_to_too_much_is_refused_unread() -> None:
         read(zipped({f"{number}.tsv": b"1\ta" for number in range(10_001)}), "many.zip")
 
 
-def test_a_packed_file_that_unpacks_to_too_much_is_refused() -> None:
+def test_rejects_gzip_bombs() -> None:
     bomb = gzip.compress(bytes(60 << 20))
     for content, name in ((bomb, "corpus.jsonl.gz"), (zipped({"corpus.jsonl.gz": bomb}), "set.zip")):
         with pytest.raises(DataError, match="unpacked bytes"):
@@ -176,14 +178,14 @@ def test_a_packed_file_that_unpacks_to_too_much_is_refused() -> None:
         read(gzip.compress(b"id\ttext\n" * 99)[:-9], "cut.gz")
 
 
-def test_a_size_that_is_a_lie_is_refused() -> None:
+def test_rejects_zip_with_wrong_member_size() -> None:
     content = zipped({"corpus.jsonl": b'{"_id": "a", "title": "t", "text": "b"}\n' * 50})
     size = (50 * 40).to_bytes(4, "little")
     with pytest.raises(DataError, match="cannot be unpacked"):
         read(content.replace(size, (7).to_bytes(4, "little")), "set.zip")
 
 
-def test_a_name_in_an_archive_is_no_path() -> None:
+def test_never_uses_member_names_as_paths() -> None:
     files = {"../../../etc/corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n', "C:\\queries.jsonl": b""}
     reading = read(zipped(files | {"/home/user/.ssh/x": b"1\t2\n", "__MACOSX/y": b"z"}), "../../set.zip")
     assert [file.name for file in reading.files] in ([], ["etc/corpus.jsonl"])
@@ -191,13 +193,13 @@ def test_a_name_in_an_archive_is_no_path() -> None:
     assert list(reading.question_set.passages.ids) == ["d"]
 
 
-def test_an_archive_in_an_archive_is_not_opened() -> None:
+def test_rejects_nested_archives() -> None:
     inner = zipped({"corpus.jsonl": b'{"_id": "d", "title": "t", "text": "b"}\n'})
     with pytest.raises(DataError, match="zip archive"):
         read(zipped({"inner.zip": inner}), "outer.zip")
 
 
-def test_only_a_description_is_no_data() -> None:
+def test_rejects_archives_with_descriptions_only() -> None:
     with pytest.raises(DataError, match="contains no data file"):
         read(zipped({"README.md": b"# set", "LICENSE": b"CC0"}), "set.zip")
 
@@ -217,47 +219,47 @@ def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _is_reported(question: str, content: bytes, reading: Reading) -> bool:
+def _is_reported(question: str, content: bytes, reading: QuestionSetReading) -> bool:
     """Whether a problem says that something is missing, or an unused key holds the question."""
     if reading.problem_count or reading.gaps:
         return True
     unused = [name.replace("[]", "") for name in reading.unused_columns]
-    paths = [path for value in values_of(content.decode()) for path, text in _paths(value) if text == question]
+    paths = [path for value in parse_values(content.decode()) for path, text in _paths(value) if text == question]
     return any(f".{name}." in f".{path}." for path in paths for name in unused)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC_LAYOUTS)
-def test_no_question_of_a_mutated_file_is_lost_in_silence(name: str) -> None:
+def test_reports_every_question_lost_by_mutation(name: str) -> None:
     refused = 0
     for seed in SEEDS:
-        content = mutated(PUBLIC_LAYOUTS[name].content, seed)
+        content = mutate(PUBLIC_LAYOUTS[name].content, seed)
         try:
             reading = read(content, f"{seed}.json")
         except DataError:
             refused += 1
             continue
-        found = {question.text for question in reading.question_set.questions}
-        found |= {passage.text for passage in reading.question_set.passages}  # a key may call them so now
-        given = [question for question in QUESTIONS if json.dumps(question, ensure_ascii=False).encode() in content]
-        lost = [question for question in given if question not in found]
+        texts = {question.text for question in reading.question_set.questions}
+        texts |= {passage.text for passage in reading.question_set.passages}  # a key may call them so now
+        expected = [question for question in QUESTIONS if json.dumps(question, ensure_ascii=False).encode() in content]
+        lost = [question for question in expected if question not in texts]
         assert all(_is_reported(question, content, reading) for question in lost), (seed, lost)
     assert refused < len(SEEDS) / 2
 
 
 @pytest.mark.parametrize("layout", PUBLIC_LAYOUTS.values(), ids=PUBLIC_LAYOUTS)
-def test_counts(layout: PublicLayout) -> None:
-    found = read(layout.content, "public.json").question_set
-    text_of = {passage.id: passage.text for passage in found.passages}
+def test_reads_the_expected_counts(layout: PublicLayout) -> None:
+    question_set = read(layout.content, "public.json").question_set
+    text_of = {passage.id: passage.text for passage in question_set.passages}
     assert sorted(text_of.values()) == sorted(layout.texts)
-    assert [question.text for question in found.questions] == list(layout.questions)
-    assert [[text_of[id_] for id_ in question.relevant] for question in found.questions] == [
+    assert [question.text for question in question_set.questions] == list(layout.questions)
+    assert [[text_of[id_] for id_ in question.relevant] for question in question_set.questions] == [
         [text] for text in layout.texts
     ]
-    judged = [grade for question in found.questions for grade in question.grade_of.values()]
+    judged = [grade for question in question_set.questions for grade in question.grade_of.values()]
     assert judged.count(0) == layout.not_relevant
-    assert sum(bool(passage.title) for passage in found.passages) == layout.titles
-    assert sum(bool(question.answers) for question in found.questions) == layout.answered
+    assert sum(bool(passage.title) for passage in question_set.passages) == layout.titles
+    assert sum(bool(question.answers) for question in question_set.questions) == layout.answered
 
 
 ARCHIVES: dict[str, Files] = {
@@ -272,28 +274,28 @@ ARCHIVES: dict[str, Files] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_damaged_archives_are_read_or_refused_and_lose_nothing_in_silence(name: str) -> None:
+def test_reads_or_rejects_damaged_archives_without_silent_loss(name: str) -> None:
     files = ARCHIVES[name]
     messages: list[str] = []
     for seed in range(200):
         draw = random.Random(seed)
-        hit = draw.choice([*files])
+        damaged_name = draw.choice([*files])
         mutation = DAMAGES[seed % len(DAMAGES)]
         try:
-            reading = read(zipped(files | {hit: mutation(files[hit], draw)}), "set.zip")
+            reading = read(zipped(files | {damaged_name: mutation(files[damaged_name], draw)}), "set.zip")
         except DataError as error:
             messages.append(str(error))
             continue
-        _nothing_is_lost(reading, files, seed)
+        _assert_nothing_lost(reading, files, seed)
     assert all(len(message) > 20 for message in messages)
 
 
-def _nothing_is_lost(reading: Reading, files: Files, seed: int) -> None:
+def _assert_nothing_lost(reading: QuestionSetReading, files: Files, seed: int) -> None:
     """Every file is read or named; rows left out are listed."""
-    told = " ".join(gap.message for gap in reading.gaps)
+    messages = " ".join(gap.message for gap in reading.gaps)
     read_files = {file.name for file in reading.files}
-    assert all(name in read_files or name in told or not read_files for name in files), seed
+    assert all(name in read_files or name in messages or not read_files for name in files), seed
     assert len(reading.rejected) == reading.left_out, seed
     known = {*reading.question_set.passages.ids}
-    assert all(known.issuperset(one.grade_of) for one in reading.question_set.questions), seed
+    assert all(known.issuperset(question.grade_of) for question in reading.question_set.questions), seed
     assert problems(reading) or reading.gaps or reading.question_set.questions, seed

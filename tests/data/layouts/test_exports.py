@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.layouts.exports import flat, query_text, ratings_in_text
+from mrc_workbench.data.formats.columns import QuestionColumns
+from mrc_workbench.data.layouts.exports import flatten, parse_rating_lines, query_text
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.layouts.test_lines import text_of
 from tests.data.layouts.test_reading import gaps, problems
 from tests.data.layouts.written import PASSAGES, QUESTIONS, jsonl, lines, read_all, rows
@@ -62,25 +62,25 @@ def in_forms(rows: Rows) -> dict[str, bytes]:
     }
 
 
-def answers(reading: Reading) -> dict[str, tuple[str, ...]]:
-    return {one.text: one.answers for one in reading.question_set.questions}
+def answers(reading: QuestionSetReading) -> dict[str, tuple[str, ...]]:
+    return {question.text: question.answers for question in reading.question_set.questions}
 
 
 EXPECTED = {QUESTION: ("두 개",), "해금은 무엇으로 켜나?": ("활",)}
 
 
 @pytest.mark.parametrize("form", ["list", "lines", "object"])
-def test_examples_of_langsmith_are_rows(form: str) -> None:
+def test_reads_langsmith_examples_as_rows(form: str) -> None:
     reading = read(in_forms(langsmith())[form], "examples.json")
     assert answers(reading) == EXPECTED
     assert list(reading.question_set.passages.texts) == [CONTEXT]
-    assert [one.id for one in reading.question_set.questions] == ["e1", "e2"]
+    assert [question.id for question in reading.question_set.questions] == ["e1", "e2"]
     columns = (*reading.used_columns, *reading.metadata_columns, *reading.unused_columns)
     assert sorted(columns) == ["answer", "context", "id", "metadata", "question"]
 
 
 @pytest.mark.parametrize("form", ["list", "lines"])
-def test_tasks_of_label_studio_are_rows_with_marked_answers(form: str) -> None:
+def test_reads_label_studio_tasks_with_answers(form: str) -> None:
     reading = read(in_forms(label_studio())[form], "project-1.json")
     assert answers(reading) == EXPECTED
     first, second = reading.question_set.questions
@@ -88,12 +88,12 @@ def test_tasks_of_label_studio_are_rows_with_marked_answers(form: str) -> None:
     assert len(reading.question_set.passages) == 1
 
 
-def test_a_name_that_two_objects_have_keeps_both_values() -> None:
-    row = flat({"inputs": {"id": 1, "q": 2}, "outputs": {"id": 3}, "id": 4}, ("inputs", "outputs"))
+def test_flatten_keeps_both_values_of_a_repeated_name() -> None:
+    row = flatten({"inputs": {"id": 1, "q": 2}, "outputs": {"id": 3}, "id": 4}, ("inputs", "outputs"))
     assert row == {"id": 1, "q": 2, "outputs.id": 3, "example.id": 4}
 
 
-def test_rows_of_doccano_are_passages_with_a_label_that_is_not_used() -> None:
+def test_reads_doccano_rows_as_passages() -> None:
     rows = [
         {"id": n, "text": text, "label": [[0, 2, "악기"]]} for n, text in enumerate((CONTEXT, "장구는 타악기이다."))
     ]
@@ -103,7 +103,7 @@ def test_rows_of_doccano_are_passages_with_a_label_that_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"id": "e3", "inputs": [], "outputs": None}, "text", 3, None, {"data": 1}])
-def test_a_broken_entry_among_others_is_reported(broken: object) -> None:
+def test_reports_broken_entries(broken: object) -> None:
     for entries in (langsmith(), label_studio()):
         reading = read(json.dumps([*entries, broken]).encode(), "set.json")
         assert answers(reading) == EXPECTED
@@ -115,23 +115,25 @@ def test_a_broken_entry_among_others_is_reported(broken: object) -> None:
     [["악기"], "악기", [[0, 2, "악기"]], [{"start_offset": 0, "end_offset": 2, "label": "악기"}], ["짧은 요약이다."]],
 )
 @pytest.mark.parametrize("name", ["label", "labels", "entities", "cats"])
-def test_labelled_texts_are_passages_whose_labels_are_unused(label: Any, name: str) -> None:
+def test_reads_labelled_texts_as_passages(label: Any, name: str) -> None:
     rows = [{"id": number, "text": f"{CONTEXT} {number}", name: label} for number in range(3)]
     reading = read(jsonl(rows), "all.jsonl")
     assert [passage.text for passage in reading.question_set.passages] == [row["text"] for row in rows]
     assert (reading.question_set.questions, reading.unused_columns) == ((), (name,))
 
 
-def test_questions_with_labels_are_read_with_the_flag_of_the_refusal() -> None:
+def test_reads_labelled_questions_with_the_suggested_flag() -> None:
     rows = [
         {"id": number, "text": f"{number}번 해금은 줄이 몇 개인가?", "label": [f"두 개이다. {number}"]}
         for number in range(3)
     ]
     with pytest.raises(DataError, match="--columns context=label"):
         read(jsonl(rows), "all.jsonl")
-    found = read(jsonl(rows), "all.jsonl", Columns(question="text", context="label", id="id")).question_set
-    assert [question.text for question in found.questions] == [row["text"] for row in rows]
-    assert [passage.text for passage in found.passages] == [f"두 개이다. {number}" for number in range(3)]
+    question_set = read(
+        jsonl(rows), "all.jsonl", QuestionColumns(question="text", context="label", id="id")
+    ).question_set
+    assert [question.text for question in question_set.questions] == [row["text"] for row in rows]
+    assert [passage.text for passage in question_set.passages] == [f"두 개이다. {number}" for number in range(3)]
 
 
 DOCUMENTS: Rows = [{"title": title, "text": text} for title, text in PASSAGES.values()]
@@ -164,9 +166,9 @@ DUMPS = {
 
 
 @pytest.mark.parametrize("name", DUMPS)
-def test_documents_of_a_dump_are_the_corpus(name: str) -> None:
+def test_reads_search_engine_dumps_as_corpus(name: str) -> None:
     reading = read_all({"wiki.json": DUMPS[name], "queries.jsonl": QUERIES, "qrels.tsv": QRELS})
-    passages = {one.id: (one.title, one.text) for one in reading.question_set.passages}
+    passages = {passage.id: (passage.title, passage.text) for passage in reading.question_set.passages}
     assert passages == PASSAGES
     assert (reading.judgement_count, reading.left_out) == (5, 0)
 
@@ -180,9 +182,7 @@ def test_documents_of_a_dump_are_the_corpus(name: str) -> None:
         ([{"index": {"_id": "x"}}, {"index": {"_id": "y"}}, {"text": "하나이다."}], [(11, "broken_part")]),
     ],
 )
-def test_a_line_of_a_bulk_file_without_its_other_line_is_reported(
-    entries: Rows, expected: list[tuple[int, str]]
-) -> None:
+def test_reports_unpaired_bulk_lines(entries: Rows, expected: list[tuple[int, str]]) -> None:
     content = jsonl([*bulk(), *entries])
     reading = read_all({"bulk.ndjson": content, "queries.jsonl": QUERIES, "qrels.tsv": QRELS})
     assert [(row, code) for _, row, code in problems(reading)] == expected
@@ -198,7 +198,9 @@ def rank_eval() -> dict[str, Any]:
     requests = []
     for id_, body in zip(QUESTIONS, bodies, strict=True):
         judged = [
-            {"_index": "wiki", "_id": passage, "rating": grade} for asked, passage, grade in rows() if asked == id_
+            {"_index": "wiki", "_id": passage, "rating": grade}
+            for question_id, passage, grade in rows()
+            if question_id == id_
         ]
         requests.append({"id": id_, **body, "ratings": judged})
     return {"requests": requests, "metric": {"precision": {"k": 20}}}
@@ -207,14 +209,16 @@ def rank_eval() -> dict[str, Any]:
 def open_search() -> dict[str, Any]:
     entries = []
     for id_, text in QUESTIONS.items():
-        judged = [{"docId": passage, "rating": f"{grade}.0"} for asked, passage, grade in rows() if asked == id_]
+        judged = [
+            {"docId": passage, "rating": f"{grade}.0"} for question_id, passage, grade in rows() if question_id == id_
+        ]
         entries.append({"query": text, "ratings": judged})
     return {"name": "manual", "type": "IMPORT_JUDGMENT", "judgmentRatings": entries}
 
 
 def ranked_lines() -> bytes:
     head = "".join(f"# qid:{id_}: {text} *1\n" for id_, text in QUESTIONS.items())
-    body = "".join(f"{grade}\tqid:{asked}\t# {passage}\ttitle\n" for asked, passage, grade in rows())
+    body = "".join(f"{grade}\tqid:{question_id}\t# {passage}\ttitle\n" for question_id, passage, grade in rows())
     return (head + "#\n" + body).encode()
 
 
@@ -228,26 +232,26 @@ JUDGEMENTS = {
 
 
 @pytest.mark.parametrize("name", JUDGEMENTS)
-def test_judgements_of_a_tool_name_questions_and_passages(name: str) -> None:
+def test_reads_judgements_of_search_tools(name: str) -> None:
     corpus = jsonl([{"_id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()])
     reading = read_all({"judgements": JUDGEMENTS[name], "corpus.jsonl": corpus})
-    found = {one.text: one.grade_of for one in reading.question_set.questions if one.grade_of}
-    assert found == {QUESTIONS["q1"]: {"d1": 2, "d3": 1, "d4": 0}, QUESTIONS["q2"]: {"d5": 1, "d2": 3}}
+    grades = {question.text: question.grade_of for question in reading.question_set.questions if question.grade_of}
+    assert grades == {QUESTIONS["q1"]: {"d1": 2, "d3": 1, "d4": 0}, QUESTIONS["q2"]: {"d5": 1, "d2": 3}}
     assert (reading.layout, reading.left_out, reading.judgement_count) == (Layout.ENGINE, 0, 5)
     assert gaps(reading).keys() <= {"unjudged_questions"}
 
 
 @pytest.mark.parametrize("name", JUDGEMENTS)
-def test_judgements_alone_are_refused_as_such(name: str) -> None:
+def test_rejects_judgements_without_corpus(name: str) -> None:
     with pytest.raises(DataError, match=r"Only judgements .* Add the corpus") as error:
         read_all({"judgements": JUDGEMENTS[name]})
     assert error.value.problem.code is ProblemCode.ONLY_JUDGEMENTS
 
 
-def test_lines_of_another_kind_are_no_judgements() -> None:
-    assert ratings_in_text(text_of("3 qid:1 # a\n0 qid:1 # b\n")) is not None
+def test_does_not_read_other_lines_as_judgements() -> None:
+    assert parse_rating_lines(text_of("3 qid:1 # a\n0 qid:1 # b\n")) is not None
     for other in ("1 Q0 d1 1\n", "질문 qid:1은 무엇인가?\n둘째 줄\n", "# only a comment\n"):
-        assert ratings_in_text(text_of(other)) is None
+        assert parse_rating_lines(text_of(other)) is None
 
 
 @pytest.mark.parametrize(
@@ -265,7 +269,7 @@ def test_finds_the_text_of_a_search_request(request_: object, text: str) -> None
     assert query_text(request_) == text
 
 
-def test_a_search_request_of_many_levels_has_no_text() -> None:
+def test_returns_no_text_for_too_deep_requests() -> None:
     request: dict[str, Any] = {"match": {"a": "b"}}
     for _ in range(500):
         request = {"bool": [request]}

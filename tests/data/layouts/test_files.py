@@ -9,26 +9,26 @@ import pytest
 
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.layouts.test_reading import gaps
 from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, read_all, relevant_texts, zipped
 
 GULL, BEAVER, MOON = "갈매기는 항구에서 산다.", "비버는 나무로 둑을 쌓는다.", "달은 지구를 한 달에 한 번 돈다."
 OTHER = "고래는 바다에서 노래한다."
-ASKED = {"갈매기는 어디에서 사나?": GULL, "비버는 무엇을 쌓나?": BEAVER, "달은 무엇을 도나?": MOON}
+CONTEXT_BY_QUESTION = {"갈매기는 어디에서 사나?": GULL, "비버는 무엇을 쌓나?": BEAVER, "달은 무엇을 도나?": MOON}
 ANSWERS = ("항구", "둑", "지구")
 TITLES = {GULL: "갈매기", BEAVER: "비버", MOON: "달", OTHER: "고래"}
 
 
 def squad(number: int) -> bytes:
-    question, context = list(ASKED.items())[number]
+    question, context = list(CONTEXT_BY_QUESTION.items())[number]
     answer = {"text": ANSWERS[number], "answer_start": context.index(ANSWERS[number])}
     qas = [{"id": f"s{number}", "question": question, "answers": [answer]}]
     return json.dumps({"data": [{"title": TITLES[context], "paragraphs": [{"context": context, "qas": qas}]}]}).encode()
 
 
 def rows_of(numbers: list[int]) -> list[dict[str, Any]]:
-    asked = [list(ASKED.items())[number] for number in numbers]
+    pairs = [list(CONTEXT_BY_QUESTION.items())[number] for number in numbers]
     return [
         {
             "id": f"r{number}",
@@ -37,7 +37,7 @@ def rows_of(numbers: list[int]) -> list[dict[str, Any]]:
             "question": question,
             "answer": ANSWERS[number],
         }
-        for number, (question, context) in zip(numbers, asked, strict=True)
+        for number, (question, context) in zip(numbers, pairs, strict=True)
     ]
 
 
@@ -51,8 +51,8 @@ def as_excel(rows: list[dict[str, Any]]) -> bytes:
     return out.getvalue()
 
 
-def parts(reading: Reading) -> dict[str, str]:
-    return {one.text: one.part for one in reading.question_set.questions}
+def parts(reading: QuestionSetReading) -> dict[str, str]:
+    return {question.text: question.part for question in reading.question_set.questions}
 
 
 SHARDS: dict[str, Files] = {
@@ -70,30 +70,32 @@ SHARDS: dict[str, Files] = {
 
 
 @pytest.mark.parametrize("name", SHARDS)
-def test_parts_of_one_layout_are_one_dataset(name: str) -> None:
+def test_joins_parts_into_a_dataset(name: str) -> None:
     reading = read_all(SHARDS[name])
-    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert list(parts(reading).values()) == ["train", "validation", "test"]
-    assert [one.answers for one in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
+    assert [read_question.answers for read_question in reading.question_set.questions] == [
+        (answer,) for answer in ANSWERS
+    ]
     assert (reading.left_out, reading.published_split, reading.layout) == (0, True, Layout.ROWS)
     assert {file.name for file in reading.files} == {*SHARDS[name]}
 
 
-def test_shards_of_one_file_have_no_part() -> None:
+def test_shards_of_a_file_have_no_part() -> None:
     files = {f"train-0000{n}-of-00003.parquet": parquet(pd.DataFrame(rows_of([n]))) for n in range(3)}
     reading = read_all(files)
-    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert {*parts(reading).values()} == {""}
     assert not reading.published_split
 
 
-def test_a_question_in_two_parts_is_never_trained_on() -> None:
+def test_assigns_repeated_questions_to_the_strictest_part() -> None:
     reading = read_all({"train.jsonl": jsonl(rows_of([0, 1])), "test.jsonl": jsonl(rows_of([1]))})
     assert list(parts(reading).values()) == ["train", "test"]
     assert len(reading.question_set.questions) == 2
 
 
-def test_equal_passages_of_several_files_are_one() -> None:
+def test_merges_equal_passages_across_files() -> None:
     first = rows_of([0, 1])
     second = [{**rows_of([0])[0], "id": "new", "question": "항구에는 무엇이 사나?"}]
     reading = read_all({"a.jsonl": jsonl(first), "b.csv": as_csv(second)})
@@ -101,14 +103,14 @@ def test_equal_passages_of_several_files_are_one() -> None:
     assert relevant_texts(reading)["항구에는 무엇이 사나?"] == [GULL]
 
 
-def test_files_that_number_their_questions_alike_keep_all_questions() -> None:
+def test_keeps_questions_with_equal_ids_in_different_files() -> None:
     first, second = ([{**row, "id": "1"} for row in rows_of([n])] for n in (0, 1))
     reading = read_all({"a.jsonl": jsonl(first), "b.jsonl": jsonl(second)})
     assert len(relevant_texts(reading)) == 2
-    assert ProblemCode.CHANGED_QUESTION_IDS in {one.code for one in reading.problems}
+    assert ProblemCode.CHANGED_QUESTION_IDS in {problem.code for problem in reading.problems}
 
 
-def test_shards_that_number_their_passages_alike_keep_all_passages() -> None:
+def test_keeps_passages_with_equal_ids_in_different_shards() -> None:
     shards = {
         "corpus-0.jsonl": jsonl(
             [{"id": "0", "title": "", "contents": GULL}, {"id": "1", "title": "", "contents": BEAVER}]
@@ -120,7 +122,7 @@ def test_shards_that_number_their_passages_alike_keep_all_passages() -> None:
     reading = read_all(shards | {"train.json": squad(0)})
     assert sorted(reading.question_set.passages.texts) == sorted([GULL, BEAVER, MOON])
     assert reading.left_out == 0
-    assert {one.code for one in reading.problems} == {ProblemCode.CHANGED_IDS, ProblemCode.REPEATED_PASSAGES}
+    assert {problem.code for problem in reading.problems} == {ProblemCode.CHANGED_IDS, ProblemCode.REPEATED_PASSAGES}
 
 
 CORPORA: dict[str, Files] = {
@@ -135,16 +137,18 @@ CORPORA: dict[str, Files] = {
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_a_wider_corpus_is_joined_with_the_passages_of_rows(name: str) -> None:
+def test_merges_a_larger_corpus_with_row_passages(name: str) -> None:
     reading = read_all({"train.json": squad(0), "dev.json": squad(1), **CORPORA[name]})
     assert sorted(reading.question_set.passages.texts) == sorted(TITLES)
-    assert relevant_texts(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
+    assert relevant_texts(reading) == {
+        question: [context] for question, context in list(CONTEXT_BY_QUESTION.items())[:2]
+    }
     assert list(parts(reading).values()) == ["train", "validation"]
 
 
 DOCUMENTS = [{"doc_id": f"{number}", "title": TITLES[text], "content": text} for number, text in enumerate(TITLES, 11)]
 KOREAN = [{"문서번호": row["doc_id"], "제목": row["title"], "내용": row["content"]} for row in DOCUMENTS]
-QUESTIONS = [{"id": str(number), "question": question} for number, question in enumerate(ASKED, 1)]
+QUESTIONS = [{"id": str(number), "question": question} for number, question in enumerate(CONTEXT_BY_QUESTION, 1)]
 
 
 def naming(column: str, values: list[Any], **names: str) -> list[dict[str, Any]]:
@@ -172,32 +176,32 @@ NAMING: dict[str, Files] = {
         "문서.csv": as_csv(KOREAN, "cp949"),
     },
     "question without id": {
-        "qa.csv": as_csv([{"질문": question, "근거문서": number} for number, question in enumerate(ASKED, 11)]),
+        "qa.csv": as_csv([{"질문": question, "근거문서": number} for number, question in enumerate(CONTEXT_BY_QUESTION, 11)]),
         "docs.csv": as_csv(DOCUMENTS),
     },
     "question id beside it": {
-        "qa.csv": as_csv([{"query_id": n, "query": q, "doc_id": n + 10} for n, q in enumerate(ASKED, 1)]),
+        "qa.csv": as_csv([{"query_id": n, "query": q, "doc_id": n + 10} for n, q in enumerate(CONTEXT_BY_QUESTION, 1)]),
         "docs.csv": as_csv(DOCUMENTS),
     },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMING)
-def test_questions_name_their_documents(name: str) -> None:
+def test_resolves_documents_named_by_questions(name: str) -> None:
     reading = read_all(NAMING[name])
-    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert len(reading.question_set.passages) == len(TITLES)
     assert set(reading.question_set.passages.titles) == set(TITLES.values())
     assert (gaps(reading), reading.judgement_count) == ({}, 3)
 
 
-def test_several_documents_of_one_question_are_all_relevant() -> None:
+def test_reads_several_relevant_documents_of_a_question() -> None:
     for given in ("11, 13", "11;13", '["11", "13"]', "11|13"):
         files = {"qa.csv": as_csv(naming("doc_ids", [given, 12, 13])), "docs.csv": as_csv(DOCUMENTS)}
         assert relevant_texts(read_all(files))["갈매기는 어디에서 사나?"] == [GULL, MOON], given
 
 
-def test_rows_of_one_question_name_a_document_each_with_a_grade() -> None:
+def test_reads_a_graded_document_per_row() -> None:
     rows = [
         {"qid": "1", "question": "누가 바다에 사나?", "doc_id": doc, "grade": grade}
         for doc, grade in ((11, 2), (12, 0), (14, 1))
@@ -206,17 +210,17 @@ def test_rows_of_one_question_name_a_document_each_with_a_grade() -> None:
     assert question.grade_of == {"11": 2, "14": 1, "12": 0}
 
 
-def test_named_negatives_are_not_relevant() -> None:
+def test_gives_named_negatives_grade_zero() -> None:
     rows = [{**row, "negative_doc_id": 14} for row in naming("doc_id", [11, 12, 13])]
     reading = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)})
-    assert [one.grade_of for one in reading.question_set.questions] == [
+    assert [question.grade_of for question in reading.question_set.questions] == [
         {"11": 1, "14": 0},
         {"12": 1, "14": 0},
         {"13": 1, "14": 0},
     ]
 
 
-def test_a_document_of_several_passages_is_one_group() -> None:
+def test_groups_passages_of_a_named_document() -> None:
     chunks = [
         {"id": f"{number}-{part}", "title": "바다", "text": f"{number}장 {part}절의 글이다."}
         for number in (1, 2)
@@ -238,14 +242,14 @@ def test_a_document_of_several_passages_is_one_group() -> None:
         ("doc_id", ["x", "y", "z"]),
     ],
 )
-def test_a_column_that_names_no_documents_is_reported(column: str, values: list[Any]) -> None:
+def test_reports_columns_that_name_no_documents(column: str, values: list[Any]) -> None:
     reading = read_all({"qa.csv": as_csv(naming(column, values)), "docs.csv": as_csv(DOCUMENTS)})
-    assert {one.relevant for one in reading.question_set.questions} == {()}
+    assert {question.relevant for question in reading.question_set.questions} == {()}
     assert gaps(reading)["unjudged_questions"]["ids"] == 3
     assert any(name.endswith(column) for name in reading.unused_columns)
 
 
-def test_unknown_names_beside_known_ones_are_counted() -> None:
+def test_counts_unknown_passage_names() -> None:
     reading = read_all({"qa.csv": as_csv(naming("doc_id", [11, 12, 99])), "docs.csv": as_csv(DOCUMENTS)})
     assert gaps(reading) == {
         "unknown_passages": {"rows": 1, "ids": 1, "examples": "99"},
@@ -254,7 +258,7 @@ def test_unknown_names_beside_known_ones_are_counted() -> None:
 
 
 @pytest.mark.parametrize("judged", ["pid", "docid"])
-def test_the_judged_one_of_two_id_columns_is_the_id(judged: str) -> None:
+def test_selects_the_id_column_that_judgements_use(judged: str) -> None:
     corpus = [{"docid": f"d{n}", "pid": f"p{n}", "title": "", "text": text} for n, text in enumerate(TITLES)]
     queries = jsonl([{"_id": "q", "text": "누가 항구에 사나?"}])
     qrels = f"query-id\tcorpus-id\tscore\nq\t{judged[0]}0\t1\n".encode()
@@ -262,7 +266,7 @@ def test_the_judged_one_of_two_id_columns_is_the_id(judged: str) -> None:
     assert relevant_texts(reading) == {"누가 항구에 사나?": [GULL]}
 
 
-def test_qrels_of_several_parts_are_the_split() -> None:
+def test_reads_the_split_from_qrels_files() -> None:
     header = ["query-id", "corpus-id", "score"]
     files = beir()
     del files["scifact/qrels/test.tsv"]
@@ -275,16 +279,16 @@ def test_qrels_of_several_parts_are_the_split() -> None:
 
 
 @pytest.mark.parametrize("written", ["1.0", "01", "1"])
-def test_ids_that_were_turned_into_numbers_match(written: str) -> None:
+def test_matches_ids_written_as_numbers(written: str) -> None:
     corpus = jsonl([{"_id": n, "title": "", "text": text} for n, text in enumerate(TITLES, 1)])
-    queries = jsonl([{"_id": n, "text": text} for n, text in enumerate(ASKED, 1)])
+    queries = jsonl([{"_id": n, "text": text} for n, text in enumerate(CONTEXT_BY_QUESTION, 1)])
     qrels = f"query_id,corpus_id,score\n{written},{written},1.0\n".encode()
     reading = read_all({"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": qrels})
     assert relevant_texts(reading)["갈매기는 어디에서 사나?"] == [GULL]
     assert "unknown_passages" not in gaps(reading)
 
 
-def test_numbers_do_not_match_if_two_ids_are_the_same_number() -> None:
+def test_does_not_match_ambiguous_numbers() -> None:
     corpus = jsonl(
         [{"_id": id_, "title": "", "text": text} for id_, text in zip(("1", "01", "2"), TITLES, strict=False)]
     )
@@ -295,7 +299,9 @@ def test_numbers_do_not_match_if_two_ids_are_the_same_number() -> None:
     assert gaps(reading)["unknown_passages"]["examples"] == "2.0"
 
 
-TOPICS = "".join(f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{question}\n</DOC>\n" for n, question in enumerate(ASKED, 1))
+TOPICS = "".join(
+    f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{question}\n</DOC>\n" for n, question in enumerate(CONTEXT_BY_QUESTION, 1)
+)
 TAGGED = "".join(f"<DOC>\n<DOCNO>D-{n}</DOCNO>\n<TEXT>\n{text}\n</TEXT>\n</DOC>\n" for n, text in enumerate(TITLES, 1))
 JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
 
@@ -303,16 +309,16 @@ JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
 @pytest.mark.parametrize(
     ("documents", "topics"), [("docs.trec", "topics.txt"), ("a.txt", "b.txt"), ("topics.txt", "docs.txt")]
 )
-def test_judged_ids_come_before_tags_and_names(documents: str, topics: str) -> None:
+def test_prefers_judged_ids_over_tags_and_names(documents: str, topics: str) -> None:
     reading = read_all({documents: TAGGED.encode(), topics: TOPICS.encode(), "qrels.txt": JUDGED.encode()})
-    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
 
 
-def test_judged_ids_come_before_names_of_tables() -> None:
+def test_prefers_judged_ids_over_table_names() -> None:
     documents = jsonl([{"id": f"D-{n}", "text": text} for n, text in enumerate(TITLES, 1)])
-    questions = jsonl([{"id": str(n), "text": question} for n, question in enumerate(ASKED, 1)])
+    questions = jsonl([{"id": str(n), "text": question} for n, question in enumerate(CONTEXT_BY_QUESTION, 1)])
     reading = read_all({"questions.jsonl": documents, "docs.jsonl": questions, "qrels.txt": JUDGED.encode()})
-    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
 
 
 @pytest.mark.parametrize(
@@ -329,40 +335,40 @@ def test_judged_ids_come_before_names_of_tables() -> None:
     ],
 )
 @pytest.mark.parametrize("others", ["rows", "parts", "collection"])
-def test_an_odd_file_is_named_with_its_reason_and_the_others_are_read(
-    odd: Files, code: ProblemCode, others: str
-) -> None:
+def test_reports_unusable_files_and_reads_the_rest(odd: Files, code: ProblemCode, others: str) -> None:
     files = {"rows": {"rows.csv": as_csv(rows_of([0, 1]))}, "parts": SHARDS["SQuAD"], "collection": NAMING["id"]}[
         others
     ]
     reading = read_all(files | odd)
     assert relevant_texts(reading) == relevant_texts(read_all(files))
     (name,) = odd
-    told = [gap for gap in reading.gaps if gap.code is code]
-    assert [gap.details["file"] for gap in told] == [name]
-    assert told[0].message.startswith(f"{name}: ")
+    matching_gaps = [gap for gap in reading.gaps if gap.code is code]
+    assert [gap.details["file"] for gap in matching_gaps] == [name]
+    assert matching_gaps[0].message.startswith(f"{name}: ")
 
 
-def test_a_table_without_texts_alone_is_still_refused() -> None:
+def test_rejects_a_single_table_without_texts() -> None:
     with pytest.raises(DataError):
         read(b"id,page\n1,4\n2,5\n", "ids.csv")
 
 
-def test_answers_of_a_reader_are_refused_as_such() -> None:
+def test_rejects_reader_predictions() -> None:
     predictions = json.dumps([{"id": "r0", "prediction_text": "항구", "no_answer_probability": 0.1}]).encode()
     with pytest.raises(DataError, match=r"predictions\.json holds the answers that a reader predicted") as error:
         read(predictions, "predictions.json")
     assert error.value.problem.code is ProblemCode.PREDICTIONS
 
 
-def test_folders_of_parts_are_no_collections_of_their_own() -> None:
+def test_joins_part_folders_into_a_collection() -> None:
     files = {}
     for number, part in enumerate(("train", "dev")):
         files[f"{part}/questions.csv"] = as_csv(naming("doc_id", [11, 12, 13])[number : number + 1])
         files[f"{part}/documents.csv"] = as_csv(DOCUMENTS[number : number + 1])
     reading = read(zipped(files), "set.zip")
-    assert parts(reading) == dict(zip(ASKED, ("train", "validation"), strict=False))
-    assert relevant_texts(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
+    assert parts(reading) == dict(zip(CONTEXT_BY_QUESTION, ("train", "validation"), strict=False))
+    assert relevant_texts(reading) == {
+        question: [context] for question, context in list(CONTEXT_BY_QUESTION.items())[:2]
+    }
 
 
 def test_every_column_is_used_or_reported() -> None:
@@ -375,7 +381,7 @@ def test_every_column_is_used_or_reported() -> None:
     assert {"난이도", "url"} <= set(reading.unused_columns)
 
 
-def test_faq_files_are_refused_with_the_flag_that_searches_their_answers() -> None:
+def test_rejects_faq_files_with_a_flag_to_search_answers() -> None:
     files = {
         "바다.csv": as_csv([{"질문": "갈매기는?", "답변": GULL}]),
         "강.csv": as_csv([{"질문": "비버는?", "답변": BEAVER}]),

@@ -4,11 +4,11 @@ import pytest
 
 from mrc_workbench.data.formats.tables import RawRow
 from mrc_workbench.data.formats.text import Content, EncodedText
-from mrc_workbench.data.layouts.lines import Lines, Markup, lines_of_a_kind, marked_table
+from mrc_workbench.data.layouts.lines import LineKind, Markup, detect_line_kind, detect_markup
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.layouts.sources import knows
+from mrc_workbench.data.layouts.sources import is_known_column
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.questions.read import QuestionSetReading
 from tests.data.layouts.test_reading import gaps
 from tests.data.layouts.written import read_all
 
@@ -19,7 +19,7 @@ def text_of(given: str) -> EncodedText:
 
 
 def rows_of(given: str, kind: Markup) -> list[RawRow]:
-    marked = marked_table(text_of(given))
+    marked = detect_markup(text_of(given))
     assert marked is not None
     markup, table = marked
     assert markup is kind
@@ -45,7 +45,7 @@ def cells(given: str, kind: Markup) -> list[tuple[object, ...]]:
         ("<top><num>4<title><![CDATA[a < b]]></title></top>", [("4", "a < b")]),
     ],
 )
-def test_topics(given: str, expected: list[tuple[str, str]]) -> None:
+def test_reads_topics(given: str, expected: list[tuple[str, str]]) -> None:
     assert cells(given, Markup.TOPICS) == expected
 
 
@@ -67,11 +67,11 @@ def test_topics(given: str, expected: list[tuple[str, str]]) -> None:
         ),
     ],
 )
-def test_documents(given: str, expected: list[tuple[str, str, str]]) -> None:
+def test_reads_documents(given: str, expected: list[tuple[str, str, str]]) -> None:
     assert cells(given, Markup.DOCUMENTS) == expected
 
 
-def test_an_entry_that_does_not_end_is_told_with_its_line() -> None:
+def test_reports_unclosed_entries_with_their_line() -> None:
     given = "<DOC>\n<DOCNO>1</DOCNO>a\n<DOC>\n<DOCNO>2</DOCNO>b\n</DOC>\n<DOC>\n<DOCNO>3"
     rows = rows_of(given, Markup.DOCUMENTS)
     assert [(row.number, row.problem.code if row.problem else None) for row in rows] == [
@@ -81,14 +81,14 @@ def test_an_entry_that_does_not_end_is_told_with_its_line() -> None:
     ]
 
 
-def test_entities_that_a_file_declares_are_never_expanded() -> None:
+def test_never_expands_declared_entities() -> None:
     bomb = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
     given = f'<?xml version="1.0"?><!DOCTYPE t [<!ENTITY l0 "ha">{bomb}]><topics><topic number="1"><query>&l19; '
     given += '<!ENTITY x SYSTEM "file:///etc/passwd">&x;</query></topic></topics>'
-    ((number, asked),) = cells(given, Markup.TOPICS)
+    ((number, question),) = cells(given, Markup.TOPICS)
     assert number == "1"
-    assert "&l19;" in str(asked)
-    assert "root" not in str(asked)
+    assert "&l19;" in str(question)
+    assert "root" not in str(question)
 
 
 # a reader that looks to the end of the file for each tag takes minutes for each of these, which the suite's limit ends
@@ -98,7 +98,7 @@ def test_entities_that_a_file_declares_are_never_expanded() -> None:
     [("<DOC>", 100_001), ("<DOCNO>", 1)]
     + [(tag, 1) for tag in ("<TEXT>", "<title", "<!--", "<a", "<script>", "</DOC>")],
 )
-def test_tags_without_end_are_passed_once(tag: str, entries: int) -> None:
+def test_scans_unclosed_tags_only_once(tag: str, entries: int) -> None:
     assert len(rows_of("<DOC><DOCNO>1</DOCNO>" + tag * 100_000 + "</DOC>", Markup.DOCUMENTS)) == entries
     assert len(rows_of("<top><num>1" + tag * 100_000 + "</top>", Markup.TOPICS)) == 1
 
@@ -106,11 +106,11 @@ def test_tags_without_end_are_passed_once(tag: str, entries: int) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("1\t가 나\n2\t다\n", Lines.TEXTS),
-        ("301 0 FBIS3-1 1\n301 0 FBIS3-2 0\n", Lines.JUDGEMENTS),
-        ("q1\tQ0\td1\t2\n", Lines.JUDGEMENTS),
-        ("q1 d1 2\nq1 d2 0\n", Lines.SHORT_JUDGEMENTS),
-        ("what is it\tIt is a passage of some length.\tIt is another one of them.\n", Lines.TRIPLES),
+        ("1\t가 나\n2\t다\n", LineKind.TEXTS),
+        ("301 0 FBIS3-1 1\n301 0 FBIS3-2 0\n", LineKind.JUDGEMENTS),
+        ("q1\tQ0\td1\t2\n", LineKind.JUDGEMENTS),
+        ("q1 d1 2\nq1 d2 0\n", LineKind.SHORT_JUDGEMENTS),
+        ("what is it\tIt is a passage of some length.\tIt is another one of them.\n", LineKind.TRIPLES),
         ("질문\t지문\t정답\n무엇?\t하나\t둘\n", None),
         ("query-id\tcorpus-id\tscore\nq\td\t1\n", None),
         ("한 줄\n두 줄\n", None),
@@ -119,8 +119,8 @@ def test_tags_without_end_are_passed_once(tag: str, entries: int) -> None:
         ("첫째 문장\t둘째 문장\n셋째 문장\t넷째 문장\n", None),
     ],
 )
-def test_lines_are_told_by_their_look(given: str, expected: Lines | None) -> None:
-    assert lines_of_a_kind(text_of(given), knows) is expected
+def test_detects_the_kind_of_lines(given: str, expected: LineKind | None) -> None:
+    assert detect_line_kind(text_of(given), is_known_column) is expected
 
 
 DOCUMENTS = """.I 1
@@ -150,13 +150,13 @@ QUERIES = ".I 1\n.W\nWhat struck the hours?\n.I 2\n.W\nWhat measured\nthe rain?\
 SPARSE = ".I 1\n.W\nWhat struck the hours?\n.I 4\n.W\nWhat measured\nthe rain?\n.I 9\n.W\nWhat has only a title?\n"
 
 
-def sparse(judgements: str, queries: str) -> Reading:
+def sparse(judgements: str, queries: str) -> QuestionSetReading:
     return read_all({"all": DOCUMENTS.encode(), "qry": queries.encode(), "qrel": judgements.encode()})
 
 
 @pytest.mark.parametrize("queries", [SPARSE, SPARSE.replace(".I ", ".I 00")])
 @pytest.mark.parametrize("line", ["{0} {1} 1", "{0} 0 {1} 1"])
-def test_judgements_may_name_questions_by_position(queries: str, line: str) -> None:
+def test_resolves_questions_by_position(queries: str, line: str) -> None:
     reading = sparse("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
     assert [question.relevant for question in reading.question_set.questions] == [("1",), ("2",), ("3",)]
     assert [problem.code for problem in reading.problems] == [
@@ -174,13 +174,13 @@ def test_judgements_may_name_questions_by_position(queries: str, line: str) -> N
         ("2 1 1", [(), (), ()]),  # one question is no evidence
     ],
 )
-def test_numbers_that_may_be_ids_are_ids(judgements: str, relevant: list[tuple[str, ...]]) -> None:
+def test_prefers_ids_over_positions(judgements: str, relevant: list[tuple[str, ...]]) -> None:
     reading = sparse(judgements, SPARSE)
     assert [question.relevant for question in reading.question_set.questions] == relevant
     assert ProblemCode.QUESTIONS_BY_POSITION not in [problem.code for problem in reading.problems]
 
 
-def collection(judgements: str, documents: str = "cisi.all", queries: str = "cisi.qry") -> Reading:
+def collection(judgements: str, documents: str = "cisi.all", queries: str = "cisi.qry") -> QuestionSetReading:
     files = {documents: DOCUMENTS, queries: QUERIES, "cisi.rel": judgements}
     return read_all({name: content.encode() for name, content in files.items()})
 
@@ -194,36 +194,38 @@ def collection(judgements: str, documents: str = "cisi.all", queries: str = "cis
         "1 1 1\n2 2 1\n2 3 1\n",  # Cranfield
     ],
 )
-def test_reads_documents_queries_and_relations(judgements: str) -> None:
+def test_reads_smart_collections(judgements: str) -> None:
     reading = collection(judgements)
     texts = {passage.id: passage.text for passage in reading.question_set.passages}
     assert texts["1"] == "The clock struck the hours by itself."
     assert texts["3"] == "Only a title"
     assert reading.question_set.passages.titles[0] == "Water clocks of Joseon"
-    found = {one.text.replace("\n", " "): set(one.relevant) for one in reading.question_set.questions}
-    assert found == {"What struck the hours?": {"1"}, "What measured the rain?": {"2", "3"}}
+    relevant = {question.text.replace("\n", " "): set(question.relevant) for question in reading.question_set.questions}
+    assert relevant == {"What struck the hours?": {"1"}, "What measured the rain?": {"2", "3"}}
     assert reading.layout is Layout.SMART
     assert gaps(reading) == {}
 
 
-def test_judged_ids_tell_queries_without_telling_names() -> None:
+def test_detects_queries_by_judged_ids() -> None:
     reading = collection("1 3 0 0\n2 2 0 0\n", documents="a", queries="b")
     assert len(reading.question_set.passages) == 3
-    assert [one.relevant for one in reading.question_set.questions] == [("3",), ("2",)]
+    assert [question.relevant for question in reading.question_set.questions] == [("3",), ("2",)]
 
 
-def test_a_grade_of_zero_stays_a_grade_in_trec_lines() -> None:
+def test_keeps_grade_zero_in_trec_judgements() -> None:
     reading = collection("1 0 1 1\n1 0 2 0\n2 0 3 1\n")
     assert reading.question_set.questions[0].grade_of == {"1": 1, "2": 0}
 
 
-def test_an_entry_without_text_is_reported() -> None:
+def test_reports_entries_without_text() -> None:
     content = DOCUMENTS + ".I 4\n.X\n1\t2\t3\n"
     reading = read_all({"a.all": content.encode(), "a.qry": QUERIES.encode(), "a.rel": b"1 1 0 0\n2 4 0 0\n"})
-    assert [(one.code.value, one.row) for one in reading.problems if one.leaves_out_row] == [("empty_context", 21)]
+    assert [(problem.code.value, problem.row) for problem in reading.problems if problem.leaves_out_row] == [
+        ("empty_context", 21)
+    ]
     assert gaps(reading)["unknown_passages"]["examples"] == "4"
 
 
-def test_relations_without_documents_are_refused() -> None:
+def test_rejects_judgements_without_documents() -> None:
     with pytest.raises(DataError, match="Add the corpus"):
         read_all({"cisi.qry": QUERIES.encode(), "cisi.rel": b"1 1 0 0\n"})

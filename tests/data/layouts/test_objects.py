@@ -10,7 +10,7 @@ import pytest
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_files
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files
 from tests.data.layouts.public_layouts import ANSWERS, QUESTIONS, ROWS, TEXTS, TITLES
 from tests.data.layouts.written import read_json
 
@@ -25,30 +25,32 @@ DOCUMENTS = [{"id": f"d{row}", "title": TITLES[row], "text": TEXTS[row]} for row
         {f"d{row}": {"본문": TEXTS[row], "제목": TITLES[row]} for row in ROWS},
     ],
 )
-def test_documents_by_id(value: Any) -> None:
-    found = read_json(value).question_set
+def test_reads_documents_by_id(value: Any) -> None:
+    question_set = read_json(value).question_set
     expected = [(f"d{row}", TEXTS[row], TITLES[row]) for row in ROWS]
-    assert [(one.id, one.text, one.title) for one in found.passages] == expected
+    assert [(passage.id, passage.text, passage.title) for passage in question_set.passages] == expected
 
 
-def test_texts_by_id() -> None:
-    found = read_json({f"d{row}": TEXTS[row] for row in ROWS}).question_set
-    assert [(one.id, one.text) for one in found.passages] == [(f"d{row}", TEXTS[row]) for row in ROWS]
+def test_reads_texts_by_id() -> None:
+    question_set = read_json({f"d{row}": TEXTS[row] for row in ROWS}).question_set
+    assert [(passage.id, passage.text) for passage in question_set.passages] == [
+        (f"d{row}", TEXTS[row]) for row in ROWS
+    ]
 
 
-def test_settings_are_no_documents() -> None:
+def test_does_not_read_settings_as_documents() -> None:
     with pytest.raises(DataError, match="an object without a list of objects"):
         read_json({"name": "과일 모음입니다", "version": "1.0.0", "license": "MIT"})
 
 
-def test_rows_by_id() -> None:
-    found = read_json({f"q{row}": FLAT[row] for row in ROWS}).question_set
-    assert [(one.id, one.text, one.answers) for one in found.questions] == [
+def test_reads_rows_by_id() -> None:
+    question_set = read_json({f"q{row}": FLAT[row] for row in ROWS}).question_set
+    assert [(question.id, question.text, question.answers) for question in question_set.questions] == [
         (f"q{row}", QUESTIONS[row], (ANSWERS[row],)) for row in ROWS
     ]
 
 
-def test_columns_of_cells_by_row() -> None:
+def test_reads_column_oriented_json() -> None:
     columns = {name: {str(row): FLAT[row][name] for row in ROWS} for name in FLAT[0]}
     reading = read_json({**columns, "exported": "2024"})
     assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
@@ -59,56 +61,58 @@ def test_columns_of_cells_by_row() -> None:
     ("first", "second"),
     [("train", "dev"), ("학습", "검증"), ("training", "validation"), ("trn", "devel"), ("학습용", "검증용")],
 )
-def test_lists_named_as_parts_are_the_published_split(first: str, second: str) -> None:
+def test_reads_lists_named_as_parts_as_split(first: str, second: str) -> None:
     reading = read_json({"version": "1", first: FLAT[:2], second: FLAT[2:]})
     assert [question.part for question in reading.question_set.questions] == ["train", "train", "validation"]
     assert (reading.published_split, reading.unused_columns) == (True, ("version",))
 
 
-def test_lists_of_the_same_keys_are_one_table() -> None:
+def test_joins_lists_with_the_same_keys() -> None:
     assert len(read_json({"easy": FLAT[:1], "hard": FLAT[1:]}).question_set.questions) == 3
 
 
-def test_a_list_beside_the_data_is_reported() -> None:
+def test_reports_lists_beside_the_data() -> None:
     reading = read_json({"data": FLAT, "errors": [{"code": 1}], "contributors": [{"name": "가", "rank": 1}]})
     assert len(reading.question_set.questions) == 3
     assert reading.unused_columns == ("errors", "contributors")
 
 
-def test_keys_beside_the_only_list_are_reported() -> None:
+def test_reports_keys_beside_the_data() -> None:
     assert read_json({"version": "1", "data": FLAT, "license": {"name": "MIT"}}).unused_columns == (
         "version",
         "license",
     )
 
 
-def test_lists_of_questions_documents_and_judgements_are_a_collection() -> None:
+def test_reads_several_lists_as_a_collection() -> None:
     questions = [{"id": f"q{row}", "question": QUESTIONS[row]} for row in ROWS]
     judgements = [{"query_id": f"q{row}", "doc_id": f"d{row}", "relevance": 1} for row in ROWS]
-    found = read_json({"questions": questions, "documents": DOCUMENTS, "qrels": judgements}).question_set
-    assert [(one.id, one.relevant) for one in found.questions] == [(f"q{row}", (f"d{row}",)) for row in ROWS]
+    question_set = read_json({"questions": questions, "documents": DOCUMENTS, "qrels": judgements}).question_set
+    assert [(question.id, question.relevant) for question in question_set.questions] == [
+        (f"q{row}", (f"d{row}",)) for row in ROWS
+    ]
 
 
-def test_two_lists_that_may_both_hold_the_data_are_refused() -> None:
+def test_rejects_ambiguous_lists() -> None:
     others = [{"query": question["question"], "passage": question["context"]} for question in FLAT]
     with pytest.raises(DataError, match=r"several lists of objects \(gold, silver\)") as error:
         read_json({"gold": FLAT, "silver": others})
     assert error.value.problem.code is ProblemCode.WRONG_SHAPE
 
 
-def test_three_objects_by_id_with_grades() -> None:
+def test_reads_objects_by_id_with_grades() -> None:
     value = {
         "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
         "documents": {f"d{row}": DOCUMENTS[row] for row in ROWS},
         "judgments": {f"q{row}": {f"d{row}": 2, f"d{(row + 1) % 3}": 0} for row in ROWS},
     }
-    found = read_json(value).question_set
-    assert found.questions[0].grade_of == {"d0": 2, "d1": 0}
-    assert [passage.title for passage in found.passages] == list(TITLES)
+    question_set = read_json(value).question_set
+    assert question_set.questions[0].grade_of == {"d0": 2, "d1": 0}
+    assert [passage.title for passage in question_set.passages] == list(TITLES)
 
 
 @pytest.mark.parametrize("named", [["d0"], "d0", [{"id": "d0"}], {"d0": 1}])
-def test_judgements_of_three_objects_in_every_form(named: Any) -> None:
+def test_reads_judgements_by_id_in_every_form(named: Any) -> None:
     value = {
         "queries": {"q0": QUESTIONS[0]},
         "corpus": {"d0": TEXTS[0], "d1": TEXTS[1]},
@@ -131,9 +135,11 @@ DOCUMENT = {"page_content": TEXTS[0], "metadata": {"source": "a.md", "title": TI
         json.dumps([{"lc": 1, "kwargs": DOCUMENT}, {"lc": 1, "kwargs": {**DOCUMENT, "page_content": TEXTS[1]}}]),
     ],
 )
-def test_documents_of_langchain_also_as_json_in_json(content: str) -> None:
-    found = read(content.encode(), "docs.jsonl").question_set
-    assert [(one.text, one.title) for one in found.passages] == [(text, TITLES[0]) for text in TEXTS[:2]]
+def test_reads_langchain_documents(content: str) -> None:
+    question_set = read(content.encode(), "docs.jsonl").question_set
+    assert [(passage.text, passage.title) for passage in question_set.passages] == [
+        (text, TITLES[0]) for text in TEXTS[:2]
+    ]
 
 
 GRADES = [{f"d{row}": 1} for row in ROWS]
@@ -143,7 +149,7 @@ def by_id(letter: str, values: Any) -> dict[str, Any]:
     return {f"{letter}{row}": value for row, value in enumerate(values)}
 
 
-def read_all(files: dict[str, Any], *, is_zip: bool = False) -> Reading:
+def read_all(files: dict[str, Any], *, is_zip: bool = False) -> QuestionSetReading:
     contents = {
         name: (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
         for name, value in files.items()
@@ -157,15 +163,15 @@ def read_all(files: dict[str, Any], *, is_zip: bool = False) -> Reading:
     return read_files([File(Content(content), name) for name, content in contents.items()])
 
 
-def grades(reading: Reading) -> list[dict[str, int]]:
+def grades(reading: QuestionSetReading) -> list[dict[str, int]]:
     return [question.grade_of for question in reading.question_set.questions]
 
 
-def answers(reading: Reading) -> list[tuple[str, ...]]:
+def answers(reading: QuestionSetReading) -> list[tuple[str, ...]]:
     return [question.answers for question in reading.question_set.questions]
 
 
-def codes(reading: Reading) -> list[ProblemCode]:
+def codes(reading: QuestionSetReading) -> list[ProblemCode]:
     return [problem.code for problem in (*reading.problems, *reading.gaps)]
 
 
@@ -210,7 +216,7 @@ ANSWER_FILES: dict[str, Any] = {
         ("questions.json", "docs.json", "links.json"),
     ],
 )
-def test_three_objects_in_files_of_their_own(names: tuple[str, str, str], judged: Any, *, is_zip: bool) -> None:
+def test_reads_objects_by_id_from_separate_files(names: tuple[str, str, str], judged: Any, *, is_zip: bool) -> None:
     values = (by_id("q", QUESTIONS), by_id("d", TEXTS), by_id("q", judged))
     reading = read_all(dict(zip(names, values, strict=True)), is_zip=is_zip)
     assert [question.text for question in reading.question_set.questions] == [*QUESTIONS]
@@ -218,7 +224,7 @@ def test_three_objects_in_files_of_their_own(names: tuple[str, str, str], judged
     assert reading.unused_columns == ()
 
 
-def test_passages_may_be_objects_with_a_title() -> None:
+def test_reads_passage_objects_with_titles() -> None:
     corpus = by_id("d", [{"title": "과일", "text": text} for text in TEXTS])
     files = {"queries.json": by_id("q", QUESTIONS), "corpus.json": corpus, "qrels.json": by_id("q", GRADES)}
     reading = read_all(files)
@@ -228,20 +234,20 @@ def test_passages_may_be_objects_with_a_title() -> None:
 
 @pytest.mark.parametrize("ids", [["d0", "d1", "d2"], ["apple", "grape", "pear"], ["a.txt", "b.txt", "c.txt"]])
 @pytest.mark.parametrize("column", ["doc_id", "source"])
-def test_texts_by_id_are_passages_if_questions_name_them(ids: list[str], column: str) -> None:
+def test_reads_texts_by_id_as_passages_if_referenced(ids: list[str], column: str) -> None:
     rows = csv("question", "answer", column, question=QUESTIONS, answer=ANSWERS, **{column: ids})
     reading = read_all({"x.json": dict(zip(ids, TEXTS, strict=True)), "q.csv": rows})
     assert (grades(reading), codes(reading)) == ([{id_: 1} for id_ in ids], [])
 
 
-def test_several_objects_of_texts_are_one_corpus() -> None:
+def test_joins_objects_of_texts_into_a_corpus() -> None:
     rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
     first, second = {"d0": TEXTS[0], "d1": TEXTS[1]}, {"d2": TEXTS[2]}
     reading = read_all({"a.json": first, "b.json": second, "q.csv": rows})
     assert (grades(reading), codes(reading)) == (GRADES, [])
 
 
-def test_lists_of_texts_by_id_are_joined() -> None:
+def test_joins_lists_of_texts_by_id() -> None:
     corpus = {f"d{row}": [TEXTS[row], "둘째 문장이다."] for row in ROWS}
     rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
     reading = read_all({"x.json": corpus, "q.csv": rows})
@@ -251,10 +257,10 @@ def test_lists_of_texts_by_id_are_joined() -> None:
 
 @pytest.mark.parametrize("questions", QUESTION_FILES)
 @pytest.mark.parametrize("kind", ANSWER_FILES)
-def test_answers_by_question_are_used(questions: str, kind: str) -> None:
+def test_reads_answers_by_question_id(questions: str, kind: str) -> None:
     reading = read_all({**QUESTION_FILES[questions], "answers.json": ANSWER_FILES[kind]})
     assert len(reading.question_set.passages) == 3
-    assert [found[0].removesuffix(" 쪽") for found in answers(reading)] == [*ANSWERS]
+    assert [texts[0].removesuffix(" 쪽") for texts in answers(reading)] == [*ANSWERS]
     assert codes(reading) == [ProblemCode.ANSWERS_READ]
 
 
@@ -268,7 +274,7 @@ def test_answers_by_question_are_used(questions: str, kind: str) -> None:
     ],
     ids=[*ANSWER_FILES, "sentences", "candidates"],
 )
-def test_predictions_are_never_passages(questions: str, value: Any) -> None:
+def test_never_reads_predictions_as_passages(questions: str, value: Any) -> None:
     reading = read_all({**QUESTION_FILES[questions], "dev_predictions.json": value})
     assert len(reading.question_set.passages) == 3
     assert answers(reading) == [()] * 3
@@ -276,19 +282,19 @@ def test_predictions_are_never_passages(questions: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ANSWER_FILES)
-def test_a_second_file_of_answers_is_reported(kind: str) -> None:
+def test_reports_a_second_answers_file(kind: str) -> None:
     reading = read_all({"dev.json": squad(with_answers=True), "b.json": ANSWER_FILES[kind]})
     assert answers(reading) == [(answer,) for answer in ANSWERS]
     assert codes(reading) == [ProblemCode.PREDICTIONS]
 
 
-def test_candidates_with_scores_are_predictions_under_any_name() -> None:
+def test_detects_scored_candidates_as_predictions() -> None:
     value = by_id("q", [[{"text": answer, "probability": 0.9}] for answer in ANSWERS])
     reading = read_all({"dev.json": squad(with_answers=False), "b.json": value})
     assert (answers(reading), codes(reading)) == ([()] * 3, [ProblemCode.PREDICTIONS])
 
 
-def test_long_texts_under_numbers_are_passages_beside_questions_with_the_same_numbers() -> None:
+def test_reads_long_texts_with_question_numbers_as_passages() -> None:
     rows = csv("id", "question", "context", id=[*ROWS], question=QUESTIONS, context=TEXTS)
     wider = {str(row): f"{row}번 글이다. " + "긴 본문이 이어진다. " * 30 for row in range(5)}
     assert len(read_all({"rows.csv": rows, "wiki.json": wider}).question_set.passages) == 8
@@ -299,7 +305,7 @@ def test_long_texts_under_numbers_are_passages_beside_questions_with_the_same_nu
     [{"author": "kim", "licence text": "free to use"}, {"stopwords": ["이", "그"]}, {"a": {"b": 1}}, {"q9": 0.5}],
     ids=["settings", "lists", "numbers by name", "numbers"],
 )
-def test_an_object_that_no_file_knows_is_reported(value: Any) -> None:
+def test_reports_objects_with_unknown_ids(value: Any) -> None:
     reading = read_all({"dev.json": squad(with_answers=True), "info.json": value})
     assert (len(reading.question_set.passages), len(reading.question_set.questions)) == (3, 3)
     assert codes(reading) == [ProblemCode.WRONG_SHAPE]
@@ -318,12 +324,12 @@ def test_an_object_that_no_file_knows_is_reported(value: Any) -> None:
     ],
     ids=["predictions", "candidates", "judgements"],
 )
-def test_an_object_by_question_alone_is_refused(name: str, value: Any, code: ProblemCode) -> None:
+def test_rejects_an_object_by_question_without_passages(name: str, value: Any, code: ProblemCode) -> None:
     with pytest.raises(DataError) as error:
         read_all({name: value})
     assert error.value.problem.code is code
 
 
-def test_unknown_questions_of_an_answers_file_are_counted() -> None:
+def test_counts_unknown_questions_of_answers_files() -> None:
     reading = read_all({"dev.json": squad(with_answers=False), "answers.json": {**by_id("q", ANSWERS), "q9": "귤"}})
     assert ProblemCode.UNKNOWN_QUESTIONS in codes(reading)

@@ -13,11 +13,11 @@ from mrc_workbench.data.layouts.references import (
     PassageNames,
     canonical_id,
     named_passages,
-    part_named,
-    part_of_path,
+    parse_part,
+    part_from_path,
     published_parts,
 )
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.layouts.written import jsonl, relevant_texts, zipped
 
 IDS = {
@@ -32,7 +32,7 @@ IDS = {
 TITLES = ("", "", "수당", "수당", "출장 안내")
 
 
-def found(cell: object, kind: NameKind, ids: dict[str, int] | None = None) -> list[tuple[str, Sequence[int]]]:
+def find_names(cell: object, kind: NameKind, ids: dict[str, int] | None = None) -> list[tuple[str, Sequence[int]]]:
     passages = PassageNames(IDS if ids is None else ids, lambda: TITLES)
     return [(name, [*positions]) for name, positions in named_passages(cell, kind, passages)]
 
@@ -57,28 +57,28 @@ def found(cell: object, kind: NameKind, ids: dict[str, int] | None = None) -> li
         ("없는 문서.txt", []),
     ],
 )
-def test_files_are_found_by_name_and_folder(name: str, positions: list[int]) -> None:
-    assert found(name, NameKind.FILE) == [(name, positions)]
+def test_resolves_files_by_name_and_folder(name: str, positions: list[int]) -> None:
+    assert find_names(name, NameKind.FILE) == [(name, positions)]
     decomposed = unicodedata.normalize("NFD", name)
-    assert found(decomposed, NameKind.FILE) == [(decomposed, positions)]
+    assert find_names(decomposed, NameKind.FILE) == [(decomposed, positions)]
 
 
 @pytest.mark.parametrize(
     "cell",
     ["D1, D3", "D1;D3", "D1|D3", "D1\nD3", "D1、D3", "D1/D3", "D1·D3", "D1 & D3", "D1 D3", "{D1;D3}", "['D1', 'D3']"],
 )
-def test_ids_of_one_cell_are_separated(cell: str) -> None:
-    assert found(cell, NameKind.ID, {"D1": 0, "D2": 1, "D3": 2}) == [("D1", [0]), ("D3", [2])]
+def test_splits_several_ids_in_a_cell(cell: str) -> None:
+    assert find_names(cell, NameKind.ID, {"D1": 0, "D2": 1, "D3": 2}) == [("D1", [0]), ("D3", [2])]
 
 
-def test_an_unknown_id_of_a_list_is_named() -> None:
-    assert found("D1, D9", NameKind.ID, {"D1": 0}) == [("D1", [0]), ("D9", [])]
+def test_returns_unknown_ids_of_a_list() -> None:
+    assert find_names("D1, D9", NameKind.ID, {"D1": 0}) == [("D1", [0]), ("D9", [])]
 
 
-def test_what_may_be_part_of_a_name_separates_only_known_names() -> None:
-    assert found("출장 안내", NameKind.TITLE) == [("출장 안내", [4])]
-    assert found("수당 규정", NameKind.TITLE) == [("수당 규정", [])]
-    assert found("수당/출장 안내", NameKind.TITLE) == [("수당", [2, 3]), ("출장 안내", [4])]
+def test_splits_at_ambiguous_separators_only_between_known_names() -> None:
+    assert find_names("출장 안내", NameKind.TITLE) == [("출장 안내", [4])]
+    assert find_names("수당 규정", NameKind.TITLE) == [("수당 규정", [])]
+    assert find_names("수당/출장 안내", NameKind.TITLE) == [("수당", [2, 3]), ("출장 안내", [4])]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_finds_the_id_with_the_same_number(ids: list[str], name: str, found: str
     assert NumberIds(lambda: ids).find(name) == found
 
 
-def test_sees_ids_that_come_later() -> None:
+def test_finds_ids_added_later() -> None:
     ids = ["1"]
     numbers = NumberIds(lambda: ids)
     assert numbers.find("2.0") is None
@@ -143,8 +143,8 @@ def test_canonical_ids_are_equal_for_equal_numbers() -> None:
         ("", ""),
     ],
 )
-def test_names_tell_the_part(path: str, part: str) -> None:
-    assert part_of_path(path) == part
+def test_reads_the_part_from_paths(path: str, part: str) -> None:
+    assert part_from_path(path) == part
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_names_tell_the_part(path: str, part: str) -> None:
         (None, ""),
     ],
 )
-def test_cells_tell_the_part(cell: object, part: str) -> None:
-    assert part_named(cell) == part
+def test_reads_the_part_from_cells(cell: object, part: str) -> None:
+    assert parse_part(cell) == part
 
 
-def test_a_single_part_divides_nothing() -> None:
+def test_ignores_a_single_published_part() -> None:
     assert published_parts(["qrels/test.tsv", "queries.jsonl"]) == {}
     assert published_parts(["train.json", "dev.json", "notes.json"]) == {
         "train.json": "train",
@@ -176,7 +176,7 @@ TEXTS = ("두루미는 겨울에 철원 들판으로 날아온다.", "수달은 
 ROWS = (0, 1)
 
 
-def _read(files: dict[str, bytes]) -> Reading:
+def _read(files: dict[str, bytes]) -> QuestionSetReading:
     return read(zipped(files), "files.zip")
 
 
@@ -192,7 +192,7 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
         ("파일명", ("두루미.hwp", "수달.hwp"), "정답파일", ("두루미.hwp", "수달.hwp")),
     ],
 )
-def test_a_column_of_passages_has_the_names(column: str, names: Any, asked: str, named: Any) -> None:
+def test_resolves_passages_by_a_name_column(column: str, names: Any, asked: str, named: Any) -> None:
     documents = [{"text": TEXTS[row], column: names[row]} for row in ROWS]
     questions = [{"question": QUESTIONS[row], asked: named[row]} for row in ROWS]
     reading = _read({"documents.jsonl": jsonl(documents), "questions.jsonl": jsonl(questions)})
@@ -200,7 +200,7 @@ def test_a_column_of_passages_has_the_names(column: str, names: Any, asked: str,
     assert {column, asked} <= {*reading.used_columns}
 
 
-def test_every_chunk_of_a_named_file_is_relevant() -> None:
+def test_marks_every_chunk_of_a_named_file_relevant() -> None:
     chunks = [{"text": text, "source": "birds.pdf"} for text in TEXTS] + [
         {"text": "곰은 산에 산다.", "source": "bear.pdf"}
     ]
@@ -212,13 +212,13 @@ def test_every_chunk_of_a_named_file_is_relevant() -> None:
 @pytest.mark.parametrize(
     ("column", "names"), [("문서", ("두루미", "수달")), ("relevant_docs", (["두루미.txt"], ["수달.txt"]))]
 )
-def test_rows_name_documents_beside_them(column: str, names: Any) -> None:
+def test_resolves_documents_named_in_rows(column: str, names: Any) -> None:
     questions = [{"question": QUESTIONS[row], column: names[row]} for row in ROWS]
     files = {"docs/두루미.txt": TEXTS[0].encode(), "docs/수달.txt": TEXTS[1].encode(), "qa.jsonl": jsonl(questions)}
     assert relevant_texts(_read(files)) == EXPECTED
 
 
-def test_titles_name_passages_of_a_later_file() -> None:
+def test_resolves_passages_by_title_across_files() -> None:
     wiki = [{"title": f"제목 {row}", "text": TEXTS[row]} for row in ROWS]
     questions = [{"question": QUESTIONS[row], "article": f"제목 {row}"} for row in ROWS]
     reading = _read({"a.jsonl": jsonl(questions), "wiki.jsonl": jsonl(wiki)})
@@ -229,7 +229,7 @@ def test_titles_name_passages_of_a_later_file() -> None:
     ("judged", "grades"),
     [({"q0": {"d0": 1, "d1": 0}, "q1": {"d1": 2}}, [{"d0": 1, "d1": 0}, {"d1": 2}]), ({"q0": ["d0"]}, [{"d0": 1}, {}])],
 )
-def test_judgements_by_question_in_a_file_of_their_own(judged: Any, grades: list[dict[str, int]]) -> None:
+def test_reads_judgements_by_question_id(judged: Any, grades: list[dict[str, int]]) -> None:
     files = {
         "corpus.json": json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode(),
         "queries.jsonl": jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
@@ -238,7 +238,7 @@ def test_judgements_by_question_in_a_file_of_their_own(judged: Any, grades: list
     assert [question.grade_of for question in _read(files).question_set.questions] == grades
 
 
-def test_scores_of_a_run_are_no_judgements() -> None:
+def test_ignores_run_scores_as_judgements() -> None:
     files = {
         "corpus.jsonl": jsonl([{"_id": f"d{row}", "text": TEXTS[row]} for row in ROWS]),
         "queries.jsonl": jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
@@ -247,7 +247,7 @@ def test_scores_of_a_run_are_no_judgements() -> None:
     assert [question.relevant for question in _read(files).question_set.questions] == [(), ()]
 
 
-def test_a_part_with_a_single_row_is_read() -> None:
+def test_reads_parts_with_a_single_row() -> None:
     files = {
         f"{part}.jsonl": jsonl([{"query": QUESTIONS[row], "pos": [TEXTS[row]], "neg": []}])
         for row, part in enumerate(("train", "test"))

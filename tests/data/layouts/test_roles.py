@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.layouts.cells import is_marked
-from mrc_workbench.data.layouts.questions import unread_labels
+from mrc_workbench.data.formats.columns import QuestionColumns
+from mrc_workbench.data.layouts.cells import parse_mark
+from mrc_workbench.data.layouts.questions import unread_label_problems
 from mrc_workbench.data.layouts.roles import (
     assign_columns,
     candidate_columns,
     holds_texts,
-    missing_passages,
+    missing_passages_error,
     sibling_columns,
 )
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -29,8 +29,8 @@ def rows_of(**columns: list[object]) -> list[Row]:
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
-def assigned(rows: list[Row], **chosen: str) -> Columns:
-    return assign_columns(tuple(rows[0]), rows, chosen)
+def assign(rows: list[Row], **selected_columns: str) -> QuestionColumns:
+    return assign_columns(tuple(rows[0]), rows, selected_columns)
 
 
 PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
@@ -39,47 +39,62 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (("id", "title", "context", "question", "answers"), Columns("question", "context", "answers", "title", "id")),
-        (("번호", "질문", "지문", "정답", "유형"), Columns("질문", "지문", "정답", None, "번호", "유형")),
-        (("question_id", "Question Text", "Passage"), Columns("Question Text", "Passage", id="question_id")),
-        (("guid", "문서 제목", "본문", "문제", "답변"), Columns("문제", "본문", "답변", "문서 제목", "guid")),
-        (("query", "positive", "negative"), Columns("query", positives="positive", negatives="negative")),
-        (("질의", "정답문서", "오답문서1"), Columns("질의", positives="정답문서", negatives="오답문서1")),
+        (
+            ("id", "title", "context", "question", "answers"),
+            QuestionColumns("question", "context", "answers", "title", "id"),
+        ),
+        (("번호", "질문", "지문", "정답", "유형"), QuestionColumns("질문", "지문", "정답", None, "번호", "유형")),
+        (("question_id", "Question Text", "Passage"), QuestionColumns("Question Text", "Passage", id="question_id")),
+        (("guid", "문서 제목", "본문", "문제", "답변"), QuestionColumns("문제", "본문", "답변", "문서 제목", "guid")),
+        (("query", "positive", "negative"), QuestionColumns("query", positives="positive", negatives="negative")),
+        (("질의", "정답문서", "오답문서1"), QuestionColumns("질의", positives="정답문서", negatives="오답문서1")),
         (
             ("query", "relevant_docs", "irrelevant_docs"),
-            Columns("query", positives="relevant_docs", negatives="irrelevant_docs"),
+            QuestionColumns("query", positives="relevant_docs", negatives="irrelevant_docs"),
         ),
-        (("質問", "文書", "関連度", "番号"), Columns("質問", "文書", label="関連度", id="番号")),
-        (("问题", "段落", "答案"), Columns("问题", "段落", "答案")),
-        (("Frage", "Textabschnitt", "Antwort"), Columns("Frage", "Textabschnitt", "Antwort")),
-        (("평가질문", "문서내용"), Columns("평가질문", "문서내용")),
-        (("text", "context", "question"), Columns("question", "context")),
-        (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용", passage_id="context_id")),
-        (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text", start="answer_start")),
+        (("質問", "文書", "関連度", "番号"), QuestionColumns("質問", "文書", label="関連度", id="番号")),
+        (("问题", "段落", "答案"), QuestionColumns("问题", "段落", "答案")),
+        (("Frage", "Textabschnitt", "Antwort"), QuestionColumns("Frage", "Textabschnitt", "Antwort")),
+        (("평가질문", "문서내용"), QuestionColumns("평가질문", "문서내용")),
+        (("text", "context", "question"), QuestionColumns("question", "context")),
+        (
+            ("질문 (필수)", "본문 내용", "context_id"),
+            QuestionColumns("질문 (필수)", "본문 내용", passage_id="context_id"),
+        ),
+        (("answer_start", "answer_text", "Q", "doc"), QuestionColumns("Q", "doc", "answer_text", start="answer_start")),
         (
             ("questionType", "question", "document", "document_id"),
-            Columns("question", "document", kind="questionType", passage_id="document_id"),
+            QuestionColumns("question", "document", kind="questionType", passage_id="document_id"),
         ),
-        (("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"), Columns("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문")),
-        (("sentence1", "sentence2", "gold_label"), Columns()),
+        (
+            ("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"),
+            QuestionColumns("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"),
+        ),
+        (("sentence1", "sentence2", "gold_label"), QuestionColumns()),
     ],
 )
-def test_assigns_roles_by_names(names: tuple[str, ...], expected: Columns) -> None:
+def test_assigns_roles_by_names(names: tuple[str, ...], expected: QuestionColumns) -> None:
     assert assign_columns(names, []) == expected
 
 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ({"context": None, "text": "서울", "question": "수도?"}, Columns("question", "text")),  # not an empty one
-        ({"context": "", "question": "?"}, Columns("question", "context")),  # and better than none
-        ({"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}, Columns("가")),  # a long text alone is no passage
-        ({"가": "수도는?", "나": "강은?"}, Columns()),  # two that ask are no guess
-        ({"question": "수도는?", "x": "서울"}, Columns("question")),  # short texts are no passages
+        (
+            {"context": None, "text": "서울", "question": "수도?"},
+            QuestionColumns("question", "text"),
+        ),  # not an empty one
+        ({"context": "", "question": "?"}, QuestionColumns("question", "context")),  # and better than none
+        (
+            {"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"},
+            QuestionColumns("가"),
+        ),  # a long text alone is no passage
+        ({"가": "수도는?", "나": "강은?"}, QuestionColumns()),  # two that ask are no guess
+        ({"question": "수도는?", "x": "서울"}, QuestionColumns("question")),  # short texts are no passages
     ],
 )
-def test_assigns_roles_by_values(row: Row, expected: Columns) -> None:
-    assert assigned([row]) == expected
+def test_assigns_roles_by_values(row: Row, expected: QuestionColumns) -> None:
+    assert assign([row]) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,7 +102,7 @@ def test_assigns_roles_by_values(row: Row, expected: Columns) -> None:
     ["neg", "retrieved_contexts", "model_output", "response", "prediction", "비고", "source_doc", "url", "검색결과"],
 )
 def test_never_takes_these_columns_as_passages(name: str) -> None:
-    columns = assigned(rows_of(question=["수도는?", "강은?"], **{name: [PASSAGE, PASSAGE + "끝."]}))
+    columns = assign(rows_of(question=["수도는?", "강은?"], **{name: [PASSAGE, PASSAGE + "끝."]}))
     assert (columns.question, columns.context, columns.positives) == ("question", None, None)
 
 
@@ -106,26 +121,26 @@ def test_never_takes_these_columns_as_passages(name: str) -> None:
     ],
 )
 def test_never_takes_files_addresses_dates_or_vectors_as_passages(cell: object) -> None:
-    assert assigned(rows_of(question=["수도는?"], document=[cell])).context is None
+    assert assign(rows_of(question=["수도는?"], document=[cell])).context is None
 
 
 def test_takes_a_text_that_ends_like_a_file_name_among_passages() -> None:
     rows = rows_of(question=["a?", "b?", "c?"], document=["안내는 guide.md", "서울은 수도이다.", "한강은 길다."])
-    assert assigned(rows).context == "document"
+    assert assign(rows).context == "document"
 
 
 def test_reads_the_label_beside_a_question_and_its_passage() -> None:
     rows = rows_of(질문=["a?", "a?"], 문단=["x", "y"], 관련도=["1", "0"])
-    assert assigned(rows) == Columns("질문", "문단", label="관련도")
+    assert assign(rows) == QuestionColumns("질문", "문단", label="관련도")
 
 
 @pytest.mark.parametrize("cells", [["person", "place"], ["0.83", "0.41"], ["120", "98"]])
 def test_leaves_labels_that_are_no_grades_unused(cells: list[object]) -> None:
     rows = rows_of(question=["a?", "b?"], passage=["x", "y"], label=cells)
-    assert assigned(rows).label is None
+    assert assign(rows).label is None
 
 
-def test_tells_ids_of_questions_passages_and_documents_apart() -> None:
+def test_distinguishes_question_passage_and_document_ids() -> None:
     rows = rows_of(
         QuestionID=["q1", "q1", "q2"],
         Question=["a?", "a?", "b?"],
@@ -134,18 +149,18 @@ def test_tells_ids_of_questions_passages_and_documents_apart() -> None:
         Sentence=["x", "y", "z"],
         Label=["0", "1", "1"],
     )
-    expected = Columns("Question", "Sentence", id="QuestionID", label="Label", passage_id="SentenceID")
-    assert assigned(rows) == expected
+    expected = QuestionColumns("Question", "Sentence", id="QuestionID", label="Label", passage_id="SentenceID")
+    assert assign(rows) == expected
 
 
-def test_an_id_that_goes_with_the_passage_is_the_id_of_the_passage() -> None:
+def test_assigns_ids_that_follow_the_passage_to_passages() -> None:
     rows = rows_of(id=["p7", "p7", "p8"], question=["a?", "b?", "c?"], context=["x", "x", "y"])
-    assert assigned(rows) == Columns("question", "context", passage_id="id")
+    assert assign(rows) == QuestionColumns("question", "context", passage_id="id")
 
 
-def test_an_id_that_numbers_the_judgements_is_not_the_id_of_the_question() -> None:
+def test_ignores_ids_that_number_rows() -> None:
     rows = rows_of(번호=["1", "2"], 질문=["a?", "a?"], 지문=["x", "y"], 관련도=["1", "0"])
-    assert assigned(rows).id is None
+    assert assign(rows).id is None
 
 
 @pytest.mark.parametrize(
@@ -157,53 +172,53 @@ def test_an_id_that_numbers_the_judgements_is_not_the_id_of_the_question() -> No
         ({"id": ["d7", "d7"]}, "id"),
     ],
 )
-def test_the_id_of_passages_is_the_column_that_is_unique(columns: dict[str, list[object]], expected: str) -> None:
-    assert assigned(rows_of(passage=["x y", "z w"], **columns)).id == expected
+def test_selects_the_unique_column_as_passage_id(columns: dict[str, list[object]], expected: str) -> None:
+    assert assign(rows_of(passage=["x y", "z w"], **columns)).id == expected
 
 
-def test_published_parts_are_known_by_their_values() -> None:
+def test_detects_published_parts_by_values() -> None:
     rows = rows_of(question=["a?", "b?"], context=["x", "y"], fold=["train", "dev"])
-    assert assigned(rows).part == "fold"
-    assert assigned(rows_of(question=["a?", "b?"], context=["x", "y"], split=["1", "2"])).part is None
+    assert assign(rows).part == "fold"
+    assert assign(rows_of(question=["a?", "b?"], context=["x", "y"], split=["1", "2"])).part is None
 
 
-def test_columns_of_lists_have_siblings() -> None:
+def test_finds_sibling_columns() -> None:
     names = ("query", "negative_1", "negative_2", "hard_negative", "positive")
     assert sibling_columns("negatives", "negative_1", names) == ("negative_1", "negative_2", "hard_negative")
     assert sibling_columns("negatives", "query", names) == ("query",)
 
 
-def test_beside_reference_answers_the_answer_and_contexts_are_of_a_system() -> None:
+def test_ignores_system_output_beside_reference_answers() -> None:
     rows = rows_of(question=["a?"], answer=["x"], contexts=[["c d", "e f"]], ground_truth=["y"])
-    columns = assigned(rows)
+    columns = assign(rows)
     assert (columns.answers, columns.context) == ("ground_truth", None)
-    error = missing_passages(columns, tuple(rows[0]), rows)
+    error = missing_passages_error(columns, tuple(rows[0]), rows)
     assert (error.problem.code, error.problem.details["columns"]) == (ProblemCode.EVALUATION_OUTPUT, "contexts")
 
 
-def test_the_columns_that_a_user_names_keep_their_role() -> None:
+def test_keeps_roles_selected_by_the_user() -> None:
     rows = rows_of(질문=["가?", "나?"], 답변=["하나 둘", "셋 넷"], 번호=["1", "2"])
-    assert assigned(rows, context="답변") == Columns("질문", "답변", id="번호")
+    assert assign(rows, context="답변") == QuestionColumns("질문", "답변", id="번호")
 
 
-def test_a_faq_is_refused_with_the_flag_that_reads_it() -> None:
+def test_rejects_a_faq_with_the_flag_that_reads_it() -> None:
     rows = rows_of(질문=["가?", "나?"], 답변=["하나 둘", "셋 넷"])
-    columns = assigned(rows)
-    error = missing_passages(columns, tuple(rows[0]), rows)
+    columns = assign(rows)
+    error = missing_passages_error(columns, tuple(rows[0]), rows)
     assert error.problem.code is ProblemCode.ANSWERS_ALONE
     assert "--columns context=답변" in str(error)
-    assert candidate_columns(columns, tuple(rows[0]), rows) == (Columns("질문", "답변"),)
+    assert candidate_columns(columns, tuple(rows[0]), rows) == (QuestionColumns("질문", "답변"),)
 
 
-def test_a_flag_quotes_names_with_spaces() -> None:
+def test_quotes_names_with_spaces_in_flags() -> None:
     rows = rows_of(**{"가 나": ["하나 둘"], "다 라": ["셋 넷"]})
-    error = missing_passages(assigned(rows), tuple(rows[0]), rows)
+    error = missing_passages_error(assign(rows), tuple(rows[0]), rows)
     assert "--columns 'context=가 나' / --columns 'context=다 라'" in str(error)
 
 
-def test_a_table_that_names_documents_says_what_is_missing() -> None:
+def test_requests_the_documents_that_a_table_names() -> None:
     rows = rows_of(question=["가?"], answer=["나"], document=["birds.md"])
-    error = missing_passages(assigned(rows), tuple(rows[0]), rows)
+    error = missing_passages_error(assign(rows), tuple(rows[0]), rows)
     assert error.problem.code is ProblemCode.DOCUMENTS_BY_NAME
     assert "The column document names files" in str(error)
 
@@ -212,15 +227,15 @@ def test_a_table_that_names_documents_says_what_is_missing() -> None:
     ("yes", "no"),
     [("O", "X"), ("○", "×"), ("예", "아니오"), ("관련 있음", "관련 없음"), ("はい", "いいえ"), ("ja", "nein")],
 )
-def test_marks_of_right_and_wrong_are_labels(yes: str, no: str) -> None:
+def test_reads_right_and_wrong_marks_as_labels(yes: str, no: str) -> None:
     rows = rows_of(질문=["a?", "a?"], 문단=["x", "y"], 라벨=[yes, no])
-    assert assigned(rows).label == "라벨"
-    assert (is_marked(yes), is_marked(no)) == (True, False)
+    assert assign(rows).label == "라벨"
+    assert (parse_mark(yes), parse_mark(no)) == (True, False)
 
 
-def test_a_column_of_the_answer_and_its_document_is_no_answer() -> None:
+def test_ignores_answer_columns_that_name_documents() -> None:
     for name in ("정답 문서", "정답 문서번호", "answer_docs"):
-        assert assigned(rows_of(질문=["a?", "b?"], **{name: ["D1, D2", "D3"]})).answers is None
+        assert assign(rows_of(질문=["a?", "b?"], **{name: ["D1, D2", "D3"]})).answers is None
 
 
 @pytest.mark.parametrize(
@@ -231,46 +246,46 @@ def test_a_column_of_the_answer_and_its_document_is_no_answer() -> None:
         ("Frage", "Textstelle", "Antwort", "Relevanz"),
     ],
 )
-def test_columns_in_other_languages(question: str, context: str, answers: str, label: str) -> None:
+def test_assigns_columns_in_other_languages(question: str, context: str, answers: str, label: str) -> None:
     rows = rows_of(**{question: ["a?", "a?"], context: ["x y", "z"], answers: ["x", "x"], label: ["1", "0"]})
-    assert assigned(rows) == Columns(question, context, answers, label=label)
+    assert assign(rows) == QuestionColumns(question, context, answers, label=label)
 
 
-def test_ids_of_passages_that_stand_twice_stay_their_ids() -> None:
+def test_keeps_passage_ids_of_repeated_passages() -> None:
     rows = rows_of(question=["a?", "b?", "c?"], pid=["c1", "c2", "c3"], context=["x y", "x y", "z"])
-    assert assigned(rows).passage_id == "pid"
+    assert assign(rows).passage_id == "pid"
 
 
 @pytest.mark.parametrize("marks", [("O", "X"), ("관련", "무관"), ("entailment", "not_entailment"), ("ja", "nein")])
-def test_words_are_labels(marks: tuple[str, str]) -> None:
+def test_reads_words_as_labels(marks: tuple[str, str]) -> None:
     rows = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], label=[*marks])
-    assert assigned(rows).label == "label"
+    assert assign(rows).label == "label"
 
 
-def test_ids_in_lists_are_no_positives() -> None:
-    assert assigned(rows_of(query=["a?"], relevant_docs=[["d1", "d2"]])).positives is None
-    assert assigned(rows_of(query=["a?"], relevant_docs=[["One text.", "Two texts."]])).positives == "relevant_docs"
+def test_does_not_read_lists_of_ids_as_positives() -> None:
+    assert assign(rows_of(query=["a?"], relevant_docs=[["d1", "d2"]])).positives is None
+    assert assign(rows_of(query=["a?"], relevant_docs=[["One text.", "Two texts."]])).positives == "relevant_docs"
 
 
-def test_citations_are_no_passages() -> None:
-    assert assigned(rows_of(claim=["Cranes fly."], evidence=[[[[1, 2, "Crane", 0]]]])).context is None
+def test_does_not_read_citations_as_passages() -> None:
+    assert assign(rows_of(claim=["Cranes fly."], evidence=[[[[1, 2, "Crane", 0]]]])).context is None
 
 
 @pytest.mark.parametrize(("rows", "is_reported"), [(2, True), (1, False)])
 def test_reports_a_label_without_grades(rows: int, is_reported: bool) -> None:
     sample = rows_of(query=["a?", "a?"], passage=["one text.", "two texts."], score=[0.93, 0.12])[:rows]
-    notices = unread_labels(assigned(sample), tuple(sample[0]), sample)
+    notices = unread_label_problems(assign(sample), tuple(sample[0]), sample)
     assert ["score" in notice.message for notice in notices] == [True] * is_reported
 
 
-def test_an_empty_object_of_lists_says_nothing_about_a_column() -> None:
+def test_ignores_empty_objects_when_detecting_texts() -> None:
     pages: list[object] = [{"wiki_context": ["Cranes fly south."]}, {"wiki_context": []}, {"wiki_context": []}]
     assert holds_texts("pages", rows_of(pages=pages))
 
 
-def test_objects_without_texts_are_no_passages() -> None:
+def test_does_not_read_objects_without_text_as_passages() -> None:
     evidence: list[object] = [{"4983": [{"sentences": [0], "label": "SUPPORT"}]}, {}]
-    assert assigned(rows_of(claim=["Cranes fly.", "Otters swim."], evidence=evidence)).context is None
+    assert assign(rows_of(claim=["Cranes fly.", "Otters swim."], evidence=evidence)).context is None
 
 
 QUESTIONS = ["사과는 어디서 열리나?", "배는 언제 익나?"]
@@ -293,7 +308,7 @@ def parquet(**columns: list[Any]) -> bytes:
 
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("name", ["image", "document", "positive", "내용"])
-def test_media_beside_passages_are_unused(kind: str, name: str) -> None:
+def test_reports_media_columns_as_unused(kind: str, name: str) -> None:
     reading = read(parquet(**{"question": QUESTIONS, name: [MEDIA[kind]] * 2, "context": TEXTS}), "set.parquet")
     assert [passage.text for passage in reading.question_set.passages] == TEXTS
     assert reading.unused_columns == (name,)
@@ -302,7 +317,7 @@ def test_media_beside_passages_are_unused(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("name", ["image", "document", "context"])
-def test_media_are_no_passages(kind: str, name: str) -> None:
+def test_does_not_read_media_as_passages(kind: str, name: str) -> None:
     with pytest.raises(DataError) as error:
         read(
             parquet(question=QUESTIONS, answers=["나무에서 열린다.", "가을에 익는다."], **{name: [MEDIA[kind]] * 2}),

@@ -13,9 +13,9 @@ from datasets import Dataset, DatasetDict
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.layouts.members import files_of, missing_shards, set_aside, with_distinct_names
+from mrc_workbench.data.layouts.members import list_files, missing_shards, select_data_files, with_distinct_names
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_file, read_files, read_paths_apart
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file, read_files, read_paths_in_subprocess
 from mrc_workbench.data.store import keep, load
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
@@ -28,28 +28,28 @@ def same_named(files: dict[str, bytes]) -> list[File]:
     return [File(Content(content), "test.jsonl") for content in files.values()]
 
 
-def judgements(reading: Reading) -> list[tuple[str, dict[str, int]]]:
+def judgements(reading: QuestionSetReading) -> list[tuple[str, dict[str, int]]]:
     return [(question.text, question.grade_of) for question in reading.question_set.questions]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_files_of_one_name_are_the_same_set(name: str) -> None:
+def test_reads_files_with_equal_names(name: str) -> None:
     files = LAYOUTS[name]()
-    told = read_all(files)
-    found = read_files(same_named(files))
-    assert found.question_set.corpus_fingerprint == told.question_set.corpus_fingerprint
-    assert judgements(found) == judgements(told)
-    assert len({file.name for file in found.files}) == len(told.files), "each file is told by a name of its own"
+    expected = read_all(files)
+    reading = read_files(same_named(files))
+    assert reading.question_set.corpus_fingerprint == expected.question_set.corpus_fingerprint
+    assert judgements(reading) == judgements(expected)
+    assert len({file.name for file in reading.files}) == len(expected.files), "each file is told by a name of its own"
 
 
-def test_files_given_by_paths_are_named_with_their_folders(tmp_path: Path) -> None:
+def test_names_files_with_their_folders(tmp_path: Path) -> None:
     write_all(tmp_path, mteb_jsonl())
-    reading = read_paths_apart([tmp_path / name for name in mteb_jsonl()])
+    reading = read_paths_in_subprocess([tmp_path / name for name in mteb_jsonl()])
     assert [file.name for file in reading.files] == ["corpus/test.jsonl", "queries/test.jsonl", "qrels/test.jsonl"]
     assert len(reading.question_set.questions) == 3
 
 
-def test_members_of_one_name_in_an_archive_are_read() -> None:
+def test_reads_archive_members_with_equal_names() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive, warnings.catch_warnings(action="ignore"):
         for content in beir().values():
@@ -59,13 +59,13 @@ def test_members_of_one_name_in_an_archive_are_read() -> None:
     assert len(reading.question_set.questions) == 3
 
 
-def test_numbers_the_names_that_files_share() -> None:
+def test_numbers_repeated_file_names() -> None:
     names = ["a.csv", "a.csv", "a (2).csv", "b/x", "b/x", ".csv", ".csv", "", ""]
-    found = [file.name for file in with_distinct_names([File(Content(b"x"), name) for name in names])]
-    assert found == ["a.csv", "a (2).csv", "a (2) (2).csv", "b/x", "b/x (2)", ".csv", ".csv (2)", "", " (2)"]
+    distinct_names = [file.name for file in with_distinct_names([File(Content(b"x"), name) for name in names])]
+    assert distinct_names == ["a.csv", "a (2).csv", "a (2) (2).csv", "b/x", "b/x (2)", ".csv", ".csv (2)", "", " (2)"]
 
 
-def test_several_collections_are_told_without_an_empty_name() -> None:
+def test_rejects_several_collections_without_an_empty_name() -> None:
     files = beir()
     outside = {name.removeprefix("scifact/"): content for name, content in files.items()}
     with pytest.raises(DataError, match=r"several collections here: corpus\.jsonl, scifact\."):
@@ -80,7 +80,7 @@ def as_windows_writes(name: str, files: dict[str, bytes], encoding: str) -> byte
 
 
 @pytest.mark.parametrize("encoding", ["cp949", "utf-8"])
-def test_names_of_members_without_the_flag_of_utf8_are_korean(encoding: str) -> None:
+def test_decodes_korean_member_names_without_utf8_flag(encoding: str) -> None:
     files = {name.removeprefix("scifact/"): content for name, content in beir().items()}
     reading = read(as_windows_writes("한국어", files, encoding), "set.zip")
     assert [file.name for file in reading.files] == [
@@ -88,28 +88,28 @@ def test_names_of_members_without_the_flag_of_utf8_are_korean(encoding: str) -> 
     ]  # fmt: skip
 
 
-def test_an_empty_member_is_told() -> None:
+def test_reports_empty_members() -> None:
     reading = read(zipped({**beir(), "scifact/dev.tsv": b""}), "scifact.zip")
     (empty,) = [gap for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE]
     assert empty.message.startswith("scifact/dev.tsv: The file is empty")
 
 
-def test_an_empty_file_of_a_folder_is_told(tmp_path: Path) -> None:
+def test_reports_empty_files_of_a_folder(tmp_path: Path) -> None:
     write_all(tmp_path, {**beir(), "scifact/dev.tsv": b""})
-    reading = read_paths_apart([tmp_path / "scifact"])
+    reading = read_paths_in_subprocess([tmp_path / "scifact"])
     assert {gap.details.get("file") for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE} == {
         "scifact/dev.tsv"
     }
 
 
-def test_an_empty_corpus_among_the_files_is_the_error() -> None:
+def test_rejects_an_empty_corpus_file() -> None:
     files = {name: b"" if "corpus" in name else content for name, content in beir().items()}
     with pytest.raises(DataError, match=r"corpus\.jsonl: The file is empty") as error:
         read_all(files)
     assert error.value.problem.code is ProblemCode.EMPTY_FILE
 
 
-def test_a_member_that_the_directory_calls_empty_is_refused() -> None:
+def test_rejects_members_wrongly_listed_as_empty() -> None:
     content = bytearray(zipped(beir()))
     entry = content.index(b"PK\x01\x02")
     struct.pack_into("<I", content, entry + 24, 0)  # its size
@@ -120,13 +120,13 @@ def test_a_member_that_the_directory_calls_empty_is_refused() -> None:
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
-def test_bytes_behind_the_end_are_told_of_an_archive() -> None:
+def test_rejects_archives_with_trailing_bytes() -> None:
     with pytest.raises(DataError, match=r"The archive scifact\.zip cannot be unpacked") as error:
         read(zipped(beir()) + bytes(70_000), "scifact.zip")
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
-def autorag(groups: list[list[str]]) -> Reading:
+def autorag(groups: list[list[str]]) -> QuestionSetReading:
     rows = [
         {"qid": "q1", "query": "무엇?", "retrieval_gt": groups},
         {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]},
@@ -143,7 +143,7 @@ def autorag(groups: list[list[str]]) -> Reading:
         ([["d1", "zz"], ["d2"]], 1.0),
     ],
 )
-def test_a_group_that_the_corpus_lacks_counts_as_not_met(groups: list[list[str]], recall: float) -> None:
+def test_counts_missing_groups_as_not_met(groups: list[list[str]], recall: float) -> None:
     question_set = autorag(groups).question_set
     rows = [[question_set.row_of_passage[id_] for id_ in ranked] for ranked in (("d1", "d2"), ("d0", "d3"))]
     rankings = Rankings(np.array(rows, dtype=np.int32), np.array([[2, 1], [2, 1]], dtype=np.float32))
@@ -151,28 +151,28 @@ def test_a_group_that_the_corpus_lacks_counts_as_not_met(groups: list[list[str]]
     assert scores.per_question["recall@2"].tolist() == pytest.approx([recall, 1.0])
 
 
-def test_a_group_that_the_corpus_lacks_is_told_and_survives_storing() -> None:
+def test_reports_and_stores_missing_groups() -> None:
     reading = autorag([["d1"], ["zz"]])
-    (told,) = [gap for gap in reading.gaps if gap.code is ProblemCode.UNMET_GROUPS]
-    assert told.details == {"ids": 1, "examples": "q1"}
-    kept = keep(reading.question_set)
-    assert load(kept.key).questions == reading.question_set.questions
-    assert load(kept.key).relevant_from(1).questions[0].groups == (("d1",), ())
+    (gap_of_group,) = [gap for gap in reading.gaps if gap.code is ProblemCode.UNMET_GROUPS]
+    assert gap_of_group.details == {"ids": 1, "examples": "q1"}
+    stored_set = keep(reading.question_set)
+    assert load(stored_set.key).questions == reading.question_set.questions
+    assert load(stored_set.key).relevant_from(1).questions[0].groups == (("d1",), ())
 
 
-def test_a_question_without_any_known_passage_stays_unanswerable() -> None:
+def test_keeps_questions_without_known_passages_unanswerable() -> None:
     reading = autorag([["yy"], ["zz"]])
     assert reading.question_set.questions[0].groups == ()
     assert ProblemCode.UNMET_GROUPS not in {gap.code for gap in reading.gaps}
     assert [gap.details["examples"] for gap in reading.gaps if gap.code is ProblemCode.UNJUDGED_QUESTIONS] == ["q1"]
 
 
-def test_groups_that_the_corpus_lacks_are_written_and_read_again() -> None:
+def test_exports_missing_groups() -> None:
     from mrc_workbench.data.layouts.reading import Layout
-    from mrc_workbench.data.questions.read import written
+    from mrc_workbench.data.questions.read import export_archive
 
     question_set = autorag([["d1"], ["zz"]]).question_set
-    again = read(written(question_set, Layout.BEIR), "again.zip")
+    again = read(export_archive(question_set, Layout.BEIR), "again.zip")
     assert again.question_set.questions == question_set.questions
     assert json.loads(json.dumps(again.question_set.questions[0].groups)) == [["d1"], []]
     assert ProblemCode.UNMET_GROUPS in {gap.code for gap in again.gaps}
@@ -192,18 +192,18 @@ def stored(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_stored_dataset_is_read_without_its_notes(stored: Path) -> None:
+def test_ignores_metadata_files_of_stored_datasets(stored: Path) -> None:
     reading = read_file(stored)
-    assert [one.text for one in reading.question_set.questions] == ROWS["question"]
+    assert [question.text for question in reading.question_set.questions] == ROWS["question"]
     assert reading.gaps == ()
 
 
-def test_notes_of_a_dictionary_of_splits_are_not_data(tmp_path: Path) -> None:
+def test_ignores_metadata_files_of_dataset_dicts(tmp_path: Path) -> None:
     rows = Dataset.from_dict(ROWS)
     DatasetDict({"train": rows, "validation": rows}).save_to_disk(
         tmp_path / "set", num_shards={"train": 2, "validation": 1}
     )
-    data, notices = set_aside(files_of(tmp_path / "set"))
+    data, notices = select_data_files(list_files(tmp_path / "set"))
     assert [file.name for file in data] == [
         "set/train/data-00000-of-00002.arrow",
         "set/train/data-00001-of-00002.arrow",
@@ -212,16 +212,16 @@ def test_notes_of_a_dictionary_of_splits_are_not_data(tmp_path: Path) -> None:
     assert notices == ()
 
 
-def test_missing_files_of_a_stored_dataset_are_named(tmp_path: Path) -> None:
+def test_reports_missing_files_of_stored_datasets(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     Dataset.from_dict(ROWS).save_to_disk(folder, num_shards=3)
     (folder / "data-00001-of-00003.arrow").unlink()
-    _, (notice,) = set_aside(files_of(folder))
+    _, (notice,) = select_data_files(list_files(folder))
     assert notice.code is ProblemCode.MISSING_SHARDS
     assert notice.details == {"ids": 1, "examples": "set/data-00001-of-00003.arrow"}
 
 
-def test_missing_shards_are_told_by_names() -> None:
+def test_detects_missing_shards_by_name() -> None:
     assert missing_shards(named("train-00000-of-00002.parquet", "test-00000-of-00001.parquet")) == [
         "train-00001-of-00002.parquet"
     ]
@@ -232,11 +232,11 @@ def test_missing_shards_are_told_by_names() -> None:
 @pytest.mark.parametrize(
     "state", [b"[]", b"{", b'{"_data_files": 3}', b'{"_data_files": [{"filename": null}, 4]}', b"\xff\xfe"]
 )
-def test_damaged_notes_name_nothing(state: bytes) -> None:
+def test_ignores_damaged_state_files(state: bytes) -> None:
     assert missing_shards([File(Content(state), "set/state.json"), *named("set/data-00000-of-00001.arrow")]) == []
 
 
-def test_json_of_the_same_name_beside_other_files_is_data() -> None:
+def test_reads_state_json_without_arrow_files_as_data() -> None:
     files = [File(Content(json.dumps([{"text": "a"}]).encode()), "state.json"), *named("corpus.jsonl")]
-    data, notices = set_aside(files)
+    data, notices = select_data_files(files)
     assert (len(data), notices) == (2, ())

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS, ROWS, TEXTS, TITLES
 from tests.data.layouts.written import judged_texts, read_json, relevant_texts
 
@@ -22,39 +22,40 @@ ALL_RELEVANT = [{TEXTS[row]: 1} for row in ROWS]
 
 @pytest.mark.parametrize("name", ["passages", "paragraphs", "documents", "ctxs", "아무이름"])
 @pytest.mark.parametrize("mark", ["is_selected", "is_supporting", "is_relevant", "label"])
-def test_marks_give_relevance_whatever_the_list_is_called(name: str, mark: str) -> None:
-    rows = _rows(lambda row: {name: [{"text": TEXTS[one], mark: int(one == row)} for one in ROWS]})
+def test_reads_relevance_marks_under_any_list_name(name: str, mark: str) -> None:
+    rows = _rows(lambda row: {name: [{"text": TEXTS[number], mark: int(number == row)} for number in ROWS]})
     assert list(judged_texts(read_json(rows)).values()) == [
-        {TEXTS[one]: int(one == row) for one in sorted(ROWS, key=row.__ne__)} for row in ROWS
+        {TEXTS[number]: int(number == row) for number in sorted(ROWS, key=row.__ne__)} for row in ROWS
     ]
 
 
 @pytest.mark.parametrize("name", ["evidence", "snippets", "answer_paragraphs", "gold_passages", "근거"])
-def test_lists_named_as_evidence_are_relevant(name: str) -> None:
+def test_reads_evidence_lists_as_relevant(name: str) -> None:
     rows = _rows(lambda row: {name: [{"title": TITLES[row], "evidence_text": TEXTS[row]}], "doc_name": "과일.pdf"})
     reading = read_json(rows)
     assert list(judged_texts(reading).values()) == ALL_RELEVANT
     assert [passage.title for passage in reading.question_set.passages] == list(TITLES)
 
 
-def test_quotations_beside_a_passage_are_no_passages() -> None:
+def test_ignores_quotations_beside_a_passage() -> None:
     reading = read_json(_rows(lambda row: {"context": TEXTS[row], "evidence": [TEXTS[row][:4], TEXTS[row][4:]]}))
     assert list(judged_texts(reading).values()) == ALL_RELEVANT
     assert reading.unused_columns == ("evidence",)
 
 
 @pytest.mark.parametrize("name", ["passages", "documents", "paragraphs", "ctxs"])
-def test_several_passages_without_a_mark_are_asked_for(name: str) -> None:
+def test_requires_a_choice_for_unmarked_passage_lists(name: str) -> None:
     rows = _rows(lambda _: {name: list(TEXTS)})
     with pytest.raises(DataError, match=f"--columns context={name}") as error:
         read_json(rows)
     assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
     assert [
-        len(judged) for judged in judged_texts(read_json(rows, Columns(question="question", context=name))).values()
+        len(judged)
+        for judged in judged_texts(read_json(rows, QuestionColumns(question="question", context=name))).values()
     ] == [3, 3, 3]
 
 
-def test_pairs_without_supporting_facts_are_asked_for() -> None:
+def test_requires_a_choice_for_pairs_without_supporting_facts() -> None:
     rows = [
         {key: row[key] for key in ("_id", "question", "context")} for row in json.loads(LAYOUTS["HotpotQA"].content)
     ]
@@ -63,17 +64,17 @@ def test_pairs_without_supporting_facts_are_asked_for() -> None:
     assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
 
 
-def test_one_passage_a_row_needs_no_mark() -> None:
+def test_reads_a_single_unmarked_passage_as_relevant() -> None:
     assert list(judged_texts(read_json(_rows(lambda row: {"passages": [TEXTS[row]]}))).values()) == ALL_RELEVANT
 
 
-def test_supporting_facts_are_reported_as_used() -> None:
+def test_reports_supporting_facts_as_used() -> None:
     reading = read(LAYOUTS["HotpotQA"].content, "hotpot.json")
     assert {"context", "supporting_facts"} <= set(reading.used_columns)
     assert reading.unused_columns == ("level",)
 
 
-def test_two_lists_of_one_role_are_joined() -> None:
+def test_joins_lists_with_the_same_role() -> None:
     rows = _rows(
         lambda row: {
             "entity_pages": {"title": [TITLES[row]], "wiki_context": [TEXTS[row]]},
@@ -83,29 +84,29 @@ def test_two_lists_of_one_role_are_joined() -> None:
     assert [len(judged) for judged in judged_texts(read_json(rows)).values()] == [2, 2, 2]
 
 
-def test_addresses_are_no_passages() -> None:
+def test_does_not_read_addresses_as_passages() -> None:
     reading = read(LAYOUTS["BioASQ"].content, "bioasq.json")
     assert "documents" in reading.unused_columns
 
 
-def test_the_body_that_asks_is_the_question_also_without_the_name_of_the_list() -> None:
+def test_reads_question_bodies_without_a_list_name() -> None:
     rows = json.loads(LAYOUTS["BioASQ"].content)["questions"]
     assert list(judged_texts(read_json(rows)).values()) == ALL_RELEVANT
 
 
-def test_snippets_that_name_files_ask_for_the_files() -> None:
+def test_requests_the_files_that_snippets_name() -> None:
     snippets = [{"file_path": "contracts/apple.txt", "span": [0, 9], "answer": "가을"}]
     with pytest.raises(DataError, match="snippets names files") as error:
         read_json({"tests": _rows(lambda _: {"snippets": snippets})})
     assert error.value.problem.code is ProblemCode.DOCUMENTS_BY_NAME
 
 
-def test_ids_that_number_the_entries_of_each_list_do_not_join_their_texts() -> None:
+def test_does_not_merge_entries_by_list_position_ids() -> None:
     rows = _rows(
         lambda row: {
             "passages": [
-                {"pid": str(place), "text": TEXTS[one], "is_selected": int(one == row)}
-                for place, one in enumerate((row, (row + 1) % 3))
+                {"pid": str(index), "text": TEXTS[number], "is_selected": int(number == row)}
+                for index, number in enumerate((row, (row + 1) % 3))
             ]
         }
     )
@@ -119,7 +120,7 @@ DOCS = ("Cranes spend the winter in the fields of Cheorwon.", "Otters catch fish
 BOTH = (0, 1)
 
 
-def _read_objects(rows: Sequence[Any]) -> Reading:
+def _read_objects(rows: Sequence[Any]) -> QuestionSetReading:
     lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     return read(lines.encode(), "rows.jsonl")
 
@@ -146,26 +147,26 @@ def test_names_the_flag_for_answers_in_objects() -> None:
         _read_objects(rows)
 
 
-def test_keeps_metadata_as_one_column() -> None:
+def test_keeps_metadata_in_a_single_column() -> None:
     rows = [{"question": QUERIES[row], "context": DOCS[row], "metadata": {"query": "x"}} for row in BOTH]
     assert "metadata" in _read_objects(rows).unused_columns
 
 
 @pytest.mark.parametrize("name", ["abstract", "text", "contents"])
-def test_a_list_of_sentences_is_one_passage(name: str) -> None:
+def test_joins_a_list_of_sentences_into_a_passage(name: str) -> None:
     rows = [{"doc_id": 7 + row, "title": f"Title {row}", name: [DOCS[row], "They rest."]} for row in BOTH]
     passages = _read_objects(rows).question_set.passages
-    assert [(one.id, one.title, one.text) for one in passages] == [
+    assert [(passage.id, passage.title, passage.text) for passage in passages] == [
         (str(7 + row), f"Title {row}", f"{DOCS[row]} They rest.") for row in BOTH
     ]
 
 
-def test_contexts_without_a_question_stay_passages_of_their_own() -> None:
+def test_keeps_contexts_without_questions_as_separate_passages() -> None:
     assert len(_read_objects([{"contexts": [*DOCS]}, {"contexts": [DOCS[0]]}]).question_set.passages) == 2
 
 
-def test_a_pair_without_sentences_is_no_passage() -> None:
+def test_ignores_pairs_without_sentences() -> None:
     rows = [
         {"question": QUERIES[0], "context": [["Crane", [DOCS[0]]], ["Otter", []]], "supporting_facts": [["Crane", 0]]}
     ]
-    assert [one.text for one in _read_objects([*rows, *rows]).question_set.passages] == [DOCS[0]]
+    assert [passage.text for passage in _read_objects([*rows, *rows]).question_set.passages] == [DOCS[0]]

@@ -32,14 +32,14 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
         [[{"context": TEXTS[row], "qas": [QA[row]]}] for row in ROWS],
     ],
 )
-def test_questions_at_any_level(value: Any) -> None:
+def test_reads_questions_at_any_nesting_level(value: Any) -> None:
     reading = read_json(value)
     assert relevant_texts(reading) == EXPECTED
     assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
     assert (reading.columns, reading.problems) == (None, ())
 
 
-def test_rows_with_questions_read_the_same_from_every_format() -> None:
+def test_reads_nested_rows_alike_in_every_format() -> None:
     rows = json.loads(LAYOUTS["CMRC 2018"].content)
     texts = [{name: json.dumps(cell) if name == "qas" else cell for name, cell in row.items()} for row in rows]
     parquet, excel = io.BytesIO(), io.BytesIO()
@@ -55,35 +55,35 @@ def test_rows_with_questions_read_the_same_from_every_format() -> None:
     assert len({read(content, "rows").question_set.fingerprint for content in contents}) == 1
 
 
-def test_titles_ids_and_starts() -> None:
-    found = read(LAYOUTS["AI Hub"].content, "hub.json").question_set
-    assert [(one.id, one.title) for one in found.passages] == [(f"c{row}", TITLES[row]) for row in ROWS]
-    assert [(one.id, one.starts) for one in found.questions] == [(f"q{row}", (STARTS[row],)) for row in ROWS]
+def test_reads_titles_ids_and_answer_starts() -> None:
+    question_set = read(LAYOUTS["AI Hub"].content, "hub.json").question_set
+    assert [(item.id, item.title) for item in question_set.passages] == [(f"c{row}", TITLES[row]) for row in ROWS]
+    assert [(item.id, item.starts) for item in question_set.questions] == [(f"q{row}", (STARTS[row],)) for row in ROWS]
 
 
-def test_questions_of_a_conversation_have_the_id_of_their_story() -> None:
-    found = read(LAYOUTS["CoQA"].content, "coqa.json").question_set
-    assert [question.id for question in found.questions] == ["30x-1", "31x-1", "32x-1"]
+def test_derives_question_ids_from_conversation_and_turn() -> None:
+    question_set = read(LAYOUTS["CoQA"].content, "coqa.json").question_set
+    assert [question.id for question in question_set.questions] == ["30x-1", "31x-1", "32x-1"]
 
 
-def test_paragraphs_share_the_title_of_their_article() -> None:
+def test_paragraphs_inherit_their_article_title() -> None:
     paragraphs = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
-    found = read_json({"data": [{"doc_id": "1", "doc_title": "과일", "paragraphs": paragraphs}]}).question_set
-    assert [passage.title for passage in found.passages] == ["과일"] * 3
-    assert len({passage.id for passage in found.passages}) == 3
+    question_set = read_json({"data": [{"doc_id": "1", "doc_title": "과일", "paragraphs": paragraphs}]}).question_set
+    assert [passage.title for passage in question_set.passages] == ["과일"] * 3
+    assert len({passage.id for passage in question_set.passages}) == 3
 
 
 @pytest.mark.parametrize("paragraphs", [[{"text": text} for text in TEXTS], list(TEXTS)])
-def test_articles_without_questions_are_passages(paragraphs: list[Any]) -> None:
-    found = read_json([{"title": "과일", "paragraphs": paragraphs}]).question_set
-    assert [(passage.text, passage.title) for passage in found.passages] == [(text, "과일") for text in TEXTS]
-    assert found.questions == ()
+def test_reads_articles_without_questions_as_passages(paragraphs: list[Any]) -> None:
+    question_set = read_json([{"title": "과일", "paragraphs": paragraphs}]).question_set
+    assert [(passage.text, passage.title) for passage in question_set.passages] == [(text, "과일") for text in TEXTS]
+    assert question_set.questions == ()
 
 
-def test_a_passage_without_questions_among_others_stays() -> None:
+def test_keeps_passages_without_questions() -> None:
     rows = [{"context": TEXTS[0], "qas": [QA[0]]}, {"context": TEXTS[1], "qas": []}, {"context": TEXTS[2]}]
-    found = read_json(rows).question_set
-    assert (len(found.passages), len(found.questions)) == (3, 1)
+    question_set = read_json(rows).question_set
+    assert (len(question_set.passages), len(question_set.questions)) == (3, 1)
 
 
 def test_every_key_is_used_or_reported() -> None:
@@ -101,19 +101,19 @@ def test_every_key_is_used_or_reported() -> None:
     assert reading.unused_columns == ("version", "data[].source", "data[].notes", "data[].qas[].hints")
 
 
-def test_a_key_that_only_a_later_row_has_is_reported() -> None:
+def test_reports_keys_that_only_later_rows_have() -> None:
     rows = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
     reading = read_json([*rows, {"context": "귤은 제주에서 난다.", "qas": [], "more": [{"question_of": "x"}]}])
     assert reading.unused_columns == ("more",)
 
 
-def test_parts_of_a_question_with_its_own_passages_are_no_questions() -> None:
+def test_does_not_read_subquestions_as_questions() -> None:
     reading = read(LAYOUTS["MuSiQue"].content, "musique.jsonl")
     assert "question_decomposition" in reading.unused_columns
     assert len(reading.question_set.questions) == 3
 
 
-def test_the_published_part_of_an_article_is_that_of_its_questions() -> None:
+def test_questions_inherit_the_published_part_of_their_article() -> None:
     data = [
         {"split": part, "context": TEXTS[row], "qas": [QA[row]]} for row, part in enumerate(("train", "dev", "test"))
     ]
@@ -122,7 +122,7 @@ def test_the_published_part_of_an_article_is_that_of_its_questions() -> None:
     assert reading.published_split
 
 
-def test_broken_parts_are_reported_and_the_othersread_json() -> None:
+def test_reports_broken_parts_and_reads_the_rest() -> None:
     rows: list[Any] = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
     reading = read_json([rows[0], "글", {"context": TEXTS[1], "qas": "글"}, {"nothing": 1}, rows[2]])
     assert list(relevant_texts(reading)) == [QUESTIONS[0], QUESTIONS[2]]
@@ -131,12 +131,12 @@ def test_broken_parts_are_reported_and_the_othersread_json() -> None:
 
 
 @pytest.mark.parametrize("value", [{"paragraphs": None}, [{"paragraphs": 7}], {"data": [{"paragraphs": [[]]}]}])
-def test_paragraphs_that_are_none_are_refused(value: Any) -> None:
+def test_rejects_invalid_paragraphs(value: Any) -> None:
     with pytest.raises(DataError):
         read_json(value)
 
 
-def test_deep_nesting_ends_in_a_refusal() -> None:
+def test_rejects_too_deep_nesting() -> None:
     value: Any = {"context": TEXTS[0], "qas": [QA[0]]}
     for _ in range(60):
         value = {"data": [value]}
@@ -148,14 +148,14 @@ def test_deep_nesting_ends_in_a_refusal() -> None:
 def test_reads_the_start_beside_an_answer(start: str) -> None:
     qas = [{"question": "두루미는 어디로 날아오나?", "answer": "철원", start: 9}]
     paragraph = {"context": "두루미는 겨울에 철원 들판으로 날아온다.", "qas": qas}
-    found = read_json({"data": [{"paragraphs": [paragraph]}]}).question_set.questions
-    assert [(question.answers, question.starts) for question in found] == [(("철원",), (9,))]
+    questions = read_json({"data": [{"paragraphs": [paragraph]}]}).question_set.questions
+    assert [(question.answers, question.starts) for question in questions] == [(("철원",), (9,))]
 
 
 def test_reads_questions_of_chunks() -> None:
     chunks = [{"chunk_id": "c1", "chunk_text": "Otters catch fish.", "questions": ["What do otters catch?", "Who?"]}]
-    found = read_json(chunks).question_set.questions
-    assert [question.relevant for question in found] == [("c1",), ("c1",)]
+    questions = read_json(chunks).question_set.questions
+    assert [question.relevant for question in questions] == [("c1",), ("c1",)]
 
 
 OTHER = [TEXTS[(row + 1) % 3] for row in ROWS]
@@ -194,11 +194,13 @@ def question(row: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", OWN_PASSAGES)
-def test_questions_at_any_level_bring_their_passages(level: str, kind: str) -> None:
+def test_reads_questions_with_own_passages_at_any_level(level: str, kind: str) -> None:
     reading = read_json(LEVELS[level]([question(row) | OWN_PASSAGES[kind][row] for row in ROWS]))
     assert list(relevant_texts(reading).values()) == [[text] for text in TEXTS]
-    found = reading.question_set.questions
-    assert [(one.id, one.answers) for one in found] == [(f"q{row}", (ANSWERS[row],)) for row in ROWS]
+    questions = reading.question_set.questions
+    assert [(question_read.id, question_read.answers) for question_read in questions] == [
+        (f"q{row}", (ANSWERS[row],)) for row in ROWS
+    ]
     assert reading.problems == ()
 
 
@@ -210,7 +212,7 @@ BESIDE: dict[str, Any] = {
         "qas": [question(row)],
     },
     "named by id": lambda row: {
-        "passages": [{"id": f"d{one}", "text": TEXTS[one]} for one in ROWS],
+        "passages": [{"id": f"d{number}", "text": TEXTS[number]} for number in ROWS],
         "qas": [question(row) | {"passage_id": f"d{row}"}],
     },
 }
@@ -218,13 +220,13 @@ BESIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", BESIDE)
 @pytest.mark.parametrize("is_deep", [False, True])
-def test_lists_of_passages_beside_questions_are_theirs(kind: str, *, is_deep: bool) -> None:
+def test_questions_inherit_passage_lists_beside_them(kind: str, *, is_deep: bool) -> None:
     entries = [BESIDE[kind](row) for row in ROWS]
     reading = read_json({"data": [{"topic": "과일", "parts": entries}]} if is_deep else {"data": entries})
     assert list(relevant_texts(reading).values()) == [[text] for text in TEXTS]
 
 
-def test_passages_that_nothing_marks_are_asked_for() -> None:
+def test_requires_a_choice_for_unmarked_passages() -> None:
     value = {"data": [{"passages": [{"text": text} for text in TEXTS], "qas": [question(row) for row in ROWS]}]}
     with pytest.raises(DataError) as error:
         read_json(value)
@@ -232,7 +234,7 @@ def test_passages_that_nothing_marks_are_asked_for() -> None:
     assert "--columns context=passages" in str(error.value)
 
 
-def test_what_was_retrieved_is_no_passage() -> None:
+def test_does_not_read_retrieved_texts_as_passages() -> None:
     items = [question(row) | {"retrieved_contexts": [TEXTS[row]]} for row in ROWS]
     with pytest.raises(DataError) as error:
         read_json(LEVELS["three levels"](items))
@@ -240,14 +242,14 @@ def test_what_was_retrieved_is_no_passage() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_questions_and_answers_without_passages_are_named_as_such(level: str) -> None:
+def test_rejects_questions_and_answers_without_passages(level: str) -> None:
     with pytest.raises(DataError) as error:
         read_json(LEVELS[level]([question(row) for row in ROWS]))
     assert error.value.problem.code in (ProblemCode.ANSWERS_ALONE, ProblemCode.MISSING_COLUMN)
     assert "--columns context=answer" in str(error.value)
 
 
-def test_every_key_around_the_questions_is_reported() -> None:
+def test_reports_every_enclosing_key() -> None:
     items = [question(row) | OWN_PASSAGES["texts"][row] for row in ROWS]
     parts = [
         {"name": "가", "split": part, "qas": [item]} for part, item in zip(("train", "dev", "test"), items, strict=True)
@@ -255,10 +257,10 @@ def test_every_key_around_the_questions_is_reported() -> None:
     reading = read_json({"version": 2, "data": [{"editor": "이", "sections": parts}]})
     assert reading.used_columns == ("split", "id", "question", "answer", "contexts")
     assert reading.unused_columns == ("version", "data[].editor", "data[].sections[].name")
-    assert [one.part for one in reading.question_set.questions] == ["train", "validation", "test"]
+    assert [read_question.part for read_question in reading.question_set.questions] == ["train", "validation", "test"]
 
 
-def test_rows_read_the_same_from_every_format() -> None:
+def test_reads_rows_alike_in_every_format() -> None:
     rows = [{"topic": "과일", "qas": [question(row) | OWN_PASSAGES["marked"][row]]} for row in ROWS]
     texts = [{**row, "qas": json.dumps(row["qas"])} for row in rows]
     parquet = io.BytesIO()
@@ -272,7 +274,7 @@ def test_rows_read_the_same_from_every_format() -> None:
     assert len({read(content, "rows").question_set.fingerprint for content in contents}) == 1
 
 
-def test_what_is_no_question_is_a_problem_of_its_row() -> None:
+def test_reports_rows_that_are_not_questions() -> None:
     items = [question(row) | OWN_PASSAGES["texts"][row] for row in ROWS]
     reading = read_json({"data": [{"qas": [*items, "글"]}]})
     assert len(reading.question_set.questions) == 3

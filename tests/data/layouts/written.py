@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.questions.read import Reading, read, read_files
+from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files
 
 Files = dict[str, bytes]
 
@@ -59,23 +59,24 @@ def files_in(contents: Files) -> list[File]:
     return [File(Content(content), name) for name, content in contents.items()]
 
 
-def read_all(contents: Files) -> Reading:
+def read_all(contents: Files) -> QuestionSetReading:
     return read_files(files_in(contents))
 
 
-def read_json(value: Any, columns: Columns | None = None) -> Reading:
+def read_json(value: Any, columns: QuestionColumns | None = None) -> QuestionSetReading:
     return read(json.dumps(value, ensure_ascii=False).encode(), "set.json", columns)
 
 
-def judged_texts(reading: Reading) -> dict[str, dict[str, int]]:
+def judged_texts(reading: QuestionSetReading) -> dict[str, dict[str, int]]:
     """Question -> text of each judged passage -> grade."""
     text_of = {passage.id: passage.text for passage in reading.question_set.passages}
     return {
-        one.text: {text_of[id_]: grade for id_, grade in one.grade_of.items()} for one in reading.question_set.questions
+        question.text: {text_of[id_]: grade for id_, grade in question.grade_of.items()}
+        for question in reading.question_set.questions
     }
 
 
-def relevant_texts(reading: Reading) -> dict[str, list[str]]:
+def relevant_texts(reading: QuestionSetReading) -> dict[str, list[str]]:
     return {
         question: [text for text, grade in held.items() if grade] for question, held in judged_texts(reading).items()
     }
@@ -248,10 +249,10 @@ def quepid() -> Files:
 
 
 def triples() -> Files:
-    one = [QUESTIONS["q1"], PASSAGES["d1"][1], PASSAGES["d4"][1]]
-    two = [QUESTIONS["q2"], PASSAGES["d5"][1], PASSAGES["d1"][1]]
-    three = [QUESTIONS["q1"], PASSAGES["d3"][1], PASSAGES["d2"][1]]
-    return {"triples.train.small.tsv": lines([one, two, three])}
+    first = [QUESTIONS["q1"], PASSAGES["d1"][1], PASSAGES["d4"][1]]
+    second = [QUESTIONS["q2"], PASSAGES["d5"][1], PASSAGES["d1"][1]]
+    third = [QUESTIONS["q1"], PASSAGES["d3"][1], PASSAGES["d2"][1]]
+    return {"triples.train.small.tsv": lines([first, second, third])}
 
 
 _IN_FILES = (beir, mteb, mteb_jsonl, trec_sgml, trec_xml, trec_lines, ms_marco, miracl)

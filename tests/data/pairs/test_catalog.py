@@ -20,12 +20,12 @@ from mrc_workbench.data.pairs import FILE, Label, PairKind, PairSet, audit_pairs
 from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
     PairEntry,
-    PairOptions,
     PairReading,
+    PairReadOptions,
     find,
-    keep,
     load,
     read_pair_entry,
+    save_pairs,
     stored,
 )
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -43,31 +43,31 @@ def content(score: int) -> bytes:
 def entry(workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PairEntry:
     """A set of two files that lie in a folder of data, each under its checksum; no publisher answers."""
     files = []
-    for place, name in enumerate(("one.tsv", "two.tsv")):
-        (tmp_path / name).write_bytes(content(place))
-        checksum = hashlib.sha256(content(place)).hexdigest()
+    for index, name in enumerate(("one.tsv", "two.tsv")):
+        (tmp_path / name).write_bytes(content(index))
+        checksum = hashlib.sha256(content(index)).hexdigest()
         files.append(
             CatalogEntry(name, name, "CC0", Path(name), f"http://127.0.0.1:9/{name}", checksum, len(content(0)))
         )
     monkeypatch.setenv("MRC_DATA", str(tmp_path))
-    options = PairOptions(kind=PairKind.SCORED, scale=(0, 5), parts=(Part.TRAIN, Part.TEST))
+    options = PairReadOptions(kind=PairKind.SCORED, scale=(0, 5), parts=(Part.TRAIN, Part.TEST))
     return PairEntry("both", "Both files", "CC0", tuple(files), options)
 
 
-def test_several_files_are_one_set_under_its_title(entry: PairEntry) -> None:
+def test_reads_an_entry_with_several_files(entry: PairEntry) -> None:
     reading = read_pair_entry(entry)
     assert (reading.pairs.name, reading.pairs.scale, entry.size) == ("Both files", (0, 5), 2 * len(content(0)))
     assert reading.pairs.published.tolist() == [PARTS.index(Part.TRAIN)] * 12 + [PARTS.index(Part.TEST)] * 12
 
 
-def test_a_file_that_cannot_be_got_is_told(entry: PairEntry, tmp_path: Path) -> None:
+def test_reports_a_failed_download(entry: PairEntry, tmp_path: Path) -> None:
     (tmp_path / "two.tsv").write_bytes(b"altered")
     with pytest.raises(DataError, match=r"two\.tsv could not be downloaded") as error:
         read_pair_entry(entry)
     assert error.value.problem.code is ProblemCode.DOWNLOAD_FAILED
 
 
-def test_progress_is_that_of_the_whole_set(entry: PairEntry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_progress_over_all_files(entry: PairEntry, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[int, int]] = []
 
     def obtained(file: CatalogEntry, on_progress: object) -> bytes:
@@ -81,7 +81,7 @@ def test_progress_is_that_of_the_whole_set(entry: PairEntry, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("entry", PAIR_CATALOG.values(), ids=lambda entry: entry.id)
-def test_every_entry_says_what_it_is(entry: PairEntry) -> None:
+def test_every_entry_is_complete(entry: PairEntry) -> None:
     assert entry.licence in ("CC0 1.0", "CC BY-SA 4.0")
     assert entry.options.kind is not None
     assert len(entry.options.parts) in (0, len(entry.files))
@@ -90,7 +90,7 @@ def test_every_entry_says_what_it_is(entry: PairEntry) -> None:
 
 
 @pytest.mark.parametrize("id_", ["sample-sts", "sample-nli"])
-def test_the_samples_come_with_the_program(id_: str) -> None:
+def test_samples_are_included(id_: str) -> None:
     entry = PAIR_CATALOG[id_]
     reading = read_pair_entry(entry)
     assert (reading.pairs.kind, reading.left_out) == (entry.options.kind, 0)
@@ -98,7 +98,7 @@ def test_the_samples_come_with_the_program(id_: str) -> None:
     assert find(id_).fingerprint == reading.pairs.fingerprint
 
 
-def test_files_and_entries_are_found(entry: PairEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_files_and_entries(entry: PairEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find("one.tsv", tmp_path).name == find(str(tmp_path / "one.tsv")).name == "one"
     monkeypatch.setitem(PAIR_CATALOG, "both", replace(entry, title="Both"))
     assert find("both").name == "Both"
@@ -124,7 +124,7 @@ def reading(id_: str) -> PairReading:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.path.name)
-def test_an_entry_is_the_real_file(file: CatalogEntry) -> None:
+def test_entry_matches_the_published_file(file: CatalogEntry) -> None:
     content = given_file(file).read_bytes()
     assert (len(content), hashlib.sha256(content).hexdigest()) == (file.size, file.sha256)
 
@@ -138,36 +138,40 @@ def test_an_entry_is_the_real_file(file: CatalogEntry) -> None:
         ("klue-nli-dev", PairKind.LABELLED, (0, 3000, 0)),
     ],
 )
-def test_every_row_is_read_into_its_published_part(id_: str, kind: PairKind, rows: tuple[int, ...]) -> None:
-    found = reading(id_)
-    assert (found.pairs.kind, found.pairs.name, found.left_out) == (kind, PAIR_CATALOG[id_].title, 0)
-    assert tuple(len(split_pairs(found.pairs)[part]) for part in PARTS) == rows
-    assert all(file.problems == () for file in found.files)
+def test_reads_every_row_into_its_published_part(id_: str, kind: PairKind, rows: tuple[int, ...]) -> None:
+    pair_reading = reading(id_)
+    assert (pair_reading.pairs.kind, pair_reading.pairs.name, pair_reading.left_out) == (
+        kind,
+        PAIR_CATALOG[id_].title,
+        0,
+    )
+    assert tuple(len(split_pairs(pair_reading.pairs)[part]) for part in PARTS) == rows
+    assert all(file.problems == () for file in pair_reading.files)
 
 
-def test_korsts_is_what_python_reads_of_it_with_quotes_as_letters() -> None:
+def test_reads_korsts_with_literal_quotes() -> None:
     pairs = reading("korsts").pairs
     rows = []
     for file in PAIR_CATALOG["korsts"].files:
         with given_file(file).open(encoding="utf-8", newline="") as lines:
             rows += list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-    for place, name in enumerate(("sentence1", "sentence2")):
-        assert list(pairs.texts[place]) == [row[name].strip() for row in rows]
+    for index, name in enumerate(("sentence1", "sentence2")):
+        assert list(pairs.texts[index]) == [row[name].strip() for row in rows]
     assert pairs.values.tolist() == pytest.approx([float(row["score"]) for row in rows], abs=1e-6)
     assert sum('"' in text for text in pairs.sentences) > 0
 
 
-def test_what_the_parts_of_korsts_share() -> None:
+def test_measures_leaks_between_korsts_parts() -> None:
     pairs = reading("korsts").pairs
-    figures, rows = audit_pairs(pairs), split_pairs(pairs)
+    result, rows = audit_pairs(pairs), split_pairs(pairs)
     train, test = (set(pairs.at(rows[part]).sentences) for part in (Part.TRAIN, Part.TEST))
-    found = figures.leaks[Part.TRAIN, Part.TEST]
-    assert found.sentences == len(train & test) == 153
-    told = zip(*(column.at(rows[Part.TEST]) for column in pairs.texts), strict=True)
-    assert len(found.rows) == sum(bool(train & set(row)) for row in told) == 166
+    train_test_leak = result.leaks[Part.TRAIN, Part.TEST]
+    assert train_test_leak.sentences == len(train & test) == 153
+    test_pairs = zip(*(column.at(rows[Part.TEST]) for column in pairs.texts), strict=True)
+    assert len(train_test_leak.rows) == sum(bool(train & set(row)) for row in test_pairs) == 166
 
 
-def test_klue_scores_are_the_rounded_labels() -> None:
+def test_reads_klue_scores_from_rounded_labels() -> None:
     pairs = reading("klue-sts-dev").pairs
     content = json.loads(given_file(PAIR_CATALOG["klue-sts-dev"].files[0]).read_text(encoding="utf-8"))
     assert pairs.values.tolist() == pytest.approx([row["labels"]["label"] for row in content], abs=1e-6)
@@ -212,11 +216,11 @@ def test_lines_are_clean(name: str) -> None:
     ("name", "counts"),
     [(SCORED, {"train": 180, "dev": 50, "test": 70}), (LABELLED, {"train": 180, "dev": 45, "test": 75})],
 )
-def test_parts_are_of_their_size_and_share_no_sentence(name: str, counts: dict[str, int]) -> None:
+def test_sample_parts_have_expected_sizes_and_share_no_sentence(name: str, counts: dict[str, int]) -> None:
     rows = rows_of(name)
     assert Counter(row["part"] for row in rows) == counts
     parts = [set(sentences_of([row for row in rows if row["part"] == part], name)) for part in counts]
-    assert not any(one & other for one, other in combinations(parts, 2))
+    assert not any(part_sentences & other for part_sentences, other in combinations(parts, 2))
 
 
 def test_scores_fill_their_scale_in_every_part() -> None:
@@ -230,12 +234,12 @@ def test_scores_fill_their_scale_in_every_part() -> None:
         assert all(0.15 <= fifths[fifth] / len(scores) <= 0.25 for fifth in range(5)), (part, fifths)
 
 
-def test_a_scored_sentence_stands_once() -> None:
+def test_scored_sentences_are_unique() -> None:
     sentences = sentences_of(rows_of(SCORED), SCORED)
     assert len(set(sentences)) == len(sentences)
 
 
-def test_each_premise_has_one_hypothesis_of_every_label() -> None:
+def test_each_premise_has_a_hypothesis_of_every_label() -> None:
     rows = rows_of(LABELLED)
     assert list(rows[0]) == ["premise", "hypothesis", "label", "part"]
     assert set(Counter(row["premise"] for row in rows).values()) == {3}
@@ -247,41 +251,41 @@ def test_each_premise_has_one_hypothesis_of_every_label() -> None:
     assert not hypotheses & {row["premise"] for row in rows}
 
 
-def test_a_negation_is_no_sign_of_a_label() -> None:
+def test_negation_does_not_predict_the_label() -> None:
     negated = Counter(row["label"] for row in rows_of(LABELLED) if NEGATION.search(row["hypothesis"]))
     total = negated.total()
     assert all(0.25 <= count / total <= 0.42 for count in negated.values()), negated
 
 
-def test_the_two_files_share_no_sentence() -> None:
+def test_samples_share_no_sentence() -> None:
     scored, labelled = (set(sentences_of(rows_of(name), name)) for name in (SCORED, LABELLED))
     assert not scored & labelled
 
 
-RATED = PairSet.of(
+RATED = PairSet.from_columns(
     "../이름: 짝/들", PairKind.SCORED, [["가", "나\n다"], ["라", "가"]], [0.5, 5], published=[2, -1], scale=(0, 5)
 )
 SETS = (
     RATED,
-    PairSet.of("판정", PairKind.LABELLED, [["가", "나"], ["다", "라"]], [0, 2]),
-    PairSet.of("셋", PairKind.TRIPLETS, [["가"], ["나"], ["다"]], published=[1]),
-    PairSet.of("번역", PairKind.PARALLEL, [["가"], ["a"]]),
-    PairSet.of("문장", PairKind.SENTENCES, [["가", "나"]]),
+    PairSet.from_columns("판정", PairKind.LABELLED, [["가", "나"], ["다", "라"]], [0, 2]),
+    PairSet.from_columns("셋", PairKind.TRIPLETS, [["가"], ["나"], ["다"]], published=[1]),
+    PairSet.from_columns("번역", PairKind.PARALLEL, [["가"], ["a"]]),
+    PairSet.from_columns("문장", PairKind.SENTENCES, [["가", "나"]]),
 )
 
 
 @pytest.mark.parametrize("pairs", SETS, ids=lambda pairs: pairs.kind)
-def test_what_is_kept_comes_back(workspace_folder: Path, pairs: PairSet) -> None:
-    kept = keep(pairs, source="짝.tsv")
-    assert (kept.key, kept.name, kept.source) == (pairs.fingerprint[:16], pairs.name, "짝.tsv")
-    assert (kept.kind, kept.rows, kept.scale) == (pairs.kind, len(pairs), pairs.scale)
-    again = load(kept.key)
+def test_loads_stored_pairs(workspace_folder: Path, pairs: PairSet) -> None:
+    stored_pairs = save_pairs(pairs, source="짝.tsv")
+    assert (stored_pairs.key, stored_pairs.name, stored_pairs.source) == (pairs.fingerprint[:16], pairs.name, "짝.tsv")
+    assert (stored_pairs.kind, stored_pairs.rows, stored_pairs.scale) == (pairs.kind, len(pairs), pairs.scale)
+    again = load(stored_pairs.key)
     assert (again.name, again.kind, again.scale, again.texts) == (pairs.name, pairs.kind, pairs.scale, pairs.texts)
     assert (again.values.tolist(), again.values.dtype) == (pairs.values.tolist(), pairs.values.dtype)
     assert (again.published.tolist(), again.published.dtype) == (pairs.published.tolist(), np.int8)
     assert again.fingerprint == pairs.fingerprint
-    assert stored() == [kept]
-    assert [path.name for path in (workspace_folder / "pairs").iterdir()] == [kept.key]
+    assert stored() == [stored_pairs]
+    assert [path.name for path in (workspace_folder / "pairs").iterdir()] == [stored_pairs.key]
 
 
 @pytest.mark.parametrize(
@@ -294,16 +298,16 @@ def test_what_is_kept_comes_back(workspace_folder: Path, pairs: PairSet) -> None
         lambda old: old.replace(b'"scored"', b'"unknown"'),
     ],
 )
-def test_changed_content_is_refused(workspace_folder: Path, damage: Callable[[bytes], bytes]) -> None:
-    kept = keep(RATED)
-    path = workspace_folder / "pairs" / kept.key / FILE
+def test_rejects_changed_content(workspace_folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    stored_pairs = save_pairs(RATED)
+    path = workspace_folder / "pairs" / stored_pairs.key / FILE
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The stored dataset of sentence pairs {kept.key} cannot be read"):
-        load(kept.key)
+    with pytest.raises(DataError, match=f"The stored dataset of sentence pairs {stored_pairs.key} cannot be read"):
+        load(stored_pairs.key)
 
 
-def test_sentences_are_mapped_and_not_read(tmp_path: Path) -> None:
-    many = PairSet.of("많은 짝", PairKind.PARALLEL, [["문장"] * 200_000, ["a sentence"] * 200_000])
+def test_maps_sentences_into_memory(tmp_path: Path) -> None:
+    many = PairSet.from_columns("많은 짝", PairKind.PARALLEL, [["문장"] * 200_000, ["a sentence"] * 200_000])
     write_pairs(tmp_path, many)
     before = pa.total_allocated_bytes()
     opened = open_pairs(tmp_path, many.name)
@@ -312,11 +316,11 @@ def test_sentences_are_mapped_and_not_read(tmp_path: Path) -> None:
     assert opened.at(np.array([70_000])).sentences == ["문장", "a sentence"]
 
 
-def test_a_user_keeps_no_larger_set_than_the_limit(workspace_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_sets_above_the_limit(workspace_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_PAIRS", "1")
     with acting_as(user_of("https://id.example.org", "alice")):
-        with pytest.raises(LimitError, match="the set has 2 pairs, and may have 1") as told:
-            keep(RATED)
-        assert told.value.code == "pairs"
+        with pytest.raises(LimitError, match="the set has 2 pairs, and may have 1") as error:
+            save_pairs(RATED)
+        assert error.value.code == "pairs"
         assert stored() == []
-    keep(RATED)
+    save_pairs(RATED)

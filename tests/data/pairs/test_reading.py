@@ -9,7 +9,7 @@ import pytest
 
 from mrc_workbench.data.formats.columns import PairColumns
 from mrc_workbench.data.pairs import Label, PairKind
-from mrc_workbench.data.pairs.store import PairOptions, PairReading, propose_pair_columns, read_pairs
+from mrc_workbench.data.pairs.store import PairReading, PairReadOptions, propose_pair_columns, read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
 from tests.data.layouts.written import zipped
@@ -36,10 +36,10 @@ def table(*rows: tuple[str, ...], more: int = 12) -> bytes:
 
 
 def read(content: bytes, name: str = "짝", **options: Any) -> PairReading:
-    return read_pairs([(content, name)], PairOptions(**options))
+    return read_pairs([(content, name)], PairReadOptions(**options))
 
 
-def told(reading: PairReading) -> list[tuple[ProblemCode, int | None]]:
+def problem_codes(reading: PairReading) -> list[tuple[ProblemCode, int | None]]:
     return [(problem.code, problem.row) for problem in reading.files[0].problems]
 
 
@@ -56,10 +56,10 @@ def told(reading: PairReading) -> list[tuple[ProblemCode, int | None]]:
     ],
     ids=["csv", "tsv", "semicolons", "json", "jsonl", "excel", "parquet"],
 )
-def test_every_format(content: bytes) -> None:
+def test_reads_scored_pairs_in_every_format(content: bytes) -> None:
     reading = read(content)
     pairs = reading.pairs
-    assert (pairs.kind, pairs.scale, told(reading), reading.left_out) == (PairKind.SCORED, (0, 5), [], 0)
+    assert (pairs.kind, pairs.scale, problem_codes(reading), reading.left_out) == (PairKind.SCORED, (0, 5), [], 0)
     assert list(pairs.texts[0]) == [row["문장1"] for row in SCORED]
     assert list(pairs.texts[1]) == [row["문장2"] for row in SCORED]
     assert pairs.values.tolist() == [float(row["점수"]) for row in SCORED]
@@ -68,14 +68,14 @@ def test_every_format(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("write", [as_csv, as_json, as_jsonl])
-def test_labels_in_any_spelling(write: Any) -> None:
+def test_reads_labels_in_any_spelling(write: Any) -> None:
     pairs = read(write(LABELLED).encode()).pairs
     assert (pairs.kind, pairs.scale) == (PairKind.LABELLED, (0, 0))
     assert [Label(value) for value in pairs.values] == list(Label) * 4
     assert pairs.published.tolist() == [-1] * 12
 
 
-def test_numbers_are_labels_where_all_three_are_there_and_scores_where_two_are() -> None:
+def test_reads_three_numbers_as_labels_and_two_as_scores() -> None:
     three = [{"sentence1": f"가 {row}", "sentence2": f"나 {row}", "label": row % 3} for row in range(12)]
     two = [row | {"label": int(row["label"]) % 2} for row in three]
     assert read(as_parquet(three)).pairs.kind is PairKind.LABELLED
@@ -83,7 +83,7 @@ def test_numbers_are_labels_where_all_three_are_there_and_scores_where_two_are()
     assert (pairs.kind, pairs.scale) == (PairKind.SCORED, (0, 1))
 
 
-def test_objects_in_cells_are_columns_of_their_own() -> None:
+def test_flattens_objects_in_cells() -> None:
     labels = [{"label": row / 4, "binary": 1} for row in range(12)]
     rows = [
         {"guid": f"n{row}", "sentence1": f"가 {row}", "sentence2": f"나 {row}", "labels": label}
@@ -97,7 +97,7 @@ def test_objects_in_cells_are_columns_of_their_own() -> None:
         assert reading.pairs.values.tolist() == [row / 4 for row in range(12)]
 
 
-def test_triplets_translations_and_sentences() -> None:
+def test_reads_triplets_translations_and_sentences() -> None:
     triplets = [{"anchor": f"가 {row}", "positive": f"나 {row}", "negative": f"다 {row}"} for row in range(10)]
     assert read(as_jsonl(triplets).encode()).pairs.kind is PairKind.TRIPLETS
     nested = [{"translation": {"ko": f"문장 {row}", "en": f"sentence {row}"}} for row in range(10)]
@@ -109,14 +109,14 @@ def test_triplets_translations_and_sentences() -> None:
         assert (pairs.kind, list(pairs.texts[0])) == (PairKind.SENTENCES, lines.split("\n\n"))
 
 
-def test_quotation_marks_of_a_table_that_never_quotes_are_letters() -> None:
+def test_reads_literal_quotation_marks() -> None:
     rows = [(f'"가" 라고 {row}', f'그는 "나 {row}', str(row % 6)) for row in range(12)]
     pairs = read(tsv([("sentence1", "sentence2", "score"), *rows])).pairs
     assert list(pairs.texts[0]) == [row[0] for row in rows]
     assert list(pairs.texts[1]) == [row[1] for row in rows]
 
 
-def test_several_files_are_one_set_with_their_parts() -> None:
+def test_joins_files_into_a_set_with_parts() -> None:
     def file(name: str, score: str) -> tuple[bytes, str]:
         return tsv([("sentence1", "sentence2", "score"), *[(f"가 {name}", "나", score)] * 6]), name
 
@@ -124,14 +124,14 @@ def test_several_files_are_one_set_with_their_parts() -> None:
     reading = read_pairs(files)
     assert (reading.pairs.name, reading.pairs.scale) == ("sts", (0, 5))
     assert reading.pairs.published.tolist() == [0] * 6 + [1] * 6 + [2] * 6
-    assert [one.part for one in reading.files] == list(PARTS)
-    given = read_pairs(files, PairOptions(parts=(None, Part.TEST, Part.TEST)))
+    assert [pair_file.part for pair_file in reading.files] == list(PARTS)
+    given = read_pairs(files, PairReadOptions(parts=(None, Part.TEST, Part.TEST)))
     assert given.pairs.published.tolist() == [-1] * 6 + [2] * 12
     with pytest.raises(ValueError, match="shorter"):
-        read_pairs(files, PairOptions(parts=(None,)))
+        read_pairs(files, PairReadOptions(parts=(None,)))
 
 
-def test_what_is_wrong_with_a_row_is_told_with_it() -> None:
+def test_reports_problems_with_their_row() -> None:
     reading = read(
         table(
             ("", "문장", "3"),
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_row_is_told_with_it() -> None:
         ),
         scale=(0, 5),
     )
-    assert told(reading) == [
+    assert problem_codes(reading) == [
         (ProblemCode.EMPTY_SENTENCE, 2),
         (ProblemCode.EMPTY_SENTENCE, 3),
         (ProblemCode.NO_NUMBER, 4),
@@ -163,14 +163,14 @@ def test_what_is_wrong_with_a_row_is_told_with_it() -> None:
     assert file.rejected["score"].tolist()[2] == "많이"
 
 
-def test_a_label_that_is_none_is_told() -> None:
+def test_reports_unknown_labels() -> None:
     rows = [*LABELLED, {"premise": "가", "hypothesis": "나", "gold_label": "-"}]
     reading = read(as_csv(rows).encode())
-    assert told(reading) == [(ProblemCode.UNKNOWN_LABEL, 14)]
+    assert problem_codes(reading) == [(ProblemCode.UNKNOWN_LABEL, 14)]
     assert "the label (gold_label) is unknown: -." in reading.files[0].problems[0].message
 
 
-def test_cells_that_hold_no_text() -> None:
+def test_reports_cells_without_text() -> None:
     rows = [
         {"sentence1": ["목록"], "sentence2": "나", "score": 1},
         {"sentence1": "가\x00나", "sentence2": "다", "score": 1},
@@ -179,7 +179,7 @@ def test_cells_that_hold_no_text() -> None:
         *({"sentence1": f"가 {row}", "sentence2": "나", "score": row % 6} for row in range(12)),
     ]
     reading = read(json.dumps(rows).encode())
-    assert told(reading) == [
+    assert problem_codes(reading) == [
         (ProblemCode.NOT_TEXT, 1),
         (ProblemCode.MENDED_TEXT, 2),
         (ProblemCode.NO_NUMBER, 3),
@@ -188,11 +188,13 @@ def test_cells_that_hold_no_text() -> None:
     assert reading.pairs.texts[0][0] == "가�나"
 
 
-def test_a_formula_error_is_no_sentence() -> None:
+def test_rejects_formula_errors_as_sentences() -> None:
     lines: list[list[Any]] = [["문장1", "문장2", "점수"], ["=1/0", "나", 1]]
     lines += [[f"가 {row}", "나", row % 6] for row in range(12)]
     reading = read(workbook(lines))
-    assert told(reading) == [(ProblemCode.EMPTY_SENTENCE, 2)]  # a workbook that nobody has opened holds no results
+    assert problem_codes(reading) == [
+        (ProblemCode.EMPTY_SENTENCE, 2)
+    ]  # a workbook that nobody has opened holds no results
 
 
 @pytest.mark.parametrize(
@@ -204,8 +206,8 @@ def test_a_formula_error_is_no_sentence() -> None:
          ProblemCode.NO_SENTENCE, "data, paragraphs, qas"),
         (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, r"Too few usable rows \(9\): a dataset of pairs needs 10"),
         (tsv([("sentence1", "sentence2", "score")]), {}, ProblemCode.TOO_FEW_ROWS, r"Too few usable rows \(0\)"),
-        (tsv([("sentence1", "sentence2", "score")] + [("가", "나", "4")] * 12), {}, ProblemCode.ONE_VALUE, r"\(4\)"),
-        (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "중립")] * 12), {}, ProblemCode.ONE_VALUE,
+        (tsv([("sentence1", "sentence2", "score")] + [("가", "나", "4")] * 12), {}, ProblemCode.SINGLE_VALUE, r"\(4\)"),
+        (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "중립")] * 12), {}, ProblemCode.SINGLE_VALUE,
          "neutral"),
         (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "좋음")] * 12), {}, ProblemCode.NO_GOOD_ROW,
          "None of the 12 rows"),
@@ -216,20 +218,20 @@ def test_a_formula_error_is_no_sentence() -> None:
     ],
     ids=lambda value: value.value if isinstance(value, ProblemCode) else "",
 )  # fmt: skip
-def test_what_cannot_be_a_set(content: bytes, options: dict[str, Any], code: ProblemCode, words: str) -> None:
+def test_rejects_unusable_files(content: bytes, options: dict[str, Any], code: ProblemCode, words: str) -> None:
     with pytest.raises(DataError, match=words) as error:
         read(content, **options)
     assert error.value.problem.code is code
     assert "file" not in error.value.details
 
 
-def test_an_error_of_several_files_says_which() -> None:
+def test_errors_name_the_file() -> None:
     with pytest.raises(DataError, match=r"^dev\.tsv: No sentence column found") as error:
         read_pairs([(table(), "train.tsv"), (tsv([("a", "b")] * 12), "dev.tsv")])
     assert error.value.details["file"] == "dev.tsv"
 
 
-def test_what_is_given_is_not_guessed() -> None:
+def test_given_options_override_guesses() -> None:
     rows = [("문장 하나 둘", "4", "다른 문장 하나"), *[(f"가 나 {row}", str(row % 4), "다 라") for row in range(12)]]
     content = tsv([("x", "y", "z"), *rows])
     guess = read(content)
@@ -249,24 +251,24 @@ def test_what_is_given_is_not_guessed() -> None:
 @pytest.mark.parametrize(
     "options", [{"scale": (5, 0)}, {"scale": (0, float("nan"))}, {"columns": {"text": "a"}}, {"parts": (Part.ALL,)}]
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+def test_rejects_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"scale|roles|published"):
-        PairOptions(**options)
+        PairReadOptions(**options)
 
 
-def test_what_can_be_chosen_of_a_file_without_sentences() -> None:
+def test_proposes_columns_of_a_file_without_sentences() -> None:
     proposal = propose_pair_columns(tsv([("a", "b"), ("1", "2")]))
     assert (proposal.columns, proposal.available) == (PairColumns(), ("a", "b"))
     assert proposal.first_rows == ({"a": "1", "b": "2"},)
 
 
-def test_many_bad_rows_are_counted_and_the_rest_is_read() -> None:
+def test_counts_many_bad_rows_and_reads_the_rest() -> None:
     reading = read(table(*[("", "가", "1")] * 10_050), scale=(0, 5))
     file = reading.files[0]
     assert (len(reading.pairs), file.left_out, len(file.problems)) == (12, 10_050, 10_000)
 
 
-def test_more_rows_than_a_block_keep_their_order() -> None:
+def test_keeps_the_order_across_blocks() -> None:
     rows = [(f"문장 {row}", f"다른 {row}", f"{row % 50 / 10}") for row in range(20_000)]
     pairs = read(tsv([("sentence1", "sentence2", "score"), *rows])).pairs
     assert list(pairs.texts[1]) == [row[1] for row in rows]
@@ -274,7 +276,7 @@ def test_more_rows_than_a_block_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("score", ["1e39", "-1e300", "9" * 200_000])
-def test_a_score_that_is_too_large_is_a_row_left_out_and_tells_no_scale(score: str) -> None:
+def test_skips_too_large_scores_when_guessing_the_scale(score: str) -> None:
     reading = read(table(("가", "나", score)))
     assert (reading.pairs.scale, len(reading.pairs), reading.left_out) == ((0, 5), 12, 1)
     (problem,) = reading.files[0].problems
@@ -284,13 +286,13 @@ def test_a_score_that_is_too_large_is_a_row_left_out_and_tells_no_scale(score: s
     assert np.isfinite(reading.pairs.gold).all()
 
 
-def test_a_scale_beyond_what_scores_may_be_is_none() -> None:
+def test_rejects_too_large_scales() -> None:
     for scale in ((-1e308, 1e308), (0, 1e39), (float("nan"), 1)):
         with pytest.raises(ValueError, match="the scale must be two numbers"):
-            PairOptions(scale=scale)
+            PairReadOptions(scale=scale)
 
 
-def test_a_comma_that_may_part_thousands_is_told() -> None:
+def test_reports_ambiguous_commas() -> None:
     rows = [(f"가 {row}", f"나 {row}", f"{row + 1},000") for row in range(5)]
     reading = read(table(*rows, more=8))
     (problem,) = reading.files[0].problems
@@ -298,46 +300,46 @@ def test_a_comma_that_may_part_thousands_is_told() -> None:
     assert "1,000 (column score) were read as 1, with a decimal comma" in problem.message
     assert reading.pairs.values[:5].tolist() == [1, 2, 3, 4, 5]
     decimals = [*rows, ("다", "라", "2,5")]
-    assert told(read(table(*decimals, more=8))) == []  # here it parts decimals for certain
+    assert problem_codes(read(table(*decimals, more=8))) == []  # here it parts decimals for certain
 
 
 @pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])
-def test_triplets_of_lists_are_read(write: Any) -> None:
+def test_reads_triplets_of_lists(write: Any) -> None:
     rows = [{"query": f"질문 {n}", "pos": [f"답 {n}"], "neg": [f"다른 글 {n}", f"먼 글 {n}"]} for n in range(6)]
     content = write(rows)
     reading = read(content if isinstance(content, bytes) else content.encode())
-    assert (reading.pairs.kind, told(reading)) == (PairKind.TRIPLETS, [])
+    assert (reading.pairs.kind, problem_codes(reading)) == (PairKind.TRIPLETS, [])
     assert list(reading.pairs.texts[1])[:4] == ["답 0", "답 0", "답 1", "답 1"], "each negative has its positive"
     assert list(reading.pairs.texts[2])[:4] == ["다른 글 0", "먼 글 0", "다른 글 1", "먼 글 1"]
 
 
-def test_columns_without_a_role_are_unused() -> None:
+def test_reports_columns_without_a_role_as_unused() -> None:
     rows = [{"번호": n, "문장1": f"가 {n}", "문장2": f"나 {n}", "점수": n % 6, "구분": "뉴스"} for n in range(12)]
     file = read(as_jsonl(rows).encode()).files[0]
     assert (file.used_columns, file.unused_columns) == (("문장1", "문장2", "점수"), ("번호", "구분")), "뉴스 is no part"
 
 
-def test_files_of_an_archive_are_parts_of_one_set() -> None:
+def test_joins_archive_members_into_a_set() -> None:
     files = {"readme.md": "짝".encode(), "train.tsv": table(), "test.tsv": table(more=3)}
     reading = read(zipped(files), "sts.zip")
     assert (reading.pairs.name, [file.part for file in reading.files]) == ("sts", [Part.TEST, Part.TRAIN])
-    assert (len(reading.pairs), told(reading)) == (15, [(ProblemCode.DESCRIBING_FILES, None)])
+    assert (len(reading.pairs), problem_codes(reading)) == (15, [(ProblemCode.DESCRIBING_FILES, None)])
     assert [file.part for file in read(zipped(files), parts=(None,)).files] == [None, None]
 
 
-def test_lists_of_json_that_are_named_as_parts_are_one_table() -> None:
+def test_joins_json_lists_named_as_parts() -> None:
     rows = [{"sentence1": f"가 {n}", "sentence2": f"나 {n}", "score": n % 6} for n in range(12)]
     reading = read(json.dumps({"train": rows[:8], "dev": rows[8:]}).encode())
     assert reading.pairs.published.tolist() == [0] * 8 + [1] * 4
 
 
-def test_an_empty_list_leaves_its_row_out() -> None:
+def test_skips_rows_with_empty_lists() -> None:
     rows = [{"query": f"질문 {n}", "pos": [f"답 {n}"], "neg": [f"글 {n}"] if n else []} for n in range(11)]
     reading = read(as_jsonl(rows).encode())
-    assert told(reading) == [(ProblemCode.NOT_TEXT, 1)]
+    assert problem_codes(reading) == [(ProblemCode.NOT_TEXT, 1)]
     assert len(reading.pairs.texts[0]) == 10
 
 
-def test_a_sentence_in_brackets_stays_a_sentence() -> None:
+def test_keeps_sentences_in_brackets() -> None:
     rows = [{"sentence1": f'["속보"] 소식 {n}', "sentence2": f"[{n}]", "score": str(n % 5)} for n in range(12)]
     assert list(read(as_jsonl(rows).encode()).pairs.texts[1])[:2] == ["[0]", "[1]"]

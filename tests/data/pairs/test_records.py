@@ -7,21 +7,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.layouts.references import part_named
-from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, numbers_of, sentence_set, split_pairs
-from mrc_workbench.data.pairs.builder import Values, guess_kind, label_of, part_in_name, score_of, without_part
-from mrc_workbench.data.pairs.store import PairOptions, read_pairs
+from mrc_workbench.data.layouts.references import parse_part
+from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, number_sentences, sentence_set, split_pairs
+from mrc_workbench.data.pairs.builder import (
+    ColumnValues,
+    guess_kind,
+    parse_label,
+    parse_score,
+    part_from_name,
+    strip_part,
+)
+from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
 from tests.data.test_hostile import CHANGES
 
 
-def values(*texts: str) -> Values:
-    found = Values()
+def values(*texts: str) -> ColumnValues:
+    column_values = ColumnValues()
     for text in texts:
-        found.add(text)
-    return found
+        column_values.add(text)
+    return column_values
 
 
 @pytest.mark.parametrize(
@@ -33,8 +40,8 @@ def values(*texts: str) -> Values:
         ("٣", None), ("4점", None), ("0x1", None),
     ],
 )  # fmt: skip
-def test_scores(text: str, number: float | None) -> None:
-    assert score_of(text) == number
+def test_parses_scores(text: str, number: float | None) -> None:
+    assert parse_score(text) == number
 
 
 @pytest.mark.parametrize(
@@ -47,8 +54,8 @@ def test_scores(text: str, number: float | None) -> None:
         ("3", None), ("긍정", None),
     ],
 )  # fmt: skip
-def test_labels(text: str, label: Label | None) -> None:
-    assert label_of(text) is label
+def test_parses_labels(text: str, label: Label | None) -> None:
+    assert parse_label(text) is label
 
 
 @pytest.mark.parametrize(
@@ -59,20 +66,20 @@ def test_labels(text: str, label: Label | None) -> None:
         ("testament", None), ("latest", None), ("문장", None), ("train_test", Part.TEST), ("", None),
     ],
 )  # fmt: skip
-def test_parts_in_names(name: str, part: Part | None) -> None:
-    assert part_in_name(name) is part
+def test_reads_parts_from_names(name: str, part: Part | None) -> None:
+    assert part_from_name(name) is part
 
 
-def test_parts_of_a_column() -> None:
-    named = [part_named(text) for text in ("Train", "dev", "TEST", "평가", "학습용", "기타", "")]
+def test_reads_parts_from_cells() -> None:
+    named = [parse_part(text) for text in ("Train", "dev", "TEST", "평가", "학습용", "기타", "")]
     assert named == [Part.TRAIN, Part.VALIDATION, Part.TEST, Part.TEST, Part.TRAIN, "", ""]
 
 
 @pytest.mark.parametrize(
     ("name", "rest"), [("korsts_train", "korsts"), ("xnli.dev.ko", "xnli-ko"), ("test", ""), ("뉴스 학습", "뉴스")]
 )
-def test_names_without_their_part(name: str, rest: str) -> None:
-    assert without_part(name) == rest
+def test_strips_the_part_from_names(name: str, rest: str) -> None:
+    assert strip_part(name) == rest
 
 
 @pytest.mark.parametrize(
@@ -90,14 +97,14 @@ def test_names_without_their_part(name: str, rest: str) -> None:
         ((), (0, 1)),
     ],
 )
-def test_scales(texts: tuple[str, ...], scale: tuple[float, float]) -> None:
-    assert values(*texts).scale() == scale
+def test_guesses_scales(texts: tuple[str, ...], scale: tuple[float, float]) -> None:
+    assert values(*texts).guess_scale() == scale
 
 
-def test_a_slip_of_the_pen_makes_no_other_scale() -> None:
+def test_outliers_do_not_change_the_scale() -> None:
     many = [str(number % 6) for number in range(1000)]
-    assert values(*many, "45").scale() == (0, 5)
-    assert values(*many[:20], "45").scale() == (0, 100)
+    assert values(*many, "45").guess_scale() == (0, 5)
+    assert values(*many[:20], "45").guess_scale() == (0, 100)
 
 
 NUMBERED, NAMED, BINARY = values("0", "1", "2", "-1"), values("함의", "중립", "?"), values("0", "1", "1")
@@ -125,93 +132,95 @@ SCORES, WORDS = values("0", "2.5", "5"), values("좋음", "나쁨")
         (2, WORDS, None, PairKind.SCORED),
     ],
 )
-def test_kinds(sentences: int, score: Values | None, label: Values | None, kind: PairKind) -> None:
+def test_guesses_kinds(sentences: int, score: ColumnValues | None, label: ColumnValues | None, kind: PairKind) -> None:
     assert guess_kind(sentences, score, label) is kind
 
 
 def scored(*scores: float, scale: tuple[float, float] = (0.0, 5.0)) -> PairSet:
     first = [f"문장 {row}" for row in range(len(scores))]
-    return PairSet.of("짝", PairKind.SCORED, [first, ["같은 문장"] * len(scores)], scores, scale=scale)
+    return PairSet.from_columns("짝", PairKind.SCORED, [first, ["같은 문장"] * len(scores)], scores, scale=scale)
 
 
-def test_columns_of_other_lengths_are_refused() -> None:
+def test_rejects_columns_of_different_lengths() -> None:
     with pytest.raises(ValueError, match="texts"):
-        PairSet.of("짝", PairKind.TRIPLETS, [["가"], ["나"]])
+        PairSet.from_columns("짝", PairKind.TRIPLETS, [["가"], ["나"]])
     with pytest.raises(ValueError, match="values"):
-        PairSet.of("짝", PairKind.LABELLED, [["가"], ["나"]])
+        PairSet.from_columns("짝", PairKind.LABELLED, [["가"], ["나"]])
     with pytest.raises(ValueError, match="values"):
-        PairSet.of("짝", PairKind.PARALLEL, [["가"], ["나"]], [1])
+        PairSet.from_columns("짝", PairKind.PARALLEL, [["가"], ["나"]], [1])
     with pytest.raises(ValueError, match="differ in length"):
-        PairSet.of("짝", PairKind.PARALLEL, [["가", "다"], ["나"]])
+        PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "다"], ["나"]])
 
 
 @pytest.mark.parametrize("scores", [(5.1,), (-0.1, 3), (float("nan"),)])
-def test_a_score_outside_of_the_scale_is_refused(scores: tuple[float, ...]) -> None:
+def test_rejects_scores_outside_the_scale(scores: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="outside"):
         scored(*scores)
 
 
 @pytest.mark.parametrize("scale", [(0, 1e39), (0, 1e300), (0, float("inf")), (-float("inf"), 5)])
-def test_nothing_infinite_is_a_score_or_a_scale(scale: tuple[float, float]) -> None:
+def test_rejects_infinite_scores_and_scales(scale: tuple[float, float]) -> None:
     """Also of a set that was kept before such scores were left out: it is told as broken, and no figure is made."""
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="outside"):
         scored(0, 1e39, 3, scale=scale)
 
 
-def test_scores_become_shares_of_their_scale() -> None:
+def test_normalizes_scores_to_the_scale() -> None:
     assert scored(0, 2.5, 5).gold.tolist() == [0, 0.5, 1]
     assert scored(-1, 0, 1, scale=(-1, 1)).gold.tolist() == [0, 0.5, 1]
 
 
-def test_content_is_told_apart_by_all_but_the_name() -> None:
-    one = scored(1, 2)
-    assert one.fingerprint == scored(1, 2).fingerprint
-    others = [scored(1, 3), scored(2, 1), scored(1, 2, scale=(0, 4)), one.at(np.array([1, 0]))]
-    parts = PairSet.of("짝", one.kind, one.texts, one.values, published=[0, -1], scale=one.scale)
-    labels = PairSet.of("짝", PairKind.LABELLED, one.texts, [Label.NEUTRAL, Label.CONTRADICTION])
-    assert len({other.fingerprint for other in [one, parts, labels, *others]}) == 7
+def test_fingerprint_covers_everything_but_the_name() -> None:
+    original = scored(1, 2)
+    assert original.fingerprint == scored(1, 2).fingerprint
+    others = [scored(1, 3), scored(2, 1), scored(1, 2, scale=(0, 4)), original.at(np.array([1, 0]))]
+    parts = PairSet.from_columns(
+        "짝", original.kind, original.texts, original.values, published=[0, -1], scale=original.scale
+    )
+    labels = PairSet.from_columns("짝", PairKind.LABELLED, original.texts, [Label.NEUTRAL, Label.CONTRADICTION])
+    assert len({other.fingerprint for other in [original, parts, labels, *others]}) == 7
 
 
-def test_rows_are_taken_with_all_that_belongs_to_them() -> None:
+def test_selects_rows_with_values_and_parts() -> None:
     published = [PARTS.index(part) for part in (Part.TRAIN, Part.TEST, Part.VALIDATION)]
-    made = PairSet.of(
+    pair_set = PairSet.from_columns(
         "짝", PairKind.SCORED, [["가", "나", "다"], ["라", "마", "바"]], [1, 2, 3], published=published, scale=(0, 5)
     )
-    few = made.at(np.array([2, 0]))
+    few = pair_set.at(np.array([2, 0]))
     assert [list(column) for column in few.texts] == [["다", "가"], ["바", "라"]]
     assert few.values.tolist() == [3, 1]
     assert [PARTS[part] for part in few.published] == [Part.VALIDATION, Part.TRAIN]
-    assert len(made.at(np.array([], dtype=int))) == 0
+    assert len(pair_set.at(np.array([], dtype=int))) == 0
 
 
-def test_sentences_are_each_there_once() -> None:
-    pairs = PairSet.of("짝", PairKind.PARALLEL, [["가", "나"], ["나", "가"]])
+def test_sentences_are_unique() -> None:
+    pairs = PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "나"], ["나", "가"]])
     assert pairs.sentences == ["가", "나"]
 
 
-PAIRS = PairSet.of("짝", PairKind.PARALLEL, [["가", "나", "가"], ["나", "다", "라"]])
+PAIRS = PairSet.from_columns("짝", PairKind.PARALLEL, [["가", "나", "가"], ["나", "다", "라"]])
 
 
-def test_equal_sentences_have_one_number_in_every_column_and_set() -> None:
-    other = PairSet.of("문장", PairKind.SENTENCES, [["라", "마", "가"]])
-    first, second = numbers_of(PAIRS, other)
+def test_numbers_equal_sentences_alike() -> None:
+    other = PairSet.from_columns("문장", PairKind.SENTENCES, [["라", "마", "가"]])
+    first, second = number_sentences(PAIRS, other)
     assert first.tolist() == [[0, 1], [1, 2], [0, 3]]
     assert second.tolist() == [[3], [4], [0]]
 
 
-def test_a_set_without_rows_has_no_numbers() -> None:
-    assert numbers_of(PAIRS.at(np.array([], dtype=int)))[0].shape == (0, 2)
+def test_numbers_of_an_empty_set_are_empty() -> None:
+    assert number_sentences(PAIRS.at(np.array([], dtype=int)))[0].shape == (0, 2)
 
 
-def test_sets_of_plain_sentences() -> None:
-    made = sentence_set("글", [" 하나. ", "둘.", "", "  ", "하나."])
-    assert (made.kind, list(made.texts[0])) == (PairKind.SENTENCES, ["하나.", "둘."])
+def test_builds_sets_of_plain_sentences() -> None:
+    pair_set = sentence_set("글", [" 하나. ", "둘.", "", "  ", "하나."])
+    assert (pair_set.kind, list(pair_set.texts[0])) == (PairKind.SENTENCES, ["하나.", "둘."])
     assert list(sentence_set("글", PAIRS.sentences).texts[0]) == ["가", "나", "다", "라"]
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp949")
-LETTERS = "가나힣똠ab?7 \t\n,;\"'.℃"
-SENTENCES = st.text(LETTERS, min_size=1, max_size=12).filter(str.strip)
+ALPHABET = "가나힣똠ab?7 \t\n,;\"'.℃"
+SENTENCES = st.text(ALPHABET, min_size=1, max_size=12).filter(str.strip)
 SCORE_TEXTS = st.integers(0, 50).map(lambda tenths: f"{tenths / 10:.1f}")
 LABELS = st.sampled_from(["entailment", "Neutral", "모순", "함의", "contradiction"])
 LABEL_OF = {"entailment": 0, "함의": 0, "Neutral": 1, "모순": 2, "contradiction": 2}
@@ -223,21 +232,23 @@ NAMES = ("문장1", "문장2", "값", "구분")
 def rows_of(value: st.SearchStrategy[str]) -> st.SearchStrategy[list[Row]]:
     """Rows that tell at least two values apart."""
     cells = st.tuples(SENTENCES, SENTENCES, value, st.sampled_from(["train", "dev", "test", ""]))
-    rows = st.lists(cells, min_size=10, max_size=14).filter(lambda rows: len({one[2] for one in rows}) > 3)
+    rows = st.lists(cells, min_size=10, max_size=14).filter(
+        lambda rows: len({sampled_row[2] for sampled_row in rows}) > 3
+    )
     return rows.map(lambda rows: [dict(zip(NAMES, row, strict=True)) for row in rows])
 
 
 def check(content: bytes, rows: list[Row], kind: PairKind) -> None:
     role = "score" if kind is PairKind.SCORED else "label"
     scale = (0.0, 5.0) if kind is PairKind.SCORED else None
-    reading = read_pairs([(content, "짝")], PairOptions({role: "값"}, kind, scale))
+    reading = read_pairs([(content, "짝")], PairReadOptions({role: "값"}, kind, scale))
     assert [file.problems for file in reading.files] == [()]
     pairs = reading.pairs
     assert [list(column) for column in pairs.texts] == [
         [row[name].strip() for row in rows] for name in ("문장1", "문장2")
     ]
-    wanted = [LABEL_OF[row["값"]] if kind is PairKind.LABELLED else float(row["값"]) for row in rows]
-    assert pairs.values.tolist() == pytest.approx(wanted)
+    expected = [LABEL_OF[row["값"]] if kind is PairKind.LABELLED else float(row["값"]) for row in rows]
+    assert pairs.values.tolist() == pytest.approx(expected)
     names = {"train": 0, "dev": 1, "test": 2, "": -1}
     assert pairs.published.tolist() == [names[row["구분"]] for row in rows]
 
@@ -247,14 +258,14 @@ def check(content: bytes, rows: list[Row], kind: PairKind) -> None:
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @given(rows=rows_of(SCORE_TEXTS))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-def test_delimited(rows: list[Row], delimiter: str, encoding: str) -> None:
+def test_reads_delimited_files(rows: list[Row], delimiter: str, encoding: str) -> None:
     check(as_csv(rows, delimiter).encode(encoding), rows, PairKind.SCORED)
 
 
 @pytest.mark.parametrize("write", [as_json, as_jsonl])
 @given(rows=rows_of(LABELS))
 @settings(max_examples=25, deadline=None)
-def test_json(rows: list[Row], write: Any) -> None:
+def test_reads_json_files(rows: list[Row], write: Any) -> None:
     check(write(rows).encode(), rows, PairKind.LABELLED)
 
 
@@ -262,7 +273,7 @@ def test_json(rows: list[Row], write: Any) -> None:
 @pytest.mark.parametrize("write", [as_excel, as_parquet])
 @given(rows=rows_of(SCORE_TEXTS))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_binary(rows: list[Row], write: Any) -> None:
+def test_reads_binary_files(rows: list[Row], write: Any) -> None:
     check(write(rows), rows, PairKind.SCORED)
 
 
@@ -273,7 +284,7 @@ CELLS = st.one_of(
 GOOD: list[Row] = [{"sentence1": f"가 {row}", "sentence2": f"나 {row}", "score": row % 6} for row in range(12)]
 
 
-def use(content: bytes, options: PairOptions | None = None) -> PairSet | None:
+def use(content: bytes, options: PairReadOptions | None = None) -> PairSet | None:
     """Read what may be anything: a set that can be used, or an error that can be told."""
     try:
         reading = read_pairs([(content, "짝")], options)
@@ -295,10 +306,10 @@ def use(content: bytes, options: PairOptions | None = None) -> PairSet | None:
 @pytest.mark.slow
 @given(bad=st.lists(st.dictionaries(st.sampled_from(["sentence1", "sentence2", "score"]), CELLS), max_size=6))
 @settings(max_examples=50, deadline=None)
-def test_hostile_cells_cost_no_other_row(bad: list[Row]) -> None:
+def test_hostile_cells_affect_no_other_row(bad: list[Row]) -> None:
     good = {"sentence1": [row["sentence1"] for row in GOOD], "sentence2": [row["sentence2"] for row in GOOD]}
     content = as_jsonl([*bad, *GOOD]).encode("utf-8", "surrogatepass")
-    pairs = use(content, PairOptions(kind=PairKind.SCORED, scale=(0, 5)))
+    pairs = use(content, PairReadOptions(kind=PairKind.SCORED, scale=(0, 5)))
     assert pairs is not None
     assert [list(column)[-12:] for column in pairs.texts] == list(good.values())
     assert pairs.values.tolist()[-12:] == [row["score"] for row in GOOD]
@@ -306,7 +317,7 @@ def test_hostile_cells_cost_no_other_row(bad: list[Row]) -> None:
 
 @given(st.binary(max_size=300))
 @settings(max_examples=50, deadline=None)
-def test_random_bytes(content: bytes) -> None:
+def test_accepts_or_rejects_random_bytes(content: bytes) -> None:
     use(content)
     use(as_csv(GOOD).encode() + content)
 
@@ -315,11 +326,11 @@ def test_random_bytes(content: bytes) -> None:
 @given(cuts=CHANGES, kind=st.sampled_from(list(PairKind)))
 @pytest.mark.parametrize("name", ["csv", "json", "jsonl", "parquet"])
 @settings(max_examples=50, deadline=None)
-def test_damaged_files(cuts: list[tuple[float, int, bytes]], kind: PairKind, name: str) -> None:
+def test_reads_or_rejects_damaged_files(cuts: list[tuple[float, int, bytes]], kind: PairKind, name: str) -> None:
     files = {"csv": as_csv(GOOD).encode(), "json": as_json(GOOD).encode(), "jsonl": as_jsonl(GOOD).encode()}
     content = files.get(name) or as_parquet(GOOD)
-    for place, length, piece in cuts:
-        start = int(place * len(content))
+    for offset, length, piece in cuts:
+        start = int(offset * len(content))
         content = content[:start] + piece + content[start + length :]
     use(content)
-    use(content, PairOptions(kind=kind))
+    use(content, PairReadOptions(kind=kind))

@@ -6,22 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.questions import (
-    Level,
     Overlap,
-    Unit,
+    OverlapLevel,
+    OverlapUnit,
     audit,
     bigrams,
+    find_passage_rows,
+    group_questions_by_passage,
     histogram,
     kinds_table,
+    measure_overlap,
     overlap_level,
-    overlap_of,
-    passages_with,
-    questions_of,
-    unit_of,
+    overlap_unit,
     word_overlap,
     words,
 )
-from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.questions.read import QuestionSetReading
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Part, SplitOptions, parts_table, passage_groups, split, split_table
 from mrc_workbench.data.store import find
@@ -40,33 +40,33 @@ SET = QuestionSet(
 )
 
 
-def test_figures() -> None:
-    figures = audit(SET)
-    assert (figures.passage_count, figures.question_count) == (3, 5)
-    assert (figures.unanswerable_count, figures.article_count, figures.passages_without_question) == (1, 2, 0)
-    assert figures.questions_per_passage.tolist() == [2, 2, 1]
-    assert figures.passage_lengths.tolist() == [8, 7, 10]
-    assert figures.question_lengths.tolist() == [9, 4, 9, 11, 2]
-    assert figures.overlap.mean == pytest.approx((1 / 5 + 1 + 1) / 3)
-    assert figures.duplicate_questions == {"수도는 어디인가?": ("1", "3")}
-    assert figures.answers_not_found == ("2",)
-    assert figures.kinds == {"keyword": 2, "year": 1}
+def test_audits_a_small_set() -> None:
+    result = audit(SET)
+    assert (result.passage_count, result.question_count) == (3, 5)
+    assert (result.unanswerable_count, result.article_count, result.passages_without_question) == (1, 2, 0)
+    assert result.questions_per_passage.tolist() == [2, 2, 1]
+    assert result.passage_lengths.tolist() == [8, 7, 10]
+    assert result.question_lengths.tolist() == [9, 4, 9, 11, 2]
+    assert result.overlap.mean == pytest.approx((1 / 5 + 1 + 1) / 3)
+    assert result.duplicate_questions == {"수도는 어디인가?": ("1", "3")}
+    assert result.answers_not_found == ("2",)
+    assert result.kinds == {"keyword": 2, "year": 1}
 
 
-def test_nothing_answerable() -> None:
-    figures = audit(QuestionSet("set", SET.passages, (SET.questions[2],)))
-    assert len(figures.overlap.shares) == 0
-    assert math.isnan(figures.overlap.mean)
-    assert figures.passages_without_question == 3
+def test_audits_a_set_without_answerable_questions() -> None:
+    result = audit(QuestionSet("set", SET.passages, (SET.questions[2],)))
+    assert len(result.overlap.shares) == 0
+    assert math.isnan(result.overlap.mean)
+    assert result.passages_without_question == 3
 
 
 def labelled(answers: list[str], text: str = "모든 지문은 서로 다르다") -> QuestionSet:
     passages = tuple(Passage(f"p{row}", f"{text} {row}") for row in range(len(answers)))
-    asked = tuple(Question(f"q{row}", f"{row}번?", (answer,), (f"p{row}",)) for row, answer in enumerate(answers))
-    return QuestionSet("labels", passages, asked)
+    questions = tuple(Question(f"q{row}", f"{row}번?", (answer,), (f"p{row}",)) for row, answer in enumerate(answers))
+    return QuestionSet("labels", passages, questions)
 
 
-def test_answers_that_are_labels_are_told() -> None:
+def test_detects_answers_that_are_labels() -> None:
     assert audit(labelled(["True", "False", "True"] * 10)).labels == ("True", "False")
 
 
@@ -79,7 +79,7 @@ def test_answers_that_are_labels_are_told() -> None:
         SET,
     ],
 )
-def test_other_answers_are_no_labels(question_set: QuestionSet) -> None:
+def test_does_not_report_other_answers_as_labels(question_set: QuestionSet) -> None:
     assert audit(question_set).labels == ()
 
 
@@ -94,42 +94,42 @@ ENGLISH = QuestionSet(
 )
 
 
-def test_units_by_hand() -> None:
+def test_overlap_units_match_hand_computed_values() -> None:
     assert bigrams("Ab-c9! 가나다_라") == {"ab", "c9", "가나", "나다"}
     assert words("Ab-c9! ab 가나다_라") == {"ab", "c9", "가나다", "라"}
-    assert (unit_of(SET), unit_of(ENGLISH)) == (Unit.PAIRS, Unit.WORDS)
+    assert (overlap_unit(SET), overlap_unit(ENGLISH)) == (OverlapUnit.PAIRS, OverlapUnit.WORDS)
 
 
-def test_pairs_by_hand() -> None:
+def test_bigram_overlap_matches_hand_computed_values() -> None:
     # 1: 수도, 도는, 어디, 디인, 인가: one of five; 2: 서울, 울은: both in a; 4: equal; 5: no pair of letters
     np.testing.assert_allclose(word_overlap(SET), [1 / 5, 1, 1, np.nan])
 
 
-def test_words_by_hand() -> None:
+def test_word_overlap_matches_hand_computed_values() -> None:
     # made, the, alphabet of four; none of where, does, it, run, though all pairs of "run" stand in "runs"; no word
     np.testing.assert_allclose(word_overlap(ENGLISH), [3 / 4, 0, np.nan])
-    found = overlap_of(ENGLISH)
-    assert found.mean == pytest.approx(3 / 8)
+    overlap = measure_overlap(ENGLISH)
+    assert overlap.mean == pytest.approx(3 / 8)
 
 
-def test_by_chance_is_what_other_passages_share() -> None:
-    assert overlap_of(ENGLISH).by_chance == 0  # no word of any question stands in the other passage
-    one = QuestionSet("one", ENGLISH.passages[:1], ENGLISH.questions[:1])
-    assert math.isnan(overlap_of(one).by_chance)
+def test_chance_overlap_uses_other_passages() -> None:
+    assert measure_overlap(ENGLISH).by_chance == 0  # no word of any question stands in the other passage
+    single = QuestionSet("one", ENGLISH.passages[:1], ENGLISH.questions[:1])
+    assert math.isnan(measure_overlap(single).by_chance)
 
 
-def test_the_sample_shares_little_by_chance() -> None:
-    found = overlap_of(find("sample"))
-    assert found.unit is Unit.PAIRS
-    assert found.by_chance < 0.1 < found.mean
+def test_sample_has_little_chance_overlap() -> None:
+    overlap = measure_overlap(find("sample"))
+    assert overlap.unit is OverlapUnit.PAIRS
+    assert overlap.by_chance < 0.1 < overlap.mean
 
 
-def test_a_histogram_by_hand() -> None:
+def test_histogram_matches_hand_computed_values() -> None:
     table = histogram(np.array([10, 11, 11, 14]))
     assert table.to_numpy().tolist() == [[10, 11, 1], [11, 12, 2], [12, 13, 0], [13, 14, 0], [14, 15, 1]]
 
 
-def test_ranges_are_wide_enough_and_hold_every_value() -> None:
+def test_histogram_counts_every_value() -> None:
     values = np.random.default_rng(0).integers(3, 2950, 1000)
     table = histogram(values)
     assert len(table) <= 40
@@ -139,7 +139,7 @@ def test_ranges_are_wide_enough_and_hold_every_value() -> None:
         assert count == ((values >= start) & (values < end)).sum()
 
 
-def test_shares_fall_into_ranges_of_a_twentieth() -> None:
+def test_histogram_accepts_a_fixed_width() -> None:
     table = histogram(np.array([0.0, 0.049, 0.05, 1.0, np.nan]), 0.05)
     assert len(table) == 20
     assert table["count"].tolist() == [2, 1, *[0] * 16, 0, 1]
@@ -147,31 +147,38 @@ def test_shares_fall_into_ranges_of_a_twentieth() -> None:
 
 
 @pytest.mark.parametrize("values", [[7], [7, 7], [0], [0.0]])
-def test_equal_values_are_one_range(values: list[float]) -> None:
+def test_histogram_of_equal_values_has_a_single_range(values: list[float]) -> None:
     assert histogram(np.array(values))["count"].tolist() == [len(values)]
 
 
-def test_nothing_has_no_range() -> None:
+def test_histogram_of_nan_is_empty() -> None:
     assert histogram(np.array([np.nan])).empty
 
 
-def test_the_levels_of_word_overlap() -> None:
+def test_classifies_word_overlap() -> None:
     unknown = float("nan")
     known = [(0.67, 0.0), (0.41, 0.0), (0.17, 0.0), (unknown, unknown), (0.65, 0.23), (0.93, 0.9), (0.67, unknown)]
-    levels = [overlap_level(Overlap(Unit.PAIRS, np.zeros(30), *means)) for means in known]
+    levels = [overlap_level(Overlap(OverlapUnit.PAIRS, np.zeros(30), *means)) for means in known]
     first, above_chance = levels[:4], levels[4:]
-    assert first == [Level.HIGH, Level.MIDDLE, Level.LOW, Level.UNKNOWN]
-    assert above_chance == [Level.MIDDLE, Level.LOW, Level.HIGH]  # (0.65 - 0.23) / (1 - 0.23) is 0.545
+    assert first == [OverlapLevel.HIGH, OverlapLevel.MIDDLE, OverlapLevel.LOW, OverlapLevel.UNKNOWN]
+    assert above_chance == [
+        OverlapLevel.MIDDLE,
+        OverlapLevel.LOW,
+        OverlapLevel.HIGH,
+    ]  # (0.65 - 0.23) / (1 - 0.23) is 0.545
 
 
-@pytest.mark.parametrize(("measured", "level"), [(1, Level.FEW), (29, Level.FEW), (30, Level.HIGH), (300, Level.HIGH)])
-def test_few_questions_have_no_level(measured: int, level: Level) -> None:
+@pytest.mark.parametrize(
+    ("measured", "level"),
+    [(1, OverlapLevel.FEW), (29, OverlapLevel.FEW), (30, OverlapLevel.HIGH), (300, OverlapLevel.HIGH)],
+)
+def test_does_not_classify_overlap_of_few_questions(measured: int, level: OverlapLevel) -> None:
     shares = np.array([0.67] * measured + [np.nan] * 40)  # what cannot be measured does not count
-    assert overlap_level(Overlap(Unit.PAIRS, shares, 0.67, 0.0)) is level
-    assert overlap_level(Overlap(Unit.PAIRS, shares, float("nan"), 0.0)) is Level.UNKNOWN
+    assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, 0.67, 0.0)) is level
+    assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, float("nan"), 0.0)) is OverlapLevel.UNKNOWN
 
 
-def test_kinds_with_their_own_overlap() -> None:
+def test_kinds_table_lists_overlap_by_kind() -> None:
     passages = (Passage("p1", "한글을 만든 왕"),)
     questions = (
         Question("q1", "한글을 만든", (), ("p1",), "same"),
@@ -188,18 +195,18 @@ def test_kinds_with_their_own_overlap() -> None:
     assert math.isnan(table.loc["none", "overlap"])
 
 
-def test_parts_of_a_split() -> None:
+def test_tables_list_the_parts_of_a_split() -> None:
     question_set = small_set()
-    found = split(question_set)
-    table = parts_table(found)
+    question_split = split(question_set)
+    table = parts_table(question_split)
     assert table["part"].tolist() == ["train", "validation", "test"]
-    assert table["groups"].sum() == found.group_counts[Part.ALL]
+    assert table["groups"].sum() == question_split.group_counts[Part.ALL]
     assert table["share"].sum() == pytest.approx(1)
     assert table["questions"].sum() == len(question_set.answerable)
-    parts = split_table(question_set, found)
+    parts = split_table(question_set, question_split)
     assert parts["question_id"].tolist() == [question.id for question in question_set.questions]
     for part in PARTS:
-        ids = [question.id for question in found.questions(question_set, part).questions]
+        ids = [question.id for question in question_split.questions(question_set, part).questions]
         assert parts[parts["part"] == part.value]["question_id"].tolist() == ids
 
 
@@ -213,17 +220,17 @@ def test_parts_of_a_split() -> None:
         ("없는 말", []),
     ],
 )
-def test_passages_are_found_by_text_title_and_question(text: str, rows: list[int]) -> None:
-    assert passages_with(small_set(), text).tolist() == rows
+def test_finds_passages_by_text_title_and_question(text: str, rows: list[int]) -> None:
+    assert find_passage_rows(small_set(), text).tolist() == rows
 
 
-def test_case_does_not_count() -> None:
-    assert passages_with(QuestionSet("s", (Passage("1", "BM25"),), ()), "bm").tolist() == [0]
+def test_finds_passages_in_any_case() -> None:
+    assert find_passage_rows(QuestionSet("s", (Passage("1", "BM25"),), ()), "bm").tolist() == [0]
 
 
-def test_questions_of_passages() -> None:
-    found = questions_of(small_set(), [2, 0, 4])
-    assert {row: [question.id for question in asked] for row, asked in found.items()} == {
+def test_lists_questions_by_passage() -> None:
+    questions_by_row = group_questions_by_passage(small_set(), [2, 0, 4])
+    assert {row: [question.id for question in questions] for row, questions in questions_by_row.items()} == {
         2: ["q3", "q6"],
         0: ["q1"],
         4: ["q5"],
@@ -243,7 +250,7 @@ def question_sets(draw: st.DrawFn) -> QuestionSet:
 @pytest.mark.slow
 @given(question_sets(), st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
-def test_no_article_is_in_two_parts_and_every_question_in_one(question_set: QuestionSet, seed: int) -> None:
+def test_splits_by_article_and_covers_every_question(question_set: QuestionSet, seed: int) -> None:
     result = split(question_set, SplitOptions(0.2, 0.3, seed))
     placed = np.concatenate([result.rows[part] for part in PARTS])
     assert sorted(placed) == question_set.answerable.tolist() == result.rows[Part.ALL].tolist()
@@ -261,19 +268,19 @@ def _articles(question_set: QuestionSet) -> set[str]:
     return {passage.title or f"passage {passage.id}" for passage in relevant}
 
 
-def test_groups_that_share_a_question_are_one() -> None:
+def test_merges_groups_that_share_a_question() -> None:
     passages = tuple(Passage(str(row), f"글 {row}", title) for row, title in enumerate(["가", "나", "", "가", ""]))
     questions = (Question("q", "?", relevant=("1", "2")),)
     assert passage_groups(QuestionSet("set", passages, questions)).tolist() == [0, 1, 1, 0, 2]
 
 
 @pytest.mark.parametrize(("validation", "test"), [(-0.1, 0.2), (0.5, 0.5)])
-def test_shares_must_leave_something_to_train_on(validation: float, test: float) -> None:
+def test_rejects_fractions_without_training_questions(validation: float, test: float) -> None:
     with pytest.raises(ValueError, match="must each be a fraction of 0 or more"):
         SplitOptions(validation, test)
 
 
-def test_korquad_by_the_published_permutation(korquad: Reading) -> None:
+def test_splits_korquad_by_the_documented_permutation(korquad: QuestionSetReading) -> None:
     result = split(korquad.question_set, SplitOptions(validation=0, test=40 / 140, seed=0))
     assert {part: len(rows) for part, rows in result.rows.items()} == {
         Part.ALL: 5774,
@@ -282,5 +289,5 @@ def test_korquad_by_the_published_permutation(korquad: Reading) -> None:
         Part.TEST: 1824,
     }
     titles = list(dict.fromkeys(passage.title for passage in korquad.question_set.passages))
-    first = {titles[place] for place in np.random.default_rng(0).permutation(140)[:40]}
+    first = {titles[index] for index in np.random.default_rng(0).permutation(140)[:40]}
     assert _articles(result.questions(korquad.question_set, Part.TEST)) == first

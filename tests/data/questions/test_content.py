@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.questions import content
-from mrc_workbench.data.questions.content import SIMILARITY, content_notes, near_duplicates
+from mrc_workbench.data.questions.content import SIMILARITY, content_notes, find_near_duplicates
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 
 BIRDS = ("두루미", "수달", "고라니", "올빼미", "청설모", "반딧불이", "도롱뇽", "물총새", "멧돼지", "너구리")
-PLACES = ("철원 들판", "지리산 골짜기", "낙동강 하구", "제주 오름", "설악산 능선")
+HABITATS = ("철원 들판", "지리산 골짜기", "낙동강 하구", "제주 오름", "설악산 능선")
 
 
 def text_of(row: int) -> str:
     rng = np.random.default_rng(row)
     words = ["".join(chr(0xAC00 + code) for code in rng.integers(0, 11_000, 3)) for _ in range(15)]
-    return f"{BIRDS[row % 10]} {row}번은 {PLACES[row % 5]}에서 산다. " + " ".join(words)
+    return f"{BIRDS[row % 10]} {row}번은 {HABITATS[row % 5]}에서 산다. " + " ".join(words)
 
 
-def made(texts: Sequence[str], questions: Sequence[str] | None = None) -> QuestionSet:
-    asked = questions or [f"{BIRDS[row % 10]} {row}번은 어디에서 사나?" for row in range(len(texts))]
+def make_set(texts: Sequence[str], questions: Sequence[str] | None = None) -> QuestionSet:
+    question_texts = questions or [f"{BIRDS[row % 10]} {row}번은 어디에서 사나?" for row in range(len(texts))]
     passages = tuple(Passage(f"p{row}", text) for row, text in enumerate(texts))
     return QuestionSet(
-        "set", passages, tuple(Question(f"q{row}", q, relevant=(f"p{row}",)) for row, q in enumerate(asked))
+        "set", passages, tuple(Question(f"q{row}", q, relevant=(f"p{row}",)) for row, q in enumerate(question_texts))
     )
 
 
@@ -39,13 +39,13 @@ def notes(question_set: QuestionSet, parts: Split | None = None) -> dict[Problem
 TEXTS = [text_of(row) for row in range(200)]
 
 
-def test_an_ordinary_set_has_no_note() -> None:
-    assert notes(made(TEXTS)) == {}
+def test_reports_nothing_for_a_clean_set() -> None:
+    assert notes(make_set(TEXTS)) == {}
 
 
-def test_a_set_of_passages_alone_and_an_empty_part_are_no_fault() -> None:
-    assert notes(QuestionSet("set", made(TEXTS).passages, ())) == {}
-    assert notes(made(TEXTS[:1])) == {}
+def test_accepts_sets_without_questions_or_parts() -> None:
+    assert notes(QuestionSet("set", make_set(TEXTS).passages, ())) == {}
+    assert notes(make_set(TEXTS[:1])) == {}
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_a_set_of_passages_alone_and_an_empty_part_are_no_fault() -> None:
         ("== 이름 ==\n{}", "wiki"),
     ],
 )
-def test_markup_is_counted_by_kind(text: str, kind: str) -> None:
-    found = notes(made([*TEXTS[:197], *(text.format(one) for one in TEXTS[197:])]))
-    assert list(found) == [ProblemCode.MARKUP]
-    details = found[ProblemCode.MARKUP].details
+def test_counts_markup_by_kind(text: str, kind: str) -> None:
+    notes_by_code = notes(make_set([*TEXTS[:197], *(text.format(original) for original in TEXTS[197:])]))
+    assert list(notes_by_code) == [ProblemCode.MARKUP]
+    details = notes_by_code[ProblemCode.MARKUP].details
     assert (details["count"], details[kind], details["share"]) == (3, 3, "1.5%")
     assert str(details["examples"]).startswith("p197: ")
     assert len(str(details["examples"]).split(", p")) == 3
@@ -74,12 +74,12 @@ def test_markup_is_counted_by_kind(text: str, kind: str) -> None:
     "text",
     ["a < b 이고 c > d", "AT&T; R&D", "2 -- 3 | 4", "x == y 라면", "[1] 각주", "<두루미>라는 시", "목차 ······ 3"],
 )
-def test_signs_that_are_no_markup(text: str) -> None:
-    assert notes(made([f"{text} {one}" for one in TEXTS])) == {}
+def test_ignores_signs_that_resemble_markup(text: str) -> None:
+    assert notes(make_set([f"{text} {original}" for original in TEXTS])) == {}
 
 
-def test_a_little_markup_is_no_note() -> None:
-    assert notes(made([*TEXTS[:199], f"<b>{TEXTS[199]}</b>"])) == {}
+def test_ignores_markup_below_the_threshold() -> None:
+    assert notes(make_set([*TEXTS[:199], f"<b>{TEXTS[199]}</b>"])) == {}
 
 
 @pytest.mark.parametrize(
@@ -93,54 +93,56 @@ def test_a_little_markup_is_no_note() -> None:
         lambda text: text + " Jos" + "é".encode().decode("latin-1"),
     ],
 )
-def test_damaged_characters_are_reported(damage: Callable[[str], str]) -> None:
-    found = notes(made([*TEXTS[:199], damage(TEXTS[199])]))
-    assert list(found) == [ProblemCode.DAMAGED_TEXT]
-    assert found[ProblemCode.DAMAGED_TEXT].details["count"] == 1
-    assert "p199" in str(found[ProblemCode.DAMAGED_TEXT].details["examples"])
+def test_reports_mojibake(damage: Callable[[str], str]) -> None:
+    notes_by_code = notes(make_set([*TEXTS[:199], damage(TEXTS[199])]))
+    assert list(notes_by_code) == [ProblemCode.DAMAGED_TEXT]
+    assert notes_by_code[ProblemCode.DAMAGED_TEXT].details["count"] == 1
+    assert "p199" in str(notes_by_code[ProblemCode.DAMAGED_TEXT].details["examples"])
 
 
 @pytest.mark.parametrize("text", ["São Tomé, Ångström, naïve façade, voilà”", "«Œuvres» d’été…", "Ærøskøbing þá"])
-def test_letters_with_accents_are_no_damage(text: str) -> None:
-    assert notes(made([f"{text} {one}" for one in TEXTS])) == {}
+def test_ignores_accented_characters(text: str) -> None:
+    assert notes(make_set([f"{text} {original}" for original in TEXTS])) == {}
 
 
 def _decomposed(text: str) -> str:
     return unicodedata.normalize("NFD", text)
 
 
-def test_decomposed_passages_and_what_a_search_would_lose() -> None:
-    found = notes(made([_decomposed(text) for text in TEXTS]))
-    assert list(found) == [ProblemCode.DECOMPOSED_LETTERS]
-    details = found[ProblemCode.DECOMPOSED_LETTERS].details
+def test_reports_decomposed_passages_and_lost_matches() -> None:
+    notes_by_code = notes(make_set([_decomposed(text) for text in TEXTS]))
+    assert list(notes_by_code) == [ProblemCode.DECOMPOSED_CHARACTERS]
+    details = notes_by_code[ProblemCode.DECOMPOSED_CHARACTERS].details
     assert (details["passages"], details["questions"]) == (200, 0)
     assert float(str(details["lost"]).rstrip("%")) > 70, "only pairs of digits match as they are"
 
 
-def test_what_is_decomposed_on_both_sides_matches() -> None:
-    questions = [_decomposed(question.text) for question in made(TEXTS).questions]
-    found = notes(made([_decomposed(text) for text in TEXTS], questions))
-    assert found[ProblemCode.DECOMPOSED_LETTERS].details["lost"] == "0.0%"
+def test_loses_no_match_if_both_sides_are_decomposed() -> None:
+    questions = [_decomposed(question.text) for question in make_set(TEXTS).questions]
+    notes_by_code = notes(make_set([_decomposed(text) for text in TEXTS], questions))
+    assert notes_by_code[ProblemCode.DECOMPOSED_CHARACTERS].details["lost"] == "0.0%"
 
 
-def test_decomposed_latin_letters() -> None:
+def test_reports_decomposed_latin_characters() -> None:
     texts = [f"Café number {row} in Zürich serves crêpes {row * 7}" for row in range(100)]
     rng = np.random.default_rng(0)
     texts = [f"{text} " + "".join(chr(97 + c) for c in rng.integers(0, 26, 60)) for text in texts]
     questions = [f"Which café in Zürich is number {row}?" for row in range(100)]
-    details = notes(made([_decomposed(text) for text in texts], questions))[ProblemCode.DECOMPOSED_LETTERS].details
+    details = notes(make_set([_decomposed(text) for text in texts], questions))[
+        ProblemCode.DECOMPOSED_CHARACTERS
+    ].details
     assert details["lost"] == "40.0%", "café and Zürich of five shared words: café, in, zürich, number, the figure"
 
 
-def test_full_width_letters_are_reported_where_words_are_lost() -> None:
+def test_reports_full_width_characters_if_matches_are_lost() -> None:
     wide = [text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for text in TEXTS]
-    found = notes(made(wide))
-    assert list(found) == [ProblemCode.FULL_WIDTH]
-    assert found[ProblemCode.FULL_WIDTH].details["lost"] != "0.0%"
+    notes_by_code = notes(make_set(wide))
+    assert list(notes_by_code) == [ProblemCode.FULL_WIDTH]
+    assert notes_by_code[ProblemCode.FULL_WIDTH].details["lost"] != "0.0%"
     same = [
-        question.text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for question in made(TEXTS).questions
+        question.text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for question in make_set(TEXTS).questions
     ]
-    assert notes(made(wide, same)) == {}, "both sides have the same form"
+    assert notes(make_set(wide, same)) == {}, "both sides have the same form"
 
 
 def _parts(train: Sequence[int], test: Sequence[int], passages: int) -> Split:
@@ -148,47 +150,47 @@ def _parts(train: Sequence[int], test: Sequence[int], passages: int) -> Split:
     return Split(SplitOptions(), np.arange(passages, dtype=np.int32), rows)
 
 
-def test_near_duplicates_in_the_corpus_and_across_parts() -> None:
+def test_reports_near_duplicates_in_corpus_and_across_parts() -> None:
     texts = [*TEXTS[:190], *(TEXTS[row].replace("산다", "살았다") for row in range(10))]
-    question_set = made(texts)
-    found = notes(question_set, _parts(range(100), range(100, 200), 200))
-    assert found[ProblemCode.NEAR_DUPLICATES].details["count"] == 10
-    assert str(found[ProblemCode.NEAR_DUPLICATES].details["examples"]).startswith("p190 ≈ p0, ")
-    across = found[ProblemCode.NEAR_DUPLICATE_PARTS].details
+    question_set = make_set(texts)
+    notes_by_code = notes(question_set, _parts(range(100), range(100, 200), 200))
+    assert notes_by_code[ProblemCode.NEAR_DUPLICATES].details["count"] == 10
+    assert str(notes_by_code[ProblemCode.NEAR_DUPLICATES].details["examples"]).startswith("p190 ≈ p0, ")
+    across = notes_by_code[ProblemCode.NEAR_DUPLICATE_PARTS].details
     assert (across["count"], across["tested"], across["share"]) == (10, 100, "10.0%")
     within = notes(question_set, _parts(range(100, 190), [*range(100), *range(190, 200)], 200))
     assert ProblemCode.NEAR_DUPLICATE_PARTS not in within
 
 
-def test_repeated_questions_across_parts() -> None:
-    questions = [question.text for question in made(TEXTS).questions]
+def test_reports_questions_repeated_across_parts() -> None:
+    questions = [question.text for question in make_set(TEXTS).questions]
     questions[150] = questions[3].replace("사나?", "사나요?")
     questions[151] = questions[4].upper()
     questions[152] = questions[5].replace("5번", "6번")
-    found = notes(made(TEXTS, questions), _parts(range(100), range(100, 200), 200))
-    assert list(found) == [ProblemCode.REPEATED_QUESTIONS]
-    details = found[ProblemCode.REPEATED_QUESTIONS].details
+    notes_by_code = notes(make_set(TEXTS, questions), _parts(range(100), range(100, 200), 200))
+    assert list(notes_by_code) == [ProblemCode.REPEATED_QUESTIONS]
+    details = notes_by_code[ProblemCode.REPEATED_QUESTIONS].details
     assert details["count"] == 2, "another number is another question"
     assert "q150" in str(details["examples"])
     assert "(q3)" in str(details["examples"])
 
 
-def test_of_a_large_corpus_relevant_passages_and_some_others_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "MOST_PASSAGES", 50)
-    whole = made(TEXTS)
+def test_samples_a_large_corpus_with_all_relevant_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "MAX_CHECKED_PASSAGES", 50)
+    whole = make_set(TEXTS)
     some = whole.with_questions(range(150, 190))
     rows = content._checked_rows(some)
     assert len(rows) == 50
     assert {*range(150, 190)} <= {*rows.tolist()}
     texts = [f"<p>{text}</p>" if 150 <= row < 190 else text for row, text in enumerate(TEXTS)]
-    details = notes(made(texts).with_questions(range(150, 190)))[ProblemCode.MARKUP].details
+    details = notes(make_set(texts).with_questions(range(150, 190)))[ProblemCode.MARKUP].details
     assert (details["count"], details["checked"]) == (40, 50)
     assert str(details["examples"]).startswith("p150: ")
 
 
-def random_texts(count: int, first: int, letters: int, length: int = 300) -> list[str]:
+def random_texts(count: int, first: int, alphabet_size: int, length: int = 300) -> list[str]:
     rng = np.random.default_rng(first)
-    return ["".join(chr(first + code) for code in rng.integers(0, letters, length)) for _ in range(count)]
+    return ["".join(chr(first + code) for code in rng.integers(0, alphabet_size, length)) for _ in range(count)]
 
 
 def similarity(a: str, b: str, shingle: int = 5) -> float:
@@ -197,7 +199,7 @@ def similarity(a: str, b: str, shingle: int = 5) -> float:
 
 
 @pytest.mark.parametrize(("first", "letters"), [(0xAC00, 11_000), (ord("a"), 26), (0x4E00, 5_000), (0x3041, 80)])
-def test_finds_the_pairs_of_the_exact_similarity(first: int, letters: int) -> None:
+def test_finds_the_same_pairs_as_exact_similarity(first: int, letters: int) -> None:
     texts = random_texts(400, first, letters)
     rng = np.random.default_rng(1)
     for row in range(100):
@@ -206,13 +208,13 @@ def test_finds_the_pairs_of_the_exact_similarity(first: int, letters: int) -> No
             changed[int(at)] = chr(first + int(rng.integers(letters)))
         texts[300 + row] = "".join(changed)
     expected = {(row, 300 + row) for row in range(100) if similarity(texts[row], texts[300 + row]) >= SIMILARITY}
-    found = near_duplicates(texts)
+    duplicates = find_near_duplicates(texts)
     assert 40 <= len(expected) <= 80
-    assert {(a, b) for a, b in found.pairs.tolist()} == expected
-    assert found.repeated == len(expected)
+    assert {(a, b) for a, b in duplicates.pairs.tolist()} == expected
+    assert duplicates.duplicate_count == len(expected)
 
 
-def test_case_spaces_and_composition_do_not_count() -> None:
+def test_ignores_case_spaces_and_composition() -> None:
     text = "Zürich 두루미는 겨울에 철원 들판으로 날아온다. It stays until March."
     variants = [
         text,
@@ -221,37 +223,37 @@ def test_case_spaces_and_composition_do_not_count() -> None:
         unicodedata.normalize("NFD", text),
         "전혀 다른 글이다, 아주.",
     ]
-    assert near_duplicates(variants).cluster.tolist() == [0, 0, 0, 0, 1]
+    assert find_near_duplicates(variants).clusters.tolist() == [0, 0, 0, 0, 1]
 
 
-def test_short_and_empty_texts_are_no_duplicates() -> None:
-    assert near_duplicates(["", "", "가", "가", "    "]).repeated == 0
-    assert near_duplicates([]).repeated == 0
-    assert near_duplicates(["가나다라마", "가나다라마"]).repeated == 1
+def test_ignores_short_and_empty_texts() -> None:
+    assert find_near_duplicates(["", "", "가", "가", "    "]).duplicate_count == 0
+    assert find_near_duplicates([]).duplicate_count == 0
+    assert find_near_duplicates(["가나다라마", "가나다라마"]).duplicate_count == 1
 
 
-def test_other_numbers_make_another_text() -> None:
+def test_texts_with_other_numbers_are_not_duplicates() -> None:
     texts = ["What did the company earn in the year 2019?", "What did the company earn in the year 2018?"]
-    assert near_duplicates(texts, shingle=3, numbers=0).repeated == 1
-    assert near_duplicates(texts, shingle=3).repeated == 0
+    assert find_near_duplicates(texts, shingle_length=3, min_number_similarity=0).duplicate_count == 1
+    assert find_near_duplicates(texts, shingle_length=3).duplicate_count == 0
 
 
-def test_a_few_other_numbers_make_no_other_text() -> None:
+def test_tolerates_a_few_other_numbers() -> None:
     (text,) = random_texts(1, 0xAC00, 11_000)
     versions = [f"{text} 1998 2003 2010 인구 {count}" for count in (5120, 5133)]
-    assert near_duplicates(versions).repeated == 1
-    assert near_duplicates(versions, numbers=1).repeated == 0
+    assert find_near_duplicates(versions).duplicate_count == 1
+    assert find_near_duplicates(versions, min_number_similarity=1).duplicate_count == 0
 
 
-def test_many_copies_give_few_pairs() -> None:
+def test_limits_the_pairs_of_many_copies() -> None:
     texts = [random_texts(1, 0xAC00, 11_000)[0] + chr(0xAC00 + number) for number in range(600)]
-    found = near_duplicates(texts)
-    assert found.repeated == 599
-    assert len(found.pairs) < 10 * len(texts)
+    duplicates = find_near_duplicates(texts)
+    assert duplicates.duplicate_count == 599
+    assert len(duplicates.pairs) < 10 * len(texts)
 
 
 @given(st.lists(st.text(max_size=40), max_size=12))
 def test_takes_any_texts(texts: list[str]) -> None:
-    found = near_duplicates(texts)
-    assert len(found.cluster) == len(texts)
-    assert all(a < b for a, b in found.pairs.tolist())
+    duplicates = find_near_duplicates(texts)
+    assert len(duplicates.clusters) == len(texts)
+    assert all(a < b for a, b in duplicates.pairs.tolist())

@@ -6,31 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.opening import Format, Proposal
-from mrc_workbench.data.passages import GatheredPassages, Passage
+from mrc_workbench.data.passages import Passage, PassageBuilder
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import audit
-from mrc_workbench.data.questions.read import Reading, propose_columns, read, read_file
+from mrc_workbench.data.questions.read import QuestionSetReading, propose_columns, read, read_file
 from mrc_workbench.data.split import split
 from mrc_workbench.data.store import keep, load
 from mrc_workbench.data.texts import BLOCK
 from tests.data.sample_files import ROWS, as_csv, workbook
 
 
-def _read(text: str, columns: Columns | None = None) -> Reading:
+def _read(text: str, columns: QuestionColumns | None = None) -> QuestionSetReading:
     return read(text.encode(), "set.csv", columns)
 
 
-def _problems(reading: Reading) -> list[tuple[int | None, ProblemCode]]:
+def _problems(reading: QuestionSetReading) -> list[tuple[int | None, ProblemCode]]:
     return [(problem.row, problem.code) for problem in reading.problems]
 
 
-def test_what_is_understood() -> None:
+def test_detects_format_encoding_and_columns() -> None:
     reading = read(as_csv(ROWS).encode("cp949"), "질문들.CSV")
     assert reading.format is Format.CSV
     assert reading.encoding == "CP949"
-    assert reading.columns == Columns("질문", "지문", "정답", "제목", "번호")
+    assert reading.columns == QuestionColumns("질문", "지문", "정답", "제목", "번호")
     assert reading.available_columns == ("번호", "제목", "질문", "지문", "정답")
     assert (reading.row_count, reading.paragraph_count, reading.problems) == (3, 3, ())
     assert reading.question_set.name == "질문들"
@@ -45,7 +45,7 @@ def test_what_is_understood() -> None:
     ]
 
 
-def test_rows_with_an_id() -> None:
+def test_reads_rows_with_ids() -> None:
     reading = _read("id,question,context\n1,a?,x\n1,b?,y\n1,a?,x\n1,a?,z\n2,a?,x\n")
     assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("1", ("p1", "p2")), ("2", ("p1",))]
     assert [passage.text for passage in reading.question_set.passages] == ["x", "z"]
@@ -55,37 +55,41 @@ def test_rows_with_an_id() -> None:
     ]
 
 
-def test_rows_without_an_id() -> None:
+def test_generates_missing_ids() -> None:
     reading = _read("question,context\na?,x\na?, x \na?,y\n")
     assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("q1", ("p1",)), ("q2", ("p2",))]
     assert _problems(reading) == [(3, ProblemCode.REPEATED_ROW)]
 
 
-def test_made_ids_do_not_clash() -> None:
+def test_generated_ids_do_not_clash() -> None:
     reading = _read("id,question,context\n,a?,x\nq1,b?,x\n,c?,x\n")
     assert [question.id for question in reading.question_set.questions] == ["q2", "q1", "q3"]
 
 
-def test_a_repeated_row_brings_its_answers() -> None:
+def test_adds_the_answers_of_repeated_rows() -> None:
     reading = _read("question,context,answer\na?,x,가\na?,x,나\n")
     assert reading.question_set.questions[0].answers == ("가", "나")
 
 
-def test_blank_cells() -> None:
+def test_reads_blank_cells() -> None:
     reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,t\nc?,y,u\n")
-    told = [(3, ProblemCode.EMPTY_CONTEXT), (None, ProblemCode.SEVERAL_TITLES), (None, ProblemCode.NO_QUESTION_IN_ROW)]
-    assert _problems(reading) == told
+    expected_problems = [
+        (3, ProblemCode.EMPTY_CONTEXT),
+        (None, ProblemCode.SEVERAL_TITLES),
+        (None, ProblemCode.NO_QUESTION_IN_ROW),
+    ]
+    assert _problems(reading) == expected_problems
     assert [(p.text, p.title) for p in reading.question_set.passages] == [("x", ""), ("y", "t")]
     assert (reading.row_count, reading.paragraph_count) == (4, 3)
     assert reading.problems[-1].details == {"rows": 1, "first": 2}
 
 
-def test_the_first_title_stays_and_a_blank_is_filled() -> None:
+def test_keeps_the_first_title_and_fills_blank_titles() -> None:
     reading = _read("question,context,title\na?,x,\nb?,x,t\nc?,x,u\n")
     assert reading.question_set.passages[0].title == "t"
 
 
-def test_what_no_text_may_hold_is_mended_and_told() -> None:
+def test_repairs_and_reports_invalid_characters() -> None:
     reading = read(b'[{"question": "a\\ud800?", "context": "b\\u0000", "answer": "c"}]', "set")
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("a�?", "b�")
     assert _problems(reading) == [(1, ProblemCode.MENDED_TEXT)]
@@ -93,7 +97,7 @@ def test_what_no_text_may_hold_is_mended_and_told() -> None:
     reading.question_set.questions[0].text.encode("utf-8")
 
 
-def test_values_that_are_no_text() -> None:
+def test_reports_values_that_are_not_text() -> None:
     reading = read(
         b'[{"question": 3.10, "context": 12}, {"question": null, "context": "x"},'
         b' {"question": "a", "context": NaN}, {"question": {"a": 1}, "context": "x"}]',
@@ -108,23 +112,23 @@ def test_values_that_are_no_text() -> None:
     assert reading.rejected["question"].tolist() == ["a", '{"a": "1"}']
 
 
-def test_rejected_rows_carry_their_own_content() -> None:
+def test_rejected_rows_include_their_content() -> None:
     rejected = _read("question,context\na?,b\nc?\ne?, \n").rejected
     assert list(rejected.columns) == ["row", "problem", "question", "context"]
     assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "e?", ""]]
 
 
-def test_a_column_named_row_is_kept() -> None:
+def test_keeps_a_column_named_row() -> None:
     rejected = _read("row,question,context\n7,a?,b\n8,c?,\n").rejected
     assert rejected[["row", "row (2)"]].values.tolist() == [[3, "8"]]
 
 
-def test_rows_that_each_name_their_own_columns() -> None:
+def test_accepts_rows_with_different_columns() -> None:
     rows = [{"question": "a?", "context": "" if number else "b", f"k{number}": 1} for number in range(600)]
     assert read(json.dumps(rows).encode(), "set").rejected.shape == (599, 102)
 
 
-def test_a_missing_column_names_what_was_found_and_wanted() -> None:
+def test_reports_available_and_expected_columns() -> None:
     with pytest.raises(DataError) as caught:
         _read("sentence1,sentence2\na,b\n")
     assert str(caught.value) == (
@@ -134,29 +138,29 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
     )
 
 
-def test_columns_can_be_given() -> None:
+def test_reads_selected_columns() -> None:
     text = "sentence1,sentence2\n수도는?,서울\n"
     assert propose_columns(text.encode()) == Proposal(
-        Columns("sentence1"),
+        QuestionColumns("sentence1"),
         ("sentence1", "sentence2"),
         ({"sentence1": "수도는?", "sentence2": "서울"},),
-        (Columns("sentence1", "sentence2"),),
+        (QuestionColumns("sentence1", "sentence2"),),
     )
-    reading = _read(text, Columns("sentence1", "sentence2"))
+    reading = _read(text, QuestionColumns("sentence1", "sentence2"))
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
 
 
-def test_given_columns_must_exist() -> None:
+def test_rejects_selected_columns_that_do_not_exist() -> None:
     with pytest.raises(DataError, match=r"The column x, chosen as context, is not in .*: a, b\. Choose"):
-        _read("a,b\n1,2\n", Columns("a", "x"))
+        _read("a,b\n1,2\n", QuestionColumns("a", "x"))
 
 
-def test_no_question_at_all() -> None:
+def test_rejects_files_without_questions() -> None:
     with pytest.raises(DataError, match="The file contains no question"):
         _read("question,context\n")
 
 
-def test_no_good_row() -> None:
+def test_rejects_files_without_valid_rows() -> None:
     with pytest.raises(DataError) as caught:
         _read("question,context\n,x\na?,\n")
     assert str(caught.value) == (
@@ -178,17 +182,17 @@ def test_no_good_row() -> None:
         (".csv", "questions"),
     ],
 )
-def test_the_name_of_the_set(given: str, expected: str) -> None:
+def test_names_the_set_after_the_file(given: str, expected: str) -> None:
     assert read(as_csv(ROWS).encode(), given).question_set.name == expected
 
 
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_rejects_files_that_cannot_be_opened(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", Path("\x00")):
         with pytest.raises(DataError, match=r"cannot be read \(.*\). Check the path and its permissions"):
             read_file(path)
 
 
-def test_ids_and_passages_do_not_depend_on_the_name(tmp_path: Path) -> None:
+def test_file_name_does_not_change_the_content(tmp_path: Path) -> None:
     path = tmp_path / "wrong-suffix.parquet"
     path.write_bytes(as_csv(ROWS).encode())
     reading = read_file(path)
@@ -211,37 +215,37 @@ PASSAGES = [("서울은 수도이다.", "서울"), ("부산은 항구이다.", "
         ("a.json", json.dumps({"data": [{"title": t, "paragraphs": [{"context": p}]} for p, t in PASSAGES]}).encode()),
     ],
 )
-def test_passages_alone_are_a_set(name: str, content: bytes) -> None:
+def test_reads_passages_without_questions(name: str, content: bytes) -> None:
     reading = read(content, name)
-    assert [(one.text, one.title) for one in reading.question_set.passages] == PASSAGES
+    assert [(passage.text, passage.title) for passage in reading.question_set.passages] == PASSAGES
     assert reading.question_set.questions == ()
-    assert (reading.problems, reading.question_set.made) == ((), {})
+    assert (reading.problems, reading.question_set.generated_counts) == ((), {})
     assert audit(reading.question_set).passages_without_question == 3
     assert split(reading.question_set).group_counts["all"] == 2
     assert load(keep(reading.question_set).key) == reading.question_set
 
 
-def test_ids_of_passages_alone_are_their_own() -> None:
+def test_keeps_ids_of_passages_without_questions() -> None:
     reading = _read("id,text\nd7,서울은 수도이다.\n,부산은 항구이다.\nd7,한강은 길다.\nd9,\n")
     assert list(reading.question_set.passages.ids) == ["d7", "p1", "p2"]
     assert [(problem.code, problem.row) for problem in reading.problems] == [
         (ProblemCode.EMPTY_CONTEXT, 5),
         (ProblemCode.CHANGED_IDS, None),
-        (ProblemCode.MADE_IDS, None),
+        (ProblemCode.GENERATED_IDS, None),
     ]
     assert reading.row_count == 4
 
 
-def test_a_column_of_questions_that_is_empty_can_be_left_out() -> None:
+def test_reads_files_without_their_empty_question_column() -> None:
     text = "question,context\n,서울은 수도이다.\n"
     with pytest.raises(DataError, match="the question"):
         _read(text)
-    assert list(_read(text, Columns(context="context")).question_set.passages.texts) == ["서울은 수도이다."]
+    assert list(_read(text, QuestionColumns(context="context")).question_set.passages.texts) == ["서울은 수도이다."]
 
 
 @given(st.lists(st.tuples(st.text("가나", max_size=2), st.sampled_from(["", "t", "u"])), max_size=20))
-def test_equal_texts_are_one_under_the_first_title_known(rows: list[tuple[str, str]]) -> None:
-    gathered = GatheredPassages()
+def test_merges_equal_texts_under_the_first_title(rows: list[tuple[str, str]]) -> None:
+    gathered = PassageBuilder()
     known: dict[str, str] = {}
     for text, title in rows:
         assert gathered.find(text) == (list(known).index(text) if text in known else len(known))
@@ -251,8 +255,8 @@ def test_equal_texts_are_one_under_the_first_title_known(rows: list[tuple[str, s
     assert gathered.passages() == expected
 
 
-def test_texts_in_closed_blocks_are_found() -> None:
-    gathered = GatheredPassages()
+def test_finds_texts_in_closed_blocks() -> None:
+    gathered = PassageBuilder()
     for row in range(BLOCK + 2):
         gathered.add(f"글 {row}", "", "")
     assert (gathered.find("글 0"), gathered.find(f"글 {BLOCK}")) == (0, BLOCK)
@@ -270,14 +274,14 @@ class SameHash(str):
         return 7
 
 
-def test_texts_with_one_hash_are_told_apart() -> None:
-    gathered = GatheredPassages()
+def test_distinguishes_texts_with_equal_hashes() -> None:
+    gathered = PassageBuilder()
     texts = [SameHash(text) for text in "가나다"]
     assert [gathered.add(text, "", "") for text in [*texts, *texts]] == [0, 1, 2, 0, 1, 2]
     assert gathered.find(SameHash("라")) == 3
 
 
-def test_korquad_is_read_whole(korquad: Reading) -> None:
+def test_reads_all_of_korquad(korquad: QuestionSetReading) -> None:
     assert (korquad.format, korquad.encoding) == (Format.SQUAD, "UTF-8")
     (merged,) = korquad.problems
     assert (merged.code, merged.details["count"]) == (ProblemCode.REPEATED_PASSAGES, 964 - 961)
@@ -289,9 +293,9 @@ def test_korquad_is_read_whole(korquad: Reading) -> None:
 
 
 @pytest.mark.slow
-def test_korquad_audit(korquad: Reading) -> None:
-    figures = audit(korquad.question_set)
-    assert (figures.article_count, figures.unanswerable_count, figures.passages_without_question) == (140, 0, 1)
-    assert figures.questions_per_passage.sum() == 5774
-    assert figures.answers_not_found == ()
-    assert round(figures.overlap.mean, 3) == 0.674
+def test_audits_korquad(korquad: QuestionSetReading) -> None:
+    result = audit(korquad.question_set)
+    assert (result.article_count, result.unanswerable_count, result.passages_without_question) == (140, 0, 1)
+    assert result.questions_per_passage.sum() == 5774
+    assert result.answers_not_found == ()
+    assert round(result.overlap.mean, 3) == 0.674

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrc_workbench.data.apart import UnusableFileError
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
-from mrc_workbench.data.formats.tables import is_fit
+from mrc_workbench.data.formats.tables import is_valid_xml
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions import reading_lines, refusal_lines, split_lines
-from mrc_workbench.data.questions.read import WRITTEN, folder_name, read, written
+from mrc_workbench.data.questions import reading_lines, rejection_lines, split_lines
+from mrc_workbench.data.questions.read import EXPORT_LAYOUTS, export_archive, folder_name, read
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import split
 from tests.data.layouts.written import zipped
@@ -39,13 +39,13 @@ def test_reading_lists_used_metadata_and_unused_columns() -> None:
     ]
 
 
-def test_reading_lists_used_columns_that_have_no_role_of_their_own() -> None:
+def test_reading_lists_used_columns_without_a_role() -> None:
     columns = {"used_columns": ("질문", "지문", "난이도"), "unused_columns": ("메모",)}
     assert "Used columns: 난이도" in reading_lines(replace(READING, **columns))
     assert "Used columns: 질문, 지문, 난이도" in reading_lines(replace(READING, columns=None, **columns))
 
 
-def test_reading_lists_no_empty_kind_of_column() -> None:
+def test_reading_omits_empty_column_lists() -> None:
     columns = {"used_columns": ("질문", "지문"), "metadata_columns": (), "unused_columns": ()}
     lines = "\n".join(reading_lines(replace(READING, **columns)))
     assert "question <- 질문, context <- 지문" in lines
@@ -53,26 +53,26 @@ def test_reading_lists_no_empty_kind_of_column() -> None:
     assert "Unused" not in lines
 
 
-def test_split_lines_say_how_the_split_came_about_and_warn_of_few_questions() -> None:
+def test_split_lines_describe_the_method_and_warn_of_few_questions() -> None:
     lines = split_lines(split(READING.question_set))
     assert lines[0].startswith("Split of the answerable questions, drawn")
     assert any("fewer than" in line for line in lines[1:])
 
 
-def test_split_lines_say_that_the_split_is_published() -> None:
+def test_split_lines_report_a_published_split() -> None:
     published = read("질문,지문,split\n수도는?,서울이다.,train\n강은?,한강이다.,test\n".encode(), "set.csv")
     assert "as published" in split_lines(split(published.question_set))[0]
 
 
-def test_refusal_lists_candidate_readings_with_their_flags() -> None:
+def test_rejection_lists_candidate_readings_with_flags() -> None:
     proposal = Proposal(
-        Columns("질문"),
+        QuestionColumns("질문"),
         ("질문", "답변", "비고 (내부)"),
         ({"질문": "배송은?", "답변": "이틀 걸린다.", "비고 (내부)": "확인"},),
-        (Columns("질문", "답변"), Columns("질문", "비고 (내부)")),
+        (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고 (내부)")),
     )
-    error = UnusableFileError(DataError.of(ProblemCode.EMPTY_FILE), proposal)
-    assert refusal_lines(error)[1:] == [
+    error = UnusableFileError(DataError.from_code(ProblemCode.EMPTY_FILE), proposal)
+    assert rejection_lines(error)[1:] == [
         "Possible readings:",
         "  --columns question=질문 context=답변",
         "    question: 배송은? | context: 이틀 걸린다.",
@@ -81,23 +81,27 @@ def test_refusal_lists_candidate_readings_with_their_flags() -> None:
     ]
 
 
-def test_refusal_lists_encodings_with_their_first_line() -> None:
-    proposal = Proposal(Columns(), encodings=(EncodingCandidate("shift_jis", "首都は?"),))
-    doubtful = DataError.of(ProblemCode.DOUBTFUL_ENCODING, candidates="Shift-JIS: 首都は?", flags="--encoding NAME")
+def test_rejection_lists_encodings_with_samples() -> None:
+    proposal = Proposal(QuestionColumns(), encodings=(EncodingCandidate("shift_jis", "首都は?"),))
+    doubtful = DataError.from_code(
+        ProblemCode.DOUBTFUL_ENCODING, candidates="Shift-JIS: 首都は?", flags="--encoding NAME"
+    )
     error = UnusableFileError(doubtful, proposal)
-    assert refusal_lines(error)[1:] == ["Possible encodings:", "  --encoding shift_jis    首都は?"]
+    assert rejection_lines(error)[1:] == ["Possible encodings:", "  --encoding shift_jis    首都は?"]
 
 
-def test_refusal_without_choices_lists_the_rows_at_fault() -> None:
-    row = Problem.of(ProblemCode.EMPTY_CONTEXT, 3, column="지문")
-    error = DataError(Problem.of(ProblemCode.NO_QUESTION), [row])
-    assert refusal_lines(error) == [error.problem.message, f"  {row.message}"]
+def test_rejection_lists_invalid_rows() -> None:
+    row = Problem.from_code(ProblemCode.EMPTY_CONTEXT, 3, column="지문")
+    error = DataError(Problem.from_code(ProblemCode.NO_QUESTION), [row])
+    assert rejection_lines(error) == [error.problem.message, f"  {row.message}"]
 
 
 ids = (
-    st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).map(str.strip).filter(lambda id_: id_ and is_fit(id_))
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+    .map(str.strip)
+    .filter(lambda id_: id_ and is_valid_xml(id_))
 )
-texts = st.text(max_size=12).map(str.strip).filter(lambda text: bool(text) and is_fit(text))
+texts = st.text(max_size=12).map(str.strip).filter(lambda text: bool(text) and is_valid_xml(text))
 
 
 @st.composite
@@ -111,7 +115,7 @@ def sets(draw: st.DrawFn) -> QuestionSet:
     def question(id_: str) -> Question:
         grades = draw(st.dictionaries(st.sampled_from(names), st.integers(0, 5), max_size=4))
         answers = tuple(draw(st.lists(texts, max_size=2, unique=True)))
-        return Question.judged(
+        return Question.from_grades(
             id_,
             draw(texts),
             grades,
@@ -131,39 +135,41 @@ def sets(draw: st.DrawFn) -> QuestionSet:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", WRITTEN)
+@pytest.mark.parametrize("layout", EXPORT_LAYOUTS)
 @given(question_set=sets())
-def test_what_is_written_is_read_again_as_the_same_set(layout: Layout, question_set: QuestionSet) -> None:
-    reading = read(written(question_set, layout), "내 세트.zip")
+def test_reads_back_the_exported_set(layout: Layout, question_set: QuestionSet) -> None:
+    reading = read(export_archive(question_set, layout), "내 세트.zip")
     assert reading.question_set == question_set
     assert reading.question_set.fingerprint == question_set.fingerprint
     assert reading.left_out == 0
 
 
-@pytest.mark.parametrize("layout", WRITTEN)
-def test_aliases_survive_an_export(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", EXPORT_LAYOUTS)
+def test_export_keeps_aliases(layout: Layout) -> None:
     aliased = replace(GRADED, name="aliased", aliases={"사본 1": "d 1", "copy": "d 1", "x": "d2"})
-    reading = read(written(aliased, layout), "aliased.zip")
+    reading = read(export_archive(aliased, layout), "aliased.zip")
     assert reading.question_set == aliased
-    assert not [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES], "no row was merged"
+    assert not [problem for problem in reading.problems if problem.code is ProblemCode.MERGED_PASSAGES], (
+        "no row was merged"
+    )
 
 
-@pytest.mark.parametrize("layout", WRITTEN)
-def test_published_parts_are_a_file_each(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", EXPORT_LAYOUTS)
+def test_exports_a_file_per_published_part(layout: Layout) -> None:
     parts = ["train"] * 3 + ["validation"] * 2 + ["test"]
     published = replace(chain(6, parts=parts), name="published")
-    content = written(published, layout)
+    content = export_archive(published, layout)
     names = {"train", "dev", "test"}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        found = {Path(name).stem for name in archive.namelist() if "qrels/" in name or "default/" in name}
+        part_names = {Path(name).stem for name in archive.namelist() if "qrels/" in name or "default/" in name}
         front = archive.read("published/README.md").decode().split("---")[1]
-    assert found == names
-    splits = {one["split"] for one in yaml.safe_load(front)["configs"][-1]["data_files"]}
+    assert part_names == names
+    splits = {config_file["split"] for config_file in yaml.safe_load(front)["configs"][-1]["data_files"]}
     assert splits == names
     assert read(content, "published.zip").question_set == published
 
 
-def test_judgements_may_name_an_exported_alias() -> None:
+def test_resolves_judgements_by_exported_alias() -> None:
     corpus = {"_id": "d1", "title": "", "text": "하나", "metadata": {"other_ids": ["copy", "", None, []]}}
     files = {
         "x/corpus.jsonl": json.dumps(corpus).encode(),
@@ -179,24 +185,24 @@ GRADED = QuestionSet(
     'a "b": c/d',
     (Passage("d 1", "한글\t글", "제목"), Passage("d2", "둘\n째"), Passage('d"3', "셋")),
     (
-        Question.judged("q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), made="title"),
+        Question.from_grades("q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), made="title"),
         Question("q2", "왜?"),
     ),
 )
 
 
 def _files(layout: Layout) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(written(GRADED, layout))) as archive:
+    with zipfile.ZipFile(io.BytesIO(export_archive(GRADED, layout))) as archive:
         return {entry.filename: archive.read(entry) for entry in archive.infolist()}
 
 
-def test_the_same_set_makes_the_same_bytes() -> None:
-    assert written(GRADED, Layout.BEIR) == written(GRADED, Layout.BEIR)
+def test_export_is_deterministic() -> None:
+    assert export_archive(GRADED, Layout.BEIR) == export_archive(GRADED, Layout.BEIR)
 
 
-def test_beir_reads_its_folder(tmp_path: Path) -> None:
+def test_beir_loads_the_exported_folder(tmp_path: Path) -> None:
     loader = pytest.importorskip("beir.datasets.data_loader")
-    with zipfile.ZipFile(io.BytesIO(written(GRADED, Layout.BEIR))) as archive:
+    with zipfile.ZipFile(io.BytesIO(export_archive(GRADED, Layout.BEIR))) as archive:
         archive.extractall(tmp_path)
     corpus, queries, qrels = loader.GenericDataLoader(str(tmp_path / "a_b_c_d")).load(split="test")
     assert corpus["d 1"] == {"text": "한글\t글", "title": "제목"}
@@ -204,7 +210,7 @@ def test_beir_reads_its_folder(tmp_path: Path) -> None:
     assert qrels == {"q 1": {"d 1": 2, "d2": 0, 'd"3': 1}}
 
 
-def test_the_tables_of_mteb_have_its_columns() -> None:
+def test_exports_tables_with_mteb_columns() -> None:
     files = _files(Layout.MTEB)
     tables = {
         name.split("/")[1]: pq.read_table(io.BytesIO(content))
@@ -216,30 +222,30 @@ def test_the_tables_of_mteb_have_its_columns() -> None:
     assert tables["default"].to_pylist()[0] == {"query-id": "q 1", "corpus-id": "d 1", "score": 2}
 
 
-@pytest.mark.parametrize("layout", WRITTEN)
-def test_the_card_is_led_by_yaml_that_names_the_files(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", EXPORT_LAYOUTS)
+def test_card_lists_the_files_in_yaml(layout: Layout) -> None:
     files = _files(layout)
     _, front, body = files["a_b_c_d/README.md"].decode().split("---\n", 2)
-    told = yaml.safe_load(front)
-    assert told["pretty_name"] == GRADED.name
-    assert told["language"] == ["ko"]
-    paths = {one["data_files"][0]["path"] for one in told["configs"]}
+    metadata = yaml.safe_load(front)
+    assert metadata["pretty_name"] == GRADED.name
+    assert metadata["language"] == ["ko"]
+    paths = {config["data_files"][0]["path"] for config in metadata["configs"]}
     assert {f"a_b_c_d/{path}" for path in paths} == files.keys() - {"a_b_c_d/README.md"}
     assert "3 passages, 2 questions, 3 judgements" in body
     assert "asked by nobody: title 1" in body
     assert "groups" in body
 
 
-def test_a_set_of_passages_alone_is_its_corpus() -> None:
+def test_exports_a_set_without_questions() -> None:
     alone = QuestionSet("p", GRADED.passages, ())
-    for layout in WRITTEN:
-        assert read(written(alone, layout), "p.zip").question_set == alone
+    for layout in EXPORT_LAYOUTS:
+        assert read(export_archive(alone, layout), "p.zip").question_set == alone
 
 
 @pytest.mark.parametrize(
     ("name", "expected"), [("../../etc", "etc"), ("", "collection"), ("가 나", "가_나"), ("...", "collection")]
 )
-def test_a_name_is_never_a_path(name: str, expected: str) -> None:
+def test_folder_name_is_never_a_path(name: str, expected: str) -> None:
     assert folder_name(name) == expected
 
 
@@ -258,7 +264,7 @@ def test_a_name_is_never_a_path(name: str, expected: str) -> None:
         7,
     ],
 )
-def test_metadata_of_others_are_let_be(metadata: object) -> None:
+def test_ignores_metadata_of_other_programs(metadata: object) -> None:
     query = json.dumps({"_id": "1", "text": "무엇?", "metadata": metadata})
     corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
     files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}

@@ -15,7 +15,7 @@ def set_of(
     passages = tuple(Passage(f"p{row}", f"passage {row}", title) for row, title in enumerate(title_of))
     questions = []
     for row, of_question in enumerate(relevant):
-        ids = tuple(f"p{one}" for one in of_question)
+        ids = tuple(f"p{index}" for index in of_question)
         questions.append(Question(f"q{row}", f"question {row}", relevant=ids, part=parts[row] if parts else ""))
     return QuestionSet("world", passages, tuple(questions))
 

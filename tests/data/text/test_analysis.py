@@ -12,9 +12,16 @@ from mrc_workbench.data.cache import key_of, read_arrays
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, choose
+from mrc_workbench.data.text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, resolve_analyzer
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, read_dictionary
-from mrc_workbench.data.text.marking import TokenKind, indexed_text, located, reading, spans_by_token, weighted_pieces
+from mrc_workbench.data.text.marking import (
+    TokenKind,
+    describe_token,
+    indexed_text,
+    locate_tokens,
+    spans_by_token,
+    weighted_pieces,
+)
 from mrc_workbench.data.texts import fingerprint_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
@@ -66,13 +73,13 @@ def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictio
         (Analyzer.KIWI_BIGRAM, KOREAN, "한글/ 세종/ 대왕/ 만들/ 한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
     ],
 )
-def test_tokens(analyzer: Analyzer, text: str, tokens: str) -> None:
+def test_tokenizes_by_every_analyzer(analyzer: Analyzer, text: str, tokens: str) -> None:
     assert analyze(analyzer, [text]) == [tokens.split()]
     assert analyze(analyzer, [text, ENGLISH] * 3) == analyze(analyzer, [text, ENGLISH]) * 3, "texts are apart"
 
 
 @pytest.mark.parametrize("analyzer", NAMED)
-def test_loose_letters_are_composed_and_blanks_and_punctuation_are_no_tokens(analyzer: Analyzer) -> None:
+def test_composes_characters_and_skips_blanks_and_punctuation(analyzer: Analyzer) -> None:
     texts = [KOREAN, "Café in Zürich", "ガラパゴス"]
     loose = [unicodedata.normalize("NFD", text) for text in texts]
     assert loose != texts
@@ -83,13 +90,13 @@ def test_loose_letters_are_composed_and_blanks_and_punctuation_are_no_tokens(ana
         assert analyze(analyzer, ["... ?! —「」%"]) == [[]]
 
 
-def test_names_of_several_words_are_split() -> None:
+def test_splits_multiword_names() -> None:
     (tokens,) = analyze(Analyzer.KIWI, ["뉴욕 타임스와 마틴 루터 킹"])
     assert {"뉴욕", "타임스", "마틴", "루터", "킹"} <= set(tokens)
     assert not [token for token in tokens if token.split() != [token]]
-    found = located(Analyzer.KIWI, ["그는 뉴욕 타임스를 샀다", ""])
-    assert {("뉴욕", (3, 5)), ("타임스", (6, 9))} <= set(found[0])
-    assert found[1] == []
+    located_tokens = locate_tokens(Analyzer.KIWI, ["그는 뉴욕 타임스를 샀다", ""])
+    assert {("뉴욕", (3, 5)), ("타임스", (6, 9))} <= set(located_tokens[0])
+    assert located_tokens[1] == []
 
 
 @pytest.mark.parametrize(
@@ -108,9 +115,9 @@ def test_names_of_several_words_are_split() -> None:
         ([], Analyzer.WORD),
     ],
 )
-def test_choice_by_script(texts: list[str], chosen: Analyzer) -> None:
-    assert choose(Analyzer.AUTO, texts) is chosen
-    assert choose(Analyzer.WHITESPACE, texts) is Analyzer.WHITESPACE
+def test_resolves_auto_by_script(texts: list[str], chosen: Analyzer) -> None:
+    assert resolve_analyzer(Analyzer.AUTO, texts) is chosen
+    assert resolve_analyzer(Analyzer.WHITESPACE, texts) is Analyzer.WHITESPACE
 
 
 @pytest.mark.parametrize(
@@ -167,22 +174,25 @@ def test_words_and_synonyms_of_a_dictionary(text: str, compounds: Compounds, tok
         (Analyzer.KIWI_BIGRAM, ["한글 세종", "세종 대왕", "대왕 만들"]),
     ],
 )
-def test_pairs_are_of_neighbours_and_of_morphemes_where_there_are_such(analyzer: Analyzer, pairs: list[str]) -> None:
+def test_pairs_join_neighbouring_tokens(analyzer: Analyzer, pairs: list[str]) -> None:
     paired = Analysis(analyzer, pairs=True)
     assert analyze(paired, [KOREAN, "하나", ""]) == [pairs, [], []]
-    places = [KOREAN[slice(*span)] for _, span in located(paired, [KOREAN])[0]]
-    assert places[0].startswith("한글")
-    assert places[-1].endswith("만들었다" if analyzer is Analyzer.WORD else "만들")
-    assert {reading(paired, token) for token in pairs} == {(token, TokenKind.WORD) for token in pairs}
+    surfaces = [KOREAN[slice(*span)] for _, span in locate_tokens(paired, [KOREAN])[0]]
+    assert surfaces[0].startswith("한글")
+    assert surfaces[-1].endswith("만들었다" if analyzer is Analyzer.WORD else "만들")
+    assert {describe_token(paired, token) for token in pairs} == {(token, TokenKind.WORD) for token in pairs}
 
 
-def test_pairs_of_letters_are_those_of_the_text() -> None:
+def test_bigrams_match_the_text() -> None:
     (tokens,) = analyze(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), ["차량"])
     assert tokens == ["자동차/", "차량"]
-    assert reading(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), "자동차/") == ("자동차", TokenKind.MORPHEME)
+    assert describe_token(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), "자동차/") == (
+        "자동차",
+        TokenKind.MORPHEME,
+    )
 
 
-def test_words_are_read_as_their_synonyms_without_kiwi() -> None:
+def test_replaces_words_by_synonyms_without_kiwi() -> None:
     texts = ["차량 핸드폰 Gpt-4 자동차를"]
     assert analyze(Analysis(Analyzer.WORD, dictionary=DICTIONARY), texts) == [
         ["자동차", "휴대전화", "gpt", "4", "자동차를"]
@@ -199,11 +209,11 @@ def test_words_are_read_as_their_synonyms_without_kiwi() -> None:
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI, Analyzer.KIWI_BIGRAM])
 @settings(deadline=None, max_examples=25)
 @given(text=WITH_NAMES)
-def test_the_tokens_located_are_those_of_the_analysis(
+def test_located_tokens_equal_analyzed_tokens(
     analyzer: Analyzer, dictionary: Dictionary | None, compounds: Compounds, text: str
 ) -> None:
     analysis = Analysis(analyzer, compounds, dictionary)
-    tokens = located(analysis, [text])[0]
+    tokens = locate_tokens(analysis, [text])[0]
     assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
     for token, (start, end) in tokens:
         assert 0 <= start < end <= len(text)
@@ -213,18 +223,18 @@ def test_the_tokens_located_are_those_of_the_analysis(
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.WHITESPACE])
 @settings(deadline=None, max_examples=25)
 @given(text=WITH_NAMES)
-def test_synonyms_stand_where_their_letters_do(analyzer: Analyzer, text: str) -> None:
+def test_synonym_spans_cover_the_written_word(analyzer: Analyzer, text: str) -> None:
     analysis = Analysis(analyzer, dictionary=DICTIONARY)
-    tokens, plain = located(analysis, [text])[0], located(analyzer, [text])[0]
+    tokens, plain = locate_tokens(analysis, [text])[0], locate_tokens(analyzer, [text])[0]
     assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
     assert [span for _, span in tokens] == [span for _, span in plain]
 
 
-def test_places_of_parts_and_synonyms() -> None:
+def test_locates_parts_and_synonyms() -> None:
     analysis = Analysis(Analyzer.KIWI, Compounds.BOTH, DICTIONARY)
     (spans,) = spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
-    places = {"세종시": (0, 3), "세종": (0, 2), "시": (2, 3), "블랙펄": (5, 9), "블랙": (5, 7), "펄": (8, 9)}
-    assert spans == {token: (place,) for token, place in (places | {"자동차": (11, 14)}).items()}
+    expected = {"세종시": (0, 3), "세종": (0, 2), "시": (2, 3), "블랙펄": (5, 9), "블랙": (5, 7), "펄": (8, 9)}
+    assert spans == {token: (span,) for token, span in (expected | {"자동차": (11, 14)}).items()}
     assert spans_by_token(Analyzer.WORD, ["b a b", ""]) == [{"b": ((0, 1), (4, 5)), "a": ((2, 3),)}, {}]
 
 
@@ -237,7 +247,7 @@ def test_places_of_parts_and_synonyms() -> None:
         (Analyzer.WORD, Compounds.AS_READ, read_dictionary("세종시".encode()), "no_synonyms"),
     ],
 )
-def test_what_an_analyzer_cannot_use_is_told(
+def test_rejects_options_that_an_analyzer_cannot_use(
     analyzer: Analyzer, compounds: Compounds, dictionary: Dictionary | None, code: str
 ) -> None:
     with pytest.raises(DictionaryError) as raised:
@@ -245,11 +255,11 @@ def test_what_an_analyzer_cannot_use_is_told(
     assert raised.value.code == code
     script = {Analyzer.BIGRAM: "东京塔很高。", Analyzer.JAPANESE: JAPANESE, Analyzer.WORD: "words"}[analyzer]
     with pytest.raises(DictionaryError, match=analyzer.value):
-        Analysis(Analyzer.AUTO, compounds, dictionary).chosen([script])
-    assert Analysis(Analyzer.AUTO, compounds, dictionary).chosen(["한글"]).analyzer is Analyzer.KIWI_BIGRAM
+        Analysis(Analyzer.AUTO, compounds, dictionary).resolved([script])
+    assert Analysis(Analyzer.AUTO, compounds, dictionary).resolved(["한글"]).analyzer is Analyzer.KIWI_BIGRAM
 
 
-def test_kept_tokens_of_a_plain_analyzer_are_found_again_and_others_are_apart() -> None:
+def test_reuses_stored_tokens_of_the_same_analyzer_only() -> None:
     texts = ["차량은 고속도로를", "달린다"]
     seen = set()
     for compounds, dictionary in product((Compounds.AS_READ, Compounds.SPLIT), (None, DICTIONARY)):
@@ -257,14 +267,14 @@ def test_kept_tokens_of_a_plain_analyzer_are_found_again_and_others_are_apart() 
         assert tokens_of(analysis, texts).texts() == analyze(analysis, texts)
         seen.add(analysis.key)
     assert len(seen) == 4
-    assert Analysis.of(Analyzer.KIWI).key == (Analyzer.KIWI,)
+    assert Analysis.from_analyzer(Analyzer.KIWI).key == (Analyzer.KIWI,)
     assert read_arrays("tokens", key_of(VERSION, "kiwi", fingerprint_of(texts))) is not None
     with_it = ("kiwi", "as-read", DICTIONARY.fingerprint, version("kiwipiepy"))
     assert Analysis(Analyzer.KIWI, dictionary=DICTIONARY).key == with_it
 
 
 WRITTEN = [analyzer for analyzer in NAMED if not analyzer.startswith("kiwi")]
-LETTERS = st.text("abΣİẞ 1.,\u0307한각글가ㄱ\n\u00a0\x1c𠮷中", max_size=25)
+ANY_CHARACTERS = st.text("abΣİẞ 1.,\u0307한각글가ㄱ\n\u00a0\x1c𠮷中", max_size=25)
 _PLAIN_WORDS = "세종대왕은|한글을|만들었다.|뉴욕 타임스|ABC|한|갔다|𠮷野|😀|1443년|\n|왕|왕은"
 KOREAN_TEXT = st.lists(st.sampled_from(_PLAIN_WORDS.split("|")), max_size=8).map(" ".join)
 
@@ -275,10 +285,10 @@ def composed(text: str) -> str:
 
 @pytest.mark.parametrize("analyzer", NAMED)
 @settings(deadline=None, max_examples=60)
-@given(text=LETTERS | KOREAN_TEXT, pairs=st.booleans())
-def test_the_tokens_are_those_of_the_analyzer_and_in_order(analyzer: Analyzer, text: str, pairs: bool) -> None:
+@given(text=ANY_CHARACTERS | KOREAN_TEXT, pairs=st.booleans())
+def test_located_tokens_are_in_order(analyzer: Analyzer, text: str, pairs: bool) -> None:
     text, analysis = composed(text), Analysis(analyzer, pairs=pairs)
-    tokens = located(analysis, [text])[0]
+    tokens = locate_tokens(analysis, [text])[0]
     assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
     assert all(0 <= start < end <= len(text) for _, (start, end) in tokens)
 
@@ -287,55 +297,60 @@ def test_the_tokens_are_those_of_the_analyzer_and_in_order(analyzer: Analyzer, t
     "analyzer", [analyzer for analyzer in WRITTEN if analyzer not in (*STEMMING, Analyzer.JAPANESE)]
 )
 @settings(deadline=None, max_examples=60)
-@given(text=LETTERS)
-def test_a_place_holds_the_letters_of_its_token(analyzer: Analyzer, text: str) -> None:
+@given(text=ANY_CHARACTERS)
+def test_span_covers_the_characters_of_its_token(analyzer: Analyzer, text: str) -> None:
     text = composed(text)
-    places = located(analyzer, [text])[0]
-    for token, (start, end) in places:
+    tokens = locate_tokens(analyzer, [text])[0]
+    for token, (start, end) in tokens:
         there = text[start:end] if analyzer is Analyzer.WHITESPACE else text[start:end].lower()
         assert token.replace("ς", "σ") in there.replace("ς", "σ")  # a sigma at a word's end looks different
-    starts = [start for _, (start, _) in places]
+    starts = [start for _, (start, _) in tokens]
     assert starts == sorted(starts)
 
 
 @settings(deadline=None, max_examples=60)
-@given(text=LETTERS | st.text("東京タワーIİ年年x1 、", max_size=20))
-def test_kanji_and_runs_of_japanese_stand_where_their_characters_are(text: str) -> None:
+@given(text=ANY_CHARACTERS | st.text("東京タワーIİ年年x1 、", max_size=20))
+def test_locates_kanji_and_runs(text: str) -> None:
     text = composed(text)
-    pairs = located(Analyzer.BIGRAM, [text])[0]
-    (tokens,) = located(Analyzer.JAPANESE, [text])
+    pairs = locate_tokens(Analyzer.BIGRAM, [text])[0]
+    (tokens,) = locate_tokens(Analyzer.JAPANESE, [text])
     assert tokens[: len(pairs)] == pairs
     for token, (start, end) in tokens[len(pairs) :]:
         assert token[-1] in "/|"
         assert token[:-1] in text[start:end].lower()
-        assert reading(Analyzer.JAPANESE, token)[1] is (TokenKind.WORD if token[-1] == "/" else TokenKind.LETTERS)
+        assert describe_token(Analyzer.JAPANESE, token)[1] is (TokenKind.WORD if token[-1] == "/" else TokenKind.BIGRAM)
 
 
-def test_places_of_each_analyzer() -> None:
+def test_locates_tokens_of_every_analyzer() -> None:
     text = "한글 글"
-    assert located(Analyzer.WHITESPACE, [text])[0] == [("한글", (0, 2)), ("글", (3, 4))]
-    assert located(Analyzer.WORD, ["Abc, bc"])[0] == [("abc", (0, 3)), ("bc", (5, 7))]
-    assert located(Analyzer.BIGRAM, ["Abc c, bc"])[0] == [("ab", (0, 2)), ("bc", (1, 3)), ("c", (4, 5)), ("bc", (7, 9))]
-    assert located(Analyzer.KIWI, ["왕은 갔다"])[0] == [("왕", (0, 1)), ("가", (3, 4))]
-    assert located(Analyzer.KIWI_BIGRAM, ["왕은"])[0] == [("왕/", (0, 1)), ("왕은", (0, 2))]
+    assert locate_tokens(Analyzer.WHITESPACE, [text])[0] == [("한글", (0, 2)), ("글", (3, 4))]
+    assert locate_tokens(Analyzer.WORD, ["Abc, bc"])[0] == [("abc", (0, 3)), ("bc", (5, 7))]
+    assert locate_tokens(Analyzer.BIGRAM, ["Abc c, bc"])[0] == [
+        ("ab", (0, 2)),
+        ("bc", (1, 3)),
+        ("c", (4, 5)),
+        ("bc", (7, 9)),
+    ]
+    assert locate_tokens(Analyzer.KIWI, ["왕은 갔다"])[0] == [("왕", (0, 1)), ("가", (3, 4))]
+    assert locate_tokens(Analyzer.KIWI_BIGRAM, ["왕은"])[0] == [("왕/", (0, 1)), ("왕은", (0, 2))]
 
 
 @pytest.mark.parametrize(
     ("analyzer", "token", "read"),
     [
         (Analyzer.KIWI_BIGRAM, "왕국/", ("왕국", TokenKind.MORPHEME)),
-        (Analyzer.KIWI_BIGRAM, "왕국", ("왕국", TokenKind.LETTERS)),
+        (Analyzer.KIWI_BIGRAM, "왕국", ("왕국", TokenKind.BIGRAM)),
         (Analyzer.KIWI, "왕국", ("왕국", TokenKind.MORPHEME)),
-        (Analyzer.BIGRAM, "왕국", ("왕국", TokenKind.LETTERS)),
+        (Analyzer.BIGRAM, "왕국", ("왕국", TokenKind.BIGRAM)),
         (Analyzer.WORD, "왕국", ("왕국", TokenKind.WORD)),
         (Analyzer.WHITESPACE, "왕국/", ("왕국/", TokenKind.WORD)),
     ],
 )
-def test_a_token_is_read_as_what_it_is(analyzer: Analyzer, token: str, read: tuple[str, TokenKind]) -> None:
-    assert reading(analyzer, token) == read
+def test_describes_tokens_by_kind(analyzer: Analyzer, token: str, read: tuple[str, TokenKind]) -> None:
+    assert describe_token(analyzer, token) == read
 
 
-def test_pieces_weigh_what_lies_over_them() -> None:
+def test_piece_weight_sums_overlapping_spans() -> None:
     weights = [((0, 2), 1.0), ((1, 3), 0.5), ((4, 5), -2.0)]
     assert weighted_pieces("abcdef", weights, 0, 6) == [*zip("abcdef", (1.0, 1.5, 0.5, 0.0, -2.0, 0.0), strict=True)]
     assert weighted_pieces("abcdef", weights, 2, 4) == [("c", 0.5), ("d", 0.0)]
@@ -343,12 +358,12 @@ def test_pieces_weigh_what_lies_over_them() -> None:
     assert weighted_pieces("", [], 0, 0) == []
 
 
-@given(LETTERS, LETTERS, st.booleans())
-def test_title_and_own_text_are_cut_apart(title: str, text: str, with_title: bool) -> None:
+@given(ANY_CHARACTERS, ANY_CHARACTERS, st.booleans())
+def test_cuts_title_and_text_separately(title: str, text: str, with_title: bool) -> None:
     passage = Passage("p", text, title)
     indexed = indexed_text(passage, title=with_title)
-    assert indexed.text == composed(Passages.of([passage]).indexed_texts(title=with_title)[0])
+    assert indexed.text == composed(Passages.from_passages([passage]).indexed_texts(title=with_title)[0])
     assert indexed.text[indexed.start :] == composed(text)
-    shown_title = "".join(piece for piece, _ in indexed.title_pieces([]))
-    assert shown_title == (composed(title) if with_title else "")
+    displayed_title = "".join(piece for piece, _ in indexed.title_pieces([]))
+    assert displayed_title == (composed(title) if with_title else "")
     assert "".join(piece for piece, _ in indexed.text_pieces([((0, 1), 1.0)])) == composed(text)

@@ -15,10 +15,10 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.text import corpora as texts
-from mrc_workbench.data.text.corpora import Corpus, LanguageError, PassageCorpus, find_corpus, held_out, text_corpus
+from mrc_workbench.data.text.corpora import Corpus, LanguageError, PassageCorpus, find_corpus, is_held_out, text_corpus
 from mrc_workbench.data.workspace import acting_as, workspace
 from mrc_workbench.workbench.cli import main
-from tests.labs.language.doubles import refused
+from tests.labs.language.doubles import raises_failure
 
 
 def written(folder: Path, content: str | bytes) -> Path:
@@ -37,15 +37,13 @@ def written(folder: Path, content: str | bytes) -> Path:
         ("하나", ["하나"]),
     ],
 )
-def test_empty_lines_part_paragraphs_and_without_any_a_line_is_a_document(
-    content: str, documents: list[str], tmp_path: Path
-) -> None:
-    found = text_corpus(written(tmp_path, content))
-    assert [*found.documents()] == documents == [*found.documents()]  # again from the beginning
-    assert found.name == "words"
+def test_splits_at_empty_lines_else_at_lines(content: str, documents: list[str], tmp_path: Path) -> None:
+    corpus = text_corpus(written(tmp_path, content))
+    assert [*corpus.documents()] == documents == [*corpus.documents()]  # again from the beginning
+    assert corpus.name == "words"
     plain = content.removeprefix("\ufeff")
-    assert found.fingerprint == hashlib.sha256(plain.encode()).hexdigest()
-    assert found.characters == len(plain)
+    assert corpus.fingerprint == hashlib.sha256(plain.encode()).hexdigest()
+    assert corpus.characters == len(plain)
 
 
 @pytest.mark.parametrize(
@@ -61,25 +59,25 @@ def test_empty_lines_part_paragraphs_and_without_any_a_line_is_a_document(
         ("one\ntwo".encode("utf-16-le"), "bad_text", 1),
     ],
 )
-def test_what_is_no_text_is_told_with_its_line(content: bytes, code: str, line: int | None, tmp_path: Path) -> None:
+def test_reports_line_of_invalid_text(content: bytes, code: str, line: int | None, tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
-        with refused("unreadable_text"):
+        with raises_failure("unreadable_text"):
             text_corpus(path)
     with pytest.raises(LanguageError) as raised:
         text_corpus(written(tmp_path, content))
     assert (raised.value.code, raised.value.details.get("line")) == (code, line)
     assert "words.txt" in str(raised.value)
     with pytest.raises(LanguageError) as raised:
-        keep(content, "bad")
+        store_text(content, "bad")
     assert (raised.value.code, raised.value.details["file"]) == (code, "bad")
-    assert (texts.stored(), files_kept()) == ([], [])
+    assert (texts.stored(), stored_files()) == ([], [])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(content=st.binary(max_size=60) | st.text("가나 \n\r배\t\u2028a", max_size=60).map(str.encode))
 @example(content="가나다라마바사".encode() * 3)
 @example(content=b"\xef\xbb\xbf\xef\xbb\xbf\n")
-def test_any_bytes_are_documents_or_told_with_the_first_line_that_is_none(
+def test_reads_documents_or_reports_the_first_invalid_line(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(texts, "_BLOCK", 5)  # so that letters stand across two parts
@@ -91,9 +89,9 @@ def test_any_bytes_are_documents_or_told_with_the_first_line_that_is_none(
             text_corpus(path)
         assert (raised.value.code, raised.value.details.get("line")) == ("bad_text" if bad else "no_text", bad)
         return
-    found = [*text_corpus(path).documents()]
-    assert all(document.strip() for document in found)
-    assert re.sub(r"\s", "", "".join(found)) == re.sub(r"\s", "", b"\n".join(lines).decode())
+    documents = [*text_corpus(path).documents()]
+    assert all(document.strip() for document in documents)
+    assert re.sub(r"\s", "", "".join(documents)) == re.sub(r"\s", "", b"\n".join(lines).decode())
 
 
 def is_text(line: bytes) -> bool:
@@ -103,66 +101,68 @@ def is_text(line: bytes) -> bool:
         return False
 
 
-def test_a_long_line_or_paragraph_is_cut_between_words_and_nothing_of_it_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_splits_long_documents_between_words_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "LONGEST", 20)
     words = [f"말{number}" for number in range(50)]
     for content in (" ".join(words), "\n".join(words) + "\n\n끝"):
-        found = [*text_corpus(written(tmp_path, content)).documents()]
-        assert max(map(len, found)) <= 20
-        assert [word for document in found for word in document.split()] == content.split()
+        documents = [*text_corpus(written(tmp_path, content)).documents()]
+        assert max(map(len, documents)) <= 20
+        assert [word for document in documents for word in document.split()] == content.split()
     monkeypatch.setattr(texts, "_BLOCK", 64)
-    found = [*text_corpus(written(tmp_path, "가" * 1000)).documents()]
-    assert max(map(len, found)) <= 20
-    assert "".join(found) == "가" * 1000, "a line without a space is cut all the same"
+    documents = [*text_corpus(written(tmp_path, "가" * 1000)).documents()]
+    assert max(map(len, documents)) <= 20
+    assert "".join(documents) == "가" * 1000, "a line without a space is cut all the same"
 
 
 LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"
 
 
-def keep(content: str | bytes = LINES, name: str = "낱말") -> texts.StoredText:
+def store_text(content: str | bytes = LINES, name: str = "낱말") -> texts.StoredText:
     return texts.keep(BytesIO(content if isinstance(content, bytes) else content.encode()), name)
 
 
-def files_kept() -> list[str]:
+def stored_files() -> list[str]:
     return sorted(path.relative_to(workspace()).as_posix() for path in workspace().rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(("content", "documents"), [(LINES, 3), ("가\n나\n\n다\n", 2), ("\ufeff가\n", 1)])
-def test_what_is_kept_opens_as_it_was_given(content: str, documents: int) -> None:
-    kept = keep(content)
-    assert texts.stored() == [kept]
+def test_opens_stored_text_unchanged(content: str, documents: int) -> None:
+    stored_text = store_text(content)
+    assert texts.stored() == [stored_text]
     plain = content.removeprefix("\ufeff")
-    assert (kept.fingerprint, kept.characters) == (hashlib.sha256(plain.encode()).hexdigest(), len(plain))
-    found = texts.find(kept.key)
-    assert found == texts.opened(kept)
-    assert (found.name, found.fingerprint, found.characters) == ("낱말", kept.fingerprint, kept.characters)
-    assert found.path.read_bytes() == content.encode()
-    assert len([*found.documents()]) == kept.documents == documents
+    assert (stored_text.fingerprint, stored_text.characters) == (hashlib.sha256(plain.encode()).hexdigest(), len(plain))
+    corpus = texts.find(stored_text.key)
+    assert corpus == texts.open_stored_text(stored_text)
+    assert (corpus.name, corpus.fingerprint, corpus.characters) == (
+        "낱말",
+        stored_text.fingerprint,
+        stored_text.characters,
+    )
+    assert corpus.path.read_bytes() == content.encode()
+    assert len([*corpus.documents()]) == stored_text.documents == documents
 
 
-def test_progress_goes_up_to_the_end_and_a_stop_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(share: float) -> None:
+def test_progress_increases_and_stopping_leaves_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(fraction: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         texts.keep(BytesIO(LINES.encode()), "낱말", on_progress=stop)
-    assert files_kept() == []
+    assert stored_files() == []
     monkeypatch.setattr(texts, "_BLOCK", 1000)
-    told: list[float] = []
-    texts.keep(BytesIO(LINES.encode() * 1000), "낱말", on_progress=told.append)
-    assert told == sorted(told)
-    assert 0 < told[0] < 0.1
-    assert 0.9 < told[-1] <= 1
+    reported: list[float] = []
+    texts.keep(BytesIO(LINES.encode() * 1000), "낱말", on_progress=reported.append)
+    assert reported == sorted(reported)
+    assert 0 < reported[0] < 0.1
+    assert 0.9 < reported[-1] <= 1
 
 
-def test_content_that_somebody_changed_is_told() -> None:
-    kept = keep()
-    path = texts.opened(kept).path
+def test_reports_changed_content() -> None:
+    stored_text = store_text()
+    path = texts.open_stored_text(stored_text).path
     path.write_bytes(path.read_bytes().replace("배".encode(), "말".encode()))
     with pytest.raises(LanguageError) as raised:
-        texts.find(kept.key)
+        texts.find(stored_text.key)
     assert (raised.value.code, raised.value.details) == ("broken_text", {"name": "낱말"})
 
 
@@ -173,77 +173,77 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("one.txt", "two.txt")]
 
 
-def test_files_are_kept_and_listed_unless_they_are_no_text(
+def test_imports_and_lists_text_files_only(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["language", "import", *files]) == 0
-    kept = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert main(["language", "list"]) == 0
     listed = capsys.readouterr().out
-    assert sorted(kept.splitlines()) == sorted(listed.splitlines())
-    two, one = texts.stored()
-    assert [one.name, two.name] == ["one", "two"]
-    assert f"{two.reference}               12 characters             2 documents  two" in listed
+    assert sorted(output.splitlines()) == sorted(listed.splitlines())
+    second, first = texts.stored()
+    assert [first.name, second.name] == ["one", "two"]
+    assert f"{second.reference}               12 characters             2 documents  two" in listed
     assert main(["language", "list", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(each["key"], each["documents"], each["source"]) for each in told] == [
-        (two.key, 2, files[1]),
-        (one.key, 1, files[0]),
+    entries = json.loads(capsys.readouterr().out)
+    assert [(entry["key"], entry["documents"], entry["source"]) for entry in entries] == [
+        (second.key, 2, files[1]),
+        (first.key, 1, files[0]),
     ]
     (tmp_path / "bad.txt").write_bytes("배".encode("cp949"))
-    for name, said in (("bad.txt", "is no UTF-8"), ("none.txt", "none.txt is no file")):
+    for name, message in (("bad.txt", "is no UTF-8"), ("none.txt", "none.txt is no file")):
         assert main(["language", "import", str(tmp_path / name)]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert len(texts.stored()) == 2
 
 
 def set_of(passages: list[str], title: str = "") -> QuestionSet:
-    given = [Passage(str(row), text, title) for row, text in enumerate(passages)]
-    return QuestionSet("passages", given, ())  # type: ignore[arg-type]
+    passage_list = [Passage(str(row), text, title) for row, text in enumerate(passages)]
+    return QuestionSet("passages", passage_list, ())  # type: ignore[arg-type]
 
 
-def test_passages_are_documents_without_their_titles() -> None:
+def test_passages_become_documents_without_titles() -> None:
     passages = ["배가 고프다", "배를 탔다"]
     keep_set(set_of(passages, title="배"))
-    found: Corpus = find_corpus("passages")
-    assert [*found.documents()] == passages == [*found.documents()]
-    assert (found.name, found.characters) == ("passages", 11)
-    assert found.fingerprint == PassageCorpus(set_of(passages)).fingerprint
-    assert found.fingerprint != PassageCorpus(set_of(passages[::-1])).fingerprint
+    corpus: Corpus = find_corpus("passages")
+    assert [*corpus.documents()] == passages == [*corpus.documents()]
+    assert (corpus.name, corpus.characters) == ("passages", 11)
+    assert corpus.fingerprint == PassageCorpus(set_of(passages)).fingerprint
+    assert corpus.fingerprint != PassageCorpus(set_of(passages[::-1])).fingerprint
 
 
-def test_a_file_is_found_by_its_path_and_a_kept_text_by_its_reference(tmp_path: Path) -> None:
+def test_finds_file_by_path_and_stored_text_by_reference(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("배가 고프다\n배를 탔다\n", encoding="utf-8")
-    kept = texts.keep(BytesIO(path.read_bytes()), "낱말")
-    for reference, name in ((str(path), "words"), (kept.reference, "낱말"), ("text:낱말", "낱말")):
-        found = find_corpus(reference)
-        assert (found.name, found.fingerprint) == (name, kept.fingerprint)
-        assert [*found.documents()] == ["배가 고프다", "배를 탔다"]
+    stored_text = texts.keep(BytesIO(path.read_bytes()), "낱말")
+    for reference, name in ((str(path), "words"), (stored_text.reference, "낱말"), ("text:낱말", "낱말")):
+        corpus = find_corpus(reference)
+        assert (corpus.name, corpus.fingerprint) == (name, stored_text.fingerprint)
+        assert [*corpus.documents()] == ["배가 고프다", "배를 탔다"]
     for reference, code in (("nowhere", "unknown_set"), ("text:nowhere", "unknown_text")):
-        with refused(code, Failure):
+        with raises_failure(code, Failure):
             find_corpus(reference)
 
 
 @pytest.mark.parametrize("name", ["words.txt", "questions.csv", "none.txt"])
-def test_a_user_names_no_file_of_the_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_server_paths_of_users(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in ("words.txt", "questions.csv"):
         (tmp_path / file).write_text("배\n", encoding="utf-8")
     with acting_as("a" * 32):
-        with refused("server_path") as raised:
+        with raises_failure("server_path") as raised:
             find_corpus(str(tmp_path / name))
         assert str(tmp_path) not in str(raised.value)
         monkeypatch.setenv("MRC_USER_PATHS", "true")
         assert find_corpus(str(tmp_path / "words.txt")).name == "words"
 
 
-def test_a_share_of_documents_is_held_out_by_content_alone() -> None:
+def test_holds_out_documents_by_content_hash() -> None:
     documents = [f"{number}번째 글" for number in range(10_000)]
-    kept = [held_out(document, 0.1, 0) for document in documents]
-    assert sum(kept) == pytest.approx(1000, abs=4 * (10_000 * 0.1 * 0.9) ** 0.5)
+    held = [is_held_out(document, 0.1, 0) for document in documents]
+    assert sum(held) == pytest.approx(1000, abs=4 * (10_000 * 0.1 * 0.9) ** 0.5)
     copies = [f" {unicodedata.normalize('NFD', document)}\n".replace(" ", "  ") for document in documents]
-    assert [held_out(document, 0.1, 0) for document in copies] == kept
-    assert [held_out(document, 0.1, 1) for document in documents] != kept
-    assert all(held_out(document, 0.2, 0) for document, was in zip(documents, kept, strict=True) if was)
-    assert not any(held_out(document, 0.0, 0) for document in documents)
-    assert all(held_out(document, 1.0, 0) for document in documents)
+    assert [is_held_out(document, 0.1, 0) for document in copies] == held
+    assert [is_held_out(document, 0.1, 1) for document in documents] != held
+    assert all(is_held_out(document, 0.2, 0) for document, was in zip(documents, held, strict=True) if was)
+    assert not any(is_held_out(document, 0.0, 0) for document in documents)
+    assert all(is_held_out(document, 1.0, 0) for document in documents)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.text import dictionary as dictionary_file
-from mrc_workbench.data.text.analyzers import reader_of
+from mrc_workbench.data.text.analyzers import kiwi_tokenizer
 from mrc_workbench.data.text.dictionary import (
     _MESSAGES,
     TAGS,
@@ -19,16 +19,16 @@ from mrc_workbench.data.text.dictionary import (
     Word,
     damaged,
     find,
-    keep,
+    format_dictionary,
     load,
-    name_of,
+    normalize_word,
     open_dictionary,
     read_dictionary,
     remove,
+    save,
     stored,
     with_lines,
     with_words,
-    written,
 )
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.workbench.cli import main
@@ -55,15 +55,15 @@ def read(lines: str) -> Dictionary:
     return read_dictionary(lines.encode())
 
 
-def test_every_kind_of_line() -> None:
-    found = read(EVERY_KIND)
-    assert (found.words, found.synonyms) == (READ.words, READ.synonyms)
-    assert found.names == {
+def test_reads_every_kind_of_line() -> None:
+    dictionary = read(EVERY_KIND)
+    assert (dictionary.words, dictionary.synonyms) == (READ.words, READ.synonyms)
+    assert dictionary.names == {
         **dict.fromkeys(["자동차", "차량", "승용차"], "자동차"),
         **dict.fromkeys(["휴대전화", "휴대폰", "핸드폰"], "휴대전화"),
     }
-    assert found.parts == {"세종시": ("세종", "시"), "국립중앙박물관": (), "블랙펄": ("블랙", "펄"), "달리": ()}
-    assert name_of("Black  Pearl") == name_of("blackpearl") == "blackpearl"
+    assert dictionary.parts == {"세종시": ("세종", "시"), "국립중앙박물관": (), "블랙펄": ("블랙", "펄"), "달리": ()}
+    assert normalize_word("Black  Pearl") == normalize_word("blackpearl") == "blackpearl"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_every_kind_of_line() -> None:
         unicodedata.normalize("NFD", EVERY_KIND).encode(),
     ],
 )
-def test_files_of_other_systems_are_the_same(content: bytes) -> None:
+def test_reads_line_endings_of_every_system(content: bytes) -> None:
     assert read_dictionary(content) == READ
 
 
@@ -115,18 +115,18 @@ def test_files_of_other_systems_are_the_same(content: bytes) -> None:
         ("가\n나\n\udcb0\udca1", "not_utf8", 3, {"byte": "0xB0"}),
     ],
 )
-def test_what_is_wrong_is_told_with_its_row(lines: str, code: str, row: int | None, told: dict[str, object]) -> None:
+def test_reports_row_of_invalid_line(lines: str, code: str, row: int | None, told: dict[str, object]) -> None:
     with pytest.raises(DictionaryError) as raised:
         read_dictionary(lines.encode(errors="surrogateescape"))
     assert (raised.value.code, raised.value.details.get("row")) == (code, row)
     assert told.items() <= raised.value.details.items()
 
 
-def test_all_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_every_invalid_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DictionaryError) as raised:
         read("가,\n나\n다\tFOO\n!!\n")
-    found = [raised.value, *raised.value.others]
-    assert [(one.code, one.details["row"]) for one in found] == [
+    errors = [raised.value, *raised.value.others]
+    assert [(problem.code, problem.details["row"]) for problem in errors] == [
         ("empty_word", 1),
         ("unknown_tag", 3),
         ("no_letter", 4),
@@ -138,7 +138,7 @@ def test_all_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("limit", "code"), [("MOST_BYTES", "too_many_bytes"), ("MOST_LINES", "too_many_lines")])
-def test_no_more_than_the_bounds_is_read(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_files_beyond_the_limits(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionary_file, limit, 3)
     with pytest.raises(DictionaryError) as raised:
         read("a\nb\nc\nd\n")
@@ -146,14 +146,14 @@ def test_no_more_than_the_bounds_is_read(limit: str, code: str, monkeypatch: pyt
     assert len(read("a\n").words) == 1
 
 
-def test_lines_about_the_same_word_are_joined() -> None:
-    found = read("세종시\n세종시 세종 시\n세종시\tNNG\t2\n세종시\n")
-    assert found.words == (Word("세종시", "NNG", 2.0, ("세종", "시")),)
-    found = read("차 => 자동차\n자동차, 차량\n차량 => 자동차\n")
-    assert found.synonyms == (("자동차", "차", "차량"),)
+def test_merges_lines_of_the_same_word() -> None:
+    dictionary = read("세종시\n세종시 세종 시\n세종시\tNNG\t2\n세종시\n")
+    assert dictionary.words == (Word("세종시", "NNG", 2.0, ("세종", "시")),)
+    dictionary = read("차 => 자동차\n자동차, 차량\n차량 => 자동차\n")
+    assert dictionary.synonyms == (("자동차", "차", "차량"),)
 
 
-def test_the_fingerprint_is_of_the_content() -> None:
+def test_fingerprint_depends_on_content_only() -> None:
     lines = EVERY_KIND.splitlines()
     assert read("\n".join(reversed(lines))).fingerprint == READ.fingerprint
     assert read(EVERY_KIND.replace("차량, 승용차", "승용차, 차량")) == READ
@@ -168,20 +168,20 @@ def test_the_fingerprint_is_of_the_content() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=60), st.binary(max_size=6))
-def test_any_file_is_a_dictionary_or_a_problem_with_its_row(lines: str, after: bytes) -> None:
+def test_reads_any_file_or_reports_its_row(lines: str, after: bytes) -> None:
     content = lines.encode(errors="surrogatepass") + after
     try:
-        found = read_dictionary(content)
+        dictionary = read_dictionary(content)
     except DictionaryError as error:
         for problem in (error, *error.others):
             assert problem.code == "no_words" or 1 <= int(problem.details["row"]) <= len(content) + 1
         return
-    again = read_dictionary(written(found).encode())
-    assert (again.words, again.synonyms) == (found.words, found.synonyms)
-    assert again.fingerprint == found.fingerprint
+    again = read_dictionary(format_dictionary(dictionary).encode())
+    assert (again.words, again.synonyms) == (dictionary.words, dictionary.synonyms)
+    assert again.fingerprint == dictionary.fingerprint
 
 
-def test_words_are_added() -> None:
+def test_adds_words() -> None:
     more = with_words(
         READ, [Word("임세영"), Word("세종시", "NNG"), Word("1,2-다이옥신"), Word("가 나", parts=("가", "나"))]
     )
@@ -200,7 +200,7 @@ def test_words_are_added() -> None:
             with_words(READ, [Word(no_word)])
 
 
-def test_files_are_opened(tmp_path: Path) -> None:
+def test_opens_files(tmp_path: Path) -> None:
     path = tmp_path / "사전.txt"
     path.write_text(EVERY_KIND, encoding="utf-8")
     assert open_dictionary(path) == READ
@@ -213,14 +213,14 @@ def test_files_are_opened(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_kiwi_knows_the_tags() -> None:
     words = {tag: f"쿠쿠루삐{chr(ord('가') + number)}" for number, tag in enumerate(sorted(TAGS))}
-    reader = reader_of(read("".join(f"{word}\t{tag}\n" for tag, word in words.items())))
+    reader = kiwi_tokenizer(read("".join(f"{word}\t{tag}\n" for tag, word in words.items())))
     for tag in ("NNG", "NNP", "SL", "MAG", "IC"):
         (tokens,) = reader.tokens([words[tag]])
         assert [(token.form, token.tag) for token in tokens] == [(words[tag], tag)]
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_every_problem_has_words(language: str) -> None:
+def test_every_problem_has_a_message(language: str) -> None:
     path = PROJECT / "workbench" / "views" / "locales" / language / "dictionary.toml"
     words = tomllib.loads(path.read_text(encoding="utf-8"))["dictionary"]
 
@@ -234,59 +234,64 @@ CITY_LINES = "# 주석\n세종시 세종 시\n자동차, 차량\n"
 CITIES = read(CITY_LINES)
 
 
-def test_what_is_kept_is_loaded_as_it_was_and_found_by_what_names_it(tmp_path: Path) -> None:
-    kept = keep(CITIES, "도시", source="cities.txt")
-    assert stored() == [kept]
-    assert (kept.name, kept.words, kept.synonyms, kept.source) == ("도시", 1, 1, "cities.txt")
-    found = load(kept.key)
-    of_it = (CITIES.words, CITIES.synonyms, kept.fingerprint)
-    assert (found.words, found.synonyms, found.fingerprint) == of_it
-    assert kept.reference == f"dictionary:{kept.fingerprint[:16]}"
-    assert find(kept.reference) == CITIES
-    for wanted in ("dictionary:", "dictionary:../" + kept.key):
+def test_loads_and_finds_stored_dictionary(tmp_path: Path) -> None:
+    stored_dictionary = save(CITIES, "도시", source="cities.txt")
+    assert stored() == [stored_dictionary]
+    assert (stored_dictionary.name, stored_dictionary.words, stored_dictionary.synonyms, stored_dictionary.source) == (
+        "도시",
+        1,
+        1,
+        "cities.txt",
+    )
+    loaded = load(stored_dictionary.key)
+    of_it = (CITIES.words, CITIES.synonyms, stored_dictionary.fingerprint)
+    assert (loaded.words, loaded.synonyms, loaded.fingerprint) == of_it
+    assert stored_dictionary.reference == f"dictionary:{stored_dictionary.fingerprint[:16]}"
+    assert find(stored_dictionary.reference) == CITIES
+    for reference in ("dictionary:", "dictionary:../" + stored_dictionary.key):
         with pytest.raises(DictionaryError, match="도시") as raised:
-            find(wanted)
+            find(reference)
         assert raised.value.code == "unknown"
     (tmp_path / "file.txt").write_text("서울\n", encoding="utf-8")
     assert find("file.txt", tmp_path).words == (Word("서울"),)
 
 
-def test_an_edit_is_another_dictionary() -> None:
-    kept = keep(CITIES, "도시")
-    edited = keep(with_words(load(kept.key), [Word("임세영")]), "도시")
-    assert edited.key != kept.key
+def test_edit_makes_another_dictionary() -> None:
+    stored_dictionary = save(CITIES, "도시")
+    edited = save(with_words(load(stored_dictionary.key), [Word("임세영")]), "도시")
+    assert edited.key != stored_dictionary.key
     assert find("도시") == load(edited.key)
-    assert load(kept.key) == CITIES
-    assert keep(CITIES, "again").key == kept.key
-    assert [one.name for one in stored()] == ["again", "도시"]
+    assert load(stored_dictionary.key) == CITIES
+    assert save(CITIES, "again").key == stored_dictionary.key
+    assert [item.name for item in stored()] == ["again", "도시"]
 
 
-def test_what_was_changed_is_not_used() -> None:
-    kept = keep(CITIES, "도시")
-    folder = workspace() / "dictionaries" / kept.key
+def test_rejects_changed_dictionary() -> None:
+    stored_dictionary = save(CITIES, "도시")
+    folder = workspace() / "dictionaries" / stored_dictionary.key
     (folder / "dictionary.txt").write_text("서울\n", encoding="utf-8")
     with pytest.raises(DictionaryError) as raised:
-        load(kept.key)
+        load(stored_dictionary.key)
     assert (raised.value.code, raised.value.details) == ("broken", {"name": "도시"})
     (folder / "set.json").write_text("{", encoding="utf-8")
-    assert (stored(), damaged()) == ([], [kept.key])
-    remove(kept.key)
+    assert (stored(), damaged()) == ([], [stored_dictionary.key])
+    remove(stored_dictionary.key)
     assert not folder.exists()
     with pytest.raises(DictionaryError):
-        remove(kept.key)
+        remove(stored_dictionary.key)
 
 
-def test_the_command_keeps_and_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_imports_and_lists_dictionaries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, wrong = tmp_path / "cities.txt", tmp_path / "wrong.txt"
     path.write_text(CITY_LINES, encoding="utf-8")
     wrong.write_text("가,\n나\tFOO\n", encoding="utf-8")
     assert main(["dictionaries", "import", str(path)]) == 0
     assert main(["dictionaries", "list"]) == 0
-    kept = stored()[0]
-    line = f"{kept.reference}          1 words          1 groups of synonyms  cities"
+    stored_dictionary = stored()[0]
+    line = f"{stored_dictionary.reference}          1 words          1 groups of synonyms  cities"
     assert capsys.readouterr().out.splitlines() == [line] * 2
     assert main(["dictionaries", "import", str(wrong)]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert [line[: len("error: row 1")] for line in errors] == ["error: row 1", "  row 2: FOO"]
     assert main(["dictionaries", "list", "--json"]) == 0
-    assert kept.fingerprint in capsys.readouterr().out
+    assert stored_dictionary.fingerprint in capsys.readouterr().out

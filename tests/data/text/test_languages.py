@@ -11,15 +11,23 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.text import languages
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of, words_in
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, OF_LANGUAGE, Analyzer, choose
+from mrc_workbench.data.text.analyzers import ANALYZER_OF_LANGUAGE, LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.data.text.dictionary import DictionaryError, read_dictionary
-from mrc_workbench.data.text.languages import STEMMED, detected, foreign_language, language_of, lower, stems, stop_words
-from mrc_workbench.data.text.marking import TokenKind, located, reading
-from tests.data.text.test_analysis import LETTERS, STEMMING
+from mrc_workbench.data.text.languages import (
+    STEMMED,
+    detect_language,
+    foreign_language,
+    language_of,
+    lower,
+    stems,
+    stop_words,
+)
+from mrc_workbench.data.text.marking import TokenKind, describe_token, locate_tokens
+from tests.data.text.test_analysis import ANY_CHARACTERS, STEMMING
 
 SENTENCES: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "sentences.toml").read_text(encoding="utf-8"))
 OPTIONS = [{}, {"stop_words": True}, {"pairs": True}, {"pairs": True, "stop_words": True}]
-ANY_TEXT = LETTERS | st.text(max_size=30)
+ANY_TEXT = ANY_CHARACTERS | st.text(max_size=30)
 
 
 def stem_in_python(language: str, word: str) -> str:
@@ -42,16 +50,16 @@ def test_stems_are_those_of_snowball(language: str) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(language=st.sampled_from([*STEMMED]), text=ANY_TEXT)
-def test_stems_of_any_words(language: str, text: str) -> None:
+def test_stems_any_words(language: str, text: str) -> None:
     (words,) = words_in(language, [unicodedata.normalize("NFC", text)])
-    found = stems(language, words)
-    assert found == [stem_in_python(language, word) for word in words]
-    assert all(found)
+    actual = stems(language, words)
+    assert actual == [stem_in_python(language, word) for word in words]
+    assert all(actual)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["stems", "stop-words", "pairs", "pairs-stop-words"])
 @pytest.mark.parametrize("analyzer", STEMMING)
-def test_the_vocabulary_is_stemmed_as_each_word_is(analyzer: Analyzer, options: dict[str, bool]) -> None:
+def test_stems_vocabulary_like_single_words(analyzer: Analyzer, options: dict[str, bool]) -> None:
     analysis = Analysis(analyzer, **options)
     texts = [*SENTENCES[LANGUAGE_OF[analyzer]], "", "...", *SENTENCES["en"]]
     tokens = tokens_of(analysis, texts)
@@ -66,37 +74,37 @@ def test_the_vocabulary_is_stemmed_as_each_word_is(analyzer: Analyzer, options: 
     texts=st.lists(ANY_TEXT, min_size=2, max_size=5),
     options=st.sampled_from(OPTIONS),
 )
-def test_any_texts_have_the_same_tokens_together_and_alone(
+def test_texts_have_the_same_tokens_in_batch_and_alone(
     analyzer: Analyzer, texts: list[str], options: dict[str, bool]
 ) -> None:
     analysis = Analysis(analyzer, **options)
     tokens = tokens_of(analysis, texts).texts()
     assert tokens == [analyze(analysis, [text])[0] for text in texts]
     composed = [unicodedata.normalize("NFC", text) for text in texts]
-    assert tokens == [[token for token, _ in found] for found in located(analysis, composed)]
+    assert tokens == [[token for token, _ in located_tokens] for located_tokens in locate_tokens(analysis, composed)]
 
 
 @settings(deadline=None, max_examples=100)
 @given(analyzer=st.sampled_from(STEMMING), text=ANY_TEXT)
-def test_a_stem_is_where_its_word_is(analyzer: Analyzer, text: str) -> None:
+def test_stem_span_covers_its_word(analyzer: Analyzer, text: str) -> None:
     text, language = unicodedata.normalize("NFC", text), LANGUAGE_OF[analyzer]
-    found = located(analyzer, [text])[0]
-    places = [span for _, span in found]
-    assert places == sorted(places)
-    for token, (start, end) in found:
+    tokens = locate_tokens(analyzer, [text])[0]
+    spans = [span for _, span in tokens]
+    assert spans == sorted(spans)
+    for token, (start, end) in tokens:
         (stem,) = stems(language, [lower(language, text[start:end])])
         assert token.replace("ς", "σ") == stem.replace("ς", "σ"), "a sigma at the end of a word looks different"
 
 
-def test_places_of_stems_and_how_they_are_read() -> None:
-    (found,) = located(Analyzer.ENGLISH, ["Running shoes run."])
-    assert found == [("run", (0, 7)), ("shoe", (8, 13)), ("run", (14, 17))]
-    (pairs,) = located(Analysis(Analyzer.ENGLISH, pairs=True), ["Running shoes run."])
+def test_locates_and_describes_stems() -> None:
+    (tokens,) = locate_tokens(Analyzer.ENGLISH, ["Running shoes run."])
+    assert tokens == [("run", (0, 7)), ("shoe", (8, 13)), ("run", (14, 17))]
+    (pairs,) = locate_tokens(Analysis(Analyzer.ENGLISH, pairs=True), ["Running shoes run."])
     assert pairs == [("run shoe", (0, 13)), ("shoe run", (8, 17))]
-    assert reading(Analyzer.ENGLISH, "run", "running") == ("running (run)", TokenKind.WORD)
-    assert reading(Analyzer.ENGLISH, "run", "run") == ("run", TokenKind.WORD)
-    assert reading(Analyzer.ENGLISH, "run") == ("run", TokenKind.WORD)
-    assert reading(Analyzer.WORD, "running", "Running") == ("running", TokenKind.WORD)
+    assert describe_token(Analyzer.ENGLISH, "run", "running") == ("running (run)", TokenKind.WORD)
+    assert describe_token(Analyzer.ENGLISH, "run", "run") == ("run", TokenKind.WORD)
+    assert describe_token(Analyzer.ENGLISH, "run") == ("run", TokenKind.WORD)
+    assert describe_token(Analyzer.WORD, "running", "Running") == ("running", TokenKind.WORD)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +126,16 @@ def test_places_of_stems_and_how_they_are_read() -> None:
         (Analyzer.ENGLISH, "run running runs"),
     ],
 )
-def test_forms_of_a_word_have_one_stem(analyzer: Analyzer, words: str) -> None:
+def test_forms_of_a_word_share_a_stem(analyzer: Analyzer, words: str) -> None:
     assert len(set(analyze(analyzer, [words])[0])) == 1
 
 
-def test_turkish_tells_its_two_letters_i_apart() -> None:
+def test_turkish_distinguishes_dotted_and_dotless_i() -> None:
     assert analyze(Analyzer.TURKISH, ["ISI"]) != analyze(Analyzer.TURKISH, ["İSİ"])
     assert (lower("tr", "IİIı"), lower("en", "I")) == ("ıiıı", "i")
 
 
-def test_stop_words_are_left_out() -> None:
+def test_removes_stop_words() -> None:
     analysis = Analysis(Analyzer.ENGLISH, stop_words=True)
     assert analyze(analysis, ["The museum is in a castle."]) == [["museum", "castl"]]
     assert analyze(Analyzer.ENGLISH, ["The museum is in a castle."]) == [["the", "museum", "is", "in", "a", "castl"]]
@@ -136,29 +144,29 @@ def test_stop_words_are_left_out() -> None:
             Analysis(analyzer, stop_words=True)
 
 
-def test_synonyms_are_compared_by_their_stems() -> None:
+def test_compares_synonyms_by_stem() -> None:
     analysis = Analysis(Analyzer.ENGLISH, dictionary=read_dictionary(b"car, automobile"))
     assert analyze(analysis, ["Cars and automobiles"]) == [["car", "and", "car"]]
     assert tokens_of(analysis, ["Cars", "automobiles"]).texts() == [["car"], ["car"]]
-    assert located(analysis, ["Automobiles"]) == [[("car", (0, 11))]]
+    assert locate_tokens(analysis, ["Automobiles"]) == [[("car", (0, 11))]]
 
 
-def test_the_key_of_stems_tells_them_from_words() -> None:
-    chosen = Analysis(Analyzer.AUTO).chosen(SENTENCES["en"])
-    assert chosen.analyzer is Analyzer.ENGLISH
-    assert chosen.chosen_key[0] == "english"
-    assert Analysis(Analyzer.AUTO).chosen(["한국어 문장입니다."]).chosen_key == ()
-    assert Analysis(Analyzer.WORD).chosen_key == ()
+def test_cache_key_distinguishes_stems_from_words() -> None:
+    resolved = Analysis(Analyzer.AUTO).resolved(SENTENCES["en"])
+    assert resolved.analyzer is Analyzer.ENGLISH
+    assert resolved.resolved_key[0] == "english"
+    assert Analysis(Analyzer.AUTO).resolved(["한국어 문장입니다."]).resolved_key == ()
+    assert Analysis(Analyzer.WORD).resolved_key == ()
     keys = {Analysis(Analyzer.ENGLISH, **options).key for options in OPTIONS}
     assert len(keys) == len(OPTIONS)
 
 
 @pytest.mark.parametrize("language", SENTENCES)
-def test_the_language_of_a_corpus_and_of_its_sentences(language: str) -> None:
+def test_detects_language_of_corpus_and_sentences(language: str) -> None:
     texts = [" ".join(SENTENCES[language])] * 3
     assert language_of(texts) == language
-    assert choose(Analyzer.AUTO, texts) is OF_LANGUAGE.get(language, Analyzer.WORD)
-    assert choose(Analyzer.BIGRAM, texts) is Analyzer.BIGRAM
+    assert resolve_analyzer(Analyzer.AUTO, texts) is ANALYZER_OF_LANGUAGE.get(language, Analyzer.WORD)
+    assert resolve_analyzer(Analyzer.BIGRAM, texts) is Analyzer.BIGRAM
     for two in (SENTENCES[language][:2], SENTENCES[language][2:]):
         assert language_of(two) in {language, ""}, "few sentences are not taken for another language"
     assert sum(bool(foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
@@ -176,35 +184,35 @@ def test_the_language_of_a_corpus_and_of_its_sentences(language: str) -> None:
         ([], ""),
     ],
 )
-def test_the_language_by_script_and_where_it_is_unclear(texts: list[str], language: str) -> None:
+def test_detects_language_by_script_or_none(texts: list[str], language: str) -> None:
     assert language_of(texts) == language
 
 
-def test_a_corpus_of_several_languages_has_none() -> None:
+def test_mixed_corpus_has_no_language() -> None:
     mixed = [" ".join(SENTENCES[language]) for language in ("de", "fr", "en") for _ in range(20)]
     assert language_of(mixed) == ""
-    assert choose(Analyzer.AUTO, mixed) is Analyzer.WORD
+    assert resolve_analyzer(Analyzer.AUTO, mixed) is Analyzer.WORD
     mostly = mixed[:20] + [" ".join(SENTENCES["en"])] * 2
     assert language_of(mostly) == "de"
 
 
-def test_the_language_is_detected_once_for_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detects_language_once_per_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(SENTENCES["sv"]), "once"]
-    assert detected(texts).language == "sv"
+    assert detect_language(texts).language == "sv"
 
     def fail(*_: object) -> str:
         raise AssertionError("detected again")
 
     monkeypatch.setattr(languages, "_language", fail)
-    assert detected(iter(texts)).language == "sv"
+    assert detect_language(iter(texts)).language == "sv"
 
 
 @pytest.mark.parametrize("language", ["en", "ko", "ru"])
-def test_most_sentences_of_other_languages_are_foreign(language: str) -> None:
+def test_detects_most_foreign_sentences(language: str) -> None:
     others = [(code, text) for code, texts in SENTENCES.items() if code != language for text in texts]
-    found = [(code, foreign_language(text, language)) for code, text in others]
-    assert sum(bool(other) for _, other in found) > 0.8 * len(found)
-    assert sum(code == other for code, other in found) > 0.7 * len(found)
+    detected_languages = [(code, foreign_language(text, language)) for code, text in others]
+    assert sum(bool(other) for _, other in detected_languages) > 0.8 * len(detected_languages)
+    assert sum(code == other for code, other in detected_languages) > 0.7 * len(detected_languages)
 
 
 @pytest.mark.parametrize(
@@ -218,5 +226,5 @@ def test_most_sentences_of_other_languages_are_foreign(language: str) -> None:
         ("", "en", ""),
     ],
 )
-def test_a_short_text_in_another_script_is_foreign(text: str, language: str, foreign: str) -> None:
+def test_short_text_in_another_script_is_foreign(text: str, language: str, foreign: str) -> None:
     assert foreign_language(text, language) == foreign

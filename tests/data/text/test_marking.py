@@ -2,7 +2,14 @@ import unicodedata
 
 import pytest
 
-from mrc_workbench.data.text.marking import EXCERPT_LENGTH, MarkedText, answer_spans, marked, matched_spans, merged
+from mrc_workbench.data.text.marking import (
+    EXCERPT_LENGTH,
+    MarkedText,
+    answer_spans,
+    mark_texts,
+    matched_spans,
+    merge_spans,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,12 +27,12 @@ from mrc_workbench.data.text.marking import EXCERPT_LENGTH, MarkedText, answer_s
         ("무엇이든", ["", "  "], []),
     ],
 )
-def test_answers_in_a_text(text: str, answers: list[str], found: list[str]) -> None:
+def test_finds_answers_in_a_text(text: str, answers: list[str], found: list[str]) -> None:
     assert [text[start:end] for start, end in answer_spans(text, answers)] == found
 
 
-def test_a_text_of_loose_letters_is_composed() -> None:
-    (text,) = marked(
+def test_composes_decomposed_text() -> None:
+    (text,) = mark_texts(
         "한글은?", [unicodedata.normalize("NFD", "세종은 한글을")], [[unicodedata.normalize("NFD", "세종")]]
     )
     assert text == MarkedText("세종은 한글을", ((4, 6),), ((0, 2),))
@@ -43,7 +50,7 @@ def test_pieces_join_to_the_text() -> None:
     assert text.pieces(2, 4) == [("c", True, False), ("d", True, True)]
 
 
-def test_an_excerpt_holds_the_answer_rather_than_the_matches() -> None:
+def test_excerpt_prefers_the_answer_over_matches() -> None:
     words = [f"word{number:03}" for number in range(200)]
     text = " ".join(words)
     matches = tuple((text.index(word), text.index(word) + 7) for word in words[100:110])
@@ -56,7 +63,7 @@ def test_an_excerpt_holds_the_answer_rather_than_the_matches() -> None:
 
 
 @pytest.mark.parametrize(("text", "end"), [("x" * 1000, EXCERPT_LENGTH), ("짧은 글", 4), ("", 0)])
-def test_an_excerpt_without_marks_is_the_beginning(text: str, end: int) -> None:
+def test_excerpt_without_matches_is_the_beginning(text: str, end: int) -> None:
     assert MarkedText(text).excerpt == (0, end)
 
 
@@ -83,12 +90,12 @@ def test_an_excerpt_without_marks_is_the_beginning(text: str, end: int) -> None:
         ("한글", "", []),
     ],
 )
-def test_the_words_that_match(question: str, text: str, words: list[str]) -> None:
+def test_finds_matching_words(question: str, text: str, words: list[str]) -> None:
     (spans,) = matched_spans(question, [text])
     assert [text[start:end] for start, end in spans] == words
 
 
-def test_every_text_has_its_own_spans() -> None:
+def test_each_text_has_its_own_spans() -> None:
     assert matched_spans("서울", ["서울", "부산", "남서울"])[:2] == [[(0, 2)], []]
     assert matched_spans("서울", []) == []
     assert matched_spans("한강", ["😀𠀀 한강은 넓다"]) == [[(3, 5)]], "rare letters count once"
@@ -105,5 +112,5 @@ def test_every_text_has_its_own_spans() -> None:
         ([(0, 9), (2, 4), (8, 12)], [(0, 12)]),
     ],
 )
-def test_merged(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
-    assert merged(spans) == expected
+def test_merges_spans(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    assert merge_spans(spans) == expected

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrc_workbench.data.text import analysis as tokens_module
-from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
+from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, has_cached_tokens, token_parts, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.lexical import term_statistics
 from tests.data.text.test_analysis import ENGLISH, JAPANESE, KOREAN, NAMED
@@ -35,7 +35,7 @@ def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("analyzer", NAMED)
-def test_tokens_come_back_from_disk_as_they_were(analyzer: Analyzer) -> None:
+def test_reads_stored_tokens_unchanged(analyzer: Analyzer) -> None:
     texts = [KOREAN, "", ENGLISH, JAPANESE, "...", KOREAN]
     first, second = tokens_of(analyzer, texts), tokens_of(analyzer, texts)
     for tokens in (first, second):
@@ -46,7 +46,7 @@ def test_tokens_come_back_from_disk_as_they_were(analyzer: Analyzer) -> None:
 
 
 @given(texts=st.lists(st.text("ab 각", max_size=12), max_size=6))
-def test_pairs_are_made_of_kept_tokens_as_of_the_texts(texts: list[str]) -> None:
+def test_builds_same_pairs_from_stored_tokens_as_from_texts(texts: list[str]) -> None:
     analysis = Analysis(Analyzer.BIGRAM, pairs=True)
     tokens = tokens_of(analysis, texts)
     assert tokens.texts() == analyze(analysis, texts)
@@ -55,40 +55,40 @@ def test_pairs_are_made_of_kept_tokens_as_of_the_texts(texts: list[str]) -> None
 
 
 @given(texts=st.lists(st.text("ab ", max_size=8), max_size=6), seed=st.integers(0, 9))
-def test_selected_rows_hold_the_tokens_of_their_texts(texts: list[str], seed: int) -> None:
+def test_selects_tokens_of_rows(texts: list[str], seed: int) -> None:
     rows = np.random.default_rng(seed).integers(0, max(1, len(texts)), size=4 if texts else 0).tolist()
     some = tokens_of(Analyzer.WORD, texts).select(rows)
     assert some.texts() == analyze(Analyzer.WORD, [texts[row] for row in rows])
     assert len(some) == len(rows)
 
 
-def test_texts_are_not_analyzed_again_for_pairs(analyzed: list[str]) -> None:
+def test_does_not_analyze_texts_again_for_pairs(analyzed: list[str]) -> None:
     tokens_of(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH])
     paired = Analysis(Analyzer.KIWI_BIGRAM, pairs=True)
     analyzed.clear()
-    assert are_kept(paired, [KOREAN, ENGLISH])
-    assert not are_kept(paired, [ENGLISH, KOREAN])
+    assert has_cached_tokens(paired, [KOREAN, ENGLISH])
+    assert not has_cached_tokens(paired, [ENGLISH, KOREAN])
     tokens = tokens_of(paired, [KOREAN, ENGLISH])
     assert analyzed == []
     assert tokens.texts() == analyze(paired, [KOREAN, ENGLISH])
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "!"]])
-def test_tokens_of_nothing(texts: list[str]) -> None:
+def test_empty_input_has_no_tokens(texts: list[str]) -> None:
     tokens = tokens_of(Analyzer.WORD, texts)
     assert (len(tokens), tokens.texts(), tokens.vocabulary) == (len(texts), [[]] * len(texts), [])
-    assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
+    assert term_statistics(Analyzer.WORD, texts).positions_of(["a"]).tolist() == [-1]
     assert [part.tolist() for part in tokens.ids_in({"a": 0})] == [[]] * len(texts)
 
 
-def test_ids_in_another_vocabulary() -> None:
+def test_maps_ids_to_another_vocabulary() -> None:
     tokens = tokens_of(Analyzer.WORD, ["a b a", "c", "b z"])
     assert [part.tolist() for part in tokens.ids_in({"a": 7, "b": 3, "y": 1})] == [[7, 3, 7], [], [3]]
     assert [part.tolist() for part in tokens.ids_in({"a": 0, "b": 1})] == [[0, 1, 0], [], [1]], "0 is an id, too"
 
 
 @pytest.mark.parametrize("count", range(len(TEXTS) + 1))
-def test_parts_make_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_joins_parts(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tokens_of(Analyzer.WORD, TEXTS[:count])
     monkeypatch.setattr(tokens_module, "PART", 2)
     joined = tokens_of(Analyzer.WORD, TEXTS[:count])
@@ -99,7 +99,7 @@ def test_parts_make_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("parts_of_two")
-def test_what_was_interrupted_goes_on_and_only_what_is_new_is_analyzed(analyzed: list[str]) -> None:
+def test_resumes_and_analyzes_only_new_parts(analyzed: list[str]) -> None:
     with pytest.raises(KeyboardInterrupt):
         tokens_of(Analyzer.WORD, [*TEXTS[:4], "broken", "c"])
     for count, new in ((6, TEXTS[4:6]), (7, TEXTS[6:])):  # a corpus that grows
@@ -109,50 +109,48 @@ def test_what_was_interrupted_goes_on_and_only_what_is_new_is_analyzed(analyzed:
 
 
 @pytest.mark.parametrize("part", [2, 100])
-def test_terms_are_counted_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_terms_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "PART", part)
-    asked = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
+    terms = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
     for _ in ("counted", "kept"):
         corpus = term_statistics(Analyzer.WORD, TEXTS)
-        places = corpus.places_of(asked)
-        assert corpus.holders[places[:6]].tolist() == [2, 2, 2, 2, 1, 1]
-        assert places[6:].tolist() == [-1, -1]
-        assert len(corpus.holders) == len(set(places[:6].tolist())) == 6
+        positions = corpus.positions_of(terms)
+        assert corpus.document_frequencies[positions[:6]].tolist() == [2, 2, 2, 2, 1, 1]
+        assert positions[6:].tolist() == [-1, -1]
+        assert len(corpus.document_frequencies) == len(set(positions[:6].tolist())) == 6
         assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
         monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
 
 
 @pytest.mark.usefixtures("parts_of_two")
-def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_counts_terms_in_joined_tokens_like_in_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     in_parts = term_statistics(Analyzer.WORD, TEXTS)
     tokens = tokens_of(Analyzer.WORD, TEXTS)
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
     joined = term_statistics(Analyzer.WORD, TEXTS, [tokens])
     assert joined.hashes.tolist() == in_parts.hashes.tolist()
-    assert joined.holders.tolist() == in_parts.holders.tolist()
+    assert joined.document_frequencies.tolist() == in_parts.document_frequencies.tolist()
     assert joined.mean_length == in_parts.mean_length
 
 
-def test_every_text_is_in_one_part_and_the_share_analyzed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_is_in_a_single_part_and_progress_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "PART", 3)
-    shares: list[float] = []
-    assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS, shares.append)] == [3, 3, 1]
-    assert shares == [3 / 7, 6 / 7, 1.0]
+    fractions: list[float] = []
+    assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS, fractions.append)] == [3, 3, 1]
+    assert fractions == [3 / 7, 6 / 7, 1.0]
     assert [len(part) for part in token_parts(Analyzer.WORD, [])] == [0]
     assert isinstance(next(token_parts(Analyzer.WORD, TEXTS)), Tokens)
 
 
-def test_morphemes_are_taken_from_those_that_are_kept_with_bigrams(analyzed: list[str]) -> None:
+def test_reuses_morphemes_stored_with_bigrams(analyzed: list[str]) -> None:
     texts = [KOREAN, "", ENGLISH, "1/2 그리고/또는 가", KOREAN]
-    assert not are_kept(Analyzer.KIWI, texts)
+    assert not has_cached_tokens(Analyzer.KIWI, texts)
     tokens_of(Analyzer.KIWI_BIGRAM, texts)
-    assert are_kept(Analyzer.KIWI, texts)
+    assert has_cached_tokens(Analyzer.KIWI, texts)
     analyzed.clear()
-    taken = tokens_of(Analyzer.KIWI, texts)
+    reused = tokens_of(Analyzer.KIWI, texts)
     assert analyzed == []
     fresh = tokens_of(Analyzer.KIWI, [*texts, "하나 더"])
-    assert taken.texts() == fresh.texts()[: len(texts)] == analyze(Analyzer.KIWI, texts)
-    assert taken.vocabulary == fresh.vocabulary[: len(taken.vocabulary)]
-    assert (taken.ids.dtype, taken.offsets.dtype) == (np.int32, np.int64)
+    assert reused.texts() == fresh.texts()[: len(texts)] == analyze(Analyzer.KIWI, texts)
+    assert reused.vocabulary == fresh.vocabulary[: len(reused.vocabulary)]
+    assert (reused.ids.dtype, reused.offsets.dtype) == (np.int32, np.int64)

@@ -20,77 +20,81 @@ from tests.labs.embeddings.worlds import labelled_pairs, scored_pairs
 SENTENCES = scored_pairs().sentences
 
 
-def test_sentences_stand_once_and_rows_that_share_one_are_a_group() -> None:
+def test_deduplicates_sentences_and_groups_rows() -> None:
     first, second = ["가", "나", "라", "마"], ["나", "다", "라", "바"]
-    found = encoder.Distinct.of(PairSet.of("small", PairKind.PARALLEL, [first, second]))
-    assert found.sentences == ["가", "나", "라", "마", "다", "바"]
-    assert found.places.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
-    assert found.groups.tolist() == [0, 0, 1, 2]
-    assert found.sentence_groups.tolist() == [0, 0, 1, 2, 0, 2]
-    triplets = encoder.Distinct.of(PairSet.of("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]]))
+    distinct = encoder.DistinctSentences.from_pairs(PairSet.from_columns("small", PairKind.PARALLEL, [first, second]))
+    assert distinct.sentences == ["가", "나", "라", "마", "다", "바"]
+    assert distinct.sentence_rows.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
+    assert distinct.groups.tolist() == [0, 0, 1, 2]
+    assert distinct.sentence_groups.tolist() == [0, 0, 1, 2, 0, 2]
+    triplets = encoder.DistinctSentences.from_pairs(
+        PairSet.from_columns("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]])
+    )
     assert triplets.groups.tolist() == [0, 0]
-    alone = encoder.Distinct.of(PairSet.of("s", PairKind.SENTENCES, [["가", "나", "가"]]))
-    assert alone.groups.tolist() == [0, 1, 0]
+    single_sentences = encoder.DistinctSentences.from_pairs(
+        PairSet.from_columns("s", PairKind.SENTENCES, [["가", "나", "가"]])
+    )
+    assert single_sentences.groups.tolist() == [0, 1, 0]
 
 
 @pytest.mark.slow
-def test_vectors_are_those_of_the_model_asked_as_questions() -> None:
-    shares: list[float] = []
-    found = encoder.encode("starter", SENTENCES[:20], SENTENCES, on_progress=shares.append)
+def test_vectors_match_model_query_encoding() -> None:
+    fractions: list[float] = []
+    encoded = encoder.encode("starter", SENTENCES[:20], SENTENCES, on_progress=fractions.append)
     model = load_bi_encoder(find_model("starter"), SENTENCES)
-    wanted = np.asarray(model.encode_query(SENTENCES[:20], normalize_embeddings=True))
-    assert found.vectors == pytest.approx(wanted, abs=1e-6)
-    assert shares[-1] == 1
-    assert shares == sorted(shares)
+    expected = np.asarray(model.encode_query(SENTENCES[:20], normalize_embeddings=True))
+    assert encoded.vectors == pytest.approx(expected, abs=1e-6)
+    assert fractions[-1] == 1
+    assert fractions == sorted(fractions)
 
 
 @pytest.mark.slow
-def test_what_was_interrupted_goes_on_after_the_last_whole_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumes_after_last_complete_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_blocks, "BLOCK", 5)
-    asked: list[int] = []
-    plain = BiEncoder.encode
+    block_sizes: list[int] = []
+    original_encode = BiEncoder.encode
 
-    def ended_early(self: BiEncoder, side: str, texts: list[str], *told: Any) -> np.ndarray:
-        asked.append(len(texts))
-        if len(asked) == 3:
+    def ended_early(self: BiEncoder, side: str, texts: list[str], *options: Any) -> np.ndarray:
+        block_sizes.append(len(texts))
+        if len(block_sizes) == 3:
             raise KeyboardInterrupt
-        return plain(self, side, texts, *told)
+        return original_encode(self, side, texts, *options)
 
     monkeypatch.setattr(BiEncoder, "encode", ended_early)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode("starter", SENTENCES[:20], SENTENCES)
-    found = encoder.encode("starter", SENTENCES[:20], SENTENCES)
-    assert asked == [5, 5, 5, 5, 5]  # two whole, one ended, and the two that were missing
+    resumed = encoder.encode("starter", SENTENCES[:20], SENTENCES)
+    assert block_sizes == [5, 5, 5, 5, 5]  # two whole, one ended, and the two that were missing
     monkeypatch.undo()
     whole = BiEncoder(find_model("starter"), SENTENCES).encode("question", SENTENCES[:20])
-    assert found.vectors == pytest.approx(whole)
+    assert resumed.vectors == pytest.approx(whole)
 
 
-def test_a_model_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+def test_reports_missing_model_by_name(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no/such/model"):
         encoder.encode("no/such/model", SENTENCES, SENTENCES, base=tmp_path)
 
 
-def test_a_model_is_added_once_removed_and_checked_by_its_name() -> None:
+def test_adds_and_removes_models() -> None:
     for reference in ("klue/roberta-base", "snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"):
-        encoder.add(reference)
-    assert encoder.added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"]
-    encoder.remove("klue/roberta-base")
-    assert encoder.added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
+        encoder.add_model(reference)
+    assert encoder.added_models() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"]
+    encoder.remove_model("klue/roberta-base")
+    assert encoder.added_models() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
     with pytest.raises(ModelError):
-        encoder.add("no such/model of/this name")
-    assert encoder.added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
+        encoder.add_model("no such/model of/this name")
+    assert encoder.added_models() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
     write_text(workspace() / "embeddings" / "models.json", '{"models": "x"}')
-    assert encoder.added() == []
+    assert encoder.added_models() == []
 
 
 @pytest.mark.parametrize("content", ["{", '{"models": "x"}', '{"models": ["klue/roberta-base", 3]}'])
-def test_a_damaged_list_is_set_aside_before_it_is_written(content: str) -> None:
+def test_sets_damaged_model_list_aside(content: str) -> None:
     path = workspace() / "embeddings" / "models.json"
     write_text(path, content)
-    known = encoder.added()
-    encoder.add("snunlp/KR-SBERT-V40K-klueNLI-augSTS")
-    assert encoder.added() == [*known, "snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
+    known = encoder.added_models()
+    encoder.add_model("snunlp/KR-SBERT-V40K-klueNLI-augSTS")
+    assert encoder.added_models() == [*known, "snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
     assert path.with_name("models.json.damaged").read_text(encoding="utf-8") == content
 
 
@@ -98,48 +102,48 @@ def clock(seconds: float) -> encoder._Clock:
     return encoder._Clock(seconds, lambda _: None)
 
 
-def test_a_line_is_measured_while_there_is_time_and_goes_on_as_it_grows() -> None:
-    at, told = clock(60.0), []
+def test_extrapolates_after_time_limit() -> None:
+    timer, measured_sizes = clock(60.0), []
 
     def run(size: int) -> float:
-        told.append(size)
-        at.spent += size**2 / 10_000
+        measured_sizes.append(size)
+        timer.spent += size**2 / 10_000
         return size**2 / 10_000
 
-    line = encoder._line(run, lambda size: size**2, 10_000, at)
-    assert told == [30, 100, 200, 500]  # 0.09 + 1 + 4 + 25 seconds; 100 more would be too many
-    assert [one.measured for one in line] == [True] * 4 + [False] * 4
-    assert [one.seconds for one in line] == pytest.approx([size**2 / 10_000 for size in encoder.SIZES])
+    timings = encoder._time_by_size(run, lambda size: size**2, 10_000, timer)
+    assert measured_sizes == [30, 100, 200, 500]  # 0.09 + 1 + 4 + 25 seconds; 100 more would be too many
+    assert [timing.measured for timing in timings] == [True] * 4 + [False] * 4
+    assert [timing.seconds for timing in timings] == pytest.approx([size**2 / 10_000 for size in encoder.SIZES])
 
 
-def test_no_more_sentences_are_measured_than_there_are_and_the_first_size_always_is() -> None:
-    few = encoder._line(float, float, 250, clock(1e9))
-    assert [one.measured for one in few] == [True] * 3 + [False] * 5
-    assert [one.seconds for one in few] == [*encoder.SIZES]
-    slow = encoder._line(float, float, 10_000, clock(0.0001))
-    assert [one.measured for one in slow] == [True] + [False] * 7
+def test_measures_first_size_and_available_sentences() -> None:
+    few = encoder._time_by_size(float, float, 250, clock(1e9))
+    assert [timing.measured for timing in few] == [True] * 3 + [False] * 5
+    assert [timing.seconds for timing in few] == [*encoder.SIZES]
+    slow = encoder._time_by_size(float, float, 10_000, clock(0.0001))
+    assert [timing.measured for timing in slow] == [True] + [False] * 7
 
 
-def test_too_few_sentences_are_told() -> None:
+def test_rejects_few_sentences() -> None:
     with pytest.raises(encoder.EmbeddingError, match="3 sentences are too few to measure with, 30 are needed"):
-        encoder.cost("starter", "starter", ["가", "나", "다"])
+        encoder.measure_cost("starter", "starter", ["가", "나", "다"])
 
 
 @pytest.mark.slow
-def test_both_kinds_of_encoder_are_measured_on_the_spot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_cost_of_both_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.labs.embeddings.encoder.SIZES", sizes := (30, 60, 100, 10_000))
-    sentences, shares = labelled_pairs(60).sentences[:99], []
-    found = encoder.cost("starter", "starter", sentences, seconds=600, on_progress=shares.append)
-    assert [(one.method, one.sentences) for one in found.points] == [
-        (how, size) for how in encoder.Method for size in sizes
+    sentences, fractions = labelled_pairs(60).sentences[:99], []
+    cost = encoder.measure_cost("starter", "starter", sentences, seconds=600, on_progress=fractions.append)
+    assert [(point.method, point.sentences) for point in cost.points] == [
+        (method, size) for method in encoder.Method for size in sizes
     ]
-    by_method = {how: [one for one in found.points if one.method is how] for how in encoder.Method}
+    by_method = {method: [point for point in cost.points if point.method is method] for method in encoder.Method}
     for line in by_method.values():
-        assert [one.measured for one in line] == [True, True, False, False]
-        assert all(one.seconds > 0 for one in line)
+        assert [point.measured for point in line] == [True, True, False, False]
+        assert all(point.seconds > 0 for point in line)
     pairs = by_method[encoder.Method.CROSS_ENCODER]
     assert pairs[-1].seconds == pytest.approx(pairs[1].seconds * math.comb(10_000, 2) / math.comb(60, 2))
-    assert 0.9 <= found.agreement <= 1
-    assert shares[-1] == 1
-    assert shares == sorted(shares)
-    assert encoder.COST.validate_json(encoder.COST.dump_json(found)) == found
+    assert 0.9 <= cost.agreement <= 1
+    assert fractions[-1] == 1
+    assert fractions == sorted(fractions)
+    assert encoder.COST_ADAPTER.validate_json(encoder.COST_ADAPTER.dump_json(cost)) == cost

@@ -3,25 +3,30 @@
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
 
 SUBJECTS = ("고양이가", "강아지가", "아이가", "할머니가", "기차가", "새가", "배우가", "의사가")
-PLACES = ("지붕 위에서", "강가에서", "시장에서", "학교 앞에서", "바닷가에서")
-DOINGS = ("잠을 잔다", "노래를 부른다", "달린다", "밥을 먹는다")
+LOCATIONS = ("지붕 위에서", "강가에서", "시장에서", "학교 앞에서", "바닷가에서")
+ACTIONS = ("잠을 잔다", "노래를 부른다", "달린다", "밥을 먹는다")
 ENDINGS = {Label.ENTAILMENT: "그렇다", Label.NEUTRAL: "그리고 웃는다", Label.CONTRADICTION: "그렇지 않다"}
 
 
-def sentence(subject: int, place: int, doing: int) -> str:
-    return f"{SUBJECTS[subject % 8]} {PLACES[place % 5]} {DOINGS[doing % 4]}"
+def sentence(subject: int, location: int, action: int) -> str:
+    return f"{SUBJECTS[subject % 8]} {LOCATIONS[location % 5]} {ACTIONS[action % 4]}"
 
 
 def scored_pairs(n: int = 60) -> PairSet:
     """Gold counts what two sentences have in common of who, where and what: 0 to 3. Every other row is for testing."""
     first = [(row, row // 3, row // 2) for row in range(n)]
     changed = [(row % 2, row // 2 % 2, row // 4 % 2) for row in range(n)]
-    second = [tuple(a + b for a, b in zip(one, by, strict=True)) for one, by in zip(first, changed, strict=True)]
-    told = [sentence(*one) + " 지금" * (row % 3) for row, one in enumerate(second)]  # what counts for nothing
-    columns = [[sentence(*one) for one in first], told]
-    gold = [3 - sum(by) for by in changed]
+    second = [
+        tuple(a + b for a, b in zip(indices, changes, strict=True))
+        for indices, changes in zip(first, changed, strict=True)
+    ]
+    second_texts = [
+        sentence(*indices) + " 지금" * (row % 3) for row, indices in enumerate(second)
+    ]  # what counts for nothing
+    columns = [[sentence(*indices) for indices in first], second_texts]
+    gold = [3 - sum(changes) for changes in changed]
     published = [2 * (row // 8 % 2) for row in range(n)]
-    return PairSet.of("counted", PairKind.SCORED, columns, gold, published=published, scale=(0, 3))
+    return PairSet.from_columns("counted", PairKind.SCORED, columns, gold, published=published, scale=(0, 3))
 
 
 def labelled_pairs(n: int = 240) -> PairSet:
@@ -30,4 +35,4 @@ def labelled_pairs(n: int = 240) -> PairSet:
     labels = [Label(row % 3) for row in range(n)]
     second = [f"{text} {ENDINGS[label]}" for text, label in zip(first, labels, strict=True)]
     published = [2 if row % 4 == 0 else 0 for row in range(n)]
-    return PairSet.of("follows", PairKind.LABELLED, [first, second], labels, published=published)
+    return PairSet.from_columns("follows", PairKind.LABELLED, [first, second], labels, published=published)

@@ -13,7 +13,7 @@ from mrc_workbench.models.language.tokenizers import Specials
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)
 SPECIALS = Specials(PAD, BEGIN, END)
-_LETTERS = "가나다라마바사아자차카타파하abcdefghijklmnopqrstuvwxyz.0123456789"
+_ALPHABET = "가나다라마바사아자차카타파하abcdefghijklmnopqrstuvwxyz.0123456789"
 
 
 @dataclass
@@ -23,7 +23,7 @@ class _Encoding:
 
 
 @dataclass
-class _Told:
+class _BatchEncoding:
     encodings: list[_Encoding]
 
 
@@ -31,27 +31,29 @@ class LetterTokenizer:
     """As fast tokenizers of transformers answer."""
 
     def __len__(self) -> int:
-        return 5 + len(_LETTERS)
+        return 5 + len(_ALPHABET)
 
-    def __call__(self, texts: list[str], **_: Any) -> _Told:
-        places = [[place for place, letter in enumerate(text) if not letter.isspace()] for text in texts]
-        return _Told(
+    def __call__(self, texts: list[str], **_: Any) -> _BatchEncoding:
+        indices = [[index for index, letter in enumerate(text) if not letter.isspace()] for text in texts]
+        return _BatchEncoding(
             [
-                _Encoding([id_of(text[place]) for place in own], [(place, place + 1) for place in own])
-                for text, own in zip(texts, places, strict=True)
+                _Encoding(
+                    [id_of(text[index]) for index in text_indices], [(index, index + 1) for index in text_indices]
+                )
+                for text, text_indices in zip(texts, indices, strict=True)
             ]
         )
 
 
 def id_of(letter: str) -> int:
-    return 5 + _LETTERS.index(letter) if letter in _LETTERS else UNKNOWN
+    return 5 + _ALPHABET.index(letter) if letter in _ALPHABET else UNKNOWN
 
 
 def ids_of(text: str) -> list[int]:
     return [id_of(letter) for letter in text if not letter.isspace()]
 
 
-def special_ids(size: int = 5 + len(_LETTERS)) -> np.ndarray:
+def special_ids(size: int = 5 + len(_ALPHABET)) -> np.ndarray:
     return np.arange(size) < 5
 
 
@@ -59,15 +61,15 @@ def documents(count: int, seed: int = 0) -> list[str]:
     """Different ones, of two to sixty words of one to six letters."""
     rng = np.random.default_rng(seed)
     return [
-        " ".join("".join(rng.choice(list(_LETTERS), size=rng.integers(1, 7))) for _ in range(rng.integers(2, 61)))
+        " ".join("".join(rng.choice(list(_ALPHABET), size=rng.integers(1, 7))) for _ in range(rng.integers(2, 61)))
         for _ in range(count)
     ]
 
 
-def flattened(texts: list[str]) -> list[int]:
+def token_stream(texts: list[str]) -> list[int]:
     return list(chain.from_iterable([*ids_of(text), END] for text in texts))
 
 
-def refused(code: str, kind: type[Failure] = LanguageError) -> pytest.RaisesExc[Failure]:
+def raises_failure(code: str, kind: type[Failure] = LanguageError) -> pytest.RaisesExc[Failure]:
     """What has to raise this failure with this code."""
     return pytest.raises(kind, check=lambda failure: failure.code == code)

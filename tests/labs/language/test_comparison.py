@@ -19,71 +19,80 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text import corpora as texts
-from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, held_out
+from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, is_held_out
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.language import comparison, study
-from mrc_workbench.labs.language.comparison import Fertility, HeldOut, Measured, Request, compare, fertility
+from mrc_workbench.labs.language.comparison import (
+    Fertility,
+    HeldOutDocuments,
+    TokenizerGrid,
+    TokenizerResult,
+    compare,
+    measure_fertility,
+)
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, train_on
+from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind, train_on
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.workbench.cli import main
-from tests.labs.language.doubles import refused
+from tests.labs.language.doubles import raises_failure
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 
 
-ONE = Request((TokenizerKind.BPE,), (Split.WORDS,), (1_000,))
-ASKED = replace(ONE, splits=tuple(Split))
+SINGLE_TOKENIZER = TokenizerGrid((TokenizerKind.BPE,), (PreTokenization.WORDS,), (1_000,))
+TWO_SPLITS = replace(SINGLE_TOKENIZER, splits=tuple(PreTokenization))
 
 
-def set_of(texts: list[str]) -> QuestionSet:
+def make_question_set(texts: list[str]) -> QuestionSet:
     return QuestionSet("sentences", [Passage(str(row), text) for row, text in enumerate(texts)], ())
 
 
-SET = set_of(TEXTS)
+SET = make_question_set(TEXTS)
 CORPUS = PassageCorpus(SET)
 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     """What was trained: split, kind and vocabulary."""
-    found: list[tuple[str, str, int]] = []
+    trained_tokenizers: list[tuple[str, str, int]] = []
 
-    def noted(material: Any, kind: TokenizerKind, vocabulary: int, *told: Any) -> Any:
-        found.append((material.sample.split, kind, vocabulary))
-        return train_on(material, kind, vocabulary, *told)
+    def record_training(training_data: Any, kind: TokenizerKind, vocabulary: int, *options: Any) -> Any:
+        trained_tokenizers.append((training_data.sample.split, kind, vocabulary))
+        return train_on(training_data, kind, vocabulary, *options)
 
-    monkeypatch.setattr(comparison, "train_on", noted)
-    return found
-
-
-def figures(found: list[Measured]) -> list[dict[str, Any]]:
-    return [{**one.as_dict(), "seconds": 0, "tokens_per_second": 0, "seconds_to_train": 0} for one in found]
+    monkeypatch.setattr(comparison, "train_on", record_training)
+    return trained_tokenizers
 
 
-def test_what_was_trained_is_not_trained_again(trained: list[tuple[str, str, int]], tmp_path: Path) -> None:
-    first = compare(CORPUS, ONE)
-    grown = replace(ONE, vocabularies=(1_000, 1_200), splits=tuple(Split))
+def comparable_metrics(results: list[TokenizerResult]) -> list[dict[str, Any]]:
+    return [{**result.as_dict(), "seconds": 0, "tokens_per_second": 0, "seconds_to_train": 0} for result in results]
+
+
+def test_trains_only_missing_tokenizers(trained: list[tuple[str, str, int]], tmp_path: Path) -> None:
+    first = compare(CORPUS, SINGLE_TOKENIZER)
+    grown = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200), splits=tuple(PreTokenization))
     second = compare(CORPUS, grown, out=tmp_path)
-    new = [("words", "bpe", 1200), ("morphemes", "bpe", 1000), ("morphemes", "bpe", 1200)]
-    assert trained == [("words", "bpe", 1000), *new]
-    assert [one.name for one in second] == [f"bpe-{split}-{size}" for split in Split for size in (1000, 1200)]
+    expected = [("words", "bpe", 1200), ("morphemes", "bpe", 1000), ("morphemes", "bpe", 1200)]
+    assert trained == [("words", "bpe", 1000), *expected]
+    assert [result.name for result in second] == [
+        f"bpe-{split}-{size}" for split in PreTokenization for size in (1000, 1200)
+    ]
     assert second[0] == replace(first[0], name="bpe-words-1000")  # the seconds it took, too
-    for one in second:
-        options = one.trained
+    for result in second:
+        options = result.trained
         folder = tmp_path / f"{options['kind']}-{options['split']}-{options['vocabulary']}"
         assert sorted(path.name for path in folder.iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
         assert load_tokenizer(folder).trained == options
 
 
-def test_it_comes_out_as_if_it_had_been_trained_at_once(trained: list[tuple[str, str, int]]) -> None:
-    compare(CORPUS, ONE)
-    both = replace(ONE, vocabularies=(1_000, 1_200))
-    grown = figures(compare(CORPUS, both))
+def test_incremental_training_matches_training_at_once(trained: list[tuple[str, str, int]]) -> None:
+    compare(CORPUS, SINGLE_TOKENIZER)
+    both = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200))
+    grown = comparable_metrics(compare(CORPUS, both))
     for path in (workspace() / "cache").rglob("figures.json"):
         path.unlink()
-    assert figures(compare(CORPUS, both)) == grown
+    assert comparable_metrics(compare(CORPUS, both)) == grown
     assert len(trained) == 4
 
 
@@ -91,29 +100,33 @@ def test_it_comes_out_as_if_it_had_been_trained_at_once(trained: list[tuple[str,
     ("texts", "changed"),
     [(TEXTS[1:], {}), (TEXTS, {"lowercase": True}), (TEXTS, {"seed": 1}), (TEXTS, {"held_out": 0.2})],
 )
-def test_another_text_or_sample_is_trained_anew(
+def test_trains_again_for_other_text_or_sample(
     texts: list[str], changed: dict[str, Any], trained: list[tuple[str, str, int]]
 ) -> None:
-    compare(CORPUS, ONE)
-    compare(PassageCorpus(set_of(texts)), replace(ONE, sample=Sample(**changed)))
+    compare(CORPUS, SINGLE_TOKENIZER)
+    compare(PassageCorpus(make_question_set(texts)), replace(SINGLE_TOKENIZER, sample=Sample(**changed)))
     assert len(trained) == 2
 
 
-def test_what_is_damaged_is_trained_anew(trained: list[tuple[str, str, int]]) -> None:
-    compare(CORPUS, ONE)
+def test_trains_again_if_cache_is_damaged(trained: list[tuple[str, str, int]]) -> None:
+    compare(CORPUS, SINGLE_TOKENIZER)
     (path,) = (workspace() / "cache").rglob("tokenizer.json")
     path.write_text("{", encoding="utf-8")
-    compare(CORPUS, ONE)
+    compare(CORPUS, SINGLE_TOKENIZER)
     assert len(trained) == 2
 
 
-def test_progress_tells_what_is_done_and_ends_at_one(trained: list[tuple[str, str, int]]) -> None:
-    told: list[tuple[str, float]] = []
-    noted: Callable[[str, float], None] = lambda name, share: told.append((name, share))  # noqa: E731
-    compare(CORPUS, ONE)
-    compare(CORPUS, replace(ONE, vocabularies=(1_000, 1_200), against=("no/such/model",)), on_progress=noted)
-    assert [share for _, share in told] == sorted(share for _, share in told)
-    assert told[-2:] == [("bpe-1200", pytest.approx(2 / 3)), ("no/such/model", 1.0)]
+def test_progress_ends_at_1(trained: list[tuple[str, str, int]]) -> None:
+    progress: list[tuple[str, float]] = []
+    record_progress: Callable[[str, float], None] = lambda name, fraction: progress.append((name, fraction))  # noqa: E731
+    compare(CORPUS, SINGLE_TOKENIZER)
+    compare(
+        CORPUS,
+        replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200), against=("no/such/model",)),
+        on_progress=record_progress,
+    )
+    assert [fraction for _, fraction in progress] == sorted(fraction for _, fraction in progress)
+    assert progress[-2:] == [("bpe-1200", pytest.approx(2 / 3)), ("no/such/model", 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -125,28 +138,28 @@ def test_progress_tells_what_is_done_and_ends_at_one(trained: list[tuple[str, st
         (ValueError(), LanguageError, "not_loaded", {"name": "m", "reason": "ValueError"}),
     ],
 )
-def test_why_a_model_has_no_figures_is_a_code_with_its_details(
+def test_failed_model_has_error_code_and_details(
     raised: Exception, kind: type[Failure], code: str, details: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(reference: str) -> None:
         raise raised
 
     monkeypatch.setattr(comparison, "find_tokenizer", refuse)
-    (one,) = compare(CORPUS, Request((), (), (), ("m",)))
-    assert one.figures is None
-    assert isinstance(one.error, kind)
-    assert (one.error.code, one.error.details) == (code, details)
+    (result,) = compare(CORPUS, TokenizerGrid((), (), (), ("m",)))
+    assert result.figures is None
+    assert isinstance(result.error, kind)
+    assert (result.error.code, result.error.details) == (code, details)
 
 
 GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
-def measured(tokenizer: PreparedTokenizer, figures: Fertility) -> list[Measured]:
-    without_morphemes = Fertility(**{**asdict(figures), "precision": None, "recall": None, "f1": None})
+def make_results(tokenizer: PreparedTokenizer, metrics: Fertility) -> list[TokenizerResult]:
+    without_morphemes = Fertility(**{**asdict(metrics), "precision": None, "recall": None, "f1": None})
     return [
-        Measured("bpe", tokenizer.trained, figures),
-        Measured("../gone", {}, None, GONE),
-        Measured("some/model", {}, without_morphemes),
+        TokenizerResult("bpe", tokenizer.trained, metrics),
+        TokenizerResult("../gone", {}, None, GONE),
+        TokenizerResult("some/model", {}, without_morphemes),
     ]
 
 
@@ -157,57 +170,57 @@ def tokenizer() -> PreparedTokenizer:
 
 @pytest.fixture
 def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
-    found = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
+    results = make_results(tokenizer, measure_fertility(tokenizer, HeldOutDocuments.from_texts(SENTENCES[:20])))
     counts = {0: np.array([3, 0, 5]), 2: np.array([1])}
-    result = study.TokenizerComparison("documents", 7, found, counts, dict.fromkeys(counts, tokenizer))
+    result = study.TokenizerComparison("documents", 7, results, counts, dict.fromkeys(counts, tokenizer))
     study.save(result, tmp_path)
     return tmp_path
 
 
-def reopened(folder: Path) -> tuple[study.TokenizerComparison, list[study.StoredTokenizer]]:
+def load_comparison(folder: Path) -> tuple[study.TokenizerComparison, list[study.StoredTokenizer]]:
     result = study.STUDY.results.load(folder)
     return result, study.stored_tokenizers(result, folder)
 
 
-def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
-    expected = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
-    result, (first, last) = reopened(folder)
+def test_comparison_round_trip(folder: Path, tokenizer: PreparedTokenizer) -> None:
+    expected = make_results(tokenizer, measure_fertility(tokenizer, HeldOutDocuments.from_texts(SENTENCES[:20])))
+    result, (first, last) = load_comparison(folder)
     assert (result.corpus, result.counted, [*result.errors]) == ("documents", 7, ["../gone"])
     reason = result.errors["../gone"]
     assert isinstance(reason, ModelError)
     assert (reason.code, str(reason)) == ("model_not_found", "there is none")
     assert reason.details == {"model": "../gone"}
     assert (first.is_trained, last.is_trained) == (True, False)
-    assert asdict(first.measured) == asdict(expected[0]) | {"figures": asdict(first.figures)}
+    assert asdict(first.result) == asdict(expected[0]) | {"figures": asdict(first.metrics)}
     changing = {"tokens_per_second": 0.0}
     for ours, theirs in ((first, expected[0]), (last, expected[2])):
         assert theirs.figures is not None
-        assert asdict(ours.figures) | changing == asdict(theirs.figures) | changing
+        assert asdict(ours.metrics) | changing == asdict(theirs.figures) | changing
     assert [first.occurrences.tolist(), last.occurrences.tolist()] == [[3, 0, 5], [1]]
     assert first.load().pieces(SENTENCES[0]) == tokenizer.pieces(SENTENCES[0])
 
 
-def test_the_name_of_a_model_is_no_path(folder: Path) -> None:
-    _, (first, last) = reopened(folder)
+def test_folder_name_ignores_model_name(folder: Path) -> None:
+    _, (first, last) = load_comparison(folder)
     assert [first.folder, last.folder] == [folder / "tokenizers" / name for name in ("bpe-words-1000", "model-2")]
 
 
 @pytest.mark.parametrize("name", ["scores.json", "arrays.npz"])
-def test_a_damaged_or_half_written_folder_is_told_as_such(folder: Path, name: str) -> None:
+def test_rejects_damaged_folder(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b'{"tokenizers": 3')
     with pytest.raises(ValueError, match=folder.name):
-        reopened(folder)
+        load_comparison(folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=folder.name):
-        reopened(folder)
+        load_comparison(folder)
 
 
-def test_figures_of_another_version_are_told_as_such(folder: Path) -> None:
-    told = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    del told["tokenizers"][0]["figures"]["f1"]
-    write_json(folder / "scores.json", told)
+def test_rejects_metrics_of_another_version(folder: Path) -> None:
+    content = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    del content["tokenizers"][0]["figures"]["f1"]
+    write_json(folder / "scores.json", content)
     with pytest.raises(ValueError, match="of this version"):
-        reopened(folder)
+        load_comparison(folder)
 
 
 @pytest.fixture
@@ -215,7 +228,7 @@ def data() -> StoredSet:
     return keep_set(SET)
 
 
-def folder_of_a_model(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) -> str:
+def create_model_folder(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) -> str:
     folder = workspace() / "runs" / name / "model"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -223,57 +236,61 @@ def folder_of_a_model(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) 
     return name
 
 
-def started(monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: Request) -> StudyJob[Any, Any]:
+def run_job_in_process(monkeypatch: pytest.MonkeyPatch, data: StoredSet, grid: TokenizerGrid) -> StudyJob[Any, Any]:
     """Carry a job out in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
-    request = study.TokenizerRequest(data.key, asked)
+    request = study.TokenizerRequest(data.key, grid)
     job = study.STUDY.job(request, data.fingerprint)
     job.start(request)
     return job
 
 
-def test_a_job_is_that_of_its_request_its_text_and_its_models(data: StoredSet) -> None:
-    request = study.TokenizerRequest(data.key, ASKED)
-    one = study.STUDY.job(request, data.fingerprint)
-    assert one == study.STUDY.job(study.TokenizerRequest(data.key, ASKED), data.fingerprint)
+def test_job_depends_on_request_text_and_models(data: StoredSet) -> None:
+    request = study.TokenizerRequest(data.key, TWO_SPLITS)
+    job = study.STUDY.job(request, data.fingerprint)
+    assert job == study.STUDY.job(study.TokenizerRequest(data.key, TWO_SPLITS), data.fingerprint)
     others = [
         study.STUDY.job(request, "other"),
         study.STUDY.job(study.TokenizerRequest(data.key), data.fingerprint),
-        study.STUDY.job(study.TokenizerRequest("other", ASKED), data.fingerprint),
+        study.STUDY.job(study.TokenizerRequest("other", TWO_SPLITS), data.fingerprint),
     ]
-    assert len({one, *others}) == 4
-    assert one.folder.parent == workspace() / "language"
-    request = study.TokenizerRequest(data.key, Request(against=(folder_of_a_model("mine"),)))
+    assert len({job, *others}) == 4
+    assert job.folder.parent == workspace() / "language"
+    request = study.TokenizerRequest(data.key, TokenizerGrid(against=(create_model_folder("mine"),)))
     before = study.STUDY.job(request, data.fingerprint)
-    folder_of_a_model("mine", TokenizerKind.UNIGRAM)
+    create_model_folder("mine", TokenizerKind.UNIGRAM)
     assert study.STUDY.job(request, data.fingerprint) != before
-    with refused("model_not_found", ModelError):
-        study.STUDY.job(study.TokenizerRequest(data.key, Request(against=("no/such/model",))), data.fingerprint)
+    with raises_failure("model_not_found", ModelError):
+        study.STUDY.job(study.TokenizerRequest(data.key, TokenizerGrid(against=("no/such/model",))), data.fingerprint)
 
 
 @pytest.mark.slow
-def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = replace(ASKED, against=(folder_of_a_model("mine"),))
-    job = started(monkeypatch, data, asked)
+def test_job_runs_and_stores_result(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = replace(TWO_SPLITS, against=(create_model_folder("mine"),))
+    job = run_job_in_process(monkeypatch, data, grid)
     assert (job.status().state, job.done) == (State.DONE, True)
     assert study.STUDY.job(job.read_spec(), data.fingerprint) == job
-    result, stored = reopened(job.folder)
-    assert [one.measured.name for one in stored] == ["bpe-words", "bpe-morphemes", "mine"]
+    result, stored = load_comparison(job.folder)
+    assert [tokenizer_entry.result.name for tokenizer_entry in stored] == ["bpe-words", "bpe-morphemes", "mine"]
     assert (result.corpus, result.counted, result.errors) == ("sentences", len(TEXTS), {})
-    documents = sum(held_out(text, 0.1, 0) for text in TEXTS)
-    assert {one.figures.documents for one in stored} == {documents}
-    assert [one.load().marks_morphemes for one in stored] == [False, True, False]
-    for one in stored:
-        tokenizer = one.load()
-        found = Counter(piece.name for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS)))
-        names = {tokenizer.tokenizer.id_to_token(row): int(times) for row, times in enumerate(one.occurrences) if times}
-        assert names == found
+    documents = sum(is_held_out(text, 0.1, 0) for text in TEXTS)
+    assert {tokenizer_entry.metrics.documents for tokenizer_entry in stored} == {documents}
+    assert [tokenizer_entry.load().marks_morphemes for tokenizer_entry in stored] == [False, True, False]
+    for tokenizer_entry in stored:
+        tokenizer = tokenizer_entry.load()
+        expected = Counter(piece.name for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS)))
+        names = {
+            tokenizer.tokenizer.id_to_token(row): int(times)
+            for row, times in enumerate(tokenizer_entry.occurrences)
+            if times
+        }
+        assert names == expected
 
 
-def test_pieces_of_a_large_corpus_are_counted_in_its_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_tokens_in_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.labs.language.study.COUNTED", len(TEXTS[0]) + 1)
     tokenizer = prepared(TokenizerKind.BPE)
-    documents, (counts,) = study.occurrences_of([tokenizer], PassageCorpus(SET))
+    documents, (counts,) = study.count_tokens([tokenizer], PassageCorpus(SET))
     assert documents == 2
     expected = np.zeros(len(counts), dtype=np.int64)
     for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS[:2])):
@@ -281,59 +298,57 @@ def test_pieces_of_a_large_corpus_are_counted_in_its_first_documents(monkeypatch
     np.testing.assert_array_equal(counts, expected)
 
 
-def test_a_model_whose_tokenizer_cannot_be_read_is_kept_with_its_reason(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = folder_of_a_model("torn")
+def test_stores_error_of_unreadable_tokenizer(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = create_model_folder("torn")
     (workspace() / "runs" / name / "model" / "tokenizer.json").write_text("{", encoding="utf-8")
-    job = started(monkeypatch, data, replace(ONE, against=(name,)))
-    result, stored = reopened(job.folder)
-    assert [one.measured.name for one in stored] == ["bpe"]
+    job = run_job_in_process(monkeypatch, data, replace(SINGLE_TOKENIZER, against=(name,)))
+    result, stored = load_comparison(job.folder)
+    assert [tokenizer_entry.result.name for tokenizer_entry in stored] == ["bpe"]
     reason = result.errors["torn"]
     assert isinstance(reason, LanguageError)
     assert (reason.code, reason.details) == ("no_tokenizer", {"name": "torn"})
     assert "no tokenizer that can be read" in str(reason)
 
 
-def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO("\n".join(TEXTS).encode()), "문장들")
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
-    request = study.TokenizerRequest(text.reference, ONE)
+    request = study.TokenizerRequest(text.reference, SINGLE_TOKENIZER)
     job = study.STUDY.job(request, text.fingerprint)
     job.start(request)
-    result, stored = reopened(job.folder)
+    result, stored = load_comparison(job.folder)
     assert (result.corpus, result.counted) == ("문장들", len(TEXTS))
-    assert [one.measured.trained["fingerprint"] for one in stored] == [text.fingerprint]
+    assert [tokenizer_entry.result.trained["fingerprint"] for tokenizer_entry in stored] == [text.fingerprint]
 
 
-def test_a_text_that_is_gone_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO(b"one\ntwo\n"), "gone")
     texts.remove(text.key)
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
-    request = study.TokenizerRequest(text.reference, ASKED)
+    request = study.TokenizerRequest(text.reference, TWO_SPLITS)
     job = study.STUDY.job(request, text.fingerprint)
     job.start(request)
     assert (job.status().code, job.failed) == ("unknown_text", True)
 
 
-def test_what_cannot_be_learned_from_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_small_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = keep_set(QuestionSet("alone", [Passage("1", "하나")], ()))
-    job = started(monkeypatch, alone, ASKED)
+    job = run_job_in_process(monkeypatch, alone, TWO_SPLITS)
     assert (job.status().state, job.status().code, job.failed) == (State.FAILED, "nothing_held_out", True)
 
 
-def test_a_request_that_somebody_changed_is_none(data: StoredSet, tmp_path: Path) -> None:
+def test_rejects_invalid_request_file(data: StoredSet, tmp_path: Path) -> None:
     job = StudyJob(tmp_path, study.STUDY)
 
-    def written(**compared: Any) -> None:
+    def write_request(**compared: Any) -> None:
         (tmp_path / "request.json").write_text(json.dumps({"data": data.key, "compared": compared}), encoding="utf-8")
 
-    written(kinds=["bpe"], splits=["morphemes"], vocabularies=[2000])
-    found = job.read_spec().compared
-    assert [*found.kinds, *found.splits, *found.vocabularies] == [TokenizerKind.BPE, Split.MORPHEMES, 2_000]
-    written(kinds=["letters"])
+    write_request(kinds=["bpe"], splits=["morphemes"], vocabularies=[2000])
+    grid = job.read_spec().compared
+    assert [*grid.kinds, *grid.splits, *grid.vocabularies] == [TokenizerKind.BPE, PreTokenization.MORPHEMES, 2_000]
+    write_request(kinds=["letters"])
     with pytest.raises(ValueError, match="letters"):
         job.read_spec()
-    written(sample={"held_out": 2.0})
-    with refused("held_out"):
+    write_request(sample={"held_out": 2.0})
+    with raises_failure("held_out"):
         job.read_spec()

@@ -13,7 +13,7 @@ from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import KeptSet
+from mrc_workbench.data.store import StoredItem
 from mrc_workbench.data.text import corpora as text_store
 from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import read_dictionary
@@ -31,23 +31,23 @@ class Kind:
 
     store: Any
     folder: str
-    keep: Callable[[str, str], KeptSet]
+    store_set: Callable[[str, str], StoredItem]
     loads: bool = True  # by a key
 
 
-def _questions(words: str, name: str) -> KeptSet:
+def _questions(words: str, name: str) -> StoredItem:
     return question_store.keep(QuestionSet(name, (Passage("a", words),), ()))
 
 
-def _pairs(words: str, name: str) -> KeptSet:
-    return pair_store.keep(PairSet.of(name, PairKind.SENTENCES, [[words]]))
+def _pairs(words: str, name: str) -> StoredItem:
+    return pair_store.save_pairs(PairSet.from_columns(name, PairKind.SENTENCES, [[words]]))
 
 
-def _dictionary(words: str, name: str) -> KeptSet:
-    return dictionary_store.keep(read_dictionary("\n".join(words.split()).encode()), name)
+def _dictionary(words: str, name: str) -> StoredItem:
+    return dictionary_store.save(read_dictionary("\n".join(words.split()).encode()), name)
 
 
-def _text(words: str, name: str) -> KeptSet:
+def _text(words: str, name: str) -> StoredItem:
     return text_store.keep(BytesIO(words.encode()), name)
 
 
@@ -61,89 +61,89 @@ KINDS = {
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
+    selected: Kind = request.param
+    return selected
 
 
-def listed(kind: Kind) -> list[tuple[str, bool]]:
-    return [(kept.name, kept.shared) for kept in kind.store.stored()]
+def list_sets(kind: Kind) -> list[tuple[str, bool]]:
+    return [(stored_set.name, stored_set.shared) for stored_set in kind.store.stored()]
 
 
-def test_what_is_kept_is_listed_once_under_its_newest_name(kind: Kind) -> None:
-    first, other = kind.keep("서울", "first"), kind.keep("부산", "other")
-    again = kind.keep("서울", NAME)
+def test_lists_set_once_under_newest_name(kind: Kind) -> None:
+    first, other = kind.store_set("서울", "first"), kind.store_set("부산", "other")
+    again = kind.store_set("서울", NAME)
     assert again.key == first.key == first.fingerprint[:16] != other.key
     assert kind.store.stored() == [again, other]
     assert sorted(path.name for path in (workspace() / kind.folder).iterdir()) == sorted([again.key, other.key])
 
 
-def test_it_is_found_by_its_name_its_key_and_the_beginning_of_its_fingerprint(kind: Kind) -> None:
-    kept = kind.keep("서울", NAME)
-    for reference in (NAME, kept.key, kept.fingerprint, kept.fingerprint[:8]):
-        assert kind.store.find(reference).fingerprint == kept.fingerprint
-    for reference in (*NO_KEYS, kept.fingerprint[:7], f"../{kind.folder}/{kept.key}"):
+def test_finds_set_by_name_key_and_fingerprint_prefix(kind: Kind) -> None:
+    stored_set = kind.store_set("서울", NAME)
+    for reference in (NAME, stored_set.key, stored_set.fingerprint, stored_set.fingerprint[:8]):
+        assert kind.store.find(reference).fingerprint == stored_set.fingerprint
+    for reference in (*NO_KEYS, stored_set.fingerprint[:7], f"../{kind.folder}/{stored_set.key}"):
         with pytest.raises(Failure) as raised:
             kind.store.find(reference)
-        assert f"{NAME} ({kept.reference})" in str(raised.value)
+        assert f"{NAME} ({stored_set.reference})" in str(raised.value)
 
 
-def test_it_is_removed_once_and_no_path_is_a_key(kind: Kind) -> None:
-    kept = kind.keep("서울", NAME)
+def test_removes_set_once_and_rejects_paths(kind: Kind) -> None:
+    stored_set = kind.store_set("서울", NAME)
     other = workspace() / kind.folder / "other"
     other.mkdir()
-    for key in (*NO_KEYS, "other", f"../{kind.folder}/other", kept.key[:8]):
-        for act in (kind.store.remove, *([kind.store.load] if kind.loads else [])):
+    for key in (*NO_KEYS, "other", f"../{kind.folder}/other", stored_set.key[:8]):
+        for operation in (kind.store.remove, *([kind.store.load] if kind.loads else [])):
             with pytest.raises(Failure):
-                act(key)
-    assert kind.store.stored() == [kept]
-    kind.store.remove(kept.key)
+                operation(key)
+    assert kind.store.stored() == [stored_set]
+    kind.store.remove(stored_set.key)
     assert (kind.store.stored(), [*(workspace() / kind.folder).iterdir()]) == ([], [other])
     with pytest.raises(Failure):
-        kind.store.remove(kept.key)
+        kind.store.remove(stored_set.key)
 
 
 @pytest.mark.parametrize("note", NO_NOTES)
-def test_a_note_that_cannot_be_read_is_passed_over_told_and_removed(kind: Kind, note: str) -> None:
-    kept, broken = kind.keep("서울", NAME), kind.keep("부산", "broken")
+def test_skips_reports_and_removes_damaged_set(kind: Kind, note: str) -> None:
+    stored_set, broken = kind.store_set("서울", NAME), kind.store_set("부산", "broken")
     (workspace() / kind.folder / broken.key / "set.json").write_text(note, encoding="utf-8")
     (workspace() / kind.folder / "notes.txt").write_text("", encoding="utf-8")
-    assert (kind.store.stored(), kind.store.damaged()) == ([kept], [broken.key])
+    assert (kind.store.stored(), kind.store.damaged()) == ([stored_set], [broken.key])
     kind.store.remove(broken.key)
     assert (kind.store.damaged(), (workspace() / kind.folder / broken.key).exists()) == ([], False)
 
 
-def test_the_shelf_is_read_by_all_and_changed_by_nobody(kind: Kind) -> None:
-    shared = kind.keep("서울", "shelf")
+def test_shared_sets_are_read_only(kind: Kind) -> None:
+    shared = kind.store_set("서울", "shelf")
     with acting_as(ALICE):
-        own = kind.keep("부산", "own")
-        assert listed(kind) == [("own", False), ("shelf", True)]
+        own_set = kind.store_set("부산", "own")
+        assert list_sets(kind) == [("own", False), ("shelf", True)]
         assert kind.store.find("shelf").fingerprint == shared.fingerprint
         with pytest.raises(Failure):
             kind.store.remove(shared.key)
-        kind.keep("서울", "my copy")  # hides it, and is removed alone
-        assert listed(kind) == [("my copy", False), ("own", False)]
+        kind.store_set("서울", "my copy")  # hides it, and is removed alone
+        assert list_sets(kind) == [("my copy", False), ("own", False)]
         kind.store.remove(shared.key)
-        assert listed(kind) == [("own", False), ("shelf", True)]
+        assert list_sets(kind) == [("own", False), ("shelf", True)]
     with acting_as(BOB):
-        assert listed(kind) == [("shelf", True)]
-        for reference in (own.key, "own", f"../../{ALICE}/{kind.folder}/{own.key}"):
-            for act in (kind.store.find, kind.store.remove):
+        assert list_sets(kind) == [("shelf", True)]
+        for reference in (own_set.key, "own", f"../../{ALICE}/{kind.folder}/{own_set.key}"):
+            for operation in (kind.store.find, kind.store.remove):
                 with pytest.raises(Failure):
-                    act(reference)
-    assert listed(kind) == [("shelf", False)]
+                    operation(reference)
+    assert list_sets(kind) == [("shelf", False)]
 
 
-def test_no_note_of_a_users_says_that_it_is_shared(kind: Kind) -> None:
+def test_user_set_cannot_claim_to_be_shared(kind: Kind) -> None:
     with acting_as(ALICE):
-        note = workspace() / kind.folder / kind.keep("서울", NAME).key / "set.json"
-        told = json.loads(note.read_text(encoding="utf-8"))
-        assert "shared" not in told
-        note.write_text(json.dumps(told | {"shared": True}), encoding="utf-8")
-        assert listed(kind) == [(NAME, False)]
+        note = workspace() / kind.folder / kind.store_set("서울", NAME).key / "set.json"
+        content = json.loads(note.read_text(encoding="utf-8"))
+        assert "shared" not in content
+        note.write_text(json.dumps(content | {"shared": True}), encoding="utf-8")
+        assert list_sets(kind) == [(NAME, False)]
 
 
-def test_what_is_damaged_on_the_shelf_is_told_to_the_operator_alone(kind: Kind) -> None:
-    shared = kind.keep("서울", "shelf")
+def test_reports_damaged_shared_set_to_operator_only(kind: Kind) -> None:
+    shared = kind.store_set("서울", "shelf")
     (shared_workspace() / kind.folder / shared.key / "set.json").write_text("{", encoding="utf-8")
     with acting_as(ALICE):
         assert (kind.store.stored(), kind.store.damaged()) == ([], [])
@@ -152,12 +152,12 @@ def test_what_is_damaged_on_the_shelf_is_told_to_the_operator_alone(kind: Kind) 
     assert kind.store.damaged() == [shared.key]
 
 
-def test_what_is_more_than_a_user_may_keep_is_not_kept(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_set_above_user_limit(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
     with acting_as(ALICE):
         (workspace() / "other").mkdir(parents=True)
         (workspace() / "other" / "file").write_bytes(b"x" * 1_000_001)
         with pytest.raises(LimitError) as raised:
-            kind.keep("서울", NAME)
+            kind.store_set("서울", NAME)
         assert (raised.value.code, kind.store.stored()) == ("megabytes", [])
         assert [*(workspace() / kind.folder).iterdir()] == []

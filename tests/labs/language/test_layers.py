@@ -10,19 +10,19 @@ from scipy.stats import spearmanr
 
 from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.language import layers as searching
+from mrc_workbench.labs.language import layers as layers_module
 from mrc_workbench.labs.language.layers import (
     LayerScores,
     LayerSearch,
-    Pooling,
-    layer_scores,
-    layer_search,
+    PoolingMode,
     ndcg,
     sample_questions,
+    score_layers,
+    search_with_layers,
 )
-from mrc_workbench.labs.language.network import Network, prompts_of
-from tests.labs.language.doubles import refused
-from tests.labs.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
+from mrc_workbench.labs.language.network import TransformerModel, model_prompts
+from tests.labs.language.doubles import raises_failure
+from tests.labs.language.tiny_bert import BELLY, N_LAYERS, PEAR, SHIP, write_model
 
 TEXTS = (SHIP, PEAR, BELLY, "나는 한강에서 먹었다", "서울", "배를 먹었다", "담배")
 PAIRS = [(0, 1), (0, 2), (1, 5), (3, 4), (0, 5), (4, 6), (2, 3)]
@@ -31,169 +31,187 @@ GOLD = [1.0, 0.5, 4.5, 2.0, 2.5, 0.0, 1.5]
 
 def pairs() -> PairSet:
     texts = [[TEXTS[pair[side]] for pair in PAIRS] for side in (0, 1)]
-    return PairSet.of("few", PairKind.SCORED, texts, GOLD, scale=(0, 5))
+    return PairSet.from_columns("few", PairKind.SCORED, texts, GOLD, scale=(0, 5))
 
 
-def vectors_of(network: Network, texts: Sequence[str]) -> dict[tuple[int, Pooling], np.ndarray]:
+def vectors_by_layer(network: TransformerModel, texts: Sequence[str]) -> dict[tuple[int, PoolingMode], np.ndarray]:
     """By layer and pooling, one text at a time, so that there is no padding."""
-    every = [network.hidden_states(text).astype(np.float64) for text in texts]
-    pool = {"mean": lambda one: one.mean(axis=0), "cls": lambda one: one[0], "max": lambda one: one.max(axis=0)}
+    states_by_text = [network.hidden_states(text).astype(np.float64) for text in texts]
+    pool = {
+        "mean": lambda hidden: hidden.mean(axis=0),
+        "cls": lambda hidden: hidden[0],
+        "max": lambda hidden: hidden.max(axis=0),
+    }
     return {
-        (layer, pooling): np.array([pool[pooling](states[layer]) for states in every])
-        for layer in range(LAYERS + 1)
-        for pooling in Pooling
+        (layer, pooling): np.array([pool[pooling](states[layer]) for states in states_by_text])
+        for layer in range(N_LAYERS + 1)
+        for pooling in PoolingMode
     }
 
 
-def cosines_of(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     lengths = [np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (first, second)]
     return (first / lengths[0]) @ (second / lengths[1]).T
 
 
 @pytest.mark.slow
-def test_each_layer_and_pooling_has_the_correlation_of_scipy(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "_PAIRS_AT_ONCE", 3)
-    shares: list[float] = []
-    found = layer_scores(network, pairs(), shares.append)
-    assert found.spearman.shape == (LAYERS + 1, 3)
-    for (layer, pooling), vectors in vectors_of(network, TEXTS).items():
-        told, cosines = found.spearman[layer, [*Pooling].index(pooling)], cosines_of(vectors, vectors)
-        if layer == 0 and pooling is Pooling.CLS:
-            assert np.isnan(told)  # [CLS] before it saw the sentence
+def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers_module, "_PAIRS_AT_ONCE", 3)
+    fractions: list[float] = []
+    layer_scores_ = score_layers(network, pairs(), fractions.append)
+    assert layer_scores_.spearman.shape == (N_LAYERS + 1, 3)
+    for (layer, pooling), vectors in vectors_by_layer(network, TEXTS).items():
+        correlation, cosines = (
+            layer_scores_.spearman[layer, [*PoolingMode].index(pooling)],
+            cosine_matrix(vectors, vectors),
+        )
+        if layer == 0 and pooling is PoolingMode.CLS:
+            assert np.isnan(correlation)  # [CLS] before it saw the sentence
         else:
-            assert told == pytest.approx(spearmanr([cosines[pair] for pair in PAIRS], GOLD).statistic)
-    assert shares == pytest.approx([3 / 7, 6 / 7, 1])
-    assert found.pairs == 7
+            assert correlation == pytest.approx(spearmanr([cosines[pair] for pair in PAIRS], GOLD).statistic)
+    assert fractions == pytest.approx([3 / 7, 6 / 7, 1])
+    assert layer_scores_.pairs == 7
 
 
 @pytest.mark.slow
-def test_the_last_layer_pooled_is_what_sentence_transformers_makes(network: Network) -> None:
+def test_mean_pooling_matches_sentence_transformers(network: TransformerModel) -> None:
     from sentence_transformers import SentenceTransformer
 
-    wanted = SentenceTransformer(network.reference).encode([*TEXTS])  # mean pooling where nothing is said
-    assert vectors_of(network, TEXTS)[LAYERS, Pooling.MEAN] == pytest.approx(wanted, abs=1e-5)
+    expected = SentenceTransformer(network.reference).encode([*TEXTS])  # mean pooling where nothing is said
+    assert vectors_by_layer(network, TEXTS)[N_LAYERS, PoolingMode.MEAN] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_best_layer_and_pooling_has_the_highest_mean() -> None:
+def test_best_layer_has_highest_score() -> None:
     scores = LayerScores(np.array([[0.1, np.nan, 0.2], [0.5, 0.3, 0.4]]), 7)
-    assert scores.best == (1, Pooling.MEAN)
+    assert scores.best == (1, PoolingMode.MEAN)
     values = np.array([[[0.1, 0.2], [np.nan, np.nan], [0.5, 0.4]], [[1.0, 0.0], [0.2, 0.2], [0.0, 0.6]]])
-    found = LayerSearch(values, small())
-    assert found.best == (1, Pooling.MEAN)
-    assert found.means[0, 2] == pytest.approx(0.45)
+    search = LayerSearch(values, small_set())
+    assert search.best == (1, PoolingMode.MEAN)
+    assert search.means[0, 2] == pytest.approx(0.45)
 
 
 @pytest.mark.slow
-def test_pairs_need_scores_and_there_must_be_some(network: Network) -> None:
-    alone = PairSet.of("alone", PairKind.SENTENCES, [[SHIP]])
-    for given, code in ((alone, "no_scores"), (pairs().at(np.arange(2)), "few_pairs")):
-        with refused(code):
-            layer_scores(network, given)
+def test_rejects_unscored_and_few_pairs(network: TransformerModel) -> None:
+    unscored = PairSet.from_columns("alone", PairKind.SENTENCES, [[SHIP]])
+    for pair_set, code in ((unscored, "no_scores"), (pairs().at(np.arange(2)), "few_pairs")):
+        with raises_failure(code):
+            score_layers(network, pair_set)
 
 
-ASKED = {"나는 배": (0, 5), "사과를 먹었다": (1,), "서울에서 먹다": (4,)}
+RELEVANT_BY_QUESTION = {"나는 배": (0, 5), "사과를 먹었다": (1,), "서울에서 먹다": (4,)}
 
 
-def small() -> QuestionSet:
-    passages = [Passage(f"p{place}", text, "한강" if place == 4 else "") for place, text in enumerate(TEXTS)]
+def small_set() -> QuestionSet:
+    passages = [Passage(f"p{index}", text, "한강" if index == 4 else "") for index, text in enumerate(TEXTS)]
     questions = [
-        Question(f"q{place}", text, (), tuple(f"p{one}" for one in own))
-        for place, (text, own) in enumerate(ASKED.items())
+        Question(f"q{index}", text, (), tuple(f"p{relevant_index}" for relevant_index in relevant_indices))
+        for index, (text, relevant_indices) in enumerate(RELEVANT_BY_QUESTION.items())
     ]
     return QuestionSet("small", passages, tuple(questions))
 
 
-def large(questions: int = 500, passages: int = 800) -> QuestionSet:
+def large_set(questions: int = 500, passages: int = 800) -> QuestionSet:
     """Question i asks for passages i and i + 1."""
-    every = [Passage(f"p{place}", f"text {place}") for place in range(passages)]
-    asked = [Question(f"q{place}", f"{place}?", (), (f"p{place}", f"p{place + 1}")) for place in range(questions)]
-    return QuestionSet("large", every, tuple(asked))
+    all_passages = [Passage(f"p{index}", f"text {index}") for index in range(passages)]
+    question_list = [
+        Question(f"q{index}", f"{index}?", (), (f"p{index}", f"p{index + 1}")) for index in range(questions)
+    ]
+    return QuestionSet("large", all_passages, tuple(question_list))
 
 
-def of_ir_measures(scores: np.ndarray, relevant: np.ndarray) -> list[float]:
-    qrels = {f"q{row}": {f"p{place}": int(one) for place, one in enumerate(own)} for row, own in enumerate(relevant)}
-    run = {f"q{row}": {f"p{place}": float(one) for place, one in enumerate(own)} for row, own in enumerate(scores)}
-    found = {one.query_id: one.value for one in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)}
-    return [found[f"q{row}"] for row in range(len(scores))]
+def ndcg_by_ir_measures(scores: np.ndarray, relevant: np.ndarray) -> list[float]:
+    qrels = {
+        f"q{row}": {f"p{index}": int(value) for index, value in enumerate(row_values)}
+        for row, row_values in enumerate(relevant)
+    }
+    run = {
+        f"q{row}": {f"p{index}": float(value) for index, value in enumerate(row_values)}
+        for row, row_values in enumerate(scores)
+    }
+    scores_by_query = {
+        value.query_id: value.value for value in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)
+    }
+    return [scores_by_query[f"q{row}"] for row in range(len(scores))]
 
 
 @pytest.mark.parametrize(("passages", "most_relevant"), [(40, 1), (40, 15), (4, 3)])
-def test_ndcg_is_that_of_ir_measures(passages: int, most_relevant: int) -> None:
+def test_ndcg_matches_ir_measures(passages: int, most_relevant: int) -> None:
     rng = np.random.default_rng(passages + most_relevant)
     scores = rng.normal(size=(30, passages))
     relevant = np.zeros((30, passages), dtype=bool)
     for row in relevant:
         row[rng.permutation(passages)[: rng.integers(1, most_relevant + 1)]] = True
-    assert ndcg(scores, relevant) == pytest.approx(of_ir_measures(scores, relevant))
+    assert ndcg(scores, relevant) == pytest.approx(ndcg_by_ir_measures(scores, relevant))
 
 
-def test_ties_keep_the_order_of_passages_and_one_question_is_too_few() -> None:
+def test_ties_keep_order_and_single_question_is_rejected() -> None:
     relevant = np.array([[False, True, False]])
     assert ndcg(np.ones((1, 3)), relevant) == pytest.approx([1 / np.log2(3)])
-    with refused("few_questions"):
-        sample_questions(large(), np.array([3]))
+    with raises_failure("few_questions"):
+        sample_questions(large_set(), np.array([3]))
 
 
 @pytest.mark.slow
-def test_every_layer_and_pooling_ranks_by_the_vectors_of_transformers(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(searching, "_AT_ONCE", 3)
-    shares: list[float] = []
-    found = layer_search(network, small(), on_progress=shares.append)
-    assert found.ndcg.shape == (LAYERS + 1, len(Pooling), len(ASKED))
-    texts = [*ASKED, *TEXTS]
+def test_search_matches_transformers(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers_module, "_AT_ONCE", 3)
+    fractions: list[float] = []
+    search = search_with_layers(network, small_set(), on_progress=fractions.append)
+    assert search.ndcg.shape == (N_LAYERS + 1, len(PoolingMode), len(RELEVANT_BY_QUESTION))
+    texts = [*RELEVANT_BY_QUESTION, *TEXTS]
     texts[texts.index("서울")] = "한강 서울"  # with its title
-    relevant = small().relevance.toarray()
-    for (layer, pooling), vectors in vectors_of(network, texts).items():
-        told, scores = found.ndcg[layer, [*Pooling].index(pooling)], cosines_of(*np.split(vectors, [len(ASKED)]))
-        if layer == 0 and pooling is Pooling.CLS:
-            assert np.isnan(told).all()  # [CLS] before it saw the text
+    relevant = small_set().relevance.toarray()
+    for (layer, pooling), vectors in vectors_by_layer(network, texts).items():
+        scores_of_layer, scores = (
+            search.ndcg[layer, [*PoolingMode].index(pooling)],
+            cosine_matrix(*np.split(vectors, [len(RELEVANT_BY_QUESTION)])),
+        )
+        if layer == 0 and pooling is PoolingMode.CLS:
+            assert np.isnan(scores_of_layer).all()  # [CLS] before it saw the text
         else:
-            assert told == pytest.approx(of_ir_measures(scores, relevant))
-    assert shares == sorted(shares)
-    assert shares[-1] == pytest.approx(1)
+            assert scores_of_layer == pytest.approx(ndcg_by_ir_measures(scores, relevant))
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == pytest.approx(1)
 
 
 @pytest.mark.slow
-def test_prompts_stand_before_the_texts(network: Network) -> None:
-    bare = small()
-    told = QuestionSet(
+def test_prepends_prompts(network: TransformerModel) -> None:
+    bare = small_set()
+    with_prompts = QuestionSet(
         "told",
-        [Passage(one.id, f"나는 {one.title} {one.text}".replace("  ", " ")) for one in bare.passages],
-        tuple(Question(one.id, f"서울 {one.text}", (), one.relevant) for one in bare.questions),
+        [Passage(record.id, f"나는 {record.title} {record.text}".replace("  ", " ")) for record in bare.passages],
+        tuple(Question(record.id, f"서울 {record.text}", (), record.relevant) for record in bare.questions),
     )
-    wanted = layer_search(network, told).ndcg
-    assert layer_search(network, bare, ("서울 ", "나는 ")).ndcg == pytest.approx(wanted, nan_ok=True)
+    expected = search_with_layers(network, with_prompts).ndcg
+    assert search_with_layers(network, bare, ("서울 ", "나는 ")).ndcg == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.slow
-def test_prompts_are_those_of_the_models_folder(tmp_path: Path) -> None:
-    source = written(tmp_path)
-    assert prompts_of(source) == ("", "")
+def test_reads_prompts_of_model_folder(tmp_path: Path) -> None:
+    source = write_model(tmp_path)
+    assert model_prompts(source) == ("", "")
     path = tmp_path / "config_sentence_transformers.json"
     path.write_text('{"prompts": {"query": "query: ", "passage": "passage: "}}')
-    assert prompts_of(source) == ("query: ", "passage: ")
+    assert model_prompts(source) == ("query: ", "passage: ")
     path.write_text('{"prompts": {"clustering": "c: "}, "default_prompt_name": "clustering"}')
-    assert prompts_of(source) == ("c: ", "c: ")
+    assert model_prompts(source) == ("c: ", "c: ")
 
 
-def test_all_passages_that_answer_are_among_those_drawn() -> None:
-    whole, few = large(), sample_questions(large(), np.arange(100, 500))
-    assert len(few.passages) == searching.MOST_PASSAGES
-    assert 0 < len(few.questions) <= searching.MOST_QUESTIONS
-    assert {int(one.id[1:]) for one in few.questions} <= {*range(100, 500)}
-    assert [one.relevant for one in few.questions] == [
-        whole.questions[int(one.id[1:])].relevant for one in few.questions
+def test_sample_contains_relevant_passages() -> None:
+    full_set, sample = large_set(), sample_questions(large_set(), np.arange(100, 500))
+    assert len(sample.passages) == layers_module.MAX_PASSAGES
+    assert 0 < len(sample.questions) <= layers_module.MAX_QUESTIONS
+    assert {int(record.id[1:]) for record in sample.questions} <= {*range(100, 500)}
+    assert [record.relevant for record in sample.questions] == [
+        full_set.questions[int(record.id[1:])].relevant for record in sample.questions
     ]
-    rows = [int(one.id[1:]) for one in few.passages]
+    rows = [int(record.id[1:]) for record in sample.passages]
     assert rows != sorted(rows)
-    assert sample_questions(large(), np.arange(100, 500)).fingerprint == few.fingerprint
-    assert sample_questions(large(), np.arange(100, 500), seed=1).fingerprint != few.fingerprint
+    assert sample_questions(large_set(), np.arange(100, 500)).fingerprint == sample.fingerprint
+    assert sample_questions(large_set(), np.arange(100, 500), seed=1).fingerprint != sample.fingerprint
 
 
-def test_other_passages_are_added_where_few_answer() -> None:
-    few = sample_questions(large(), np.array([3, 7]))
-    assert sorted(one.id for one in few.questions) == ["q3", "q7"]
-    assert len(few.passages) == searching.MOST_PASSAGES
-    assert len(sample_questions(small(), np.arange(3)).passages) == len(TEXTS)
+def test_sample_adds_other_passages() -> None:
+    sample = sample_questions(large_set(), np.array([3, 7]))
+    assert sorted(question.id for question in sample.questions) == ["q3", "q7"]
+    assert len(sample.passages) == layers_module.MAX_PASSAGES
+    assert len(sample_questions(small_set(), np.arange(3)).passages) == len(TEXTS)

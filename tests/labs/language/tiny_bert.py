@@ -9,11 +9,11 @@ PIECES = [
     *("배", "담배", "항구", "사과", "먹", "고", "탔", "나", "한강", "서울", "부산", "강"),
     *("##를", "##가", "##에서", "##와", "##었다", "##프다", "##다", "##배", "##는", "##이", "##울"),
 ]
-LAYERS, HEADS, DIMENSIONS = 2, 2, 16
+N_LAYERS, N_HEADS, DIMENSIONS = 2, 2, 16
 SHIP, PEAR, BELLY = "항구에서 배를 탔다", "사과와 배를 먹었다", "배가 고프다"
 
 
-def written(folder: Path, *, head: bool = True, seed: int = 0) -> ModelSource:
+def write_model(folder: Path, *, head: bool = True, seed: int = 0) -> ModelSource:
     """Write it to a folder, as transformers saves models."""
     import torch
     from transformers import BertConfig, BertForMaskedLM, BertModel
@@ -22,8 +22,8 @@ def written(folder: Path, *, head: bool = True, seed: int = 0) -> ModelSource:
     config = BertConfig(
         vocab_size=len(SPECIALS + PIECES),
         hidden_size=DIMENSIONS,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
+        num_hidden_layers=N_LAYERS,
+        num_attention_heads=N_HEADS,
         intermediate_size=24,
         max_position_embeddings=32,
         initializer_range=0.5,

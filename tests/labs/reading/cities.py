@@ -4,7 +4,7 @@ import sys
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.reading.generate import generate
-from mrc_workbench.labs.reading.generator import Generator, Request
+from mrc_workbench.labs.reading.generator import GenerationRequest, Generator
 from mrc_workbench.models.llm import Endpoint
 from tests.chat_server import MODEL
 
@@ -15,21 +15,22 @@ QUESTIONS = tuple(
 )
 SET = QuestionSet("도시", PASSAGES, QUESTIONS)
 REQUESTS = [
-    Request(question.id, question.text, [PASSAGES[row], PASSAGES[row - 1]]) for row, question in enumerate(QUESTIONS)
+    GenerationRequest(question.id, question.text, [PASSAGES[row], PASSAGES[row - 1]])
+    for row, question in enumerate(QUESTIONS)
 ]
 GENERATOR = Generator(name="RAG", model=MODEL, timeout_seconds=5)
 
 
-def asked_of(text: str) -> str:
+def city_of_question(text: str) -> str:
     """The city that is asked about."""
     question = text.rpartition("질문: ")[2]
     return next(city for city in CITIES if question.startswith(city))
 
 
-def right(text: str) -> str:
+def correct_answer(text: str) -> str:
     """The answer of a model that reads: the passage asked about is always the first."""
-    return f"{asked_of(text)}역 앞 [1]"
+    return f"{city_of_question(text)}역 앞 [1]"
 
 
 if __name__ == "__main__":
-    generate(GENERATOR, REQUESTS, Endpoint.of(), concurrency=int(sys.argv[1]))
+    generate(GENERATOR, REQUESTS, Endpoint.from_input(), concurrency=int(sys.argv[1]))

@@ -27,7 +27,7 @@ QUESTIONS = (
 SET = QuestionSet("다섯 글", PASSAGES, QUESTIONS)
 
 
-def score_words(folder: Path, question_set: QuestionSet, *said: Sequence[str]) -> list[str]:
+def score_words(folder: Path, question_set: QuestionSet, *predictions: Sequence[str]) -> list[str]:
     """The words of `score` for questions with answers, in a file, and a file `a.json` and so on of each reader's."""
     text_of = {passage.id: passage.text for passage in question_set.passages}
     rows = [
@@ -38,7 +38,7 @@ def score_words(folder: Path, question_set: QuestionSet, *said: Sequence[str]) -
     data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     ids = [question.id for question in read_file(data).question_set.questions]
     words = ["score", "--data", str(data)]
-    for name, answers in zip("ab", said, strict=True):
+    for name, answers in zip("ab", predictions, strict=True):
         write_predictions(dict(zip(ids, answers, strict=True)), folder / f"{name}.json")
         words += ["--predictions", str(folder / f"{name}.json")]
     return words
@@ -57,12 +57,12 @@ class NextWord:
         self.read_pairs += pairs
         shape = (len(pairs), spans)
         starts, ends = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        scores, nothing = np.full(shape, -np.inf, np.float32), np.full(len(pairs), -0.5, np.float32)
+        scores, no_answer_scores = np.full(shape, -np.inf, np.float32), np.full(len(pairs), -0.5, np.float32)
         for row, (question, passage) in enumerate(pairs):
             words, cue = passage.split(), question.split()[-1]
             if cue in words[:-1]:
-                said = words[words.index(cue) + 1]
-                starts[row, 0] = passage.index(f"{cue} {said}") + len(cue) + 1
-                ends[row, 0] = starts[row, 0] + len(said)
-                scores[row, 0], nothing[row] = -len(said), -9.0
-        return Spans(starts, ends, scores, nothing)
+                answer = words[words.index(cue) + 1]
+                starts[row, 0] = passage.index(f"{cue} {answer}") + len(cue) + 1
+                ends[row, 0] = starts[row, 0] + len(answer)
+                scores[row, 0], no_answer_scores[row] = -len(answer), -9.0
+        return Spans(starts, ends, scores, no_answer_scores)

@@ -11,12 +11,12 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, evaluate, read_experiment
-from mrc_workbench.labs.reading.scores import Rules, read_predictions, scored
-from mrc_workbench.labs.reading.study import as_dict, save
+from mrc_workbench.labs.reading.scores import ScoringRules, read_predictions, score_answers
+from mrc_workbench.labs.reading.study import as_dict, export_scores
 from mrc_workbench.models.llm import ADDRESS, KEY
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.significance import question_groups, share_intervals
+from mrc_workbench.retrieval.significance import proportion_intervals, question_groups
 from mrc_workbench.workbench.cli import main
 from tests.chat_server import KEY as SECRET
 from tests.chat_server import MODEL, chat_server
@@ -50,52 +50,54 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> ReadingExperiment:
     )
 
 
-def test_figures_are_those_of_the_answers_in_the_files(experiment: ReadingExperiment, tmp_path: Path) -> None:
-    told: list[float] = []
-    result = evaluate(experiment, SET, on_progress=lambda _, share: told.append(share))
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-    save(result, tmp_path)
+def test_metrics_match_exported_answers(experiment: ReadingExperiment, tmp_path: Path) -> None:
+    fractions: list[float] = []
+    result = evaluate(experiment, SET, on_progress=lambda _, fraction: fractions.append(fraction))
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    export_scores(result, tmp_path)
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert scores["readers"]["next"].keys() == {"BM25", "Words"}
     assert len(scores["predictions"]) == 6
-    for name, of in scores["predictions"].items():
-        judged = scored(result.question_set, read_predictions(tmp_path / "predictions" / name), Rules.KORQUAD)
-        one = scores["readers"]["next"][of["retriever"]][str(of["k"])]
-        assert {measure: one[measure] for measure in ("em", "f1")} == pytest.approx(judged.means())
-        assert one["interval"]["em"] == pytest.approx([*judged.intervals["em"]])
-        assert sum(one["fates"].values()) == pytest.approx(1)
-        assert one["em"] <= one["ceiling"] <= 1
+    for name, source in scores["predictions"].items():
+        answer_scores = score_answers(
+            result.question_set, read_predictions(tmp_path / "predictions" / name), ScoringRules.KORQUAD
+        )
+        metrics = scores["readers"]["next"][source["retriever"]][str(source["k"])]
+        assert {measure: metrics[measure] for measure in ("em", "f1")} == pytest.approx(answer_scores.means())
+        assert metrics["interval"]["em"] == pytest.approx([*answer_scores.intervals["em"]])
+        assert sum(metrics["fates"].values()) == pytest.approx(1)
+        assert metrics["em"] <= metrics["ceiling"] <= 1
     values = result.readers[0].oracle
-    ends = share_intervals(values, question_groups(result.question_set))
+    ends = proportion_intervals(values, question_groups(result.question_set))
     assert scores["oracles"]["next"]["em"] == 1.0
     assert scores["oracles"]["next"]["interval"]["em"] == pytest.approx(ends[0].tolist())
 
 
-def test_deeper_holds_more_and_reading_fewer_pairs_twice(experiment: ReadingExperiment) -> None:
-    told = as_dict(evaluate(experiment, SET))["readers"]["next"]["BM25"]
-    ceilings = [told[k]["ceiling"] for k in ("1", "2", "4")]
+def test_ceiling_grows_with_depth(experiment: ReadingExperiment) -> None:
+    by_depth = as_dict(evaluate(experiment, SET))["readers"]["next"]["BM25"]
+    ceilings = [by_depth[k]["ceiling"] for k in ("1", "2", "4")]
     assert ceilings == sorted(ceilings)
     assert ceilings[1] == 1.0, "both passages of a city are found first"
 
 
-def test_the_weight_is_chosen_on_validation_questions_alone(experiment: ReadingExperiment) -> None:
+def test_selects_weight_on_validation_questions(experiment: ReadingExperiment) -> None:
     weights = as_dict(evaluate(experiment, SET))["weights"]["next"]["BM25"]
     assert weights["chosen_on"] == "validation"
     everything = experiment.model_copy(update={"split": Part.ALL})
     assert as_dict(evaluate(everything, SET))["weights"]["next"]["BM25"] == {"weight": 0.0, "chosen_on": None}
 
 
-def test_a_reader_that_fails_leaves_the_others(experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_reader_does_not_stop_others(experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
     both = experiment.model_copy(
         update={"reader": (ReaderSpec(name="gone", model="no such/model/at all"), *experiment.reader)}
     )
     result = evaluate(both, SET)
     assert result.readers[0].error is not None
-    told = as_dict(result)
-    assert "error" in told["readers"]["gone"]
-    assert told["readers"]["next"]["BM25"]["1"]["em"] >= 0
-    assert "gone" not in told["oracles"]
+    content = as_dict(result)
+    assert "error" in content["readers"]["gone"]
+    assert content["readers"]["next"]["BM25"]["1"]["em"] >= 0
+    assert "gone" not in content["oracles"]
 
 
 FILE = """
@@ -112,13 +114,13 @@ model = "{model}"
 """
 
 
-def written(folder: Path, who: str, model: str) -> Path:
+def write_experiment(folder: Path, who: str, model: str) -> Path:
     path = folder / "experiment.toml"
     path.write_text(FILE.format(data=keep(SET).key, who=who, model=model), encoding="utf-8")
     return path
 
 
-def test_a_language_model_answers_from_the_passages(
+def test_generator_answers_from_passages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answers(text: str) -> str:
@@ -128,26 +130,28 @@ def test_a_language_model_answers_from_the_passages(
     with chat_server(answers) as server:
         monkeypatch.setenv(ADDRESS, server.address)
         monkeypatch.setenv(KEY, SECRET)
-        path = written(tmp_path, "generator", MODEL)
+        path = write_experiment(tmp_path, "generator", MODEL)
         assert main(["reading", "evaluate", str(path), "--out", str(tmp_path / "out")]) == 0
-        asked = len(server.asked)
+        n_requests = len(server.requests)
         assert main(["reading", "evaluate", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
-        assert len(server.asked) == asked, "what was answered is not asked again"
+        assert len(server.requests) == n_requests, "what was answered is not asked again"
     printed = capsys.readouterr().out
-    one = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["generators"]["someone"]["BM25"]
-    assert (one["em"], one["f1"], one["contains"], one["cites"]) == (1, 1, 1, 1)
-    assert one["answered"] == asked
-    assert (one["failed"], one["left"]) == ({}, 0)
+    metrics = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["generators"]["someone"][
+        "BM25"
+    ]
+    assert (metrics["em"], metrics["f1"], metrics["contains"], metrics["cites"]) == (1, 1, 1, 1)
+    assert metrics["answered"] == n_requests
+    assert (metrics["failed"], metrics["left"]) == ({}, 0)
     assert "someone from BM25: 100.00 / 100.00" in printed
-    for kept in tmp_path.rglob("*"):
-        assert not kept.is_file() or SECRET not in kept.read_text(encoding="utf-8", errors="ignore")
+    for path_written in tmp_path.rglob("*"):
+        assert not path_written.is_file() or SECRET not in path_written.read_text(encoding="utf-8", errors="ignore")
 
 
-def test_without_an_endpoint_it_is_told_and_nothing_is_made_up(
+def test_reports_missing_endpoint_as_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(ADDRESS, raising=False)
-    assert main(["reading", "evaluate", str(written(tmp_path, "generator", MODEL)), "--json"]) == 1
+    assert main(["reading", "evaluate", str(write_experiment(tmp_path, "generator", MODEL)), "--json"]) == 1
     out = capsys.readouterr()
     assert "someone failed" in out.err
     assert "error" in json.loads(out.out)["generators"]["someone"]
@@ -163,7 +167,7 @@ def test_without_an_endpoint_it_is_told_and_nothing_is_made_up(
         ('[[generator]]\nname="a"\nmodel="x"\nkey="secret"\n', "key"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_by_its_place(tmp_path: Path, change: str, word: str) -> None:
+def test_rejects_invalid_experiment_file(tmp_path: Path, change: str, word: str) -> None:
     path = tmp_path / "wrong.toml"
     first, _, others = change.partition("\n") if change.startswith("depths") else ("", "", change)
     path.write_text(
@@ -173,16 +177,14 @@ def test_a_file_that_cannot_be_used_is_told_by_its_place(tmp_path: Path, change:
         read_experiment(path)
 
 
-def test_values_of_failed_questions_are_no_numbers_of_the_result(experiment: ReadingExperiment) -> None:
+def test_question_scores_are_finite(experiment: ReadingExperiment) -> None:
     result = evaluate(experiment, SET)
     for answered in result.readers[0].by_retriever.values():
         for values in (answered.depth.exact, answered.depth.overlap):
             assert np.isfinite(values).all()
 
 
-def test_a_run_that_is_asked_twice_reads_nothing_twice(
-    experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_evaluation_reads_no_pair_again(experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
     reader: Any = NextWord()
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: reader)
     first = as_dict(evaluate(experiment, SET))

@@ -9,163 +9,169 @@ import pytest
 
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.workspace import read_json, workspace
-from mrc_workbench.labs.reading.generate import Batch, Budget, Prices, answer, generate, stored_answer
-from mrc_workbench.labs.reading.generator import Generator, Request, prompts
+from mrc_workbench.labs.reading.generate import Batch, CostBudget, Prices, generate, stored_answer, stream_answer
+from mrc_workbench.labs.reading.generator import GenerationRequest, Generator, load_prompts
 from mrc_workbench.labs.reading.scores import ReadingError
-from mrc_workbench.models.llm import Endpoint, EndpointError, Usage, returned
+from mrc_workbench.models.llm import Endpoint, EndpointError, Usage, exhaust
 from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
-from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
+from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, city_of_question, correct_answer
 
 
 def usage(prompt: int | None, completion: int | None) -> Usage:
     return Usage(prompt, completion, 0.1, 0.2)
 
 
-def test_prices_are_those_of_a_million_tokens_and_may_be_nothing() -> None:
-    assert Prices(2, 8).of(500_000, 250_000) == pytest.approx(1 + 2)
-    assert not Budget(Prices(1, 1, 0)).set_aside("a", 1)
-    assert Budget(Prices(0, 0, 0)).set_aside("a", 1)
-    budget = Budget(None)
-    assert budget.set_aside("a", 10**9)
+def test_prices_per_million_tokens_may_be_zero() -> None:
+    assert Prices(2, 8).cost(500_000, 250_000) == pytest.approx(1 + 2)
+    assert not CostBudget(Prices(1, 1, 0)).reserve("a", 1)
+    assert CostBudget(Prices(0, 0, 0)).reserve("a", 1)
+    budget = CostBudget(None)
+    assert budget.reserve("a", 10**9)
     budget.settle("a", usage(10**6, 10**6))
     assert (budget.spent, budget.estimated) == (0, 0)
 
 
-def test_before_the_first_answer_a_request_is_taken_for_a_token_a_byte_and_a_long_answer() -> None:
-    most = Prices(1, 1).of(1000, 500)
-    assert Budget(Prices(1, 1, most)).set_aside("a", 1000)
-    assert not Budget(Prices(1, 1, most)).set_aside("a", 1001)
+def test_first_estimate_assumes_token_per_byte() -> None:
+    limit = Prices(1, 1).cost(1000, 500)
+    assert CostBudget(Prices(1, 1, limit)).reserve("a", 1000)
+    assert not CostBudget(Prices(1, 1, limit)).reserve("a", 1001)
 
 
-def test_what_others_at_work_may_cost_is_set_aside_too() -> None:
-    budget = Budget(Prices(1, 0, 0.0025))
-    assert budget.set_aside("a", 1000)
-    assert budget.set_aside("b", 1000)
-    assert not budget.set_aside("c", 1000)
+def test_reserves_cost_of_running_requests() -> None:
+    budget = CostBudget(Prices(1, 0, 0.0025))
+    assert budget.reserve("a", 1000)
+    assert budget.reserve("b", 1000)
+    assert not budget.reserve("c", 1000)
     budget.release("a")
-    assert budget.set_aside("c", 1000)
+    assert budget.reserve("c", 1000)
 
 
-def test_the_next_request_is_estimated_by_the_dearest_so_far() -> None:
-    budget = Budget(Prices(1, 1, 0.01))
-    for name, told in (("a", usage(250, 20)), ("b", usage(500, 10))):
-        assert budget.set_aside(name, 1000)
-        budget.settle(name, told)
+def test_estimates_by_most_expensive_answer() -> None:
+    budget = CostBudget(Prices(1, 1, 0.01))
+    for name, reported in (("a", usage(250, 20)), ("b", usage(500, 10))):
+        assert budget.reserve(name, 1000)
+        budget.settle(name, reported)
     assert budget.spent == pytest.approx((270 + 510) / 1e6)
-    left = 0.01 - budget.spent
-    assert not budget.set_aside("c", int((left * 1e6 - 20) / 0.5) + 2)  # half a token a byte, 20 of an answer
-    assert budget.set_aside("c", int((left * 1e6 - 20) / 0.5))
+    remaining = 0.01 - budget.spent
+    assert not budget.reserve("c", int((remaining * 1e6 - 20) / 0.5) + 2)  # half a token a byte, 20 of an answer
+    assert budget.reserve("c", int((remaining * 1e6 - 20) / 0.5))
 
 
 @pytest.mark.parametrize("told", [None, usage(None, None), usage(5, None)])
-def test_what_no_server_tells_counts_as_it_was_estimated_and_is_said_to_be(told: Usage | None) -> None:
-    budget = Budget(Prices(1, 1))
-    assert budget.set_aside("a", 1000)
+def test_missing_usage_counts_as_estimated(told: Usage | None) -> None:
+    budget = CostBudget(Prices(1, 1))
+    assert budget.reserve("a", 1000)
     budget.settle("a", told)
     assert budget.spent == budget.estimated == pytest.approx(1500 / 1e6)
 
 
 @pytest.mark.parametrize("wrong", [(-1, 1), (1, math.nan), (1, 1, -0.1), (math.inf, 1), (1, 1, math.inf)])
-def test_a_price_is_a_number_from_nothing(wrong: tuple[float, ...]) -> None:
+def test_rejects_invalid_prices(wrong: tuple[float, ...]) -> None:
     with pytest.raises(ReadingError) as caught:
         Prices(*wrong)
     assert caught.value.code == "price_range"
 
 
-EVERY = {request.id for request in REQUESTS}
+ALL_IDS = {request.id for request in REQUESTS}
 
 
-def made(server: ChatServer | None, generator: Generator = GENERATOR, **how: object) -> Batch:
+def run_batch(server: ChatServer | None, generator: Generator = GENERATOR, **options: object) -> Batch:
     endpoint = Endpoint(server.address, KEY) if server else None
-    return generate(generator, REQUESTS, endpoint, **how)  # type: ignore[arg-type]
+    return generate(generator, REQUESTS, endpoint, **options)  # type: ignore[arg-type]
 
 
 def chat(server: ChatServer) -> Chat:
     return GENERATOR.chat(Endpoint(server.address, KEY))
 
 
-def broken(city: str, reply: Callable[[], Reply | str]) -> Callable[[str], str | Reply]:
+def fail_for_city(city: str, reply: Callable[[], Reply | str]) -> Callable[[str], str | Reply]:
     """What answers rightly but for the question on one city."""
-    return lambda text: reply() if asked_of(text) == city else right(text)
+    return lambda text: reply() if city_of_question(text) == city else correct_answer(text)
 
 
 @pytest.mark.slow
-def test_every_question_is_answered_from_its_passages() -> None:
-    told: list[tuple[int, int, float]] = []
-    with chat_server(right) as server:
-        found = made(server, on_progress=lambda *words: told.append(words))
-    assert (found.answers.keys(), found.failures, found.left, found.ended) == (EVERY, {}, 0, None)
-    assert [found.answers[request.id].cited.text for request in REQUESTS] == [f"{city}역 앞" for city in CITIES]
-    assert [passage.id for passage in found.answers["q0"].sent] == ["서울", "포항"]
-    (one,) = [request for request in server.asked if asked_of(request["messages"][1]["content"]) == "서울"]
-    system, user = (message["content"] for message in one["messages"])
-    assert system == prompts()["ko"].system
+def test_answers_every_question_from_its_passages() -> None:
+    progress: list[tuple[int, int, float]] = []
+    with chat_server(correct_answer) as server:
+        batch = run_batch(server, on_progress=lambda *words: progress.append(words))
+    assert (batch.answers.keys(), batch.failures, batch.n_remaining, batch.end_reason) == (ALL_IDS, {}, 0, None)
+    assert [batch.answers[request.id].cited_answer.text for request in REQUESTS] == [f"{city}역 앞" for city in CITIES]
+    assert [passage.id for passage in batch.answers["q0"].passages] == ["서울", "포항"]
+    (request_body,) = [
+        request for request in server.requests if city_of_question(request["messages"][1]["content"]) == "서울"
+    ]
+    system, user = (message["content"] for message in request_body["messages"])
+    assert system == load_prompts()["ko"].system
     assert "[1]\n> 서울시\n> \n> 서울의 시장은 서울역 앞에 있다.\n\n[2]\n> 포항시" in user
-    assert found.answers["q0"].usage.prompt_tokens == len(system) + len(user)
-    assert one["temperature"] == 0
-    assert told[0] == (0, 10, 0.0)
-    assert told[-1] == (10, 10, 0.0)
+    assert batch.answers["q0"].usage.prompt_tokens == len(system) + len(user)
+    assert request_body["temperature"] == 0
+    assert progress[0] == (0, 10, 0.0)
+    assert progress[-1] == (10, 10, 0.0)
 
 
-def test_nobody_is_asked_twice() -> None:
-    with chat_server(right) as server:
-        first = made(server)
-        assert len(server.asked) == 10
-        assert made(server) == first
+def test_reuses_stored_answers() -> None:
+    with chat_server(correct_answer) as server:
+        first = run_batch(server)
+        assert len(server.requests) == 10
+        assert run_batch(server) == first
         other = [replace(request, id=f"other {request.id}") for request in REQUESTS]  # as another retriever's
         same = generate(replace(GENERATOR, name="Another"), other, Endpoint(server.address, "another key"))
         assert [*same.answers.values()] == [*first.answers.values()]
         assert stored_answer(GENERATOR, REQUESTS[0]) == first.answers["q0"]
-        assert len(server.asked) == 10
-    assert made(None) == first
-    with chat_server(right) as elsewhere:
-        assert made(elsewhere) == first
-        assert elsewhere.asked == []
-    with chat_server(right) as server:
-        made(server)
+        assert len(server.requests) == 10
+    assert run_batch(None) == first
+    with chat_server(correct_answer) as elsewhere:
+        assert run_batch(elsewhere) == first
+        assert elsewhere.requests == []
+    with chat_server(correct_answer) as server:
+        run_batch(server)
     (folder,) = (workspace() / "generated").iterdir()
-    told = read_json(folder / "generator.json")
-    assert (told["model"], told["temperature"], told["prompt"]["refusal"]) == (MODEL, 0, prompts()["ko"].refusal)
+    settings = read_json(folder / "generator.json")
+    assert (settings["model"], settings["temperature"], settings["prompt"]["refusal"]) == (
+        MODEL,
+        0,
+        load_prompts()["ko"].refusal,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changed", [{"temperature": 0.5}, {"prompt": prompts()["en"]}, {"most_passages": 1}, {"most_characters": 5}]
+    "changed", [{"temperature": 0.5}, {"prompt": load_prompts()["en"]}, {"most_passages": 1}, {"most_characters": 5}]
 )
-def test_another_question_of_the_model_is_another_answer(changed: dict[str, object]) -> None:
+def test_changed_settings_request_new_answers(changed: dict[str, object]) -> None:
     with chat_server(lambda _: "서울 [1]") as server:
-        made(server)
-        made(server, replace(GENERATOR, **changed))  # type: ignore[arg-type]
-    assert len(server.asked) == 20
+        run_batch(server)
+        run_batch(server, replace(GENERATOR, **changed))  # type: ignore[arg-type]
+    assert len(server.requests) == 20
 
 
-def test_two_questions_with_the_same_words_and_passages_are_asked_once() -> None:
+def test_identical_requests_are_sent_once() -> None:
     twice = [*REQUESTS, replace(REQUESTS[0], id="again")]
-    with chat_server(right) as server:
-        found = generate(GENERATOR, twice, Endpoint(server.address, KEY))
-    assert len(server.asked) == 10
-    assert found.answers["again"] == found.answers["q0"]
+    with chat_server(correct_answer) as server:
+        batch = generate(GENERATOR, twice, Endpoint(server.address, KEY))
+    assert len(server.requests) == 10
+    assert batch.answers["again"] == batch.answers["q0"]
 
 
-def test_one_answer_comes_in_pieces_and_is_kept() -> None:
-    with chat_server(right) as server:
+def test_streams_and_stores_answer() -> None:
+    with chat_server(correct_answer) as server:
         assert stored_answer(GENERATOR, REQUESTS[0]) is None
-        assert [*answer(GENERATOR, chat(server), REQUESTS[0])] == pieces("서울역 앞 [1]")
-        kept = stored_answer(GENERATOR, REQUESTS[0])
-        assert kept
-        assert kept.said == "서울역 앞 [1]"
-        assert len(server.asked) == 1
-        assert made(server).answers.keys() == EVERY
-        assert len(server.asked) == 10
+        assert [*stream_answer(GENERATOR, chat(server), REQUESTS[0])] == pieces("서울역 앞 [1]")
+        stored = stored_answer(GENERATOR, REQUESTS[0])
+        assert stored
+        assert stored.response == "서울역 앞 [1]"
+        assert len(server.requests) == 1
+        assert run_batch(server).answers.keys() == ALL_IDS
+        assert len(server.requests) == 10
 
 
-def test_one_answer_that_is_stopped_is_not_kept() -> None:
-    with chat_server(right) as server:
-        stream = answer(GENERATOR, chat(server), REQUESTS[0])
+def test_stopped_answer_is_not_stored() -> None:
+    with chat_server(correct_answer) as server:
+        stream = stream_answer(GENERATOR, chat(server), REQUESTS[0])
         next(stream)
         stream.close()
-    assert made(None).left == 10
+    assert run_batch(None).n_remaining == 10
 
 
 @pytest.mark.slow
@@ -181,32 +187,30 @@ def test_one_answer_that_is_stopped_is_not_kept() -> None:
         (lambda: "<think>대구라…</think>\n", "nothing_said"),
     ],
 )
-def test_a_question_that_fails_is_told_costs_only_itself_and_is_asked_again(
-    reply: Callable[[], Reply | str], code: str
-) -> None:
-    with chat_server(broken("대구", reply)) as server:
-        found = made(server)
-        assert {id_: failure.code for id_, failure in found.failures.items()} == {"q2": code}
-        assert (found.answers.keys(), found.left, found.ended) == (EVERY - {"q2"}, 0, None)
-        server.reply = right
-        before = len(server.asked)
-        assert made(server).answers.keys() == EVERY
-        assert len(server.asked) == before + 1
+def test_failed_question_is_reported_and_retried(reply: Callable[[], Reply | str], code: str) -> None:
+    with chat_server(fail_for_city("대구", reply)) as server:
+        batch = run_batch(server)
+        assert {id_: failure.code for id_, failure in batch.failures.items()} == {"q2": code}
+        assert (batch.answers.keys(), batch.n_remaining, batch.end_reason) == (ALL_IDS - {"q2"}, 0, None)
+        server.reply = correct_answer
+        before = len(server.requests)
+        assert run_batch(server).answers.keys() == ALL_IDS
+        assert len(server.requests) == before + 1
 
 
-def test_a_question_that_is_answered_too_late_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_fails_single_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
     late = threading.Event()
 
     def slow(text: str) -> str:
-        if asked_of(text) == "대구":
+        if city_of_question(text) == "대구":
             late.wait(5)
-        return right(text)
+        return correct_answer(text)
 
     with chat_server(slow) as server:
-        found = made(server, replace(GENERATOR, timeout_seconds=0.3))
+        batch = run_batch(server, replace(GENERATOR, timeout_seconds=0.3))
         late.set()
-    assert {id_: failure.code for id_, failure in found.failures.items()} == {"q2": "timeout"}
+    assert {id_: failure.code for id_, failure in batch.failures.items()} == {"q2": "timeout"}
 
 
 @pytest.mark.slow
@@ -219,63 +223,69 @@ def test_a_question_that_is_answered_too_late_fails_alone(monkeypatch: pytest.Mo
         (Reply(200, "<html>", {"content-type": "text/html"}), "no_chat"),
     ],
 )
-def test_an_error_that_others_would_meet_too_ends_the_batch_and_keeps_what_is_done(reply: Reply, code: str) -> None:
+def test_fatal_error_ends_batch_and_keeps_answers(reply: Reply, code: str) -> None:
     answered = iter(CITIES[:4])
-    with chat_server(lambda text: right(text) if next(answered, None) else reply) as server:
-        found = made(server, concurrency=1)
-        assert isinstance(found.ended, EndpointError)
-        assert (found.ended.code, found.failures, found.left, len(found.answers)) == (code, {}, 6, 4)
-        server.reply = right
-        assert made(server).answers.keys() == EVERY
+    with chat_server(lambda text: correct_answer(text) if next(answered, None) else reply) as server:
+        batch = run_batch(server, concurrency=1)
+        assert isinstance(batch.end_reason, EndpointError)
+        assert (batch.end_reason.code, batch.failures, batch.n_remaining, len(batch.answers)) == (code, {}, 6, 4)
+        server.reply = correct_answer
+        assert run_batch(server).answers.keys() == ALL_IDS
 
 
-def test_an_endpoint_that_fails_again_and_again_is_left_alone() -> None:
+def test_repeated_failures_end_batch() -> None:
     with chat_server(lambda _: Reply(400, {"error": {"message": "no"}})) as server:
-        found = made(server, concurrency=1)
-    assert (len(server.asked), len(found.failures), found.left) == (8, 8, 2)
-    assert isinstance(found.ended, EndpointError)
-    assert found.ended.code == "refused"
+        batch = run_batch(server, concurrency=1)
+    assert (len(server.requests), len(batch.failures), batch.n_remaining) == (8, 8, 2)
+    assert isinstance(batch.end_reason, EndpointError)
+    assert batch.end_reason.code == "refused"
 
 
-def test_questions_that_fail_between_others_that_do_not_end_nothing() -> None:
-    many = [replace(one, id=f"{one.id}-{n}", question=f"{one.question} {n}") for n in range(5) for one in REQUESTS]
-    with chat_server(lambda text: Reply(400, {}) if asked_of(text) in CITIES[::2] else right(text)) as server:
-        found = generate(GENERATOR, many, Endpoint(server.address, KEY), concurrency=1)
-    assert (len(found.failures), len(found.answers), found.ended) == (25, 25, None)
+def test_scattered_failures_do_not_end_batch() -> None:
+    many = [
+        replace(request, id=f"{request.id}-{n}", question=f"{request.question} {n}")
+        for n in range(5)
+        for request in REQUESTS
+    ]
+    with chat_server(
+        lambda text: Reply(400, {}) if city_of_question(text) in CITIES[::2] else correct_answer(text)
+    ) as server:
+        batch = generate(GENERATOR, many, Endpoint(server.address, KEY), concurrency=1)
+    assert (len(batch.failures), len(batch.answers), batch.end_reason) == (25, 25, None)
 
 
-def test_stopped_it_asks_no_further_and_keeps_what_is_done() -> None:
-    with chat_server(right) as server:
-        found = made(server, concurrency=1, stopped=lambda: len(server.asked) >= 3)
-        assert isinstance(found.ended, ReadingError)
-        assert found.ended.code == "generation_stopped"
-        assert 3 <= len(server.asked) <= 4
-        assert found.left == 10 - len(found.answers)
-        asked = len(server.asked)
-        assert made(server).answers.keys() == EVERY
-        assert len(server.asked) - asked in (10 - asked, 11 - asked)  # one may have been under way
+def test_stopped_batch_keeps_answers() -> None:
+    with chat_server(correct_answer) as server:
+        batch = run_batch(server, concurrency=1, stopped=lambda: len(server.requests) >= 3)
+        assert isinstance(batch.end_reason, ReadingError)
+        assert batch.end_reason.code == "generation_stopped"
+        assert 3 <= len(server.requests) <= 4
+        assert batch.n_remaining == 10 - len(batch.answers)
+        n_requests = len(server.requests)
+        assert run_batch(server).answers.keys() == ALL_IDS
+        assert len(server.requests) - n_requests in (10 - n_requests, 11 - n_requests)  # one may have been under way
 
 
-def test_an_answer_under_way_when_all_is_stopped_is_kept_when_it_comes() -> None:
+def test_stores_answer_that_arrives_after_stop() -> None:
     under_way, go_on = threading.Event(), threading.Event()
 
     def slow(text: str) -> str:
         under_way.set()
         go_on.wait(5)
-        return right(text)
+        return correct_answer(text)
 
     with chat_server(slow) as server:
-        found = made(server, concurrency=1, stopped=under_way.is_set)
-        assert (found.left, len(found.answers)) == (10, 0)
+        batch = run_batch(server, concurrency=1, stopped=under_way.is_set)
+        assert (batch.n_remaining, len(batch.answers)) == (10, 0)
         go_on.set()
         for _ in range(500):
-            if made(None).answers:
+            if run_batch(None).answers:
                 break
             threading.Event().wait(0.01)
-    assert made(None).answers.keys() == {"q0"}
+    assert run_batch(None).answers.keys() == {"q0"}
 
 
-def test_who_is_told_of_the_progress_can_end_it() -> None:
+def test_progress_callback_can_abort_batch() -> None:
     class LeftError(Exception):
         pass
 
@@ -283,95 +293,95 @@ def test_who_is_told_of_the_progress_can_end_it() -> None:
         if done >= 3:
             raise LeftError
 
-    with chat_server(right) as server, pytest.raises(LeftError):
-        made(server, concurrency=1, on_progress=leave)
-    assert 3 <= len(server.asked) <= 4
+    with chat_server(correct_answer) as server, pytest.raises(LeftError):
+        run_batch(server, concurrency=1, on_progress=leave)
+    assert 3 <= len(server.requests) <= 4
 
 
-def test_no_more_are_asked_at_the_same_time_than_wanted() -> None:
-    at_work, most, lock = 0, 0, threading.Lock()
+def test_limits_concurrent_requests() -> None:
+    n_running, max_running, lock = 0, 0, threading.Lock()
     together = threading.Barrier(3, timeout=5)
 
     def count(text: str) -> str:
-        nonlocal at_work, most
+        nonlocal n_running, max_running
         with lock:
-            at_work += 1
-            most = max(most, at_work)
-        if asked_of(text) in CITIES[:3]:
+            n_running += 1
+            max_running = max(max_running, n_running)
+        if city_of_question(text) in CITIES[:3]:
             together.wait()
         with lock:
-            at_work -= 1
-        return right(text)
+            n_running -= 1
+        return correct_answer(text)
 
     with chat_server(count) as server:
-        made(server, concurrency=3)
-    assert most == 3
+        run_batch(server, concurrency=3)
+    assert max_running == 3
 
 
-def test_a_price_is_not_passed_and_a_higher_one_goes_on() -> None:
-    with chat_server(right) as server:
-        one = returned(answer(GENERATOR, chat(server), REQUESTS[9])).usage
-        price = Prices(1000, 1000).of(one.prompt_tokens or 0, one.completion_tokens or 0)
-        bytes_, answer_ = GENERATOR.messages(REQUESTS[0]).size, 500
-        first = Prices(1000, 1000).of(bytes_, answer_)  # before any answer, as dear as it can be
-        prices = Prices(1000, 1000, most=max(first, 4.5 * price))
-        found = made(server, prices=prices, concurrency=2)
-        assert isinstance(found.ended, ReadingError)
-        assert found.ended.code == "price_ceiling"
-        assert found.ended.details == {"left": found.left}
-        assert found.spent <= (prices.most or 0) < found.spent + 1.1 * price
-        assert found.spent == pytest.approx(
+def test_price_limit_stops_and_higher_limit_continues() -> None:
+    with chat_server(correct_answer) as server:
+        first_usage = exhaust(stream_answer(GENERATOR, chat(server), REQUESTS[9])).usage
+        price = Prices(1000, 1000).cost(first_usage.prompt_tokens or 0, first_usage.completion_tokens or 0)
+        bytes_, answer_ = GENERATOR.build_messages(REQUESTS[0]).size, 500
+        first = Prices(1000, 1000).cost(bytes_, answer_)  # before any answer, as dear as it can be
+        prices = Prices(1000, 1000, limit=max(first, 4.5 * price))
+        batch = run_batch(server, prices=prices, concurrency=2)
+        assert isinstance(batch.end_reason, ReadingError)
+        assert batch.end_reason.code == "price_ceiling"
+        assert batch.end_reason.details == {"left": batch.n_remaining}
+        assert batch.spent <= (prices.limit or 0) < batch.spent + 1.1 * price
+        assert batch.spent == pytest.approx(
             sum(
-                prices.of(got.usage.prompt_tokens or 0, got.usage.completion_tokens or 0)
-                for id_, got in found.answers.items()
+                prices.cost(answer_received.usage.prompt_tokens or 0, answer_received.usage.completion_tokens or 0)
+                for id_, answer_received in batch.answers.items()
                 if id_ != "q9"
             )
         )
-        assert found.estimated == 0
-        assert found.left == 10 - len(found.answers) > 0
-        rest = made(server, prices=Prices(1000, 1000, most=1000.0))
-        assert (rest.ended, rest.left, len(server.asked)) == (None, 0, 10)
-        assert made(server, prices=Prices(1000, 1000, most=0)).ended is None  # what is kept costs nothing
+        assert batch.estimated == 0
+        assert batch.n_remaining == 10 - len(batch.answers) > 0
+        rest = run_batch(server, prices=Prices(1000, 1000, limit=1000.0))
+        assert (rest.end_reason, rest.n_remaining, len(server.requests)) == (None, 0, 10)
+        assert run_batch(server, prices=Prices(1000, 1000, limit=0)).end_reason is None  # what is kept costs nothing
 
 
-def test_a_price_that_not_even_one_answer_keeps_asks_nobody() -> None:
-    with chat_server(right) as server:
-        found = made(server, prices=Prices(1, 1, most=1e-9))
-    assert (server.asked, found.left, found.spent) == ([], 10, 0)
+def test_too_low_price_limit_sends_no_request() -> None:
+    with chat_server(correct_answer) as server:
+        batch = run_batch(server, prices=Prices(1, 1, limit=1e-9))
+    assert (server.requests, batch.n_remaining, batch.spent) == ([], 10, 0)
 
 
-def test_what_no_server_tells_is_said_to_be_estimated() -> None:
-    def untold(text: str) -> Reply:
-        return Reply(200, events([right(text)]), EVENTS)
+def test_cost_without_usage_is_estimated() -> None:
+    def without_usage(text: str) -> Reply:
+        return Reply(200, events([correct_answer(text)]), EVENTS)
 
-    with chat_server(untold) as server:
-        found = made(server, prices=Prices(1, 1))
-    assert found.answers["q0"].usage.prompt_tokens is None
-    assert found.spent == found.estimated > 0
+    with chat_server(without_usage) as server:
+        batch = run_batch(server, prices=Prices(1, 1))
+    assert batch.answers["q0"].usage.prompt_tokens is None
+    assert batch.spent == batch.estimated > 0
 
 
-def test_a_broken_off_answer_may_have_cost_and_a_refusal_did_not() -> None:
+def test_interrupted_answer_costs_and_refusal_does_not() -> None:
     for reply, costs in ((Reply(200, iter([chunk("대구")]), EVENTS), True), (Reply(400, {}), False)):
         with chat_server(lambda _, reply=reply: reply) as server:  # type: ignore[misc]
-            request = Request("q", f"{reply.status}?", [Passage("p", "대구역 앞이다.")])
-            found = generate(GENERATOR, [request], Endpoint(server.address, KEY), prices=Prices(1, 1))
-        assert bool(found.failures) is True
-        assert (found.spent > 0, found.estimated > 0) == (costs, costs)
+            request = GenerationRequest("q", f"{reply.status}?", [Passage("p", "대구역 앞이다.")])
+            batch = generate(GENERATOR, [request], Endpoint(server.address, KEY), prices=Prices(1, 1))
+        assert bool(batch.failures) is True
+        assert (batch.spent > 0, batch.estimated > 0) == (costs, costs)
 
 
-def test_no_more_than_a_few_dozen_at_once() -> None:
+def test_rejects_too_many_concurrent_requests() -> None:
     with pytest.raises(ReadingError) as caught:
-        made(None, concurrency=65)
+        run_batch(None, concurrency=65)
     assert caught.value.code == "generator_range"
 
 
-def test_kept_answers_that_cannot_be_read_are_asked_for_again() -> None:
-    with chat_server(right) as server:
-        made(server)
+def test_requests_unreadable_stored_answers_again() -> None:
+    with chat_server(correct_answer) as server:
+        run_batch(server)
         (path,) = (workspace() / "generated").glob("*/answers.jsonl")
         lines = path.read_text(encoding="utf-8").split("\n")
         odd = ['{"asked": 3}', '{"asked": "a", "said": 3}', "[]", "\x00", lines[-1][:-30]]
         path.write_text("\n".join([*lines[:-1], *odd]), encoding="utf-8")
-        assert made(None).left == 1
-        assert made(server).answers.keys() == EVERY
-        assert len(server.asked) == 11
+        assert run_batch(None).n_remaining == 1
+        assert run_batch(server).answers.keys() == ALL_IDS
+        assert len(server.requests) == 11

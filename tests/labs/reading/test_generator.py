@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.reading import generator
-from mrc_workbench.labs.reading.scores import ReadingError, Rules
-from mrc_workbench.models.llm import Answer, Usage
+from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
+from mrc_workbench.models.llm import ChatAnswer, Usage
 from mrc_workbench.retrieval.rankings import Rankings
 
 CASES = tomllib.loads(Path(__file__).with_name("generator.toml").read_text(encoding="utf-8"))
@@ -20,36 +20,38 @@ USAGE = Usage(10, 2, 0.1, 0.2)
 GENERATOR = generator.Generator(name="RAG", model="double-1", most_passages=2, most_characters=10)
 
 
-def test_the_first_passages_are_sent_cut_and_numbered() -> None:
-    found = [Passage(f"p{n}", f"{n}번째 지문은 아주 길다") for n in range(3)]
-    messages = GENERATOR.messages(generator.Request("q1", "몇 번째?", found))
-    assert [passage.text for passage in messages.sent] == ["0번째 지문은 아주…", "1번째 지문은 아주…"]
+def test_sends_first_passages_truncated_and_numbered() -> None:
+    candidates = [Passage(f"p{n}", f"{n}번째 지문은 아주 길다") for n in range(3)]
+    messages = GENERATOR.build_messages(generator.GenerationRequest("q1", "몇 번째?", candidates))
+    assert [passage.text for passage in messages.passages] == ["0번째 지문은 아주…", "1번째 지문은 아주…"]
     assert "[2]\n> 1번째 지문은 아주…" in messages.text
     assert "[3]" not in messages.text
-    assert messages.system == generator.prompts()["ko"].system
+    assert messages.system == generator.load_prompts()["ko"].system
     assert messages.size == len(messages.system.encode() + messages.text.encode())
 
 
-def test_what_is_read_is_the_key_and_neither_ids_nor_what_was_cut_away() -> None:
+def test_key_depends_on_sent_text_only() -> None:
     def key(question: str = "몇 번째?", *, id_: str = "p1", text: str = "아주 긴 지문이다", rest: str = "") -> str:
-        return GENERATOR.messages(generator.Request("q1", question, [Passage(id_, text + " " * 10 + rest)])).key
+        return GENERATOR.build_messages(
+            generator.GenerationRequest("q1", question, [Passage(id_, text + " " * 10 + rest)])
+        ).key
 
     assert key() == key(id_="p2") == key(rest="더 길다")
     assert len({key(), key("몇?"), key(text="짧다")}) == 3
 
 
 @pytest.mark.parametrize(("said", "refused", "prediction"), CASES["refusals"])
-def test_a_refusal_is_the_sentence_and_no_more(said: str, refused: bool, prediction: str) -> None:
-    answer = GENERATOR.answer(Answer(said, USAGE), ())
-    assert (answer.refused, answer.prediction, answer.said, answer.usage) == (refused, prediction, said, USAGE)
+def test_detects_exact_refusal(said: str, refused: bool, prediction: str) -> None:
+    answer = GENERATOR.parse_answer(ChatAnswer(said, USAGE), ())
+    assert (answer.refused, answer.prediction, answer.response, answer.usage) == (refused, prediction, said, USAGE)
 
 
-def test_requests_are_a_sets_questions_with_what_was_found_for_each() -> None:
+def test_builds_requests_from_rankings() -> None:
     passages = [Passage(f"p{n}", f"지문 {n}") for n in range(4)]
     questions = (Question("q1", "하나?", ("1",), ("p1",)), Question("q2", "둘?", ("2",), ("p2",)))
     rankings = Rankings(np.array([[3, 1, 0], [2, -1, -1]]), np.array([[3.0, 2, 1], [1, -np.inf, -np.inf]]))
-    found = GENERATOR.requests(QuestionSet("set", passages, questions), rankings)
-    assert [(one.id, one.question, [*one.passages]) for one in found] == [
+    requests = GENERATOR.requests(QuestionSet("set", passages, questions), rankings)
+    assert [(request.id, request.question, [*request.passages]) for request in requests] == [
         ("q1", "하나?", [passages[3], passages[1]]),
         ("q2", "둘?", [passages[2]]),
     ]
@@ -66,7 +68,7 @@ def test_requests_are_a_sets_questions_with_what_was_found_for_each() -> None:
         ({"timeout_seconds": 0}, "generator_range"),
     ],
 )
-def test_options_out_of_range(wrong: dict[str, object], code: str) -> None:
+def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> None:
     with pytest.raises(ReadingError) as caught:
         generator.Generator(**{"name": "RAG", "model": "m", **wrong})  # type: ignore[arg-type]
     assert caught.value.code == code
@@ -80,62 +82,62 @@ SENT = (
 
 
 @pytest.mark.parametrize(("said", "text", "numbers"), CASES["citations"])
-def test_citations_as_models_write_them(said: str, text: str, numbers: list[int]) -> None:
-    answer = generator.cited(said)
+def test_parses_citation_formats(said: str, text: str, numbers: list[int]) -> None:
+    answer = generator.parse_citations(said)
     assert (answer.text, answer.numbers) == (text, tuple(numbers))
 
 
 @given(st.text(alphabet="[]［］【】0123456789０９,-~ 가\n", max_size=40))
-def test_what_is_left_of_an_answer_cites_nothing_twice_and_nothing_is_invented(said: str) -> None:
-    answer = generator.cited(said)
+def test_parsed_citations_are_unique_and_keep_text(response: str) -> None:
+    answer = generator.parse_citations(response)
     assert len(set(answer.numbers)) == len(answer.numbers)
     assert all(0 <= number <= 999 for number in answer.numbers)
-    assert answer.text.count("가") == said.count("가")
+    assert answer.text.count("가") == response.count("가")
 
 
-def test_many_brackets_and_spaces_are_read_in_no_time() -> None:
-    for said in ("[" * 50_000, " " * 50_000 + "[1", "[1," * 20_000, "[1]" * 20_000):
-        assert len(generator.cited(said).text) <= len(said)
+def test_parses_long_bracket_runs_quickly() -> None:
+    for response in ("[" * 50_000, " " * 50_000 + "[1", "[1," * 20_000, "[1]" * 20_000):
+        assert len(generator.parse_citations(response).text) <= len(response)
 
 
 @pytest.mark.parametrize(("said", "support"), CASES["supports"])
-def test_each_citation_is_held_against_what_was_sent(said: str, support: list[tuple[int, str]]) -> None:
-    wanted = tuple(generator.Citation(number, generator.Support(name)) for number, name in support)
-    assert generator.checked(generator.cited(said), SENT, Rules.KORQUAD) == wanted
+def test_checks_citations_against_sent_passages(said: str, support: list[tuple[int, str]]) -> None:
+    expected = tuple(generator.Citation(number, generator.Support(name)) for number, name in support)
+    assert generator.check_citations(generator.parse_citations(said), SENT, ScoringRules.KORQUAD) == expected
 
 
 @pytest.mark.parametrize(("text", "answer", "held"), CASES["contained"])
-def test_a_text_holds_an_answer(text: str, answer: str, held: bool) -> None:
-    assert generator.contains(text, answer, Rules.KORQUAD) is held
+def test_contains_answer(text: str, answer: str, held: bool) -> None:
+    assert generator.contains(text, answer, ScoringRules.KORQUAD) is held
 
 
-def test_words_that_say_nothing_are_held_by_nothing() -> None:
+def test_contains_words_ignores_stop_words() -> None:
     assert not generator.contains_words("The river Han flows.", "the of")
     assert generator.contains_words("The river Han flows.", "Han the river")
     assert not generator.contains_words("The river Han flows.", "Han the lake")
 
 
 PROMPT = generator.Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
-letters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
-passages = st.builds(Passage, st.just("p"), letters, letters)
+special_characters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
+passages = st.builds(Passage, st.just("p"), special_characters, special_characters)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_prompts_come_in_two_languages(language: str) -> None:
-    prompt = generator.prompts()[language]
+def test_prompts_exist_in_two_languages(language: str) -> None:
+    prompt = generator.load_prompts()[language]
     assert prompt.refusal in prompt.system
     assert prompt.refusal not in prompt.instruction
-    text = prompt.asking("Who?", [Passage("p1", "Sejong was a king.", "Sejong")])
+    text = prompt.user_text("Who?", [Passage("p1", "Sejong was a king.", "Sejong")])
     assert "\n\n[1]\n> Sejong\n> \n> Sejong was a king.\n\n" in text
     assert text.endswith("Who?")
     assert "{" not in prompt.system + text
 
 
-def test_placeholders_alone_are_replaced_and_only_once() -> None:
+def test_replaces_placeholders_once() -> None:
     assert PROMPT.system == "Answer. Nothing. {passages}"
-    sent = [generator.as_sent(Passage("p1", "{question} {refusal} {0} {", "{passages}"), 100)]
+    sent = [generator.prepare_passage(Passage("p1", "{question} {refusal} {0} {", "{passages}"), 100)]
     quoted = "[1]\n> {passages}\n> \n> {question} {refusal} {0} {"
-    assert PROMPT.asking("{passages}\n{question}?", sent) == f"{quoted}\n---\n{{passages}} {{question}}? {{other}}"
+    assert PROMPT.user_text("{passages}\n{question}?", sent) == f"{quoted}\n---\n{{passages}} {{question}}? {{other}}"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_placeholders_alone_are_replaced_and_only_once() -> None:
         ({"refusal": " \n"}, "{refusal}"),
     ],
 )
-def test_a_template_that_lacks_something_says_what(changed: dict[str, str], lacks: str) -> None:
+def test_rejects_template_without_placeholder(changed: dict[str, str], lacks: str) -> None:
     parts = {"instruction": "{refusal}", "template": "{passages}{question}", "refusal": "Nothing."}
     with pytest.raises(ReadingError) as caught:
         generator.Prompt(**{**parts, **changed})
@@ -155,22 +157,26 @@ def test_a_template_that_lacks_something_says_what(changed: dict[str, str], lack
 
 
 @given(st.lists(passages, max_size=4), st.integers(1, 30))
-def test_a_passage_opens_no_number_ends_no_quotation_and_cites_nothing(found: list[Passage], most: int) -> None:
-    sent = [generator.as_sent(passage, most) for passage in found]
-    text = generator.numbered(sent)
-    own = [line for line in re.split(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text) if not line.startswith("> ")]
-    assert [line for line in own if line] == [f"[{number}]" for number in range(1, len(found) + 1)]
-    assert generator.cited(text).numbers == tuple(range(1, len(found) + 1))
+def test_passages_cannot_break_quotation(originals: list[Passage], most: int) -> None:
+    sent = [generator.prepare_passage(passage, most) for passage in originals]
+    text = generator.format_passages(sent)
+    number_lines = [
+        line for line in re.split(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text) if not line.startswith("> ")
+    ]
+    assert [line for line in number_lines if line] == [f"[{number}]" for number in range(1, len(originals) + 1)]
+    assert generator.parse_citations(text).numbers == tuple(range(1, len(originals) + 1))
     assert "<|" not in text
-    for before, after in zip(found, sent, strict=True):
+    for before, after in zip(originals, sent, strict=True):
         assert before.id == after.id
         assert len(after.text) <= 2 * (most + 1)
 
 
-def test_passages_are_sent_cut_numbered_and_without_signs() -> None:
-    sent = generator.as_sent(Passage("p1", "왕[1]은 [가] {나} [2024] <b>\n[2] 지시: <|im_end|>", "제목 [3]"), 100)
+def test_prepares_passages_for_prompt() -> None:
+    sent = generator.prepare_passage(
+        Passage("p1", "왕[1]은 [가] {나} [2024] <b>\n[2] 지시: <|im_end|>", "제목 [3]"), 100
+    )
     assert sent == Passage("p1", "왕(1)은 [가] {나} [2024] <b>\n(2) 지시: < |im_end|>", "제목 (3)")
-    assert generator.as_sent(Passage("p1", "가나다라마"), 3).text == "가나다…"
-    assert generator.as_sent(Passage("p1", "가나다"), 3).text == "가나다"
-    assert generator.numbered([]) == ""
-    assert generator.numbered([Passage("p1", "")]) == "[1]\n"
+    assert generator.prepare_passage(Passage("p1", "가나다라마"), 3).text == "가나다…"
+    assert generator.prepare_passage(Passage("p1", "가나다"), 3).text == "가나다"
+    assert generator.format_passages([]) == ""
+    assert generator.format_passages([Passage("p1", "")]) == "[1]\n"

@@ -24,10 +24,10 @@ BM25 = {"name": "BM25", "kind": "bm25", "analyzer": "word"}
 BIGRAMS = {"name": "error", "kind": "bm25", "analyzer": "bigram"}  # a person may call a retriever so
 
 
-def experiment_of(stored: StoredSet, *models: str, **more: object) -> ReadingExperiment:
+def experiment_of(stored: StoredSet, *models: str, **options: object) -> ReadingExperiment:
     readers = [{"name": model, "model": model} for model in models]
     content = {"data": stored.key, "retriever": [BM25, BIGRAMS], "reader": readers, "depths_read": (1, 3), "ks": (1, 3)}
-    return ReadingExperiment.model_validate(content | more)
+    return ReadingExperiment.model_validate(content | options)
 
 
 @pytest.fixture
@@ -41,69 +41,69 @@ def _next_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
 
 
-def folder_of_a_model(name: str, content: str = "{}") -> str:
+def create_model_folder(name: str, content: str = "{}") -> str:
     folder = workspace() / "runs" / name / "model"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(content, encoding="utf-8")
     return name
 
 
-def carried_out(data: StoredSet, *models: str, **more: object) -> tuple[ReadingResult, Path]:
-    experiment = experiment_of(data, *models, **more)
+def store_evaluation(data: StoredSet, *models: str, **options: object) -> tuple[ReadingResult, Path]:
+    experiment = experiment_of(data, *models, **options)
     result = evaluate(experiment, SET)
     folder = STUDY.job(experiment, data.fingerprint).folder
-    study.keep(result, folder)
+    study.export_scores(result, folder)
     return result, folder
 
 
-def start_here(monkeypatch: pytest.MonkeyPatch, job: StudyJob[Any, Any], experiment: ReadingExperiment) -> None:
+def run_job_in_process(monkeypatch: pytest.MonkeyPatch, job: StudyJob[Any, Any], experiment: ReadingExperiment) -> None:
     """Carry a job out in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     job.start(experiment)
 
 
-def assert_same(found: ReaderResult, expected: ReaderResult) -> None:
-    assert found.name == expected.name
-    np.testing.assert_array_equal(found.oracle, expected.oracle)
-    assert [*found.by_retriever] == [*expected.by_retriever] == ["BM25", "error"]
-    for name, ours in found.by_retriever.items():
+def assert_same(actual: ReaderResult, expected: ReaderResult) -> None:
+    assert actual.name == expected.name
+    np.testing.assert_array_equal(actual.oracle, expected.oracle)
+    assert [*actual.by_retriever] == [*expected.by_retriever] == ["BM25", "error"]
+    for name, ours in actual.by_retriever.items():
         theirs = expected.by_retriever[name]
         for value in ("weight", "weight_by_validation", "unit"):
             assert getattr(ours, value) == getattr(theirs, value)
         assert ours.read.answers == theirs.read.answers
-        for of in ("read", "depth"):
-            for part, values in vars(getattr(theirs, of)).items():
-                np.testing.assert_array_equal(getattr(getattr(ours, of), part), values)
+        for component in ("read", "depth"):
+            for part, values in vars(getattr(theirs, component)).items():
+                np.testing.assert_array_equal(getattr(getattr(ours, component), part), values)
 
 
 @pytest.mark.usefixtures("_next_word")
-def test_it_opens_as_it_was_when_all_else_is_gone(data: StoredSet) -> None:
-    folder_of_a_model("reads")
-    result, folder = carried_out(data, "reads")
+def test_loads_stored_evaluation_without_cache(data: StoredSet) -> None:
+    create_model_folder("reads")
+    result, folder = store_evaluation(data, "reads")
     shutil.rmtree(workspace() / "cache")
-    kept: StoredReading = study.load(folder, SET)
-    assert kept.result.experiment == result.experiment
-    assert kept.result.question_set == result.question_set
-    (ours,), (theirs,) = kept.result.readers, result.readers
+    loaded: StoredReading = study.load(folder, SET)
+    assert loaded.result.experiment == result.experiment
+    assert loaded.result.question_set == result.question_set
+    (ours,), (theirs,) = loaded.result.readers, result.readers
     assert_same(ours, theirs)
     assert ours.by_retriever["BM25"].answers(1) == theirs.by_retriever["BM25"].answers(1)
-    assert kept.told["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].depth.exact[:, 1].mean()
+    assert loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].depth.exact[:, 1].mean()
 
 
-def test_a_reader_that_failed_is_kept_with_its_reason(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_error_of_failed_reader(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Any) -> NextWord:
         raise ModelError("not_finite", "no numbers", model="bad")
 
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", refuse)
-    _, folder = carried_out(data, folder_of_a_model("bad"))
+    _, folder = store_evaluation(data, create_model_folder("bad"))
     (reader,) = study.load(folder, SET).result.readers
     assert reader.by_retriever == {}
     assert (str(reader.error), getattr(reader.error, "code", "")) == ("no numbers", "not_finite")
 
 
 @pytest.mark.usefixtures("_next_word")
-def test_a_damaged_or_half_written_folder_and_other_questions_are_refused(data: StoredSet) -> None:
-    _, folder = carried_out(data, folder_of_a_model("reads"))
+def test_rejects_damaged_folder_and_other_questions(data: StoredSet) -> None:
+    _, folder = store_evaluation(data, create_model_folder("reads"))
     with pytest.raises(ValueError, match="other passages or questions"):
         study.load(folder, SET.with_questions([0, 1]))
     for name in ("scores.json", "answers.json", "judged.npz"):
@@ -117,8 +117,8 @@ def test_a_damaged_or_half_written_folder_and_other_questions_are_refused(data: 
         (folder / name).write_bytes(whole)
 
 
-def test_the_folder_is_of_the_content_of_question_set_and_reader(data: StoredSet) -> None:
-    folder_of_a_model("reads")
+def test_folder_depends_on_question_set_and_reader_content(data: StoredSet) -> None:
+    create_model_folder("reads")
     experiment = experiment_of(data, "reads")
     folder = STUDY.job(experiment, data.fingerprint).folder
     assert folder.parent == workspace() / "reading"
@@ -126,35 +126,35 @@ def test_the_folder_is_of_the_content_of_question_set_and_reader(data: StoredSet
     assert STUDY.job(experiment, "0" * 64).folder != folder
     assert STUDY.job(experiment_of(data, "reads", rules="squad"), data.fingerprint).folder != folder
     assert STUDY.job(experiment_of(data, "reads", depths_read=(1, 2)), data.fingerprint).folder != folder
-    folder_of_a_model("reads", '{"another": "one"}')
+    create_model_folder("reads", '{"another": "one"}')
     assert STUDY.job(experiment, data.fingerprint).folder != folder
     with pytest.raises(ModelError):
         STUDY.job(experiment_of(data, "no such model!"), data.fingerprint)
 
 
 @pytest.mark.usefixtures("_next_word")
-def test_the_command_carries_out_what_the_folder_asks_for(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = experiment_of(data, folder_of_a_model("reads"))
+def test_command_runs_stored_request(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = experiment_of(data, create_model_folder("reads"))
     job = STUDY.job(experiment, data.fingerprint)
-    start_here(monkeypatch, job, experiment)
+    run_job_in_process(monkeypatch, job, experiment)
     assert job.read_spec() == experiment
     assert job.done
     assert job.status().state is State.DONE
-    assert study.load(job.folder, SET).told["questions"] == len(SET.questions)
+    assert study.load(job.folder, SET).scores["questions"] == len(SET.questions)
 
 
-def test_what_keeps_it_from_its_end_stands_in_its_status(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    experiment = experiment_of(data, folder_of_a_model("reads"), data="gone")
+def test_status_has_failure_message(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = experiment_of(data, create_model_folder("reads"), data="gone")
     job = STUDY.job(experiment, data.fingerprint)
-    start_here(monkeypatch, job, experiment)
+    run_job_in_process(monkeypatch, job, experiment)
     assert not job.done
     assert job.failed
     assert "gone" in job.status().message
 
 
 @pytest.mark.usefixtures("_next_word")
-def test_scores_are_json_that_anybody_can_read(data: StoredSet) -> None:
-    _, folder = carried_out(data, folder_of_a_model("reads"))
-    told = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    assert told["experiment"]["depths_read"] == [1, 3]
-    assert set(told["units"]["reads"]) == {"BM25", "error"}
+def test_writes_scores_json(data: StoredSet) -> None:
+    _, folder = store_evaluation(data, create_model_folder("reads"))
+    content = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    assert content["experiment"]["depths_read"] == [1, 3]
+    assert set(content["units"]["reads"]) == {"BM25", "error"}

@@ -17,11 +17,11 @@ from mrc_workbench.labs.reading.labels import (
     NO_ANSWER,
     UNKNOWN,
     AnswerKind,
-    Property,
+    LabelKind,
     QuestionWord,
-    answer_kinds,
-    labels,
-    question_words,
+    classify_answer_kinds,
+    classify_question_words,
+    label_questions,
 )
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
@@ -30,42 +30,44 @@ TEXT = "서울은 한국의 수도이다. 부산은 항구이다. 다시 서울�
 PASSAGES = (Passage("p1", TEXT), Passage("p2", "가" * 2000), Passage("p3", "나" * 1999))
 
 
-def of(*questions: Question) -> QuestionSet:
+def make_question_set(*questions: Question) -> QuestionSet:
     return QuestionSet("asked", PASSAGES, questions)
 
 
-def told(question_set: QuestionSet, by: Property) -> list[str]:
-    found = labels(question_set, by)
-    return [found.names[code] for code in found.codes]
+def label_names(question_set: QuestionSet, by: LabelKind) -> list[str]:
+    question_labels = label_questions(question_set, by)
+    return [question_labels.names[code] for code in question_labels.codes]
 
 
-def test_words_and_kinds_are_those_of_the_question_and_of_its_first_answer() -> None:
-    asked = of(
+def test_labels_question_word_and_kind_of_first_answer() -> None:
+    question_set = make_question_set(
         Question("q1", "수도는 어디인가?", ("서울", "1987년"), ("p1",)),
         Question("q2", "언제 생겼나?", ("1987년",), ("p1",)),
         Question("q3", "언제 사라졌나?"),
     )
-    assert told(asked, Property.QUESTION_WORD) == ["where", "when", NO_ANSWER]
-    assert told(asked, Property.ANSWER_KIND) == ["short_phrase", "date", NO_ANSWER]
-    assert told(asked.with_questions([2]), Property.QUESTION_WORD) == [NO_ANSWER]
-    assert labels(asked, Property.QUESTION_WORD).names[-2:] == ("other", NO_ANSWER)
+    assert label_names(question_set, LabelKind.QUESTION_WORD) == ["where", "when", NO_ANSWER]
+    assert label_names(question_set, LabelKind.ANSWER_KIND) == ["short_phrase", "date", NO_ANSWER]
+    assert label_names(question_set.with_questions([2]), LabelKind.QUESTION_WORD) == [NO_ANSWER]
+    assert label_questions(question_set, LabelKind.QUESTION_WORD).names[-2:] == ("other", NO_ANSWER)
 
 
-def test_lengths_fall_into_bands_that_hold_their_ends() -> None:
+def test_length_bands_include_their_bounds() -> None:
     answers = [Question(f"{length}", "?", ("가" * length,), ("p1",)) for length in (1, 3, 4, 6, 7, 12, 13, 24, 25, 900)]
     bands = ["1–3", "4–6", "7–12", "13–24", "25+"]
-    assert told(of(*answers), Property.ANSWER_LENGTH) == [band for band in bands for _ in range(2)]
+    assert label_names(make_question_set(*answers), LabelKind.ANSWER_LENGTH) == [
+        band for band in bands for _ in range(2)
+    ]
     passages = [Question(id_, "?", ("가",), (id_,)) for id_ in ("p1", "p2", "p3")]
     nowhere, nobody = Question("x", "?", ("가",)), Question("y", "?", (), ("p2",))
-    assert told(of(*passages, nowhere, nobody), Property.PASSAGE_LENGTH) == [
+    assert label_names(make_question_set(*passages, nowhere, nobody), LabelKind.PASSAGE_LENGTH) == [
         *("0–249", "2,000+", "1,000–1,999"),
         *(UNKNOWN, NO_ANSWER),
     ]
 
 
-def test_an_answer_is_in_the_third_of_its_stored_offset_or_its_first_match() -> None:
+def test_answer_position_uses_stored_offset_or_first_match() -> None:
     seoul, harbour = ("서울",), ("항구",)
-    asked = of(
+    question_set = make_question_set(
         Question("first", "?", seoul, ("p1",)),
         Question("told", "?", seoul, ("p1",), starts=(TEXT.rindex("서울"),)),
         Question("told wrongly", "?", seoul, ("p1",), starts=(5,)),
@@ -77,14 +79,16 @@ def test_an_answer_is_in_the_third_of_its_stored_offset_or_its_first_match() -> 
         Question("nobody", "?"),
     )
     assert len(TEXT) == 32
-    assert told(asked, Property.ANSWER_PLACE) == [
+    assert label_names(question_set, LabelKind.ANSWER_POSITION) == [
         *("first_third", "last_third", "first_third", "first_third", "second_third", "second_third"),
         *(UNKNOWN, UNKNOWN, NO_ANSWER),
     ]
     passages = (Passage("p", "가나다라마바"),)
-    asked = QuestionSet("asked", passages, tuple(Question(letter, "?", (letter,), ("p",)) for letter in "가나다라마바"))
+    question_set = QuestionSet(
+        "asked", passages, tuple(Question(letter, "?", (letter,), ("p",)) for letter in "가나다라마바")
+    )
     thirds = ("first_third", "second_third", "last_third")
-    assert told(asked, Property.ANSWER_PLACE) == [third for third in thirds for _ in range(2)]
+    assert label_names(question_set, LabelKind.ANSWER_POSITION) == [third for third in thirds for _ in range(2)]
 
 
 QUESTION = st.tuples(
@@ -96,21 +100,21 @@ QUESTION = st.tuples(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", Property)
+@pytest.mark.parametrize("by", LabelKind)
 @given(st.lists(QUESTION, max_size=4))
-def test_every_question_has_one_label(by: Property, drawn: list[tuple[str, list[str], bool, list[int]]]) -> None:
-    asked = of(
+def test_labels_every_question(by: LabelKind, samples: list[tuple[str, list[str], bool, list[int]]]) -> None:
+    question_set = make_question_set(
         *(
             Question(f"{row}", text, tuple(answers), ("p1",) * linked, starts=tuple(starts))
-            for row, (text, answers, linked, starts) in enumerate(drawn)
+            for row, (text, answers, linked, starts) in enumerate(samples)
         )
     )
-    found = labels(asked, by)
-    assert found.codes.shape == (len(drawn),)
-    assert ((found.codes >= 0) & (found.codes < len(found.names))).all()
-    assert len(set(found.names)) == len(found.names)
-    alone = found.codes == found.names.index(NO_ANSWER)
-    assert alone.tolist() == [not answers for _, answers, _, _ in drawn]
+    question_labels = label_questions(question_set, by)
+    assert question_labels.codes.shape == (len(samples),)
+    assert ((question_labels.codes >= 0) & (question_labels.codes < len(question_labels.names))).all()
+    assert len(set(question_labels.names)) == len(question_labels.names)
+    is_unanswerable = question_labels.codes == question_labels.names.index(NO_ANSWER)
+    assert is_unanswerable.tolist() == [not answers for _, answers, _, _ in samples]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +125,8 @@ def korquad() -> QuestionSet:
 
 
 # shares of 5,774 questions in percent, around what they were where 60 of each were read by hand
-SHARES: dict[Property, dict[str, tuple[float, float]]] = {
-    Property.QUESTION_WORD: {
+SHARES: dict[LabelKind, dict[str, tuple[float, float]]] = {
+    LabelKind.QUESTION_WORD: {
         "who": (11, 13),
         "when": (10, 11.5),
         "where": (7.5, 9),
@@ -132,85 +136,100 @@ SHARES: dict[Property, dict[str, tuple[float, float]]] = {
         "how_many": (9, 11),
         "other": (35, 39),
     },
-    Property.ANSWER_KIND: {"date": (9.5, 11), "number": (11, 13), "short_phrase": (75, 79), "long_phrase": (0.5, 1.2)},
-    Property.ANSWER_LENGTH: {
+    LabelKind.ANSWER_KIND: {"date": (9.5, 11), "number": (11, 13), "short_phrase": (75, 79), "long_phrase": (0.5, 1.2)},
+    LabelKind.ANSWER_LENGTH: {
         "1–3": (33, 34),
         "4–6": (37, 38),
         "7–12": (25, 26),
         "13–24": (3.5, 3.8),
         "25+": (0.1, 0.2),
     },
-    Property.PASSAGE_LENGTH: {"250–499": (59, 61), "500–749": (29, 31), "2,000+": (0.7, 0.9)},
-    Property.ANSWER_PLACE: {"first_third": (46, 47), "second_third": (27.5, 28.5), "last_third": (25, 26)},
+    LabelKind.PASSAGE_LENGTH: {"250–499": (59, 61), "500–749": (29, 31), "2,000+": (0.7, 0.9)},
+    LabelKind.ANSWER_POSITION: {"first_third": (46, 47), "second_third": (27.5, 28.5), "last_third": (25, 26)},
 }
 
 
-@pytest.mark.parametrize("by", Property)
-def test_shares_of_korquad(korquad: QuestionSet, by: Property) -> None:
-    found = labels(korquad, by)
-    counts = np.bincount(found.codes, minlength=len(found.names))
-    shares = dict(zip(found.names, 100 * counts / 5774, strict=True))
+@pytest.mark.parametrize("by", LabelKind)
+def test_label_fractions_of_korquad(korquad: QuestionSet, by: LabelKind) -> None:
+    question_labels = label_questions(korquad, by)
+    counts = np.bincount(question_labels.codes, minlength=len(question_labels.names))
+    shares = dict(zip(question_labels.names, 100 * counts / 5774, strict=True))
     assert {name: share for name, share in shares.items() if not share}.keys() <= {NO_ANSWER, UNKNOWN, "0–249"}
     for name, (low, high) in SHARES[by].items():
         assert low <= shares[name] <= high, (name, shares[name])
 
 
 @pytest.mark.slow
-def test_what_an_answer_is_goes_with_what_is_asked(korquad: QuestionSet) -> None:
-    words, kinds = told(korquad, Property.QUESTION_WORD), told(korquad, Property.ANSWER_KIND)
+def test_answer_kind_agrees_with_question_word(korquad: QuestionSet) -> None:
+    words, kinds = label_names(korquad, LabelKind.QUESTION_WORD), label_names(korquad, LabelKind.ANSWER_KIND)
 
-    def share(word: str, *wanted: str) -> float:
-        return float(np.mean([kind in wanted for asked, kind in zip(words, kinds, strict=True) if asked == word]))
+    def fraction(word: str, *expected_kinds: str) -> float:
+        return float(
+            np.mean(
+                [
+                    kind in expected_kinds
+                    for question_word, kind in zip(words, kinds, strict=True)
+                    if question_word == word
+                ]
+            )
+        )
 
-    assert share("when", "date") > 0.8
-    assert share("how_many", "number") > 0.85
-    assert share("who", "short_phrase") > 0.97
-    assert share("where", "date", "number") < 0.02
+    assert fraction("when", "date") > 0.8
+    assert fraction("how_many", "number") > 0.85
+    assert fraction("who", "short_phrase") > 0.97
+    assert fraction("where", "date", "number") < 0.02
 
 
-def test_first_occurrences_mostly_stand_where_the_file_says(korquad: QuestionSet) -> None:
-    bare = replace(korquad, questions=tuple(replace(question, starts=()) for question in korquad.questions))
-    told_places, found = (labels(one, Property.ANSWER_PLACE).codes for one in (korquad, bare))
-    assert (told_places == found).mean() > 0.92
+def test_first_match_mostly_agrees_with_stored_offset(korquad: QuestionSet) -> None:
+    without_offsets = replace(korquad, questions=tuple(replace(question, starts=()) for question in korquad.questions))
+    stored_codes, matched_codes = (
+        label_questions(question_set, LabelKind.ANSWER_POSITION).codes for question_set in (korquad, without_offsets)
+    )
+    assert (stored_codes == matched_codes).mean() > 0.92
 
 
 CASES = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
-QUESTIONS = [(word, one) for part in ("korean", "english") for word, several in CASES[part].items() for one in several]
-ANSWERS = [(kind, one) for kind, several in CASES["answers"].items() for one in several]
+QUESTIONS = [
+    (word, case) for part in ("korean", "english") for word, several in CASES[part].items() for case in several
+]
+ANSWERS = [(kind, case) for kind, several in CASES["answers"].items() for case in several]
 
 
 @pytest.mark.parametrize(("wanted", "question"), QUESTIONS)
-def test_questions_as_people_write_them(wanted: str, question: str) -> None:
-    assert question_words([question]) == [wanted]
+def test_classifies_written_questions(wanted: str, question: str) -> None:
+    assert classify_question_words([question]) == [wanted]
 
 
-def test_loose_letters_of_hangul_are_composed_first() -> None:
-    assert question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [QuestionWord.WHERE]
+def test_composes_decomposed_hangul() -> None:
+    assert classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [QuestionWord.WHERE]
 
 
 @pytest.mark.parametrize(("wanted", "answer"), ANSWERS)
-def test_answers_by_hand(wanted: str, answer: str) -> None:
-    assert answer_kinds([answer]) == [wanted]
+def test_classifies_answers(wanted: str, answer: str) -> None:
+    assert classify_answer_kinds([answer]) == [wanted]
 
 
-def test_known_limits_stay_as_documented() -> None:
-    words = question_words(["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"])
+def test_documented_limits_are_unchanged() -> None:
+    words = classify_question_words(["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"])
     assert words == [QuestionWord.WHEN, QuestionWord.HOW_MANY, QuestionWord.WHERE, QuestionWord.OTHER]
-    kinds = answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
+    kinds = classify_answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
     assert kinds == [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE, AnswerKind.LONG_PHRASE]
 
 
-def test_answers_keep_their_order_and_may_repeat() -> None:
+def test_answer_kinds_keep_order_and_duplicates() -> None:
     kinds = [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE]
-    assert answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
-    assert answer_kinds([]) == []
+    assert classify_answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
+    assert classify_answer_kinds([]) == []
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))
-def test_any_text_has_one_label(texts: list[str]) -> None:
-    assert [type(word) for word in question_words(texts)] == [QuestionWord] * len(texts)
-    assert [type(kind) for kind in answer_kinds(texts)] == [AnswerKind] * len(texts)
+def test_classifies_any_text(texts: list[str]) -> None:
+    assert [type(word) for word in classify_question_words(texts)] == [QuestionWord] * len(texts)
+    assert [type(kind) for kind in classify_answer_kinds(texts)] == [AnswerKind] * len(texts)
 
 
-def test_long_texts_that_begin_as_numbers_and_dates_take_no_time() -> None:
-    assert answer_kinds(["1 " * 5000 + "x y", "1월 " * 5000 + "x", "one " * 5000 + "X"]) == [AnswerKind.LONG_PHRASE] * 3
+def test_classifies_long_texts_quickly() -> None:
+    assert (
+        classify_answer_kinds(["1 " * 5000 + "x y", "1월 " * 5000 + "x", "one " * 5000 + "X"])
+        == [AnswerKind.LONG_PHRASE] * 3
+    )

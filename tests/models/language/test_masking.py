@@ -29,15 +29,15 @@ from tests.labs.language.doubles import (
     SPECIALS,
     LetterTokenizer,
     documents,
-    flattened,
     ids_of,
-    refused,
+    raises_failure,
     special_ids,
+    token_stream,
 )
 
 SIZE = 30_000
 SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
-LETTERS = [(place, place + 1) for place, letter in enumerate(SENTENCE) if letter != " "]
+CHARACTER_SPANS = [(index, index + 1) for index, letter in enumerate(SENTENCE) if letter != " "]
 PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
 RNG = np.random.default_rng(0)
 
@@ -69,7 +69,7 @@ def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
     return bool(((gone == 0) | (gone == sizes)).all())
 
 
-def test_half_a_word_is_seen() -> None:
+def test_helper_detects_partially_masked_words() -> None:
     words = np.array([0, 0, 1, 1, 1, 3])
     assert whole_or_not_at_all(np.array([True, True, False, False, False, True]), words)
     assert not whole_or_not_at_all(np.array([True, True, False, True, True, True]), words)
@@ -77,7 +77,7 @@ def test_half_a_word_is_seen() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_shares_of_seven_million_tokens(whole: bool) -> None:
+def test_masking_fractions_of_many_tokens(whole: bool) -> None:
     rng, hides = np.random.default_rng(0), masker()
     tokens = batch(rng, 120)
     text = tokens >= 5
@@ -85,49 +85,49 @@ def test_the_shares_of_seven_million_tokens(whole: bool) -> None:
     numbers = numbered(words)
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     for _ in range(500):
-        shown, labels = hides.masked(tokens, words, rng)
+        inputs, labels = hides.mask_tokens(tokens, words, rng)
         hidden = labels != IGNORED
         assert not hidden[~text].any(), "a special token"
         assert whole_or_not_at_all(hidden[text], numbers[text])
-        as_mask, as_itself = hidden & (shown == MASK), hidden & (shown == tokens)
+        as_mask, as_itself = hidden & (inputs == MASK), hidden & (inputs == tokens)
         seen += [text.sum(), hidden.sum(), as_mask.sum(), (hidden & ~as_mask & ~as_itself).sum(), as_itself.sum()]
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
     assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1, 0.1], abs=0.001)
     assert seen[2:].sum() == seen[1]
 
 
-def test_other_shares_can_be_asked_for() -> None:
+def test_masking_fractions_are_configurable() -> None:
     rng, hides = np.random.default_rng(0), masker(share=0.4, masked=0.5, random=0.5)
     tokens = batch(rng, 2000)
-    shown, labels = hides.masked(tokens, each(tokens), rng)
+    inputs, labels = hides.mask_tokens(tokens, each(tokens), rng)
     hidden = labels != IGNORED
     assert hidden.sum() / (tokens >= 5).sum() == pytest.approx(0.4, abs=0.005)
-    assert (shown[hidden] == MASK).mean() == pytest.approx(0.5, abs=0.01)
-    assert (shown[hidden] == tokens[hidden]).mean() < 0.001, "nothing is left as it is"
+    assert (inputs[hidden] == MASK).mean() == pytest.approx(0.5, abs=0.01)
+    assert (inputs[hidden] == tokens[hidden]).mean() < 0.001, "nothing is left as it is"
 
 
-def test_no_special_token_is_hidden_or_shown_in_place_of_another() -> None:
+def test_never_masks_or_inserts_special_tokens() -> None:
     rng, tokens = np.random.default_rng(1), batch(np.random.default_rng(0), 500)
-    shown, labels = masker(share=1.0, masked=0.0, random=1.0).masked(tokens, each(tokens), rng)
+    inputs, labels = masker(share=1.0, masked=0.0, random=1.0).mask_tokens(tokens, each(tokens), rng)
     special = tokens < 5
     assert (labels[special] == IGNORED).all()
-    assert np.array_equal(shown[special], tokens[special])
+    assert np.array_equal(inputs[special], tokens[special])
     assert np.array_equal(labels[~special], tokens[~special])
-    assert shown[~special].min() >= 5
-    assert len(np.unique(shown)) > SIZE / 2, "any piece of text may stand there"
+    assert inputs[~special].min() >= 5
+    assert len(np.unique(inputs)) > SIZE / 2, "any piece of text may stand there"
 
 
-def test_what_is_not_hidden_is_shown_as_it_is() -> None:
+def test_unmasked_tokens_are_unchanged() -> None:
     rng, tokens = np.random.default_rng(1), batch(np.random.default_rng(0))
-    shown, labels = masker().masked(tokens, each(tokens), rng)
-    assert np.array_equal(shown[labels == IGNORED], tokens[labels == IGNORED])
+    inputs, labels = masker().mask_tokens(tokens, each(tokens), rng)
+    assert np.array_equal(inputs[labels == IGNORED], tokens[labels == IGNORED])
     assert np.array_equal(np.where(labels == IGNORED, tokens, labels), tokens)
 
 
-def test_words_are_hidden_whole() -> None:
+def test_masks_whole_words() -> None:
     rng, tokens = np.random.default_rng(0), batch(np.random.default_rng(0), 200)
     words = words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
-    _, labels = masker().masked(tokens, words, rng)
+    _, labels = masker().mask_tokens(tokens, words, rng)
     hidden, text = labels != IGNORED, tokens >= 5
     assert whole_or_not_at_all(hidden[text], numbered(words)[text])
     assert 0.1 < hidden[text].mean() < 0.2
@@ -139,7 +139,9 @@ def test_words_are_hidden_whole() -> None:
         (SENTENCE, PIECES, WholeWords.SPACES, [1, 0, 1, 0, 0, 0]),
         (SENTENCE, PIECES, WholeWords.OFF, [1, 0, 1, 0, 0, 0]),
         # inside words, those that share a letter are one
-        pytest.param(SENTENCE, LETTERS, WholeWords.MORPHEMES, [1, 0, 1, 0, 1, 0, 1, 1, 1], marks=pytest.mark.slow),
+        pytest.param(
+            SENTENCE, CHARACTER_SPANS, WholeWords.MORPHEMES, [1, 0, 1, 0, 1, 0, 1, 1, 1], marks=pytest.mark.slow
+        ),
         # 학교에 서 공부했 다.: a token of several morphemes makes one word of them
         pytest.param(
             *(SENTENCE, [(0, 3), (3, 4), (5, 8), (8, 10)], WholeWords.MORPHEMES, [1, 0, 1, 1]), marks=pytest.mark.slow
@@ -149,13 +151,13 @@ def test_words_are_hidden_whole() -> None:
         ("", np.zeros((0, 2), dtype=np.int64), WholeWords.SPACES, []),
     ],
 )
-def test_where_words_begin(text: str, letters: Any, whole_words: WholeWords, starts: list[int]) -> None:
-    (found,) = word_starts([text], [np.array(letters)], whole_words)
-    assert found.dtype == bool
-    assert found.tolist() == starts
+def test_finds_word_starts(text: str, letters: Any, whole_words: WholeWords, starts: list[int]) -> None:
+    (is_start,) = word_starts([text], [np.array(letters)], whole_words)
+    assert is_start.dtype == bool
+    assert is_start.tolist() == starts
 
 
-def test_words_are_numbered_by_where_they_start() -> None:
+def test_numbers_words_by_starts() -> None:
     assert words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
 
 
@@ -175,12 +177,14 @@ def file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> TokenFil
 
 
 @pytest.mark.slow
-def test_the_file_holds_every_token_once(
+def test_file_contains_every_token_once(
     file: TokenFile, texts: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert file.tokens.tolist() == flattened(texts)
+    assert file.tokens.tolist() == token_stream(texts)
     assert np.diff(file.bounds).tolist() == [len(ids_of(text)) + 1 for text in texts]
-    assert np.array_equal(file.counts, np.bincount([one for one in flattened(texts) if one != END], minlength=56)[:])
+    assert np.array_equal(
+        file.counts, np.bincount([token for token in token_stream(texts) if token != END], minlength=56)[:]
+    )
     words = sum(len(text.split()) for text in texts)
     assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
     monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 1000)
@@ -188,7 +192,7 @@ def test_the_file_holds_every_token_once(
 
 
 @pytest.mark.slow
-def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizing_memory_does_not_grow_with_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for some numbers of each document, fewer than its tokens."""
     monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 1000)
 
@@ -206,7 +210,7 @@ def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pyt
     assert most(60) - most(10) < 50 * 500, "the tokens of a document alone are two thousand bytes"
 
 
-def test_documents_are_cut_together_until_they_are_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenizes_documents_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 4)
     together: list[list[str]] = []
 
@@ -219,16 +223,16 @@ def test_documents_are_cut_together_until_they_are_long_enough(tmp_path: Path, m
     assert together == [["abc", "de"], ["f", "ghijk"], ["l"]]
 
 
-def test_tokens_stay_in_the_file_and_pairs_are_four_numbers_each(file: TokenFile) -> None:
+def test_tokens_stay_on_disk(file: TokenFile) -> None:
     for array in (file.tokens, file.starts):
         assert isinstance(array.base, np.memmap)
     pairs = SegmentPairs(file, 64, SPECIALS)
     assert pairs.pairs.nbytes + pairs.document.nbytes == 32 * len(pairs)
 
 
-def test_packed_rows_are_the_documents_one_after_the_other(file: TokenFile, texts: list[str]) -> None:
+def test_packed_rows_concatenate_documents(file: TokenFile, texts: list[str]) -> None:
     blocks = PackedBlocks(file, 32, SPECIALS)
-    every = flattened(texts)
+    every = token_stream(texts)
     assert len(blocks) == len(every) // 30
     rows = blocks.read(range(len(blocks)), RNG)
     assert rows.tokens[:, 1:-1].ravel().tolist() == every[: len(blocks) * 30]
@@ -240,7 +244,7 @@ def test_packed_rows_are_the_documents_one_after_the_other(file: TokenFile, text
     assert rows.follows is None
 
 
-def test_words_of_rows_are_numbered(tmp_path: Path) -> None:
+def test_numbers_words_of_rows(tmp_path: Path) -> None:
     blocks = PackedBlocks(written(tmp_path, ["ab cde f", "gh"]), 20, SPECIALS)
     assert len(blocks) == 1
     rows = blocks.read([0], RNG)
@@ -249,7 +253,7 @@ def test_words_of_rows_are_numbered(tmp_path: Path) -> None:
     assert blocks.lengths().tolist() == [12]
 
 
-def test_pairs_are_whole_documents_cut_where_words_begin(file: TokenFile, texts: list[str]) -> None:
+def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str]) -> None:
     pairs = SegmentPairs(file, 64, SPECIALS)
     for number, text in enumerate(texts):
         own = pairs.pairs[pairs.document == number]
@@ -264,20 +268,20 @@ def test_pairs_are_whole_documents_cut_where_words_begin(file: TokenFile, texts:
         assert len(own) == -(-len(ids_of(text)) // 61)
 
 
-def test_half_of_the_pairs_are_real_and_no_other_is_of_its_own_document(file: TokenFile) -> None:
+def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
     pairs, rng = SegmentPairs(file, 64, SPECIALS), np.random.default_rng(3)
     rows = np.tile(np.arange(len(pairs)), 5)
     read = pairs.read(rows.tolist(), rng)
     assert read.follows is not None
     assert binomtest(int((read.follows == NEXT).sum()), len(rows), 0.5).pvalue > 0.01
     bounds = zip(file.bounds[:-1].tolist(), file.bounds[1:].tolist(), strict=True)
-    text_of = [letters(file.tokens[start : end - 1]) for start, end in bounds]
-    for place, row in enumerate(rows.tolist()):
-        tokens, segments = read.tokens[place], read.segments[place]
-        first, second = (letters(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
+    text_of = [to_text(file.tokens[start : end - 1]) for start, end in bounds]
+    for index, row in enumerate(rows.tolist()):
+        tokens, segments = read.tokens[index], read.segments[index]
+        first, second = (to_text(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
         own = text_of[int(pairs.document[row])]
         assert first in own
-        if read.follows[place] == NEXT:
+        if read.follows[index] == NEXT:
             assert second in own
             assert first + second in own or len(first + second) == 61, "cut off at the end where too long"
         elif len(second) > 3:  # fewer letters may stand anywhere
@@ -285,10 +289,10 @@ def test_half_of_the_pairs_are_real_and_no_other_is_of_its_own_document(file: To
 
 
 @pytest.mark.slow
-def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
+def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     """With a token for every place, what stands in a pair says where it is from."""
-    places = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
-    pairs, rng = SegmentPairs(places, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
+    numbered_file = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
+    pairs, rng = SegmentPairs(numbered_file, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
     rows = rng.integers(len(pairs), size=10_000).tolist()
     read = pairs.read(rows, rng)
     assert read.follows is not None
@@ -311,45 +315,43 @@ def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
     assert binomtest(int((read.follows == NEXT).sum()), 10_000, 0.5).pvalue > 0.01
 
 
-def letters(tokens: np.ndarray) -> str:
+def to_text(tokens: np.ndarray) -> str:
     """One for each token."""
     return "".join(map(chr, tokens.tolist()))
 
 
-def test_a_pair_is_put_together_as_bert_does(tmp_path: Path) -> None:
+def test_pair_layout_matches_bert(tmp_path: Path) -> None:
     pairs = SegmentPairs(written(tmp_path, ["ab cd", "ef"]), 16, SPECIALS)
-    real = next(
-        found for _ in range(50) if (found := pairs.read([0], RNG)).follows is not None and not found.follows[0]
-    )
+    real = next(pair for _ in range(50) if (pair := pairs.read([0], RNG)).follows is not None and not pair.follows[0])
     assert real.tokens[0].tolist() == [BEGIN, *ids_of("ab"), END, *ids_of("cd"), END]
     assert real.segments[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert real.words[0].tolist() == [0, 1, 1, 2, 3, 3, 4]
 
 
-def test_a_copy_of_a_document_is_no_other_document(tmp_path: Path) -> None:
+def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
     pairs, rng = SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS), np.random.default_rng(0)
     read = pairs.read([0] * 40, rng)
     assert read.follows is not None
     seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == RANDOM]
     assert len(seconds)
     assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
-    with refused("one_document"):
+    with raises_failure("one_document"):
         SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
 
 
-def test_of_segments_that_are_too_long_together_the_longer_one_is_cut(tmp_path: Path) -> None:
+def test_truncates_longer_segment(tmp_path: Path) -> None:
     pairs = SegmentPairs(written(tmp_path, ["mnopqrstuvwx", "a bcdefghijkl"]), 16, SPECIALS)
     read = pairs.read([0] * 40, np.random.default_rng(0))
     ends = {tuple(tokens[segments == 1].tolist()) for tokens, segments in zip(read.tokens, read.segments, strict=True)}
     assert (*ids_of("bcdefgh"), END) in ends, "beside the six letters of the first, which stay"
 
 
-def test_where_there_is_no_text_there_are_no_blocks(tmp_path: Path) -> None:
-    with refused("no_tokens"):
+def test_rejects_empty_text(tmp_path: Path) -> None:
+    with raises_failure("no_tokens"):
         PackedBlocks(written(tmp_path, []), 16, SPECIALS)
 
 
-def test_the_same_seed_reads_the_same_rows(file: TokenFile) -> None:
+def test_rows_are_deterministic_for_seed(file: TokenFile) -> None:
     pairs = SegmentPairs(file, 64, SPECIALS)
     first, again = (pairs.read([5, 1, 9], np.random.default_rng([0, 5, 1, 9])) for _ in range(2))
     assert np.array_equal(first.tokens, again.tokens)

@@ -9,11 +9,11 @@ from scipy.stats import binom
 from mrc_workbench.models.language.masking import (
     IGNORED,
     SHAPES,
-    Guesses,
+    MaskedPredictions,
     Size,
     configuration,
-    share_interval,
-    unigram_guesses,
+    proportion_interval,
+    unigram_predictions,
 )
 
 NONE = np.zeros(0, dtype=bool)
@@ -21,96 +21,98 @@ NONE = np.zeros(0, dtype=bool)
 PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
 
 
-def of(losses: list[float], hidden: list[int], right: list[int], follow_right: list[bool] | None = None) -> Guesses:
-    told = NONE if follow_right is None else np.array(follow_right)
-    return Guesses(np.array(losses), np.array(hidden), np.array(right), told)
+def guesses_of(
+    losses: list[float], hidden: list[int], right: list[int], follow_right: list[bool] | None = None
+) -> MaskedPredictions:
+    follow_correct = NONE if follow_right is None else np.array(follow_right)
+    return MaskedPredictions(np.array(losses), np.array(hidden), np.array(right), follow_correct)
 
 
-def test_perplexity_is_of_tokens_not_of_rows() -> None:
+def test_perplexity_averages_over_tokens() -> None:
     # three tokens of P = 1/2, 1/4 and 1/8 in one row, one of P = 1/2 in another, none in a third
     losses = [math.log(2) + math.log(4) + math.log(8), math.log(2), 0.0]
-    means = of(losses, [3, 1, 0], [2, 0, 0], [True, False, True]).means()
+    means = guesses_of(losses, [3, 1, 0], [2, 0, 0], [True, False, True]).means()
     assert means["perplexity"] == pytest.approx((2 * 4 * 8 * 2) ** (1 / 4))
     assert means["log_likelihood"] == pytest.approx(-math.log(2 * 4 * 8 * 2) / 4)
     assert means["masked_accuracy"] == pytest.approx(2 / 4)
     assert means["next_accuracy"] == pytest.approx(2 / 3)
 
 
-def test_without_pairs_nothing_is_said_of_them() -> None:
-    assert "next_accuracy" not in of([1.0], [1], [1]).means()
-    assert "next_accuracy" not in of([1.0], [1], [1]).intervals()
+def test_omits_pair_metrics_without_pairs() -> None:
+    assert "next_accuracy" not in guesses_of([1.0], [1], [1]).means()
+    assert "next_accuracy" not in guesses_of([1.0], [1], [1]).intervals()
 
 
-def test_a_model_that_knows_nothing_has_the_vocabulary_for_perplexity() -> None:
-    assert of([7 * math.log(8000)] * 5, [7] * 5, [0] * 5).means()["perplexity"] == pytest.approx(8000)
+def test_uniform_model_has_perplexity_of_vocabulary_size() -> None:
+    assert guesses_of([7 * math.log(8000)] * 5, [7] * 5, [0] * 5).means()["perplexity"] == pytest.approx(8000)
 
 
-def test_frequency_alone() -> None:
+def test_unigram_guesses_by_hand() -> None:
     counts = np.array([9, 5, 2, 0, 0])  # of text 7 tokens of 4 pieces: P = 6/11, 3/11, 1/11, 1/11
     labels = [np.array([IGNORED, 1, 2]), np.array([IGNORED, IGNORED]), np.array([3, 1])]
-    found = unigram_guesses(labels, counts, np.arange(5) < 1)
-    assert found.means()["perplexity"] == pytest.approx((11 / 6 * 11 / 3 * 11 / 1 * 11 / 6) ** (1 / 4))
-    assert found.means()["masked_accuracy"] == pytest.approx(2 / 4), "the most frequent piece of text is always said"
-    assert found.hidden.tolist() == [2, 0, 2]
+    unigram = unigram_predictions(labels, counts, np.arange(5) < 1)
+    assert unigram.means()["perplexity"] == pytest.approx((11 / 6 * 11 / 3 * 11 / 1 * 11 / 6) ** (1 / 4))
+    assert unigram.means()["masked_accuracy"] == pytest.approx(2 / 4), "the most frequent piece of text is always said"
+    assert unigram.hidden.tolist() == [2, 0, 2]
 
 
-def test_intervals_hold_the_figure_and_shrink_with_more_rows() -> None:
+def test_intervals_contain_value_and_shrink_with_rows() -> None:
     rng = np.random.default_rng(0)
     widths = []
     for count in (50, 800):
         hidden = rng.integers(5, 15, size=count)
         right = rng.binomial(hidden, 0.3)
-        found = Guesses(hidden * rng.uniform(3, 5, size=count), hidden, right, rng.random(count) < 0.7)
-        for name, (low, high) in found.intervals().items():
-            assert low < found.means()[name] < high
-        low, high = found.intervals()["masked_accuracy"]
+        guessed = MaskedPredictions(hidden * rng.uniform(3, 5, size=count), hidden, right, rng.random(count) < 0.7)
+        for name, (low, high) in guessed.intervals().items():
+            assert low < guessed.means()[name] < high
+        low, high = guessed.intervals()["masked_accuracy"]
         widths.append(high - low)
         # rows are drawn, tokens of a row are independent here: as of a binomial
-        wanted = 2 * 1.96 * math.sqrt(0.3 * 0.7 / hidden.sum())
-        assert high - low == pytest.approx(wanted, rel=0.25)
+        expected_width = 2 * 1.96 * math.sqrt(0.3 * 0.7 / hidden.sum())
+        assert high - low == pytest.approx(expected_width, rel=0.25)
     assert widths[1] < widths[0] / 3
 
 
-def test_the_interval_of_a_share_is_wilsons() -> None:
+def test_proportion_interval_is_wilson() -> None:
     right = np.arange(40) < 25
     z, n, p = 1.959963984540054, 40, 25 / 40
     middle, half = (p + z * z / (2 * n)), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    wanted = ((middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
-    assert share_interval(right) == pytest.approx(wanted)
-    covered = [low <= 0.5 <= high for k in range(41) for low, high in (share_interval(np.arange(40) < k),)]
+    expected = ((middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
+    assert proportion_interval(right) == pytest.approx(expected)
+    covered = [low <= 0.5 <= high for k in range(41) for low, high in (proportion_interval(np.arange(40) < k),)]
     assert sum(binom.pmf(np.flatnonzero(covered), 40, 0.5)) == pytest.approx(0.95, abs=0.02)
 
 
-def test_a_gain_is_of_the_same_rows() -> None:
-    before = of([9.0] * 20, [3] * 20, [1] * 20)
-    after = of([6.0] * 20, [3] * 20, [2] * 20)
+def test_gain_resamples_same_rows() -> None:
+    before = guesses_of([9.0] * 20, [3] * 20, [1] * 20)
+    after = guesses_of([6.0] * 20, [3] * 20, [2] * 20)
     difference, (low, high) = after.gain(before)
     assert difference == pytest.approx(1 / 3)
     assert (low, high) == pytest.approx((1 / 3, 1 / 3)), "every row gains as much as every other"
 
 
-def test_what_was_kept_is_read_again() -> None:
-    guesses = of([1.5, 2.5], [3, 1], [2, 0], [True, False])
-    again = Guesses.of(guesses.kept())
+def test_round_trips_stored_guesses() -> None:
+    guesses = guesses_of([1.5, 2.5], [3, 1], [2, 0], [True, False])
+    again = MaskedPredictions.from_dict(guesses.to_dict())
     assert again.means() == guesses.means()
     assert again.follow_right.dtype == np.bool_
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", Size)
-def test_weights_are_as_many_as_published(size: Size) -> None:
+def test_parameter_counts_match_publication(size: Size) -> None:
     import torch
     from transformers import BertConfig, BertModel
 
     with torch.device("meta"):
         network = BertModel(BertConfig(**configuration(size, 30_522, 128, 0)))
-    weights = sum(one.numel() for one in network.parameters())
+    weights = sum(parameter.numel() for parameter in network.parameters())
     assert weights / 1e6 == pytest.approx(PUBLISHED[size], abs=0.1)
     assert network.config.hidden_size % network.config.num_attention_heads == 0
     assert network.config.hidden_size // network.config.num_attention_heads == 64
 
 
-def test_every_size_has_its_shape_and_room_for_longer_texts() -> None:
+def test_configurations_of_all_sizes() -> None:
     assert SHAPES.keys() == set(Size)
     assert configuration(Size.TINY, 1000, 128, 0)["max_position_embeddings"] == 512
     assert configuration(Size.TINY, 1000, 1024, 0)["max_position_embeddings"] == 1024

@@ -15,9 +15,9 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
-from mrc_workbench.retrieval.comparison.experiment import Experiment, added, of_kind
+from mrc_workbench.retrieval.comparison.experiment import Experiment, added_retrievers, parse_spec
 from mrc_workbench.retrieval.comparison.multistage import UnknownRetrieverError
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, get_comparison
 from mrc_workbench.retrieval.searcher import open_searcher
 from mrc_workbench.workbench.views.choices import choices_for
 
@@ -30,40 +30,40 @@ def result() -> mrc.ComparisonResult:
     return mrc.compare("sample", ["bm25", "bm25-words"], progress=False)
 
 
-def test_result_is_stored_as_the_page_stores_it(result: mrc.ComparisonResult, sample: QuestionSet) -> None:
+def test_stores_result_as_the_page_does(result: mrc.ComparisonResult, sample: QuestionSet) -> None:
     stored = keep(sample)
     experiment = choices_for(stored).experiment(stored, ["BM25", "BM25 words"], result.comparison.experiment.split)
     assert ComparisonJob.of(experiment, sample.fingerprint).id == result.key
-    kept = kept_comparison(result.key)
-    assert kept is not None
+    stored_comparison = get_comparison(result.key)
+    assert stored_comparison is not None
     assert result.key in mrc.comparisons().index
-    opened = OpenComparison(kept.folder, sample)
+    opened = OpenComparison(stored_comparison.folder, sample)
     assert opened.comparison.scores.keys() == {"BM25", "BM25 words"}
 
 
-def test_opened_comparison_has_the_same_tables(result: mrc.ComparisonResult) -> None:
+def test_opened_comparison_has_equal_tables(result: mrc.ComparisonResult) -> None:
     opened = mrc.open_comparison(result.key)
     pd.testing.assert_frame_equal(opened.to_pandas(), result.to_pandas())
     pd.testing.assert_frame_equal(opened.differences("bm25"), result.differences("bm25"))
 
 
-def test_tables_have_the_numbers_of_the_page(result: mrc.ComparisonResult) -> None:
-    found = evidence(result.comparison, "BM25")
+def test_tables_match_the_page(result: mrc.ComparisonResult) -> None:
+    page_evidence = evidence(result.comparison, "BM25")
     table = result.to_pandas(["nDCG@10", "R@5"]).set_index(["retriever", "metric"])
     for name, scores in result.comparison.scores.items():
         for label, measure in (("nDCG@10", "ndcg@10"), ("R@5", "recall@5")):
-            expected = (scores.means()[measure], *found.intervals[name][measure])
+            expected = (scores.means()[measure], *page_evidence.intervals[name][measure])
             assert table.loc[(name, label)].tolist() == pytest.approx(expected)
     (row,) = result.differences("bm25").itertuples()
-    test = found.test("BM25 words", "ndcg@10")
+    test = page_evidence.test("BM25 words", "ndcg@10")
     assert test is not None
     assert (row.difference, row.low, row.high, row.p_corrected, row.wins) == pytest.approx(
         (test.difference, test.low, test.high, test.p_family, test.wins)
     )
-    assert row.significant == test.sure
+    assert row.significant == test.is_significant
 
 
-def test_table_takes_any_metric_of_ir_measures(result: mrc.ComparisonResult) -> None:
+def test_accepts_any_ir_measures_metric(result: mrc.ComparisonResult) -> None:
     table = result.table(["AP", "P@5", "RBP(rel=1)", "R@10"])
     assert table.columns.tolist() == ["AP", "P@5", "RBP(rel=1)", "R@10"]
     assert result.per_question("AP")["BM25"].mean() == pytest.approx(table.loc["BM25", "AP"])
@@ -71,7 +71,7 @@ def test_table_takes_any_metric_of_ir_measures(result: mrc.ComparisonResult) -> 
         result.table("nDCX@10")
 
 
-def test_charts_have_the_numbers_of_the_tables(result: mrc.ComparisonResult) -> None:
+def test_charts_match_tables(result: mrc.ComparisonResult) -> None:
     (rows,) = result.plot("nDCG@10").to_dict()["datasets"].values()
     expected = result.table("nDCG@10")["nDCG@10"].to_dict()
     assert {row["retriever"]: row["mean"] for row in rows} == pytest.approx(expected)
@@ -79,7 +79,7 @@ def test_charts_have_the_numbers_of_the_tables(result: mrc.ComparisonResult) -> 
     assert {row["k"] for row in curves} == {1, 5, 10, 20, 50, 100}
 
 
-def test_retriever_searches_as_the_command_line_does(result: mrc.ComparisonResult) -> None:
+def test_search_matches_command_line(result: mrc.ComparisonResult) -> None:
     hits = result["bm25"].search(QUERY, k=3, progress=False)
     expected = open_searcher(result.key, "BM25").search([QUERY], 3)[0]
     assert hits["passage_id"].tolist() == [hit.id for hit in expected]
@@ -90,22 +90,24 @@ def test_retriever_searches_as_the_command_line_does(result: mrc.ComparisonResul
 
 
 @pytest.mark.slow
-def test_names_bring_the_retrievers_that_they_combine() -> None:
+def test_adds_components_of_named_retrievers() -> None:
     result = mrc.compare("sample", "mix", progress=False)
     assert result.names == ["BM25", "Dense", "Best mix"]
     assert result.find("mix") == "Best mix"
 
 
-def test_dictionaries_specs_and_mappings_are_retrievers() -> None:
+def test_accepts_dictionaries_specs_and_mappings() -> None:
     strong: dict[str, Any] = {"kind": "bm25", "k1": 1.6, "name": "Strong"}
     pair = {"kind": "hybrid", "name": "Pair", "of": ["bm25", "Strong"]}
-    result = mrc.compare("sample", [strong, of_kind({"kind": "bm25-windows", "name": "Windows"}), pair], progress=False)
+    result = mrc.compare(
+        "sample", [strong, parse_spec({"kind": "bm25-windows", "name": "Windows"}), pair], progress=False
+    )
     assert result.names == ["Strong", "Windows", "BM25", "Pair"]
     named = mrc.compare("sample", {"mine": {"kind": "bm25", "b": 0.7}, "theirs": "bm25"}, progress=False)
     assert named.names == ["mine", "theirs"]
 
 
-def test_experiment_file_names_its_data_and_retrievers(tmp_path: Path) -> None:
+def test_reads_data_and_retrievers_of_experiment_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('data = "sample"\nsplit = "test"\nks = [1, 3]\n[[retriever]]\nname = "B"\nkind = "bm25"\n')
     result = mrc.compare(str(path), progress=False)
@@ -122,9 +124,11 @@ def test_part_selects_questions() -> None:
     assert 0 < len(test.question_set.questions) < len(whole.question_set.questions)
 
 
-def test_runs_are_compared_as_dictionary_table_and_file(result: mrc.ComparisonResult, tmp_path: Path) -> None:
+def test_compares_runs_of_dictionary_table_and_file(result: mrc.ComparisonResult, tmp_path: Path) -> None:
     run = result["bm25"].run()
-    rows = [(query, passage, score) for query, found in run.items() for passage, score in found.items()]
+    rows = [
+        (query, passage, score) for query, passage_scores in run.items() for passage, score in passage_scores.items()
+    ]
     table = pd.DataFrame(rows, columns=["query_id", "doc_id", "score"])
     file = tmp_path / "mine.trec"
     file.write_text("".join(f"{query} Q0 {passage} 1 {score!r} x\n" for query, passage, score in rows))
@@ -133,12 +137,15 @@ def test_runs_are_compared_as_dictionary_table_and_file(result: mrc.ComparisonRe
     for name in "abc":
         assert runs.table().loc[name].tolist() == pytest.approx(runs.table().loc["d"].tolist())
     assert runs.costs().loc["a"].isna().all()
-    assert {spec.name for spec in added(runs.dataset.question_set.fingerprint)} >= {"a", "b"}  # the page offers them
+    assert {spec.name for spec in added_retrievers(runs.dataset.question_set.fingerprint)} >= {
+        "a",
+        "b",
+    }  # the page offers them
     with pytest.raises(ValueError, match="a is a run"):
         runs["a"].search(QUERY, progress=False)
 
 
-def test_result_that_cannot_be_stored_is_returned_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returns_unstored_result_with_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "/workspace")
 
@@ -160,12 +167,12 @@ def test_result_that_cannot_be_stored_is_returned_with_a_warning(monkeypatch: py
         ([], "at least one retriever"),
     ],
 )
-def test_refuses_unknown_retrievers(retrievers: Any, message: str) -> None:
+def test_rejects_unknown_retrievers(retrievers: Any, message: str) -> None:
     with pytest.raises((UnknownRetrieverError, ApiError), match=message):
         mrc.compare("sample", retrievers, progress=False)
 
 
-def test_failed_retriever_is_named_and_left_out_of_tables_and_names_are_escaped() -> None:
+def test_names_failed_retriever_and_escapes_names() -> None:
     gone = {"kind": "dense", "model": "no/such folder"}
     result = mrc.compare("sample", {"<b>x</b>": "bm25", "Gone": gone}, progress=False)
     assert result.names == ["<b>x</b>"]
@@ -175,7 +182,7 @@ def test_failed_retriever_is_named_and_left_out_of_tables_and_names_are_escaped(
     assert "&lt;b&gt;x" in result._repr_html_()
 
 
-def test_retriever_from_outside_is_compared() -> None:
+def test_compares_external_retriever() -> None:
     ids = mrc.load("sample").passages.index.tolist()
 
     class First:
@@ -189,7 +196,7 @@ def test_retriever_from_outside_is_compared() -> None:
     assert result.table("R@1").loc["First", "R@1"] < result.table("R@1").loc["BM25", "R@1"]
 
 
-def test_registered_retriever_is_compared_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compares_registered_retriever_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:ByLetters")
     result = mrc.compare("sample", ["letters", "bm25"], progress=False)
     assert result.failures == {}
@@ -212,7 +219,7 @@ def test_registered_retriever_is_compared_by_its_name(monkeypatch: pytest.Monkey
         ({"part": "dev"}, "part must be one of all, train"),
     ],
 )
-def test_compare_refuses_wrong_values(arguments: dict[str, Any], message: str) -> None:
+def test_compare_rejects_invalid_values(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.compare("sample", "bm25", progress=False, **arguments)
 
@@ -227,7 +234,7 @@ def test_compare_refuses_wrong_values(arguments: dict[str, Any], message: str) -
         ("a", 2.5, "k must be a whole number"),
     ],
 )
-def test_search_refuses_wrong_values(query: Any, k: Any, message: str) -> None:
+def test_search_rejects_invalid_values(query: Any, k: Any, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.search("sample", query, k=k, progress=False)
     result = mrc.compare("sample", "bm25", progress=False)
@@ -235,7 +242,7 @@ def test_search_refuses_wrong_values(query: Any, k: Any, message: str) -> None:
         result["bm25"].search(query, k=k, progress=False)
 
 
-def test_search_takes_one_retriever_of_the_project() -> None:
+def test_search_accepts_single_project_retriever() -> None:
     with pytest.raises(ApiError, match="search needs a retriever of this project"):
         mrc.search("sample", "a", lambda query, k: [query][:k], progress=False)
 
@@ -253,7 +260,7 @@ def tied_run(seed: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, 
 
 
 @pytest.mark.parametrize("name", ["BM25", "BM25 words"])
-def test_run_gives_other_tools_the_numbers_of_the_table(result: mrc.ComparisonResult, name: str) -> None:
+def test_exported_run_has_equal_metrics_in_other_tools(result: mrc.ComparisonResult, name: str) -> None:
     qrels = {question.id: dict(question.grade_of) for question in result.question_set.questions}
     measures = [ir_measures.parse_measure(metric) for metric in METRICS]
     expected = ir_measures.calc_aggregate(measures, qrels, result.run(name))
@@ -262,7 +269,7 @@ def test_run_gives_other_tools_the_numbers_of_the_table(result: mrc.ComparisonRe
         assert table.loc[name, metric] == pytest.approx(expected[measure], abs=1e-6), metric
 
 
-def test_run_has_strictly_descending_scores_and_compared_again_the_same_values(result: mrc.ComparisonResult) -> None:
+def test_run_has_strictly_descending_scores(result: mrc.ComparisonResult) -> None:
     for scores in result["bm25-words"].run().values():
         assert (np.diff(np.array(list(scores.values()), np.float32)) < 0).all()
     again = mrc.compare("sample", {"again": result.run("bm25-words")}, progress=False)
@@ -270,7 +277,7 @@ def test_run_has_strictly_descending_scores_and_compared_again_the_same_values(r
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_run_of_an_evaluation_keeps_the_order_of_ties(seed: int) -> None:
+def test_evaluation_run_keeps_tie_order(seed: int) -> None:
     qrels, run = tied_run(seed)
     of_trec_eval = ["R@5", "nDCG@10", "RR", "AP", "P@5"]  # RR@10 of ir_measures orders ties in another way
     result = mrc.evaluate(qrels, run, of_trec_eval)
@@ -281,7 +288,7 @@ def test_run_of_an_evaluation_keeps_the_order_of_ties(seed: int) -> None:
         assert result.table(metrics).loc["run"].tolist() == pytest.approx(values, abs=1e-6)
 
 
-def test_metric_deeper_than_the_search_has_no_value_and_stays_in_the_tests() -> None:
+def test_metric_deeper_than_search_is_missing_but_tested() -> None:
     result = mrc.compare("sample", ["bm25", "bm25-words"], ks=np.array([1, 5]), progress=False)
     assert result.comparison.experiment.ks == (1, 5)
     assert result.table(["R@20", "P@20", "AP@20", "R@50"]).isna().all().all()
@@ -307,7 +314,7 @@ def test_result_is_a_collection_of_names(result: mrc.ComparisonResult) -> None:
         result[0]  # type: ignore[index]
 
 
-def test_measures_of_ir_measures_are_metrics(result: mrc.ComparisonResult) -> None:
+def test_accepts_ir_measures_measures(result: mrc.ComparisonResult) -> None:
     table = result.table([ir_measures.AP, ir_measures.nDCG @ 10, "P@5"])
     pd.testing.assert_frame_equal(table, result.table(["AP", "nDCG@10", "P@5"]))
     qrels, run = tied_run(0)

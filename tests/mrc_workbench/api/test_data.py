@@ -32,7 +32,7 @@ class Polars:
 
 
 @pytest.mark.parametrize("source", [ROWS, pd.DataFrame(ROWS), pd.DataFrame(ROWS, index=[7, 9]), Polars()])
-def test_rows_of_any_table_are_read_as_those_of_a_file(source: Any, tmp_path: Path) -> None:
+def test_reads_table_rows_like_a_file(source: Any, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     pd.DataFrame(ROWS).to_csv(file, index=False)
     of_file, dataset = mrc.load(file, columns=COLUMNS), mrc.load(source, columns=COLUMNS)
@@ -48,7 +48,7 @@ def test_beir_dictionaries_keep_ids_and_grades() -> None:
     assert dataset.passages.loc["d 1"].tolist() == ["Clock", "Jang built the clock."]
 
 
-def test_several_files_are_one_collection(tmp_path: Path) -> None:
+def test_reads_several_files_as_one_collection(tmp_path: Path) -> None:
     corpus = [{"_id": "d1", "text": "Jang built the clock."}, {"_id": "d2", "text": "It rains."}]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)))
     (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "Who built the clock?"}))
@@ -57,16 +57,16 @@ def test_several_files_are_one_collection(tmp_path: Path) -> None:
     assert dataset.questions["relevant"]["q1"] == {"d1": 1}
 
 
-def test_saved_dataset_is_listed_and_loaded_by_its_key() -> None:
+def test_lists_and_loads_saved_dataset_by_key() -> None:
     dataset = mrc.load(BEIR, name="Weather")
     assert dataset.key not in mrc.datasets()["name"].tolist()
     assert dataset.save() == dataset.key
-    assert [(one.key, one.name) for one in stored()] == [(dataset.key, "Weather")]
+    assert [(stored_set.key, stored_set.name) for stored_set in stored()] == [(dataset.key, "Weather")]
     assert mrc.datasets()["name"].tolist()[-1] == dataset.key
     assert mrc.load(dataset.key).question_set.fingerprint == dataset.question_set.fingerprint
 
 
-def test_problems_tell_which_rows_are_left_out() -> None:
+def test_reports_left_out_rows() -> None:
     rows = [*ROWS, {"질문": "어디인가?", "지문": "", "정답": ""}]
     assert any("3" in problem or "4" in problem for problem in mrc.load(rows, columns=COLUMNS).problems)
 
@@ -91,7 +91,7 @@ def test_problems_tell_which_rows_are_left_out() -> None:
         (BEIR | {"qrels": {"q1": {"d2": 0.9}}}, r"must be a whole number, not 0\.9"),
     ],
 )
-def test_refuses_what_is_no_data(source: Any, message: str) -> None:
+def test_rejects_invalid_data(source: Any, message: str) -> None:
     with pytest.raises((ApiError, DataError), match=message):
         mrc.load(source)
 
@@ -100,7 +100,7 @@ def test_refuses_what_is_no_data(source: Any, message: str) -> None:
     ("columns", "message"),
     [(["질문"], "columns must be names by role"), ({"contxt": "지문"}, "did you mean 'context'")],
 )
-def test_refuses_columns_that_name_no_roles(columns: Any, message: str) -> None:
+def test_rejects_columns_of_unknown_roles(columns: Any, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.load(ROWS, columns=columns)
 
@@ -113,13 +113,13 @@ def test_refuses_columns_that_name_no_roles(columns: Any, message: str) -> None:
         ROWS[0] | {"지문": "물시계"},
     ],
 )
-def test_single_row_is_read_as_a_row(row: dict[str, str]) -> None:
+def test_reads_single_row(row: dict[str, str]) -> None:
     data = mrc.load([row], columns={"context": "지문"} if "지문" in row else None)
     assert data.question_set.fingerprint == mrc.load(pd.DataFrame([row])).question_set.fingerprint
     assert len(data.passages) == 1
 
 
-def test_collections_may_have_one_entry_or_a_table_of_judgements() -> None:
+def test_accepts_small_collections_and_judgement_tables() -> None:
     dataset = mrc.load({"corpus": {1: "It rains."}, "queries": {2: {"text": "What falls?"}}, "qrels": {2: {1: 1.0}}})
     assert dataset.passages["text"].to_dict() == {"1": "It rains."}
     assert dataset.questions["text"].to_dict() == {"2": "What falls?"}
@@ -137,19 +137,19 @@ def test_collections_may_have_one_entry_or_a_table_of_judgements() -> None:
         (BEIR, "Collection of 2 questions"),
     ],
 )
-def test_data_of_python_is_named_by_its_size(source: Any, name: str) -> None:
+def test_names_python_data_by_size(source: Any, name: str) -> None:
     assert mrc.load(source).name == name
     assert mrc.load(source, name="Own").name == "Own"
 
 
-def test_columns_are_recognised_if_not_named_and_may_be_numbers() -> None:
+def test_recognises_columns_and_accepts_numbers() -> None:
     assert mrc.load(ROWS, columns={"question": "질문"}).passages["text"].tolist() == [row["지문"] for row in ROWS]
     table = pd.DataFrame([list(row.values()) for row in ROWS])
     dataset = mrc.load(table, columns={"question": 0, "context": 1, "answers": 2})  # type: ignore[dict-item]
     assert dataset.key == mrc.load(ROWS, columns=COLUMNS).key
 
 
-def test_messages_name_the_arguments_of_load(tmp_path: Path) -> None:
+def test_messages_name_arguments_of_load(tmp_path: Path) -> None:
     table = pd.DataFrame({"foo": ["Who built it?"], "bar baz": ["Jang built the clock in Seoul, long ago."]})
     with pytest.raises(DataError, match="No context column found") as refused:
         mrc.load(table, columns={"question": "foo"})
@@ -162,14 +162,14 @@ def test_messages_name_the_arguments_of_load(tmp_path: Path) -> None:
         mrc.load(file, encoding="klingon")
 
 
-def test_missing_file_is_reported_as_a_file() -> None:
+def test_reports_missing_file() -> None:
     with pytest.raises(DataError, match=r"There is no dataset no/such/file\.csv: no such file"):
         mrc.load("no/such/file.csv")
     with pytest.raises(DataError, match=r"There is no dataset smple\. Give a path"):
         mrc.load("smple")
 
 
-def test_notebook_shows_texts_escaped() -> None:
+def test_escapes_texts_in_notebook() -> None:
     dataset = mrc.load([{"question": "<script>1</script>?", "context": "Some text of a passage."}])
     assert "<script>" not in dataset._repr_html_()
     assert "&lt;script&gt;" in dataset._repr_html_()

@@ -33,14 +33,14 @@ def test_every_metric_equals_ir_measures(seed: int) -> None:
         assert table.loc["run", name] == pytest.approx(expected[measure], abs=1e-5), name
 
 
-def test_judgements_and_runs_are_read_from_tables_and_files(tmp_path: Path) -> None:
+def test_reads_judgements_and_runs_from_tables_and_files(tmp_path: Path) -> None:
     qrels, run = random_run(0)
     grades = [(q, 0, p, grade) for q, of in qrels.items() for p, grade in of.items()]
-    found = [(q, "Q0", p, 1, score, "x") for q, of in run.items() for p, score in of.items()]
-    for name, rows in (("my.qrels", grades), ("run.trec", found)):
+    run_rows = [(q, "Q0", p, 1, score, "x") for q, of in run.items() for p, score in of.items()]
+    for name, rows in (("my.qrels", grades), ("run.trec", run_rows)):
         (tmp_path / name).write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
     judged = pd.DataFrame(grades, columns=["query_id", "iteration", "doc_id", "relevance"])
-    scored = pd.DataFrame(found, columns=["qid", "Q0", "docno", "rank", "score", "name"])
+    scored = pd.DataFrame(run_rows, columns=["qid", "Q0", "docno", "rank", "score", "name"])
     expected = mrc.evaluate(qrels, run, METRICS).table()
     pd.testing.assert_frame_equal(mrc.evaluate(judged, scored, METRICS).table(), expected)
     of_files = mrc.evaluate(str(tmp_path / "my.qrels"), str(tmp_path / "run.trec"), METRICS).table()
@@ -48,7 +48,7 @@ def test_judgements_and_runs_are_read_from_tables_and_files(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("columns", [("qid", "docno", "label"), ("query-id", "corpus-id", "score")])
-def test_judgements_of_other_libraries_are_recognised(columns: tuple[str, ...], tmp_path: Path) -> None:
+def test_recognises_judgements_of_other_libraries(columns: tuple[str, ...], tmp_path: Path) -> None:
     table = pd.DataFrame([("01", "d1", 1), ("q2", "d2", 1)], columns=list(columns))
     run = {"01": {"d1": 1.0}, "q2": {"d1": 1.0}}
     assert mrc.evaluate(table, run, "P@1").table().loc["run", "P@1"] == 0.5
@@ -56,7 +56,7 @@ def test_judgements_of_other_libraries_are_recognised(columns: tuple[str, ...], 
     assert mrc.evaluate(tmp_path / "qrels.tsv", run, "P@1").table().loc["run", "P@1"] == 0.5
 
 
-def test_table_of_texts_with_a_label_is_a_dataset() -> None:
+def test_loads_texts_with_labels_as_dataset() -> None:
     rows = [("q1", "d1", "Who built it?", "Jang built it.", 1), ("q2", "d2", "What is it?", "A clock.", 1)]
     table = pd.DataFrame(rows, columns=["qid", "docno", "question", "context", "label"])
     run = {"Who built it?": {"Jang built it.": 1.0}, "What is it?": {"A clock.": 1.0}}
@@ -64,31 +64,31 @@ def test_table_of_texts_with_a_label_is_a_dataset() -> None:
 
 
 @pytest.mark.parametrize("name", ["judged.txt", "judged"])
-def test_judgements_of_trec_are_recognised_by_their_content(name: str, tmp_path: Path) -> None:
+def test_recognises_trec_judgements_by_content(name: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text("q1 0 d1 1\nq2 0 d2 -1\nq2 0 d1 2\n")
     result = mrc.evaluate(file, {"q1": {"d1": 1.0}, "q2": {"d2": 1.0}}, "P@1")
     assert result.table().loc["run", "P@1"] == 0.5
 
 
-def test_records_of_ir_measures_are_read() -> None:
+def test_reads_ir_measures_records() -> None:
     qrels, run = random_run(0)
     judged = [ir_measures.Qrel(q, p, grade) for q, of in qrels.items() for p, grade in of.items()]
-    found = [ir_measures.ScoredDoc(q, p, score) for q, of in run.items() for p, score in of.items()]
+    scored_docs = [ir_measures.ScoredDoc(q, p, score) for q, of in run.items() for p, score in of.items()]
     expected = mrc.evaluate(qrels, run, METRICS).table()
-    pd.testing.assert_frame_equal(mrc.evaluate(judged, found, METRICS).table(), expected)
-    pd.testing.assert_frame_equal(mrc.evaluate(judged, {"run": found}, METRICS).table(), expected)
+    pd.testing.assert_frame_equal(mrc.evaluate(judged, scored_docs, METRICS).table(), expected)
+    pd.testing.assert_frame_equal(mrc.evaluate(judged, {"run": scored_docs}, METRICS).table(), expected)
 
 
 @pytest.mark.parametrize("grade", [0.7, 1.5, "0.5", float("nan"), float("inf"), None, 10**30, "high"])
-def test_refuses_grades_that_are_no_whole_numbers(grade: Any) -> None:
+def test_rejects_fractional_grades(grade: Any) -> None:
     table = pd.DataFrame({"query_id": ["q1"], "doc_id": ["d1"], "relevance": [grade]})
     for judgements in ({"q1": {"d1": grade}}, table):
         with pytest.raises(ValueError, match=r"must be a whole number, not .* \(a run's scores are no grades\)"):
             mrc.evaluate(judgements, {"q1": {"d1": 1}})
 
 
-def test_whole_grades_may_be_floats_or_texts() -> None:
+def test_accepts_whole_grades_as_floats_or_text() -> None:
     for grade in (1.0, "1", "1.0", np.float32(1), True):
         assert mrc.evaluate({"q1": {"d1": grade}}, {"q1": {"d1": 1.0}}, "P@1").table().loc["run", "P@1"] == 1.0
 
@@ -107,12 +107,12 @@ def test_whole_grades_may_be_floats_or_texts() -> None:
         (3, {"q1": {"d1": 1.0}}, "cannot be loaded from int"),
     ],
 )
-def test_refuses_other_forms(qrels: Any, run: Any, message: str) -> None:
+def test_rejects_other_types(qrels: Any, run: Any, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.evaluate(qrels, run)
 
 
-def test_run_is_evaluated_on_a_dataset_by_ids_or_texts() -> None:
+def test_evaluates_run_on_dataset_by_ids_or_texts() -> None:
     pairs = {"Who built it?": "Jang built it.", "What is it?": "A clock."}
     rows = [{"question": question, "context": context} for question, context in pairs.items()]
     data = mrc.load(rows)
@@ -137,9 +137,9 @@ def test_significance_tests_every_pair_or_against_a_baseline() -> None:
         mrc.significance(runs)
 
 
-def test_counts_above_one_keep_their_scale() -> None:
+def test_keeps_scale_of_counts_above_one() -> None:
     qrels, run = random_run(1)
-    half = {query: dict(list(found.items())[:3]) for query, found in run.items()}
+    half = {query: dict(list(scores.items())[:3]) for query, scores in run.items()}
     result = mrc.evaluate(qrels, {"whole": run, "half": half}, "NumRet")
     (row,) = result.differences("half", "NumRet").itertuples()
     means = result.to_pandas("NumRet").set_index("retriever")
@@ -149,7 +149,7 @@ def test_counts_above_one_keep_their_scale() -> None:
     assert means.loc["whole", "low"] > 1
 
 
-def test_questions_without_a_relevant_passage_are_counted_as_skipped() -> None:
+def test_counts_questions_without_relevant_passage_as_skipped() -> None:
     result = mrc.evaluate({"q1": {"d1": 1}, "q2": {"d1": 0}}, {"q1": {"d1": 1.0}, "q2": {"d1": 1.0}}, "AP")
     assert result.skipped == 1
     assert "1 without a relevant passage skipped" in repr(result)
@@ -165,6 +165,6 @@ def test_questions_without_a_relevant_passage_are_counted_as_skipped() -> None:
         (pd.DataFrame({"qid": ["q1"], "score": [1.0]}), "needs a column 'doc_id'"),
     ],
 )
-def test_refuses_what_is_no_run(run: Any, message: str) -> None:
+def test_rejects_invalid_runs(run: Any, message: str) -> None:
     with pytest.raises(Exception, match=message):
         mrc.evaluate({"q1": {"d1": 1}}, run)

@@ -35,7 +35,7 @@ def test_lists_only_public_names() -> None:
     assert {"__version__", "__doc__", "__path__"} <= set(dir(mrc))
 
 
-def test_version_is_that_of_the_project() -> None:
+def test_version_matches_project() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     assert mrc.__version__ == project["project"]["version"]
 
@@ -64,9 +64,9 @@ print(json.dumps([first, [name for name in ("torch", "streamlit") if name in sys
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_examples_of_docstrings_hold(module: str) -> None:
-    found = doctest.testmod(import_module(module))
-    assert found.failed == 0
+def test_docstring_examples_pass(module: str) -> None:
+    outcome = doctest.testmod(import_module(module))
+    assert outcome.failed == 0
 
 
 def test_public_functions_have_examples() -> None:
@@ -74,14 +74,14 @@ def test_public_functions_have_examples() -> None:
     assert all(">>> " in (inspect.getdoc(getattr(mrc, name)) or "") for name in functions)
 
 
-def test_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shows_no_progress_bar_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar("Comparing") as report:
         report("BM25", 0.5)
         report("", 1.0)
     assert capsys.readouterr().err == ""
 
 
-def test_terminal_shows_what_is_running(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_shows_running_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr("tqdm.std.tqdm.mininterval", 0, raising=False)
     with progress_bar("Comparing") as report:
@@ -89,7 +89,7 @@ def test_terminal_shows_what_is_running(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "Comparing" in capsys.readouterr().err
 
 
-def test_libraries_are_quiet_meanwhile_and_then_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silences_libraries_temporarily(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRANSFORMERS_VERBOSITY", raising=False)
     logger = logging.getLogger("transformers")
     before = logger.level

@@ -9,9 +9,9 @@ import pytest
 
 import mrc_workbench as mrc
 from mrc_workbench.api.values import ApiError
-from mrc_workbench.retrieval.comparison.experiment import added, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.experiment import added_retrievers, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.multistage import UnknownRetrieverError
-from mrc_workbench.retrieval.comparison.store import kept_comparison
+from mrc_workbench.retrieval.comparison.store import get_comparison
 from mrc_workbench.retrieval.report.report import report
 
 pytestmark = pytest.mark.usefixtures("kept_work")
@@ -73,23 +73,23 @@ FAILING_RUNS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [*FAILING, *FAILING_RUNS])
-def test_failing_retriever_does_not_end_the_comparison(name: str) -> None:
+def test_continues_comparison_after_failed_retriever(name: str) -> None:
     result = compare({name: FAILING.get(name, FAILING_RUNS.get(name)), "bm25": "bm25"})
     assert result.names == ["bm25"]
     assert result.failures.keys() == {name}
     assert result.failures[name]
     assert f"failed: {name}" in repr(result)
-    assert name not in {spec.name for spec in added(result.dataset.question_set.fingerprint)}
+    assert name not in {spec.name for spec in added_retrievers(result.dataset.question_set.fingerprint)}
 
 
 @pytest.mark.slow
-def test_failure_is_stored_reported_and_written_as_an_experiment(tmp_path: Path, ids: list[str]) -> None:
+def test_stores_and_reports_failure(tmp_path: Path, ids: list[str]) -> None:
     result = compare({"broken": _raises, "mine": Mine(ids), "bm25": "bm25"})
     assert "RuntimeError: kaboom 100" in result.failures["broken"]
     opened = mrc.open_comparison(result.key)
     assert opened.failures == result.failures
     assert opened.names == ["mine", "bm25"]
-    stored = kept_comparison(result.key)
+    stored = get_comparison(result.key)
     assert stored is not None
     assert stored.retrievers == ("broken", "mine", "bm25")
     assert "kaboom" in report(compare({"broken": _raises, "bm25": "bm25"}).comparison, "en")
@@ -99,7 +99,7 @@ def test_failure_is_stored_reported_and_written_as_an_experiment(tmp_path: Path,
     assert mrc.compare(str(path), progress=False).failures == result.failures
 
 
-def test_retriever_that_combines_a_failed_one_fails_too() -> None:
+def test_fails_retriever_that_combines_failed_one() -> None:
     pair = {"kind": "hybrid", "name": "Pair", "of": ["bm25", "broken"]}
     result = compare([Failing(), pair])
     assert result.failures.keys() == {"broken", "Pair"}
@@ -120,7 +120,7 @@ def test_raises_if_every_retriever_fails(retrievers: Any, message: str) -> None:
     assert caught.value.__cause__ is not None
 
 
-def test_tables_have_the_order_given(ids: list[str]) -> None:
+def test_keeps_given_order_in_tables(ids: list[str]) -> None:
     run = {question.id: {ids[0]: 1.0} for question in mrc.load("sample").question_set.questions}
     result = compare({"z": Mine(ids), "run": run, "baseline": "bm25", "a": Mine(ids[::-1])})
     assert result.names == ["z", "run", "baseline", "a"]
@@ -129,7 +129,7 @@ def test_tables_have_the_order_given(ids: list[str]) -> None:
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_objects_and_runs_are_combined_by_name(ids: list[str], *, is_last: bool) -> None:
+def test_combines_objects_and_runs_by_name(ids: list[str], *, is_last: bool) -> None:
     pair = {"kind": "hybrid", "name": "Pair", "of": ["BM25", "mine"], "depth": 150}
     items: list[Any] = [Mine(ids), pair]
     result = compare(items[::-1] if is_last else items, ks=[1, 10])
@@ -138,7 +138,7 @@ def test_objects_and_runs_are_combined_by_name(ids: list[str], *, is_last: bool)
     assert result.comparison.rankings["mine"].indices.shape[1] == 150  # as deep as the hybrid reads
 
 
-def test_registered_and_later_retrievers_are_combined_and_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_combines_and_suggests_registered_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:ByLetters")
     result = compare({"kind": "hybrid", "name": "Pair", "of": ["bm25", "letters"]})
     assert result.names == ["BM25", "letters", "Pair"]
@@ -149,38 +149,38 @@ def test_registered_and_later_retrievers_are_combined_and_suggested(monkeypatch:
 
 
 @pytest.mark.parametrize("path", ["nope.trec", "no/such/run", "experiment.tml", Path("nope")])
-def test_missing_file_is_named_as_such_and_a_folder_is_no_run(path: str | Path, tmp_path: Path) -> None:
+def test_reports_missing_file_and_folder(path: str | Path, tmp_path: Path) -> None:
     with pytest.raises(ApiError, match=f"there is no file '{path}'"):
         compare([path])
     with pytest.raises(ApiError, match="is a folder; give the path of a TREC run"):
         compare([tmp_path])
 
 
-def test_objects_without_a_name_of_their_own_get_different_ones(ids: list[str]) -> None:
+def test_numbers_unnamed_objects(ids: list[str]) -> None:
     first, second = (lambda query, k: ids[:k] if query else []), (lambda query, k: ids[-k:] if query else [])
     mine = Mine(ids)
     result = compare([first, second, mine, mine, Mine(ids), Mine(ids, "BM25"), "bm25"])
     assert result.names == ["function", "function 2", "mine", "mine 2", "BM25 2", "BM25"]
 
 
-def test_dictionaries_without_a_name_are_named_by_their_settings() -> None:
+def test_names_dictionaries_by_their_settings() -> None:
     result = compare(["bm25", {"kind": "bm25"}, {"kind": "bm25", "k1": 1.6}, {"kind": "bm25", "k1": 1.2, "b": 0.7}])
     assert result.names == ["BM25", "bm25 (k1=1.6)", "bm25 (k1=1.2, b=0.7)"]
     assert result.find("bm25") == "BM25"
 
 
-def test_empty_name_is_refused(ids: list[str]) -> None:
+def test_rejects_empty_name(ids: list[str]) -> None:
     with pytest.raises(ApiError, match="needs a name"):
         compare({"": Mine(ids), "b": "bm25"})
 
 
 @pytest.mark.parametrize("item", [None, 5, object(), ["bm25"]])
-def test_refuses_what_cannot_be_searched(item: object) -> None:
+def test_rejects_unsearchable_items(item: object) -> None:
     with pytest.raises(ApiError, match=f"{type(item).__name__} is not a retriever"):
         compare(["bm25", item])
 
 
-def test_unknown_kind_suggests_kinds(tmp_path: Path) -> None:
+def test_suggests_known_kinds(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="no kind of retriever is called 'bm52'; did you mean 'bm25'"):
         compare({"kind": "bm52"})
     path = tmp_path / "experiment.toml"
@@ -192,11 +192,11 @@ def test_unknown_kind_suggests_kinds(tmp_path: Path) -> None:
 class Noisy(Mine):
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
         del query
-        found = [(id_, float(rank)) for rank, id_ in enumerate(self._ids[: k - 3], start=1)]
-        return [*found, ("zzz", 1e3), (self._ids[0], 1e4)]
+        hits = [(id_, float(rank)) for rank, id_ in enumerate(self._ids[: k - 3], start=1)]
+        return [*hits, ("zzz", 1e3), (self._ids[0], 1e4)]
 
 
-def test_notes_of_results_are_warnings(ids: list[str]) -> None:
+def test_reports_result_notes_as_warnings(ids: list[str]) -> None:
     result = compare(["bm25", Noisy(ids, "noisy")])
     n_questions = len(result.question_set.questions)
     expected = [
@@ -210,14 +210,14 @@ def test_notes_of_results_are_warnings(ids: list[str]) -> None:
         assert all(line in result_or_stored._repr_html_() for line in expected)
 
 
-def test_unknown_ids_of_a_run_are_warnings(ids: list[str]) -> None:
+def test_reports_unknown_ids_of_run_as_warnings(ids: list[str]) -> None:
     run = {question.id: {ids[0]: 1.0, "zzz": 2.0} for question in mrc.load("sample").question_set.questions}
     result = compare({"run": run, "bm25": "bm25"})
     assert any(f"run: {len(run):,} results name passages" in warning for warning in result.warnings)
     assert result.costs().loc["run"].isna().all()
 
 
-def test_costs_have_the_latency_of_objects(ids: list[str]) -> None:
+def test_reports_latency_of_objects_in_costs(ids: list[str]) -> None:
     costs = compare({"mine": Mine(ids), "bm25": "bm25"}).costs()
     assert costs.loc["mine", "ms_per_question"] > 0
     assert costs.loc["mine", ["index_seconds", "index_bytes"]].isna().all()

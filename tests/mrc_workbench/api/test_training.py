@@ -13,13 +13,13 @@ ROWS = [{"question": f"Who built clock {n}?", "context": f"Clock {n} was built b
 
 
 @pytest.mark.slow
-def test_trained_model_is_measured_listed_compared_and_searched() -> None:
+def test_evaluates_lists_compares_and_searches_trained_model() -> None:
     data = mrc.load(ROWS, name="Clocks")
     model = mrc.train("bi-encoder", data, base="starter", epochs=1, name="Mine", test=0.5, progress=False)
     assert {"before", "after"} <= set(model.table().index)
     assert "nDCG@10" in model.table().columns
     assert [run.id for run in all_runs()] == [model.id]
-    assert [one.name for one in stored()] == ["Clocks"]
+    assert [dataset.name for dataset in stored()] == ["Clocks"]
     assert model.plan.options.epochs == 1
     result = mrc.compare(data, ["bm25", model], progress=False)
     assert result.names == ["BM25", "Dense · Mine"]
@@ -30,7 +30,7 @@ def test_trained_model_is_measured_listed_compared_and_searched() -> None:
 
 
 @pytest.mark.slow
-def test_training_that_fails_is_an_error_that_names_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raises_error_with_run_id_if_training_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise MemoryError("out of memory")
 
@@ -69,7 +69,7 @@ def test_ctrl_c_interrupts_the_training(monkeypatch: pytest.MonkeyPatch) -> None
         ("sentences", {}, "does not learn from questions"),
     ],
 )
-def test_refuses_what_cannot_be_trained(kind: str, options: dict[str, Any], message: str) -> None:
+def test_rejects_invalid_training_arguments(kind: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
         mrc.train(kind, mrc.load(ROWS), **options)
     assert not all_runs()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split.partition import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, TrainingQueries
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.significance import question_groups
@@ -19,25 +19,25 @@ WORLD = set_of(([row] for row in range(40)), 40, titles=[f"article {row}" for ro
 
 
 def folds_of(question_set: QuestionSet) -> np.ndarray:
-    return Lessons.of(question_set, np.arange(len(question_set.questions))).folds
+    return TrainingQueries.from_question_set(question_set, np.arange(len(question_set.questions))).folds
 
 
 def lab(right: Mapping[str, Sequence[bool]], question_set: QuestionSet = WORLD) -> Comparison:
     """A comparison in which each retriever ranks the relevant passage first for some questions, and last for others."""
     n_passages = len(question_set.passages)
-    found = {
+    rankings = {
         name: [[row if is_right else (row + 1) % n_passages] for row, is_right in enumerate(rows)]
         for name, rows in right.items()
     }
-    return comparison_of(found, question_set, ks=(1,), depth=1)
+    return comparison_of(rankings, question_set, ks=(1,), depth=1)
 
 
-def fitted(comparison: Comparison, *names: str, present: str = PRESENT) -> CrossFit | None:
-    figures = pd.DataFrame({"name": names, "tried": True})
-    return cross_fit(comparison, figures, present, HIT, question_groups(comparison.question_set))
+def fitted(comparison: Comparison, *names: str, current: str = PRESENT) -> CrossFit | None:
+    table = pd.DataFrame({"name": names, "tried": True})
+    return cross_fit(comparison, table, current, HIT, question_groups(comparison.question_set))
 
 
-def test_a_setting_gains_nothing_by_the_questions_that_select_it() -> None:
+def test_selection_gains_nothing_on_its_own_questions() -> None:
     folds = folds_of(WORLD)
     lucky = {f"fold {fold}": (folds == fold).tolist() for fold in range(FOLDS)}
     comparison = lab({PRESENT: [False] * 40, **lucky})
@@ -45,21 +45,21 @@ def test_a_setting_gains_nothing_by_the_questions_that_select_it() -> None:
     fit = fitted(comparison, *lucky)
     assert fit is not None
     assert (fit.test.difference, fit.test.wins, fit.test.losses) == (0, 0, 0)
-    assert not fit.test.sure
+    assert not fit.test.is_significant
 
 
-def test_a_setting_that_is_better_everywhere_keeps_its_gain() -> None:
+def test_better_setting_keeps_its_gain() -> None:
     better = [row % 4 > 0 for row in range(40)]
     fit = fitted(lab({PRESENT: [False] * 40, "better": better, "equal": [False] * 40}), "equal", "better")
     assert fit is not None
     assert fit.test.difference == pytest.approx(np.mean(better))
     assert fit.selections == {"better": FOLDS}
     assert fit.folds == FOLDS
-    assert fit.test.sure
+    assert fit.test.is_significant
     assert fit.test.low > 0
 
 
-def test_every_fold_is_scored_with_the_best_setting_of_the_others() -> None:
+def test_scores_each_fold_with_best_setting_of_others() -> None:
     random = np.random.default_rng(0)
     right = {name: (random.random(40) < 0.5).tolist() for name in (PRESENT, "a", "b", "c")}
     comparison = lab(right)
@@ -77,7 +77,7 @@ def test_every_fold_is_scored_with_the_best_setting_of_the_others() -> None:
     assert list(fit.selections.values()) == sorted(fit.selections.values(), reverse=True)
 
 
-def test_nothing_is_said_without_a_value_to_compare_with_or_a_second_fold() -> None:
-    assert fitted(lab({PRESENT: [True] * 40, "a": [True] * 40}), "a", present="failed") is None
+def test_returns_none_without_reference_value_or_second_fold() -> None:
+    assert fitted(lab({PRESENT: [True] * 40, "a": [True] * 40}), "a", current="failed") is None
     single = set_of([[0]], 2)
     assert fitted(lab({PRESENT: [False], "a": [True]}, single), "a") is None

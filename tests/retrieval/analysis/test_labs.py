@@ -10,27 +10,27 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.analysis.labs import (
-    MOST_CHANGES,
+    MAX_CHANGES,
     UNCHANGED,
     analyzers_for,
-    best,
+    best_setting_name,
     bm25_lab,
     ceiling,
-    changes,
-    chosen,
     hybrid_lab,
     index_lab,
-    lab_figures,
+    lab_results,
     layers_lab,
     lexical_lab,
-    numbers,
+    option_changes,
     overlap,
+    parse_numbers,
     rerank_lab,
-    tried,
+    selected_spec,
+    tried_specs,
 )
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
+from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -58,68 +58,76 @@ def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
 @pytest.mark.parametrize(
     ("lab", "kind", "given", "count"),
     [
-        (bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.KIWI], k1s=[1, 2], bs=[0.5]), Lab.BM25, ["BM25"], 4),
-        (lexical_lab(COMPARED, "BM25", [changes(feedback_passages=[3, 9])]), Lab.LEXICAL, ["BM25"], 3),
-        (hybrid_lab(COMPARED, "Dense", "BM25"), Lab.HYBRID, ["BM25", "Dense", "Hybrid"], 57),
-        (rerank_lab(COMPARED, "Reranked", [5, 20]), Lab.RERANK, ["BM25", "Dense", "Hybrid", "Reranked"], 20),
-        (index_lab(COMPARED, "Dense"), Lab.INDEX, ["Dense"], 4),
-        (layers_lab(COMPARED, "Late"), Lab.LAYERS, ["Late"], 5),
+        (bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.KIWI], k1s=[1, 2], bs=[0.5]), LabKind.BM25, ["BM25"], 4),
+        (lexical_lab(COMPARED, "BM25", [option_changes(feedback_passages=[3, 9])]), LabKind.LEXICAL, ["BM25"], 3),
+        (hybrid_lab(COMPARED, "Dense", "BM25"), LabKind.HYBRID, ["BM25", "Dense", "Hybrid"], 57),
+        (rerank_lab(COMPARED, "Reranked", [5, 20]), LabKind.RERANK, ["BM25", "Dense", "Hybrid", "Reranked"], 20),
+        (index_lab(COMPARED, "Dense"), LabKind.INDEX, ["Dense"], 4),
+        (layers_lab(COMPARED, "Late"), LabKind.LAYERS, ["Late"], 5),
     ],
 )
-def test_a_lab_is_an_experiment_on_the_validation_part_of_the_same_split(
-    lab: Experiment, kind: Lab, given: list[str], count: int
+def test_lab_runs_on_validation_part_of_same_split(
+    lab: Experiment, kind: LabKind, given: list[str], count: int
 ) -> None:
     assert (lab.lab, lab.split, lab.split_options) == (kind, Part.VALIDATION, COMPARED.split_options)
     assert names(lab.retriever[: len(given)]) == given
     assert all(spec.chosen_on is None for spec in lab.retriever[: len(given)])
-    assert tried(lab) == list(lab.retriever[len(given) :])
-    assert len(tried(lab)) == count
-    assert all(spec.chosen_on is Part.VALIDATION for spec in tried(lab))
+    assert tried_specs(lab) == list(lab.retriever[len(given) :])
+    assert len(tried_specs(lab)) == count
+    assert all(spec.chosen_on is Part.VALIDATION for spec in tried_specs(lab))
     assert ComparisonJob.of(lab, "f").folder != ComparisonJob.of(lab.model_copy(update={"lab": None}), "f").folder
 
 
-def test_a_lab_is_written_and_read_like_any_experiment(tmp_path: Path) -> None:
+def test_round_trips_lab_experiment(tmp_path: Path) -> None:
     path = tmp_path / "lab.toml"
     lab = hybrid_lab(COMPARED, "Dense", "BM25")
     path.write_text(write_experiment(lab), encoding="utf-8")
     assert read_experiment(path) == lab
 
 
-def test_what_bm25_tries_differs_in_its_values_alone() -> None:
+def test_bm25_lab_varies_only_its_values() -> None:
     lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD], sentences=[0, 3], k1s=[0.3, 2], bs=[0.75])
     common = {"analyzer": Analyzer.WORD, "b": 0.75, "title": False, "chosen_on": Part.VALIDATION}
     values = [{"name": f"word · k1 {k1:g} · b 0.75", "k1": k1} | common for k1 in (0.3, 2)]
-    windows = [one | {"name": f"windows of 3 · {one['name']}", "sentences": 3} for one in values]
-    assert tried(lab) == [*map(BM25Spec.model_validate, values), *map(WindowedBM25Spec.model_validate, windows)]
+    windows = [setting | {"name": f"windows of 3 · {setting['name']}", "sentences": 3} for setting in values]
+    assert tried_specs(lab) == [*map(BM25Spec.model_validate, values), *map(WindowedBM25Spec.model_validate, windows)]
 
 
-def test_bm25_keeps_the_options_that_what_is_tried_can_use() -> None:
+def test_bm25_lab_keeps_usable_options() -> None:
     of_language = {"compounds": "split", "dictionary": "words.txt"}
     options = {"title_weight": 2.0, "pairs": True, "feedback_passages": 5, **of_language}
     present = BM25Spec(name="BM25", **options)  # type: ignore[arg-type]
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     lab = bm25_lab(compared, "BM25", [Analyzer.KIWI, Analyzer.WORD], sentences=[0, 2], k1s=[1], bs=[0])
-    kept = [spec.model_dump(exclude={"name", "chosen_on", "kind", "k1", "b", "title", "engine"}) for spec in tried(lab)]
+    option_values = [
+        spec.model_dump(exclude={"name", "chosen_on", "kind", "k1", "b", "title", "engine"})
+        for spec in tried_specs(lab)
+    ]
     of_kiwi, words = {"analyzer": "kiwi", **options}, {"analyzer": "word", "title_weight": 2.0, "pairs": True}
     windows = {name: value for name, value in of_kiwi.items() if name != "feedback_passages"}
-    assert kept == [of_kiwi, words | {"feedback_passages": 5}, windows | {"sentences": 2}, words | {"sentences": 2}]
+    assert option_values == [
+        of_kiwi,
+        words | {"feedback_passages": 5},
+        windows | {"sentences": 2},
+        words | {"sentences": 2},
+    ]
 
 
-def test_options_are_changed_one_at_a_time_and_all_together() -> None:
+def test_lexical_lab_tries_single_and_combined_changes() -> None:
     present = BM25Spec(name="BM25", k1=0.6, title_weight=4)
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     kinds = [
-        changes(title_weight=[None, 2.0]),
-        changes(feedback_passages=[3], feedback_share=[0.1, 0.3]),
-        changes(compounds=["split"]),
+        option_changes(title_weight=[None, 2.0]),
+        option_changes(feedback_passages=[3], feedback_share=[0.1, 0.3]),
+        option_changes(compounds=["split"]),
     ]
     lab = lexical_lab(compared, "BM25", kinds)
     first, few, many = {"title_weight": 4.0}, {"feedback_passages": 3, "feedback_share": 0.1}, {"feedback_passages": 3}
     many |= {"feedback_share": 0.3}
     split: dict[str, object] = {"compounds": "split"}
     others = {"name", "chosen_on", "kind", "analyzer", "b", "title", "engine"}
-    told = {spec.name: spec.model_dump(mode="json", exclude=others) for spec in tried(lab)}
-    assert {name: values for name, values in told.items() if name.count("·") < 2} == {
+    dumped = {spec.name: spec.model_dump(mode="json", exclude=others) for spec in tried_specs(lab)}
+    assert {name: values for name, values in dumped.items() if name.count("·") < 2} == {
         UNCHANGED: {"k1": 0.6, **first},
         "title weight none": {"k1": 0.6},
         "title weight 2": {"k1": 0.6, "title_weight": 2.0},
@@ -128,49 +136,51 @@ def test_options_are_changed_one_at_a_time_and_all_together() -> None:
         "compounds split": {"k1": 0.6, **first, **split},
     }
     together = {"k1": 0.6, "title_weight": 2.0, **few, **split}
-    assert told["title weight 2 · feedback passages 3 · feedback share 0.1 · compounds split"] == together
-    assert len(told) == 1 + 5 + 2 * 2 * 1
-    assert len(tried(lexical_lab(compared, "BM25", kinds[:1]))) == 3  # of one kind there is nothing together
+    assert dumped["title weight 2 · feedback passages 3 · feedback share 0.1 · compounds split"] == together
+    assert len(dumped) == 1 + 5 + 2 * 2 * 1
+    assert len(tried_specs(lexical_lab(compared, "BM25", kinds[:1]))) == 3  # of one kind there is nothing together
 
 
 @pytest.mark.parametrize(
     "kinds",
     [
-        [changes(title_weight=range(1, MOST_CHANGES + 2))],
-        [changes(title_weight=[-1])],
-        [changes(feedback_share=[0.1])],  # of no passages
-        [changes(sorcery=[1])],
+        [option_changes(title_weight=range(1, MAX_CHANGES + 2))],
+        [option_changes(title_weight=[-1])],
+        [option_changes(feedback_share=[0.1])],  # of no passages
+        [option_changes(sorcery=[1])],
     ],
 )
-def test_changes_that_cannot_be_are_refused(kinds: list[list[dict[str, object]]]) -> None:
+def test_rejects_impossible_changes(kinds: list[list[dict[str, object]]]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - also pydantic's own
         lexical_lab(COMPARED.model_copy(update={"retriever": (BM25Spec(name="BM25"),)}), "BM25", kinds)
 
 
-def test_windows_are_not_asked_again() -> None:
+def test_windows_reject_feedback_options() -> None:
     compared = COMPARED.model_copy(update={"retriever": (WindowedBM25Spec(name="Windows", sentences=2),)})
-    assert len(tried(lexical_lab(compared, "Windows", [changes(title_weight=[1, 2])]))) == 3
+    assert len(tried_specs(lexical_lab(compared, "Windows", [option_changes(title_weight=[1, 2])]))) == 3
     with pytest.raises(ValueError, match="feedback_passages"):
-        lexical_lab(compared, "Windows", [changes(feedback_passages=[5])])
+        lexical_lab(compared, "Windows", [option_changes(feedback_passages=[5])])
 
 
-def test_a_chosen_option_is_told_with_those_that_were_there() -> None:
+def test_name_lists_selected_and_present_options() -> None:
     present = BM25Spec(name="Mine · title weight 2", title_weight=2)
     compared = COMPARED.model_copy(update={"retriever": (present,)})
-    lab = lexical_lab(compared, present.name, [changes(feedback_passages=[3], feedback_share=[0.5])])
-    taken = chosen(lab, "feedback passages 3 · feedback share 0.5")
+    lab = lexical_lab(compared, present.name, [option_changes(feedback_passages=[3], feedback_share=[0.5])])
+    taken = selected_spec(lab, "feedback passages 3 · feedback share 0.5")
     assert taken.name == "Mine · title weight 2 · feedback passages 3"  # its share is the usual one
-    assert chosen(lab, UNCHANGED).name == present.name
-    again = lexical_lab(COMPARED.model_copy(update={"retriever": (taken,)}), taken.name, [changes(title_weight=[None])])
-    assert chosen(again, "title weight none").name == "Mine · feedback passages 3"
+    assert selected_spec(lab, UNCHANGED).name == present.name
+    again = lexical_lab(
+        COMPARED.model_copy(update={"retriever": (taken,)}), taken.name, [option_changes(title_weight=[None])]
+    )
+    assert selected_spec(again, "title weight none").name == "Mine · feedback passages 3"
 
 
 @pytest.mark.slow
-def test_changes_are_set_against_the_present_values(sample: QuestionSet) -> None:
+def test_compares_changes_with_present_values(sample: QuestionSet) -> None:
     specs = (BM25Spec(name="BM25", analyzer=Analyzer.WORD),)
     compared = COMPARED.model_copy(update={"retriever": specs})
-    _, figures = found(lexical_lab(compared, "BM25", [changes(feedback_passages=[3, 10])]), sample)
-    by = figures.set_index("name")
+    _, table = compared_lab(lexical_lab(compared, "BM25", [option_changes(feedback_passages=[3, 10])]), sample)
+    by = table.set_index("name")
     changed = {f"feedback passages {passages}": ("feedback_passages",) for passages in (3, 10)}
     assert by["changed"].to_dict() == {UNCHANGED: ()} | changed
     assert by["feedback_passages"].tolist() == [0, 3, 10]
@@ -181,8 +191,8 @@ def test_changes_are_set_against_the_present_values(sample: QuestionSet) -> None
         assert by["difference_low"][name] <= by["difference"][name] <= by["difference_high"][name]
 
 
-def test_weights_of_a_mixture_are_shares_of_one() -> None:
-    for spec in tried(hybrid_lab(COMPARED, "Dense", "BM25")):
+def test_hybrid_weights_sum_to_1() -> None:
+    for spec in tried_specs(hybrid_lab(COMPARED, "Dense", "BM25")):
         assert isinstance(spec, HybridSpec)
         assert spec.of == ("Dense", "BM25")
         assert spec.weights is not None
@@ -191,13 +201,13 @@ def test_weights_of_a_mixture_are_shares_of_one() -> None:
 
 
 @pytest.mark.parametrize("lab", [bm25_lab, rerank_lab, index_lab, layers_lab])
-def test_a_lab_of_another_kind_of_retriever_is_refused(lab: object) -> None:
+def test_rejects_lab_of_other_retriever_kind(lab: object) -> None:
     values = [[Analyzer.WORD]] if lab is bm25_lab else []
     with pytest.raises(ValueError, match="'Hybrid'"):
         lab(COMPARED, "Hybrid", *values)  # type: ignore[operator]
 
 
-def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
+def test_selected_names_describe_settings_without_repeating() -> None:
     labs = {
         "kiwi · k1 0.9 · b 0.4": bm25_lab(COMPARED, "BM25", [Analyzer.KIWI], k1s=[0.9], bs=[0.4]),
         "z-score · 0.35": hybrid_lab(COMPARED, "BM25", "Dense"),
@@ -205,7 +215,7 @@ def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
         "hnsw": index_lab(COMPARED, "Dense"),
         "last-idf": layers_lab(COMPARED, "Late"),
     }
-    used = {name: chosen(lab, name) for name, lab in labs.items()}
+    used = {name: selected_spec(lab, name) for name, lab in labs.items()}
     assert names(list(used.values())) == [
         "BM25 · kiwi · k1 0.9 · b 0.4",
         "Hybrid · BM25 35 + Dense 65 · z-score",
@@ -215,31 +225,31 @@ def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
     ]
     assert all(spec.chosen_on is Part.VALIDATION for spec in used.values())
     again = COMPARED.model_copy(update={"retriever": (*SPECS, used["20 · 0.5"], used["hnsw"])})
-    assert chosen(rerank_lab(again, "Reranked · first 20 · weight 0.5", [5]), "5 · 1").name == (
+    assert selected_spec(rerank_lab(again, "Reranked · first 20 · weight 0.5", [5]), "5 · 1").name == (
         "Reranked · first 5 · weight 1"
     )
-    assert chosen(index_lab(again, "Dense · hnsw"), "int8").name == "Dense · int8"
+    assert selected_spec(index_lab(again, "Dense · hnsw"), "int8").name == "Dense · int8"
 
 
-def test_what_is_needed_is_all_that_is_wrapped_in_order() -> None:
-    assert names(COMPARED.needed(["Reranked"])) == ["BM25", "Dense", "Hybrid", "Reranked"]
-    assert names(COMPARED.needed(["Dense"])) == ["Dense"]
+def test_returns_dependencies_in_order() -> None:
+    assert names(COMPARED.with_dependencies(["Reranked"])) == ["BM25", "Dense", "Hybrid", "Reranked"]
+    assert names(COMPARED.with_dependencies(["Dense"])) == ["Dense"]
 
 
 @pytest.mark.parametrize(
     ("text", "values"), [("0.9, 0.4", (0.4, 0.9)), (" 1;2 1 ", (1.0, 2.0)), ("0", (0.0,)), ("1e-1,", (0.1,))]
 )
-def test_numbers_are_read_as_people_write_them(text: str, values: tuple[float, ...]) -> None:
-    assert numbers(text, most=2) == values
+def test_parses_numbers(text: str, values: tuple[float, ...]) -> None:
+    assert parse_numbers(text, maximum=2) == values
 
 
 @pytest.mark.parametrize("text", ["", "a", "-1", "3", "nan", "inf", "1 " + " ".join(f"0.{n}" for n in range(20, 40))])
-def test_other_numbers_are_refused(text: str) -> None:
+def test_rejects_invalid_numbers(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - also float's own
-        numbers(text, most=2)
+        parse_numbers(text, maximum=2)
 
 
-def test_analyzers_are_those_of_the_script() -> None:
+def test_selects_analyzers_by_script() -> None:
     assert analyzers_for(["한글을 만든 왕"])[0] is Analyzer.KIWI_BIGRAM
     assert analyzers_for(["한글을 만든 왕"])[1:] == (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD)
     assert analyzers_for(["the king"])[0] is Analyzer.WORD
@@ -250,83 +260,85 @@ def test_analyzers_are_those_of_the_script() -> None:
         assert len(set(analyzers_for([text]))) == len(analyzers_for([text])) > 1
 
 
-def found(lab: Experiment, question_set: QuestionSet, measure: str = "ndcg@10") -> tuple[Comparison, pd.DataFrame]:
+def compared_lab(
+    lab: Experiment, question_set: QuestionSet, measure: str = "ndcg@10"
+) -> tuple[Comparison, pd.DataFrame]:
     compared = compare(lab, question_set)
-    return compared, lab_figures(compared, measure, question_groups(compared.question_set))
+    return compared, lab_results(compared, measure, question_groups(compared.question_set))
 
 
 @pytest.mark.slow
-def test_the_table_of_bm25_is_what_each_setting_scores_by_itself(sample: QuestionSet) -> None:
+def test_lab_table_matches_single_settings(sample: QuestionSet) -> None:
     lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.5, 1], bs=[0, 1])
-    compared, figures = found(lab, sample)
-    assert len(figures) == 16
-    assert figures["sentences"].tolist() == [0] * 8 + [1] * 8
+    compared, table = compared_lab(lab, sample)
+    assert len(table) == 16
+    assert table["sentences"].tolist() == [0] * 8 + [1] * 8
     groups = question_groups(compared.question_set)
     for row in (0, 7, 12):
-        alone = compare(lab.model_copy(update={"retriever": (tried(lab)[row],)}), sample).results[0].scores
+        alone = compare(lab.model_copy(update={"retriever": (tried_specs(lab)[row],)}), sample).results[0].scores
         assert alone is not None
         values = alone.per_question["ndcg@10"]
-        assert figures["value"][row] == pytest.approx(values.mean(), abs=1e-12)
-        assert (figures["low"][row], figures["high"][row]) == pytest.approx(mean_interval(values, groups), abs=1e-12)
-    assert figures["value"][figures["name"] == best(figures)].item() == figures["value"].max()
+        assert table["value"][row] == pytest.approx(values.mean(), abs=1e-12)
+        assert (table["low"][row], table["high"][row]) == pytest.approx(mean_interval(values, groups), abs=1e-12)
+    assert table["value"][table["name"] == best_setting_name(table)].item() == table["value"].max()
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
-def test_the_ends_of_a_weight_curve_are_the_two_alone(sample: QuestionSet) -> None:
+def test_weight_curve_ends_at_single_retrievers(sample: QuestionSet) -> None:
     lab = hybrid_lab(COMPARED, "BM25", "Dense", [Fusion.RRF, Fusion.Z_SCORE], [0.001, 0.5, 0.999])
-    compared, figures = found(lab, sample)
-    means = {one.name: one.scores.means()["ndcg@10"] for one in compared.results if one.scores}
+    compared, table = compared_lab(lab, sample)
+    means = {result.name: result.scores.means()["ndcg@10"] for result in compared.results if result.scores}
     for fusion in ("rrf", "z-score"):
-        curve = figures[figures["fusion"] == fusion].set_index("weight")["value"]
+        curve = table[table["fusion"] == fusion].set_index("weight")["value"]
         assert sorted(curve.index) == [0, 0.001, 0.5, 0.999, 1]
         assert (curve[0], curve[1]) == (means["Dense"], means["BM25"])
-    assert figures[~figures["tried"]]["name"].value_counts().to_dict() == {"BM25": 2, "Dense": 2}
+    assert table[~table["tried"]]["name"].value_counts().to_dict() == {"BM25": 2, "Dense": 2}
 
 
-def test_of_settings_that_are_equally_good_the_plainest_is_best() -> None:
+def test_prefers_simplest_of_equal_settings() -> None:
     rows = [("deep", True, 100, 0.8), ("shallow", True, 5, 0.8), ("alone", False, 5, 0.8), ("worse", True, 5, 0.7)]
-    figures = pd.DataFrame(rows, columns=["name", "tried", "depth", "value"])
-    assert best(figures) == "alone"
-    assert best(figures[figures["tried"]]) == "shallow"
-    assert best(figures[figures["tried"]].drop(columns="depth")) == "deep"
+    table = pd.DataFrame(rows, columns=["name", "tried", "depth", "value"])
+    assert best_setting_name(table) == "alone"
+    assert best_setting_name(table[table["tried"]]) == "shallow"
+    assert best_setting_name(table[table["tried"]].drop(columns="depth")) == "deep"
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
-def test_reranking_stays_under_its_ceiling_and_costs_what_it_reads(sample: QuestionSet) -> None:
-    compared, figures = found(rerank_lab(COMPARED, "Reranked", [2, 5, 20], [0.5, 1]), sample)
-    assert (figures["value"] <= figures["ceiling"] + 1e-12).all()
-    ceilings = figures.groupby("depth")["ceiling"].first()
+def test_reranking_stays_below_ceiling(sample: QuestionSet) -> None:
+    compared, table = compared_lab(rerank_lab(COMPARED, "Reranked", [2, 5, 20], [0.5, 1]), sample)
+    assert (table["value"] <= table["ceiling"] + 1e-12).all()
+    ceilings = table.groupby("depth")["ceiling"].first()
     assert ceilings.is_monotonic_increasing
-    alone = figures[figures["weight"] == 0]
+    alone = table[table["weight"] == 0]
     assert alone["name"].tolist() == ["Hybrid"] * 3
     assert alone["reranking_seconds"].tolist() == [0, 0, 0]
-    costs = figures[figures["weight"] == 1].set_index("depth")["reranking_seconds"]
+    costs = table[table["weight"] == 1].set_index("depth")["reranking_seconds"]
     assert costs[20] > costs[5] > costs[2] > 0
-    first = next(one for one in compared.results if one.name == "Hybrid").rankings
+    first = next(result for result in compared.results if result.name == "Hybrid").rankings
     assert first is not None
-    asked = compared.question_set
+    question_set = compared.question_set
     hits = [
-        bool({asked.row_of_passage[id_] for id_ in question.relevant} & {*rows[:20].tolist()})
-        for rows, question in zip(first.indices, asked.questions, strict=True)
+        bool({question_set.row_of_passage[id_] for id_ in question.relevant} & {*rows[:20].tolist()})
+        for rows, question in zip(first.indices, question_set.questions, strict=True)
     ]
     assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
 
 
-def test_a_ceiling_counted_by_hand() -> None:
-    asked = small_set()
+def test_computes_ceiling() -> None:
+    question_set = small_set()
     first = rankings(*[[4, 1, 2, 0, 3, *[-1] * 5]] * 6)  # p5 p2 p3 p1 p4
-    compared = Comparison(Experiment(data="s", ks=(1, 2), retriever=SPECS[:1]), asked, ())
+    compared = Comparison(Experiment(data="s", ks=(1, 2), retriever=SPECS[:1]), question_set, ())
     # relevant: q1 p1 (4th), q2 p2 (2nd), q3 p3 (3rd), q4 p4 (5th), q5 p5 (1st), q6 p2 and p3 (2nd, 3rd)
     assert ceiling(first, compared, 1, "mrr@10") == pytest.approx((1 / 4 + 1 / 2 + 1 / 3 + 1 / 5 + 1 + 1 / 2) / 6)
     assert ceiling(first, compared, 2, "hit@1") == pytest.approx(3 / 6)
     assert ceiling(first, compared, 3, "recall@2") == pytest.approx(4 / 6)
     assert ceiling(first, compared, 5, "recall@2") == 1
-    assert evaluate(first, asked, (1, 2)).means()["hit@1"] == pytest.approx(1 / 6)
+    assert evaluate(first, question_set, (1, 2)).means()["hit@1"] == pytest.approx(1 / 6)
 
 
-def test_overlap_counted_by_hand() -> None:
+def test_computes_overlap() -> None:
     exact = rankings([0, 1, 2, 3], [4, 3, -1, -1], [-1, -1, -1, -1])
     other = rankings([2, 0, 4, 1], [4, -1, -1, -1], [0, 1, 2, 3])
     assert overlap(exact, other, 1) == pytest.approx((0 + 1) / 2)
@@ -338,9 +350,9 @@ def test_overlap_counted_by_hand() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
-def test_indexes_are_set_against_the_exact_one(sample: QuestionSet) -> None:
-    compared, figures = found(index_lab(COMPARED, "Dense"), sample)
-    by = figures.set_index("name")
+def test_compares_indexes_with_exact_index(sample: QuestionSet) -> None:
+    compared, table = compared_lab(index_lab(COMPARED, "Dense"), sample)
+    by = table.set_index("name")
     assert list(by.index) == [kind.value for kind in IndexKind]
     exact = by.loc["exact"]
     assert (exact["overlap"], exact["difference"]) == (1, 0)
@@ -349,16 +361,16 @@ def test_indexes_are_set_against_the_exact_one(sample: QuestionSet) -> None:
         assert by["difference_low"][name] <= by["difference"][name] <= by["difference_high"][name]
     assert by["memory_bytes"]["int8"] < exact["memory_bytes"] / 3
     assert by["overlap"]["int8"] > 0.9
-    assert compared.experiment.lab is Lab.INDEX
+    assert compared.experiment.lab is LabKind.INDEX
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
-def test_what_has_no_figure_is_in_no_table(sample: QuestionSet) -> None:
+def test_omits_failed_settings_from_table(sample: QuestionSet) -> None:
     lab = index_lab(COMPARED, "Dense")
     compared = compare(lab, sample)
     groups = question_groups(compared.question_set)
-    failed = tuple(Result(one.name, error=ValueError("broken")) for one in compared.results)
+    failed = tuple(Result(result.name, error=ValueError("broken")) for result in compared.results)
     broken = Comparison(lab, compared.question_set, (*compared.results[:-1], failed[-1]))
-    assert lab_figures(broken, "ndcg@10", groups)["name"].tolist() == ["exact", "hnsw", "ivf"]
-    assert lab_figures(Comparison(lab, compared.question_set, failed), "ndcg@10", groups).empty
+    assert lab_results(broken, "ndcg@10", groups)["name"].tolist() == ["exact", "hnsw", "ivf"]
+    assert lab_results(Comparison(lab, compared.question_set, failed), "ndcg@10", groups).empty

@@ -16,32 +16,32 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.analysis.questions import (
     BANDS,
     DEPTHS,
-    FATES,
-    Fate,
+    OUTCOMES,
     Quadrant,
     RankMap,
+    RetrievalOutcome,
     band_counts,
-    bands_of,
     ceilings,
-    fate_counts,
-    fates,
+    count_outcomes,
+    find_outcomes,
     findings_of,
+    intersection_mask,
+    most_different_retriever,
     most_disputed,
-    most_unlike,
     quadrants,
     question_table,
+    rank_bands,
     rank_map,
-    rows_in_all,
     rows_with_text,
-    same_article,
+    same_article_rows,
     spread,
 )
-from mrc_workbench.retrieval.combine import Fusion, Reranked, fused
+from mrc_workbench.retrieval.combine import Fusion, RerankedRetriever, fuse
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.rankings import Findings, Rankings
+from mrc_workbench.retrieval.rankings import QueryHits, Rankings
 from tests.doubles import small_set
 from tests.retrieval.compared import rankings
 
@@ -68,7 +68,7 @@ def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
         (([1, 2, 3, 4, 5],), 3, []),
     ],
 )
-def test_most_disputed_questions(ranks: Sequence[list[int]], count: int, rows: list[int]) -> None:
+def test_selects_most_disputed_questions(ranks: Sequence[list[int]], count: int, rows: list[int]) -> None:
     rankings = [rankings_with_first_relevant_at(each) for each in ranks]
     assert most_disputed(rankings, small_set().with_questions(range(5)), count) == rows
 
@@ -77,22 +77,22 @@ BY_HAND = st.lists(st.lists(st.integers(0, 130), min_size=3, max_size=3), max_si
 
 
 def map_of(ranks: list[list[int]]) -> RankMap:
-    found = np.array(ranks, dtype=np.int64).reshape(len(ranks), 3)
-    return RankMap(found, np.lexsort(bands_of(found).T[::-1]))
+    rank_array = np.array(ranks, dtype=np.int64).reshape(len(ranks), 3)
+    return RankMap(rank_array, np.lexsort(rank_bands(rank_array).T[::-1]))
 
 
-def test_bands_of_ranks() -> None:
+def test_assigns_rank_bands() -> None:
     ranks = [1, 2, 5, 6, 10, 11, 20, 21, 50, 51, 100, 101, 0]
-    assert bands_of(np.array(ranks)).tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert rank_bands(np.array(ranks)).tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
 
 
-def test_map_of_two_rankings_by_hand() -> None:
+def test_maps_two_rankings() -> None:
     rankings = [rankings_with_first_relevant_at(ranks) for ranks in ([2, 1, 0, 3, 1], [1, 4, 5, 0, 1])]
-    found = rank_map(rankings, small_set().with_questions(range(5)))
-    assert found.ranks.tolist() == [[2, 1], [1, 4], [0, 5], [3, 0], [1, 1]]
+    rank_map_result = rank_map(rankings, small_set().with_questions(range(5)))
+    assert rank_map_result.ranks.tolist() == [[2, 1], [1, 4], [0, 5], [3, 0], [1, 1]]
     # bands: (1, 0), (0, 1), (6, 1), (1, 6), (0, 0)
-    assert found.order.tolist() == [4, 1, 0, 3, 2]
-    assert [astuple(block) for block in found.blocks()] == [
+    assert rank_map_result.order.tolist() == [4, 1, 0, 3, 2]
+    assert [astuple(block) for block in rank_map_result.blocks()] == [
         *((0, 0, 2, 0), (0, 2, 4, 1), (0, 4, 5, 6)),
         *((1, 0, 1, 0), (1, 1, 2, 1), (1, 2, 3, 0), (1, 3, 4, 6), (1, 4, 5, 1)),
     ]
@@ -100,31 +100,31 @@ def test_map_of_two_rankings_by_hand() -> None:
 
 
 @given(BY_HAND)
-def test_blocks_show_every_question_once_in_its_band_ordered_by_retriever(ranks: list[list[int]]) -> None:
-    found = map_of(ranks)
+def test_blocks_cover_every_question_once(ranks: list[list[int]]) -> None:
+    rank_map_result = map_of(ranks)
     painted = np.full((len(ranks), 3), -1)
-    blocks = found.blocks()
+    blocks = rank_map_result.blocks()
     for block in blocks:
         assert (painted[block.start : block.end, block.column] == -1).all()
         painted[block.start : block.end, block.column] = block.band
     bands = [[sum(rank > last for last in BANDS) if rank else len(BANDS) for rank in row] for row in ranks]
-    assert painted.tolist() == sorted(bands) == [bands[row] for row in found.order]
+    assert painted.tolist() == sorted(bands) == [bands[row] for row in rank_map_result.order]
     for before, after in pairwise(blocks):  # no two neighbours could be one block
         assert before.column != after.column or (before.end == after.start and before.band != after.band)
 
 
-def test_quadrants_by_hand() -> None:
-    found = quadrants(np.array([1, 3, 4, 0, 0, 3]), np.array([2, 0, 3, 1, 9, 4]), 3)
-    assert list(found) == ["both", "only_first", "only_second", "neither"]
-    assert [rows.tolist() for rows in found.values()] == [[0], [1, 5], [2, 3], [4]]
+def test_splits_questions_into_quadrants() -> None:
+    rows_by_quadrant = quadrants(np.array([1, 3, 4, 0, 0, 3]), np.array([2, 0, 3, 1, 9, 4]), 3)
+    assert list(rows_by_quadrant) == ["both", "only_first", "only_second", "neither"]
+    assert [rows.tolist() for rows in rows_by_quadrant.values()] == [[0], [1, 5], [2, 3], [4]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=30), st.integers(1, 12))
-def test_each_question_is_in_one_quadrant(pairs: list[tuple[int, int]], k: int) -> None:
+def test_assigns_each_question_to_single_quadrant(pairs: list[tuple[int, int]], k: int) -> None:
     first, second = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
-    found = quadrants(first, second, k)
-    assert sorted(row for rows in found.values() for row in rows.tolist()) == list(range(len(pairs)))
-    for row in found[Quadrant.ONLY_FIRST]:
+    rows_by_quadrant = quadrants(first, second, k)
+    assert sorted(row for rows in rows_by_quadrant.values() for row in rows.tolist()) == list(range(len(pairs)))
+    for row in rows_by_quadrant[Quadrant.ONLY_FIRST]:
         assert 0 < pairs[row][0] <= k
         assert not 0 < pairs[row][1] <= k
 
@@ -132,38 +132,38 @@ def test_each_question_is_in_one_quadrant(pairs: list[tuple[int, int]], k: int) 
 RANKS = np.array([[1, 1, 4], [1, 6, 1], [3, 0, 100], [0, 0, 0], [12, 1, 2], [1, 1, 0]])
 
 
-def test_questions_of_each_band_by_hand() -> None:
+def test_counts_questions_by_band() -> None:
     # bands: 1, 2-5, 6-10, 11-20, 21-50, 51-100, deeper or not found
     assert band_counts(RANKS).tolist() == [[3, 1, 0, 1, 0, 0, 1], [3, 0, 1, 0, 0, 0, 2], [1, 2, 0, 0, 0, 1, 2]]
 
 
-def test_the_most_unlike_is_the_one_that_disagrees_most_often() -> None:
+def test_finds_retriever_that_disagrees_most() -> None:
     # first 1: rows 0 1 5 against 0 4 5 and 1, so 2 and 2 apart: the first of those that tie
     # first 10: rows 0 1 4 5 against 0 1 2 5 and 0 1 4, so 2 and 1 apart; 0 1 4 against 0 1 2 5 and 0 1 4 5: 3 and 1
-    assert [most_unlike(RANKS, first, k) for first, k in ((0, 1), (1, 10), (2, 10))] == [1, 0, 0]
-    assert most_unlike(RANKS[:, :1], 0, 5) == 0
+    assert [most_different_retriever(RANKS, first, k) for first, k in ((0, 1), (1, 10), (2, 10))] == [1, 0, 0]
+    assert most_different_retriever(RANKS[:, :1], 0, 5) == 0
 
 
-def test_the_spread_counts_what_was_not_found_as_one_past_the_last() -> None:
+def test_spread_ranks_missing_passages_after_last() -> None:
     np.testing.assert_allclose(spread(RANKS, 100), np.log([4 / 1, 6 / 1, 101 / 3, 1, 12 / 1, 101 / 1]))
     np.testing.assert_allclose(spread(RANKS, 10), np.log([4, 6, 11 / 3, 1, 11, 11]))  # ranks 100 and 12 are 11
 
 
-def test_the_most_disputed_question_leads_the_table() -> None:
-    asked = small_set()
+def test_sorts_table_by_disagreement() -> None:
+    question_set = small_set()
     ranks = np.array([[1, 1], [2, 0], [1, 3], [0, 0], [5, 1], [1, 1]])
-    table = question_table(asked, ranks, ("A", "B"), 5)
+    table = question_table(question_set, ranks, ("A", "B"), 5)
     assert list(table.columns) == ["id", "question", "kind", "rank_0", "rank_1", "overlap"]
     # spreads: 0, log 3, log 3, 0, log 5, 0
     assert table.index.tolist() == [4, 1, 2, 0, 3, 5]
-    assert table["id"].tolist() == [asked.questions[row].id for row in table.index]
+    assert table["id"].tolist() == [question_set.questions[row].id for row in table.index]
     assert table.loc[1, "rank_0"] == 2
     assert pd.isna(table.loc[1, "rank_1"])
     assert pd.isna(table.loc[3, "rank_0"])
-    np.testing.assert_array_equal(table["overlap"], word_overlap(asked)[table.index])
+    np.testing.assert_array_equal(table["overlap"], word_overlap(question_set)[table.index])
 
 
-def test_the_table_begins_with_the_examples_of_the_search_page() -> None:
+def test_table_starts_with_search_page_examples() -> None:
     first, second = rankings(*[[0, 1, 2, 3, 4]] * 6), rankings(*[[4, 3, 2, 1, 0]] * 6)
     ranks = np.array([[1, 5], [2, 4], [3, 3], [4, 2], [5, 1], [2, 3]])
     table = question_table(small_set(), ranks, ("A", "B"), 5)
@@ -173,32 +173,32 @@ def test_the_table_begins_with_the_examples_of_the_search_page() -> None:
 @pytest.mark.parametrize(
     ("text", "rows"), [("한강", [1, 2, 5]), (" 설악산 ", [3]), ("q5", [4]), ("Q5", [4]), ("q", []), ("없는 말", [])]
 )
-def test_questions_are_found_by_words_answers_and_whole_ids(text: str, rows: list[int]) -> None:
+def test_finds_questions_by_words_answers_and_ids(text: str, rows: list[int]) -> None:
     assert rows_with_text(small_set(), text).tolist() == rows
 
 
-def test_filters_are_all_kept_to() -> None:
-    assert rows_in_all(4, []).tolist() == [True] * 4
-    assert rows_in_all(4, [np.array([0, 2, 3]), np.array([3, 1, 2])]).tolist() == [False, False, True, True]
-    assert not rows_in_all(4, [np.array([], dtype=int)]).any()
+def test_intersects_filters() -> None:
+    assert intersection_mask(4, []).tolist() == [True] * 4
+    assert intersection_mask(4, [np.array([0, 2, 3]), np.array([3, 1, 2])]).tolist() == [False, False, True, True]
+    assert not intersection_mask(4, [np.array([], dtype=int)]).any()
 
 
-def test_findings_are_the_kept_rankings() -> None:
+def test_findings_match_stored_rankings() -> None:
     experiment = Experiment(data="x", retriever=(BM25Spec(name="A"), BM25Spec(name="B")))
-    found = rankings([2, 0, -1], *[[1, -1, -1]] * 5)
-    compared = Comparison(experiment, small_set(), (Result("A", found), Result("B", error=ValueError("no"))))
-    assert findings_of(compared, 0) == {"A": Findings((2, 0), (10.0, 9.0))}
-    assert findings_of(compared, 3) == {"A": Findings((1,), (10.0,))}
+    ranking = rankings([2, 0, -1], *[[1, -1, -1]] * 5)
+    compared = Comparison(experiment, small_set(), (Result("A", ranking), Result("B", error=ValueError("no"))))
+    assert findings_of(compared, 0) == {"A": QueryHits((2, 0), (10.0, 9.0))}
+    assert findings_of(compared, 3) == {"A": QueryHits((1,), (10.0,))}
 
 
-def test_confusers_are_of_the_same_article_and_do_not_answer() -> None:
+def test_returns_irrelevant_passages_of_same_article() -> None:
     titles = {"a1": "A", "a2": "A", "b1": "B", "n1": "", "n2": "", "b2": "B"}
     passages = tuple(Passage(id_, f"text of {id_}", title) for id_, title in titles.items())
     relevant = (("a1",), ("a1", "a2"), ("n1",), ("a2", "b2"))
-    asked = QuestionSet(
+    question_set = QuestionSet(
         "articles", passages, tuple(Question(f"q{row}", "?", (), of) for row, of in enumerate(relevant))
     )
-    assert [same_article(asked, row) for row in range(4)] == [{1}, frozenset(), frozenset(), {0, 2}]
+    assert [same_article_rows(question_set, row) for row in range(4)] == [{1}, frozenset(), frozenset(), {0, 2}]
 
 
 BM25 = {"name": "bm25", "kind": "bm25"}
@@ -207,22 +207,22 @@ HYBRID = {"name": "hybrid", "kind": "hybrid", "of": ("bm25", "dense"), "depth": 
 RERANKED = {"name": "reranked", "kind": "rerank", "first": "bm25", "depth": 3}
 
 
-def compared(
+def comparison_with(
     question_set: QuestionSet, rankings: Mapping[str, Rankings | None], *specs: Mapping[str, Any], k: int = 3
 ) -> Comparison:
     experiment = Experiment.model_validate({"data": "small", "ks": (1, k), "retriever": specs})
     lost = RuntimeError("no rankings")
-    results = (Result(name, found) if found else Result(name, error=lost) for name, found in rankings.items())
+    results = (Result(name, ranking) if ranking else Result(name, error=lost) for name, ranking in rankings.items())
     return Comparison(experiment, question_set, tuple(results))
 
 
 def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
     """Retrievers that put the relevant passage of five questions at these ranks, 0 for nowhere."""
     rankings = {name: None if at is None else rankings_with_first_relevant_at(at) for name, at in ranks.items()}
-    return compared(small_set().with_questions(range(5)), rankings, *specs)
+    return comparison_with(small_set().with_questions(range(5)), rankings, *specs)
 
 
-FOUND, BELOW, NOT_FOUND, NOT_A_CANDIDATE, LOST_IN_FUSION, LOST_IN_RERANKING = Fate
+FOUND, BELOW, NOT_FOUND, NOT_A_CANDIDATE, LOST_IN_FUSION, LOST_IN_RERANKING = RetrievalOutcome
 READS_TWO_OF_THE_HYBRID = RERANKED | {"first": "hybrid", "depth": 2}
 
 
@@ -262,60 +262,60 @@ READS_TWO_OF_THE_HYBRID = RERANKED | {"first": "hybrid", "depth": 2}
         ),
     ],
 )
-def test_the_first_step_that_lost_a_question(
-    specs: Sequence[Mapping[str, Any]], ranks: dict[str, list[int] | None], k: int, expected: list[Fate]
+def test_names_first_step_that_lost_question(
+    specs: Sequence[Mapping[str, Any]], ranks: dict[str, list[int] | None], k: int, expected: list[RetrievalOutcome]
 ) -> None:
-    found = fates(by_hand(*specs, **ranks), k)[specs[-1]["name"]]
-    assert [FATES[place] for place in found] == expected
+    positions = find_outcomes(by_hand(*specs, **ranks), k)[specs[-1]["name"]]
+    assert [OUTCOMES[position] for position in positions] == expected
 
 
-def test_counts_of_fates() -> None:
+def test_counts_outcomes() -> None:
     comparison = by_hand(BM25, RERANKED, bm25=[2, 1, 4, 0, 3], reranked=[1, 2, 4, 0, 3])
-    counts = fate_counts(fates(comparison, 1))
-    assert list(counts.columns) == [fate.value for fate in FATES]
+    counts = count_outcomes(find_outcomes(comparison, 1))
+    assert list(counts.columns) == [fate.value for fate in OUTCOMES]
     assert counts.loc["bm25"].tolist() == [1, 3, 1, 0, 0, 0]
     assert counts.loc["reranked"].tolist() == [1, 0, 0, 2, 0, 2]
-    assert fate_counts({}).empty
+    assert count_outcomes({}).empty
     with pytest.raises(ValueError, match="1 or more"):
-        fates(comparison, 0)
+        find_outcomes(comparison, 0)
 
 
-def test_a_retriever_that_was_not_searched_so_deep_has_no_fate_and_the_others_have() -> None:
+def test_omits_outcomes_of_shallow_rankings() -> None:
     comparison = by_hand(BM25, DENSE, bm25=[1] * 5, dense=[1] * 5)
     shallow = Result("dense", comparison.results[1].rankings.first(2))  # type: ignore[union-attr]
     comparison = Comparison(comparison.experiment, comparison.question_set, (comparison.results[0], shallow))
-    assert list(fates(comparison, 2)) == ["bm25", "dense"]
-    assert list(fates(comparison, 3)) == ["bm25"]
+    assert list(find_outcomes(comparison, 2)) == ["bm25", "dense"]
+    assert list(find_outcomes(comparison, 3)) == ["bm25"]
     assert np.isnan(ceilings(comparison, (3,))["dense"]).all()
     assert ceilings(comparison, (3,))["bm25"].tolist() == [1.0]
 
 
-def test_a_retriever_that_failed_has_no_fate_nor_has_what_wraps_it() -> None:
+def test_omits_outcomes_of_failed_retrievers_and_wrappers() -> None:
     wrapped = RERANKED | {"first": "hybrid"}
     ranks = {"bm25": [1] * 5, "dense": None, "hybrid": [1] * 5, "reranked": [1] * 5}
     comparison = by_hand(BM25, DENSE, HYBRID, wrapped, **ranks)
-    assert list(fates(comparison, 1)) == ["bm25"]
+    assert list(find_outcomes(comparison, 1)) == ["bm25"]
     assert list(ceilings(comparison)) == ["bm25", "reranked"]  # the reranker's candidates are known
 
 
-def test_ceilings_by_hand() -> None:
+def test_computes_ceilings() -> None:
     ranks = {"bm25": [1, 2, 4, 0, 5], "dense": [2, 1, 1, 0, 4], "hybrid": [1, 1, 2, 0, 5], "reranked": [3, 1, 4, 0, 5]}
-    found = ceilings(by_hand(BM25, DENSE, HYBRID, RERANKED, **ranks), (1, 2, 5, 10))
-    np.testing.assert_array_equal(found["bm25"], [0.2, 0.4, 0.8, np.nan])
-    np.testing.assert_array_equal(found["hybrid"], [0.6, 0.6, 0.8, np.nan])
-    np.testing.assert_array_equal(found["reranked"], found["bm25"])
+    limits = ceilings(by_hand(BM25, DENSE, HYBRID, RERANKED, **ranks), (1, 2, 5, 10))
+    np.testing.assert_array_equal(limits["bm25"], [0.2, 0.4, 0.8, np.nan])
+    np.testing.assert_array_equal(limits["hybrid"], [0.6, 0.6, 0.8, np.nan])
+    np.testing.assert_array_equal(limits["reranked"], limits["bm25"])
     weighted = HYBRID | {"weights": (1.0, 0.0)}  # a part of weight 0 brings no candidate
     comparison = by_hand(BM25, DENSE, weighted, bm25=[1, 0, 0, 2, 4], dense=[1, 1, 2, 0, 1], hybrid=[1, 0, 0, 2, 0])
     assert ceilings(comparison, (1, 2, 5))["hybrid"].tolist() == [0.2, 0.4, 0.6]
 
 
-def test_where_candidates_come_from_and_how_many() -> None:
+def test_lists_candidate_sources_and_depths() -> None:
     hybrid, dense = HybridSpec(name="h", of=("a", "b"), depth=30), DenseSpec(name="d")
     weighted, reranker = hybrid.model_copy(update={"weights": (0.0, 2.0)}), RerankSpec(name="r", first="h", depth=20)
     specs = (hybrid, weighted, reranker, dense)
     assert [spec.sources for spec in specs] == [("a", "b"), ("b",), ("h",), ("d",)]
-    assert [(spec.candidates(50), spec.candidates(5)) for spec in specs[::2]] == [(30, 30), (50, 20)]
-    assert dense.candidates(5) == 0
+    assert [(spec.candidate_depth(50), spec.candidate_depth(5)) for spec in specs[::2]] == [(30, 30), (50, 20)]
+    assert dense.candidate_depth(5) == 0
 
 
 @dataclass
@@ -363,38 +363,40 @@ def any_world(seed: int) -> tuple[QuestionSet, Rankings, Rankings]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(2, 15), st.integers(1, 15))
-def test_fates_are_those_of_each_question_followed_through(seed: int, k: int, depth: int, read: int) -> None:
-    asked, first, second = any_world(seed)
+def test_outcomes_match_traced_questions(seed: int, k: int, depth: int, read: int) -> None:
+    question_set, first, second = any_world(seed)
     parts = [first.first(depth), second.first(depth)]
-    hybrid = fused(parts, 25, Fusion.RRF, None, 20)
-    texts = [question.text for question in asked.questions]
-    reranked = Reranked("r", Fixed(hybrid), Noise(seed), asked.passages, depth=read).search(texts, 20)
+    hybrid = fuse(parts, 25, Fusion.RRF, None, 20)
+    texts = [question.text for question in question_set.questions]
+    reranked = RerankedRetriever("r", Fixed(hybrid), Noise(seed), question_set.passages, depth=read).search(texts, 20)
     rankings = {"bm25": first, "dense": second, "hybrid": hybrid, "reranked": reranked}
     specs = (BM25, DENSE, HYBRID | {"depth": depth}, RERANKED | {"first": "hybrid", "depth": read})
-    found = fates(compared(asked, rankings, *specs), k)
-    for row, question in enumerate(asked.questions):
-        relevant = {asked.row_of_passage[id_] for id_ in question.relevant}
+    outcomes_by_name = find_outcomes(comparison_with(question_set, rankings, *specs), k)
+    for row, question in enumerate(question_set.questions):
+        relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
         in_hybrid = bool(relevant & {*hybrid.indices[row, : max(k, read)].tolist()})
         given_to_hybrid = any(relevant & {*part.indices[row].tolist()} for part in parts)
         if relevant & {*reranked.indices[row, :k].tolist()}:
-            expected = Fate.FOUND
+            expected = RetrievalOutcome.FOUND
         elif in_hybrid:
-            expected = Fate.LOST_IN_RERANKING
+            expected = RetrievalOutcome.LOST_IN_RERANKING
         else:
-            expected = Fate.LOST_IN_FUSION if given_to_hybrid else Fate.NOT_A_CANDIDATE
-        assert FATES[found["reranked"][row]] is expected
+            expected = RetrievalOutcome.LOST_IN_FUSION if given_to_hybrid else RetrievalOutcome.NOT_A_CANDIDATE
+        assert OUTCOMES[outcomes_by_name["reranked"][row]] is expected
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 10))
-def test_no_order_exceeds_its_ceiling_and_ceilings_never_fall(seed: int, depth: int) -> None:
-    asked, first, second = any_world(seed)
-    hybrid = fused([first.first(depth), second.first(depth)], 25, Fusion.RRF, None, 20)
+def test_ceilings_bound_scores_and_never_decrease(seed: int, depth: int) -> None:
+    question_set, first, second = any_world(seed)
+    hybrid = fuse([first.first(depth), second.first(depth)], 25, Fusion.RRF, None, 20)
     rankings = {"bm25": first, "dense": second, "hybrid": hybrid}
-    comparison = compared(asked, rankings, BM25, DENSE, HYBRID | {"depth": depth})
-    found = ceilings(comparison, (depth, *DEPTHS[:5]))
+    comparison = comparison_with(question_set, rankings, BM25, DENSE, HYBRID | {"depth": depth})
+    limits = ceilings(comparison, (depth, *DEPTHS[:5]))
     for k in (1, 5, 20):
-        own = ceilings(compared(asked, {"bm25": hybrid}, BM25), (k,))["bm25"][0]  # of one that wraps none: its Hit@K
-        assert own <= found["hybrid"][0]
-    assert all((np.diff(found[name][1:]) >= 0).all() for name in rankings)
-    assert (found["hybrid"] >= np.maximum(found["bm25"], found["dense"])).all()
+        own = ceilings(comparison_with(question_set, {"bm25": hybrid}, BM25), (k,))["bm25"][
+            0
+        ]  # of one that wraps none: its Hit@K
+        assert own <= limits["hybrid"][0]
+    assert all((np.diff(limits[name][1:]) >= 0).all() for name in rankings)
+    assert (limits["hybrid"] >= np.maximum(limits["bm25"], limits["dense"])).all()

@@ -7,10 +7,17 @@ import pytest
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, add, add_run, added, remove
+from mrc_workbench.retrieval.comparison.experiment import (
+    Experiment,
+    RunSpec,
+    add_retriever,
+    add_run,
+    added_retrievers,
+    remove_retriever,
+)
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, rename
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, kept_comparisons, rename, save_comparison
 from mrc_workbench.retrieval.trec import RunError
 from tests.doubles import small_set
 
@@ -20,66 +27,66 @@ RUN = "q1 Q0 p1 1 9.5 mine\nq2 Q0 p3 1 7 mine\nq2 Q0 p2 2 6 mine\n"
 
 
 def names(fingerprint: str = SET.fingerprint) -> list[str]:
-    return [spec.name for spec in added(fingerprint)]
+    return [spec.name for spec in added_retrievers(fingerprint)]
 
 
 def files() -> list[Path]:
     return sorted(path for path in (workspace() / "added").rglob("*") if path.is_file())
 
 
-def test_what_is_added_is_read_again_in_order_and_belongs_to_its_set() -> None:
+def test_returns_added_retrievers_in_order_for_their_dataset() -> None:
     tuned = BM25Spec(name="BM25 · <b>../..</b>", k1=0.3, chosen_on=Part.VALIDATION)
     mixed = HybridSpec(name="혼합", of=("BM25", tuned.name), weights=(0.25, 0.75))
     for spec in (tuned, mixed):
-        add(SET.fingerprint, spec)
-    assert added(SET.fingerprint) == [tuned, mixed]
-    assert added(OTHER) == []
+        add_retriever(SET.fingerprint, spec)
+    assert added_retrievers(SET.fingerprint) == [tuned, mixed]
+    assert added_retrievers(OTHER) == []
     assert all(workspace() in path.resolve().parents for path in files())
     again = tuned.model_copy(update={"k1": 2.0})  # replaces the one of the same name
-    add(SET.fingerprint, again)
-    assert added(SET.fingerprint) == [again, mixed]
+    add_retriever(SET.fingerprint, again)
+    assert added_retrievers(SET.fingerprint) == [again, mixed]
 
 
-def test_removing_takes_what_wraps_it_along() -> None:
+def test_remove_deletes_dependent_retrievers() -> None:
     hybrids = HybridSpec(name="c", of=("a", "b")), HybridSpec(name="d", of=("c", "b"))
     for spec in (BM25Spec(name="a"), DenseSpec(name="b"), *hybrids):
-        add(SET.fingerprint, spec)
-    add(OTHER, BM25Spec(name="a"))
-    remove(SET.fingerprint, "a")
+        add_retriever(SET.fingerprint, spec)
+    add_retriever(OTHER, BM25Spec(name="a"))
+    remove_retriever(SET.fingerprint, "a")
     assert names() == ["b"]
     assert names(OTHER) == ["a"]
-    remove(SET.fingerprint, "not there")
+    remove_retriever(SET.fingerprint, "not there")
     assert names() == ["b"]
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"retriever": {"kind": "bm25", "name": "x", "k1": -1}}', "[]", "\0"])
-def test_a_file_that_cannot_be_read_is_left_out(content: str) -> None:
-    add(SET.fingerprint, BM25Spec(name="good"))
+def test_skips_unreadable_files(content: str) -> None:
+    add_retriever(SET.fingerprint, BM25Spec(name="good"))
     (files()[0].parent / "torn.json").write_text(content)
     assert names() == ["good"]
 
 
-def test_a_run_is_copied_under_a_name_of_its_own_and_can_be_compared() -> None:
+def test_copies_and_compares_added_run() -> None:
     add_run(SET, "Run · mine", RUN.encode(), "../../mine.trec")
-    (spec,) = added(SET.fingerprint)
+    (spec,) = added_retrievers(SET.fingerprint)
     assert isinstance(spec, RunSpec)
     assert Path(spec.path).is_absolute()
     assert Path(spec.path).read_text() == RUN
     assert workspace() / "added" in Path(spec.path).parents
     assert "mine" not in spec.path.removeprefix(str(workspace()))
-    found = compare(Experiment(data="small", ks=(1,), retriever=(spec,)), SET).results[0]
-    assert found.scores is not None
-    assert found.scores.per_question["hit@1"].tolist() == [1, 0, 0, 0, 0, 0]
+    result = compare(Experiment(data="small", ks=(1,), retriever=(spec,)), SET).results[0]
+    assert result.scores is not None
+    assert result.scores.per_question["hit@1"].tolist() == [1, 0, 0, 0, 0, 0]
 
 
-def test_a_run_goes_with_the_last_retriever_that_uses_it() -> None:
+def test_deletes_run_with_its_last_retriever() -> None:
     add_run(SET, "one", RUN.encode(), "a")
     time = next(path for path in files() if path.suffix == ".trec").stat().st_mtime_ns
     add_run(SET, "two", RUN.encode(), "b")
     assert [path.stat().st_mtime_ns for path in files() if path.suffix == ".trec"] == [time]  # its rankings stay kept
-    remove(SET.fingerprint, "one")
+    remove_retriever(SET.fingerprint, "one")
     assert len([path for path in files() if path.suffix == ".trec"]) == 1
-    remove(SET.fingerprint, "two")
+    remove_retriever(SET.fingerprint, "two")
     assert files() == []
 
 
@@ -93,7 +100,7 @@ def test_a_run_goes_with_the_last_retriever_that_uses_it() -> None:
         (b"x Q0 y 1 9 a\n", "run_other_ids", 0),
     ],
 )
-def test_a_bad_run_is_told_with_its_line_and_adds_nothing(content: bytes, code: str, line: int) -> None:
+def test_rejects_invalid_run_and_reports_its_line(content: bytes, code: str, line: int) -> None:
     with pytest.raises(RunError) as caught:
         add_run(SET, "bad", content, "results.txt")
     assert (caught.value.code, caught.value.details["line"]) == (code, line)
@@ -111,48 +118,48 @@ def key() -> str:
     """The key of a comparison that Alice keeps."""
     with acting_as(ALICE):
         job = ComparisonJob.of(EXPERIMENT, FINGERPRINT)
-        keep(compare(EXPERIMENT, small_set()), job.folder)
+        save_comparison(compare(EXPERIMENT, small_set()), job.folder)
         return job.id
 
 
-def files_in(place: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_nobody_else_sees_renames_or_deletes_it(key: str) -> None:
+def test_hides_comparison_from_other_users(key: str) -> None:
     with acting_as(ALICE):
         before = files_in(workspace())
     for name in (BOB, ""):
         with acting_as(name):
             assert kept_comparisons() == []
-            for wanted in (key, f"../../{ALICE}/comparisons/{key}", f"../users/{ALICE}/comparisons/{key}"):
+            for reference in (key, f"../../{ALICE}/comparisons/{key}", f"../users/{ALICE}/comparisons/{key}"):
                 with pytest.raises(KeyError):
-                    delete(wanted)
+                    delete(reference)
                 with pytest.raises(KeyError):
-                    rename(wanted, "mine")
+                    rename(reference, "mine")
             assert not ComparisonJob.of(EXPERIMENT, FINGERPRINT).done  # the same one, asked for by somebody else
     with acting_as(ALICE):
         assert files_in(workspace()) == before
-        assert [kept.key for kept in kept_comparisons()] == [key]
+        assert [comparison.key for comparison in kept_comparisons()] == [key]
 
 
-def test_what_is_found_for_one_is_searched_anew_for_another(key: str) -> None:
+def test_does_not_share_rankings_between_users(key: str) -> None:
     with acting_as(BOB):
         compare(EXPERIMENT, small_set())
         assert list((workspace() / "cache" / "rankings").iterdir())
     assert not (shared_workspace() / "cache").exists()
 
 
-def test_added_retrievers_are_each_users() -> None:
+def test_stores_added_retrievers_per_user() -> None:
     with acting_as(ALICE):
-        add(FINGERPRINT, BM25Spec(name="mine"))
-        assert [spec.name for spec in added(FINGERPRINT)] == ["mine"]
+        add_retriever(FINGERPRINT, BM25Spec(name="mine"))
+        assert [spec.name for spec in added_retrievers(FINGERPRINT)] == ["mine"]
     for name in (BOB, ""):
         with acting_as(name):
-            assert added(FINGERPRINT) == []
+            assert added_retrievers(FINGERPRINT) == []
 
 
-def test_a_run_that_finds_no_room_is_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_add_run_without_disk_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
     run = b"q1 Q0 p1 1 2.5 made\n"
     with acting_as(ALICE):
@@ -160,8 +167,8 @@ def test_a_run_that_finds_no_room_is_not_added(monkeypatch: pytest.MonkeyPatch) 
         (workspace() / "large").write_bytes(b"x" * 1_000_000)
         with pytest.raises(LimitError):
             add_run(small_set(), "found", run, "found.trec")
-        assert added(FINGERPRINT) == []
+        assert added_retrievers(FINGERPRINT) == []
         assert not list(workspace().rglob("*.trec"))
         (workspace() / "large").unlink()
         add_run(small_set(), "found", run, "found.trec")
-        assert [spec.name for spec in added(FINGERPRINT)] == ["found"]
+        assert [spec.name for spec in added_retrievers(FINGERPRINT)] == ["found"]

@@ -19,13 +19,13 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison import first_stage as making
-from mrc_workbench.retrieval.comparison.compare import Result, compare, materials_of, write_bases
+from mrc_workbench.retrieval.comparison.compare import Result, build_context, compare, write_packaged_bases
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.job import ship
 from mrc_workbench.retrieval.lexical.bm25 import BM25
-from mrc_workbench.retrieval.measures import evaluate, measures
+from mrc_workbench.retrieval.measures import evaluate, measure_names
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.trec import RunError, write_run
 from tests.data.split.worlds import chain
@@ -35,7 +35,7 @@ from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of
 KS = (1, 3)
 
 
-def test_results_are_the_scores_of_the_rankings_in_order() -> None:
+def test_returns_scores_in_experiment_order() -> None:
     comparison = compare(experiment_of(BIGRAMS, WORDS), small_set())
     assert [result.name for result in comparison.results] == ["bigrams", "words"]
     assert comparison.question_set == small_set()
@@ -49,7 +49,7 @@ def test_results_are_the_scores_of_the_rankings_in_order() -> None:
     assert again.as_dict() == comparison.as_dict()  # the seconds too: they are those of the first search
 
 
-def test_one_part_over_the_whole_corpus() -> None:
+def test_evaluates_split_part_over_whole_corpus() -> None:
     whole = compare(experiment_of(BIGRAMS), small_set())
     rows = {}
     for part in ("train", "validation", "test"):
@@ -60,13 +60,13 @@ def test_one_part_over_the_whole_corpus() -> None:
         expected = whole.results[0].rankings.indices[rows[part]]
         assert comparison.results[0].rankings.indices.tolist() == expected.tolist()
     assert sorted(row for part in rows.values() for row in part) == list(range(6))
-    asked = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).question_set
-    assert texts_of(asked.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
+    evaluated = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).question_set
+    assert texts_of(evaluated.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
     with pytest.raises(ValueError, match="the validation part has no question with a relevant passage"):
         compare(experiment_of(BIGRAMS, split="validation", validation_share=0), small_set())
 
 
-def test_a_retriever_that_failed_has_an_error_and_no_score() -> None:
+def test_reports_error_without_score_for_failed_retriever() -> None:
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
     comparison = compare(experiment_of(LOST_MODEL, BIGRAMS, hybrid), small_set())
     lost, bigrams, both = comparison.results
@@ -76,54 +76,58 @@ def test_a_retriever_that_failed_has_an_error_and_no_score() -> None:
     assert bigrams.error is None
     assert bigrams.scores.means()["hit@1"] == 1
     written = comparison.as_dict()["retrievers"]
-    told = {"error": str(lost.error), "code": "model_not_found", "model": "no such model!"}
-    assert written["lost"] == written["hybrid"] == told
+    expected_error = {"error": str(lost.error), "code": "model_not_found", "model": "no such model!"}
+    assert written["lost"] == written["hybrid"] == expected_error
 
 
 @pytest.mark.slow
-def test_a_failure_while_searching_is_that_retrievers_own(tmp_path: Path) -> None:
+def test_failed_search_does_not_affect_other_retrievers(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "modules.json").write_text("no JSON")
     broken = {"name": "broken", "kind": "dense", "model": "broken"}
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["broken", "words"]}
     comparison = compare(experiment_of(broken, WORDS, hybrid), small_set(), base=tmp_path)
     assert [result.error is None for result in comparison.results] == [False, True, False]
-    told = comparison.as_dict()["retrievers"]["broken"]
-    assert isinstance(told, dict)
-    assert (told["code"], told["model"]) == ("unloadable", "broken")
-    assert not [name for name in told if "@" in name]
+    entry = comparison.as_dict()["retrievers"]["broken"]
+    assert isinstance(entry, dict)
+    assert (entry["code"], entry["model"]) == ("unloadable", "broken")
+    assert not [name for name in entry if "@" in name]
 
 
-def test_what_scores_json_holds() -> None:
+def test_writes_scores_json_fields() -> None:
     written = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set()).as_dict()
     names = {"data", "fingerprint", "split", "questions", "passages", "parts", "warnings", "retrievers"}
     assert set(written) == names
     assert (written["data"], written["split"], written["passages"]) == ("small", "test", 5)
     assert 0 < written["questions"] < len(QUESTIONS)
-    told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered"}
-    assert set(written["retrievers"]["bigrams"]) == {*measures(KS), *told}
+    cost_fields = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered"}
+    assert set(written["retrievers"]["bigrams"]) == {*measure_names(KS), *cost_fields}
 
 
-def test_progress_only_grows_and_ends_at_1() -> None:
-    told: list[tuple[str, float]] = []
+def test_progress_increases_to_1() -> None:
+    reported: list[tuple[str, float]] = []
     rerank = {"name": "lost too", "kind": "rerank", "first": "lost"}
-    compare(experiment_of(BIGRAMS, LOST_MODEL, rerank, WORDS), small_set(), on_progress=lambda *word: told.append(word))
-    assert list(dict.fromkeys(name for name, _ in told)) == ["bigrams", "lost", "lost too", "words", ""]
-    shares = [share for _, share in told]
+    compare(
+        experiment_of(BIGRAMS, LOST_MODEL, rerank, WORDS), small_set(), on_progress=lambda *word: reported.append(word)
+    )
+    assert list(dict.fromkeys(name for name, _ in reported)) == ["bigrams", "lost", "lost too", "words", ""]
+    shares = [share for _, share in reported]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
-    within = {name: [share for one, share in told if one == name] for name in ("bigrams", "words")}
+    within = {
+        name: [share for reported_name, share in reported if reported_name == name] for name in ("bigrams", "words")
+    }
     assert within["bigrams"][0] < within["bigrams"][-1] < within["words"][0] < within["words"][-1]
 
 
-def test_what_was_searched_is_remembered_and_a_failure_is_told_as_it_was() -> None:
-    question_set, experiment, told = small_set(), experiment_of(WORDS, LOST_MODEL), list[Result]()
-    words = materials_of(experiment, question_set).made["words"]
+def test_caches_rankings_and_stores_failure_details() -> None:
+    question_set, experiment, reported = small_set(), experiment_of(WORDS, LOST_MODEL), list[Result]()
+    words = build_context(experiment, question_set).retrievers["words"]
     assert isinstance(words, CachedRetriever)
-    assert not words.remembers(texts_of(question_set.questions), words.depth)
-    first = compare(experiment, question_set, on_result=told.append)
-    assert words.remembers(texts_of(question_set.questions), words.depth)
-    assert tuple(told) == first.results
+    assert not words.is_cached(texts_of(question_set.questions), words.depth)
+    first = compare(experiment, question_set, on_result=reported.append)
+    assert words.is_cached(texts_of(question_set.questions), words.depth)
+    assert tuple(reported) == first.results
     error, written = first.results[1].error, first.as_dict()["retrievers"]
     assert [name for name, entry in written.items() if "error" in entry] == ["lost"]
     failed = Failure.from_dict(written["lost"])
@@ -131,32 +135,34 @@ def test_what_was_searched_is_remembered_and_a_failure_is_told_as_it_was() -> No
     assert (failed.code, str(failed), failed.details) == ("model_not_found", str(error), error.details)
 
 
-def searched(monkeypatch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object) -> list[tuple[str, int]]:
+def searched_depths(
+    monkeypatch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object
+) -> list[tuple[str, int]]:
     """Compare, and return which BM25 was searched how deep."""
-    told: list[tuple[str, int]] = []
+    searches: list[tuple[str, int]] = []
 
-    class Told(BM25):
+    class RecordingBM25(BM25):
         def search(self, questions: list[str], k: int) -> Rankings:
-            told.append((self.name, k))
+            searches.append((self.name, k))
             return super().search(questions, k)
 
-    monkeypatch.setattr(making, "BM25", Told)
+    monkeypatch.setattr(making, "BM25", RecordingBM25)
     compare(experiment_of(*specs, **more), small_set())
-    return told
+    return searches
 
 
-def test_every_retriever_is_searched_once_as_deep_as_any_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_each_retriever_once_at_largest_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     hybrids = [
         {"name": f"{fusion}", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "fusion": fusion}
         for fusion in ("rrf", "min-max", "z-score")
     ]
-    assert searched(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
-    assert searched(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
+    assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
+    assert searched_depths(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
     weighted = {"name": "weighted", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "weights": [1, 3]}
-    assert searched(monkeypatch, WORDS, BIGRAMS, weighted) == []
+    assert searched_depths(monkeypatch, WORDS, BIGRAMS, weighted) == []
 
 
-def test_what_wraps_a_retriever_changes_nothing_in_its_own_figures() -> None:
+def test_wrapping_does_not_change_component_scores() -> None:
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 2}
     deep = {"name": "deep", "kind": "hybrid", "of": ["hybrid", "words"], "depth": 60}
     alone = compare(experiment_of(WORDS, BIGRAMS, hybrid), small_set()).results
@@ -166,10 +172,10 @@ def test_what_wraps_a_retriever_changes_nothing_in_its_own_figures() -> None:
     np.testing.assert_array_equal(wrapped[2].rankings.indices[:, :10], alone[2].rankings.indices)
 
 
-def test_questions_with_few_passages_or_none_are_counted() -> None:
+def test_counts_queries_with_few_or_no_results() -> None:
     result = compare(experiment_of(WORDS, ks=(1, 2)), small_set()).results[0]
-    found = (result.rankings.indices[:, :2] >= 0).sum(axis=1)
-    assert (result.short, result.unanswered) == (int((found < 2).sum()), int((found == 0).sum()))
+    counts = (result.rankings.indices[:, :2] >= 0).sum(axis=1)
+    assert (result.short, result.unanswered) == (int((counts < 2).sum()), int((counts == 0).sum()))
     assert result.short > 0
     first_only = compare(experiment_of(BIGRAMS, ks=(1,)), small_set()).results[0]
     assert (first_only.short, first_only.unanswered) == (0, 0)
@@ -180,9 +186,9 @@ def write(folder: Path, *lines: str) -> dict[str, object]:
     return {"name": "theirs", "kind": "run", "path": "theirs.trec"}
 
 
-def test_an_imported_run_of_ours_is_the_native_result(tmp_path: Path) -> None:
-    asked = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set())
-    write_run(tmp_path / "ours.trec", asked.results[0].rankings, asked.question_set, "ours")
+def test_reimported_run_scores_like_original(tmp_path: Path) -> None:
+    original = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set())
+    write_run(tmp_path / "ours.trec", original.results[0].rankings, original.question_set, "ours")
     run = {"name": "run", "kind": "run", "path": "ours.trec"}
     both = experiment_of(BIGRAMS, run, split="test", test_share=0.5)
     native, imported = compare(both, small_set(), base=tmp_path).results
@@ -193,7 +199,7 @@ def test_an_imported_run_of_ours_is_the_native_result(tmp_path: Path) -> None:
     assert (imported.build_seconds, imported.query_seconds, imported.memory_bytes) == (0, 0, 0)
 
 
-def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_path: Path) -> None:
+def test_omits_metrics_deeper_than_run(tmp_path: Path) -> None:
     run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7", "q9 Q0 p2 1 7", "q2 Q0 p9 2 6")
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["theirs", "bigrams"], "fusion": "min-max", "weights": [2, 1]}
     experiment = experiment_of(run, BIGRAMS, hybrid)
@@ -207,13 +213,13 @@ def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_p
     counts = {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0, "aliases": 0}
     assert theirs.notes == counts
     assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes
-    assert set(both.scores.per_question) == set(measures(KS))
+    assert set(both.scores.per_question) == set(measure_names(KS))
     assert both.scores.per_question["hit@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the run counts twice where it answers
     again = compare(experiment, small_set(), base=tmp_path)
     assert again.results[0].notes == theirs.notes
 
 
-def test_a_run_that_names_a_merged_copy_is_credited_also_after_a_comparison_without_aliases(tmp_path: Path) -> None:
+def test_credits_run_results_that_name_merged_duplicates(tmp_path: Path) -> None:
     run = write(tmp_path, "q1 Q0 copy 1 9", "q2 Q0 p2 1 7")
     before = compare(experiment_of(run), small_set(), base=tmp_path).results[0]
     assert (before.notes["unknown_passages"], before.notes["aliases"]) == (1, 0)
@@ -225,7 +231,7 @@ def test_a_run_that_names_a_merged_copy_is_credited_also_after_a_comparison_with
 
 
 @pytest.mark.slow
-def test_a_reranked_run_is_no_deeper_than_the_run(tmp_path: Path) -> None:
+def test_limits_reranked_run_to_run_depth(tmp_path: Path) -> None:
     run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7")
     rerank = {"name": "reranked", "kind": "rerank", "first": "theirs", "weight": 1}
     result = compare(experiment_of(run, rerank), small_set(), base=tmp_path).results[1]
@@ -234,18 +240,18 @@ def test_a_reranked_run_is_no_deeper_than_the_run(tmp_path: Path) -> None:
     assert result.scores.ks == (1,)
 
 
-def test_a_run_that_cannot_be_read_is_told_and_not_tried_again(tmp_path: Path) -> None:
+def test_reports_unreadable_run_with_its_line(tmp_path: Path) -> None:
     experiment = experiment_of(write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 eight"), WORDS)
     comparison = compare(experiment, small_set(), base=tmp_path)
-    told = comparison.as_dict()["retrievers"]["theirs"]
-    assert (told["code"], told["run"], told["line"]) == ("run_broken_line", "theirs.trec", 2)
-    error = Failure.from_dict(told)
+    entry = comparison.as_dict()["retrievers"]["theirs"]
+    assert (entry["code"], entry["run"], entry["line"]) == ("run_broken_line", "theirs.trec", 2)
+    error = Failure.from_dict(entry)
     assert isinstance(comparison.results[0].error, RunError)
-    assert (error.code, str(error), error.details) == (told["code"], told["error"], {"run": "theirs.trec", "line": 2})
+    assert (error.code, str(error), error.details) == (entry["code"], entry["error"], {"run": "theirs.trec", "line": 2})
 
 
 @pytest.mark.slow
-def test_another_weight_depth_or_index_computes_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reuses_cached_vectors_for_other_weight_depth_or_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def files(kind: str) -> set[str]:
         return {path.name for path in (workspace() / "cache" / kind).iterdir()}
 
@@ -280,15 +286,15 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis_module, "morphemes", read)
 
 
-def test_the_first_comparison_of_the_sample_analyzes_nothing(unread: None) -> None:
+def test_compares_sample_without_analyzing_texts(unread: None) -> None:
     experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"),))
-    found = compare(experiment, SAMPLE)
-    assert [result.error for result in found.results] == [None]
+    comparison = compare(experiment, SAMPLE)
+    assert [result.error for result in comparison.results] == [None]
     assert tokens_of(Analyzer.KIWI, TEXTS).texts()[0]
 
 
 @pytest.mark.slow
-def test_what_comes_with_the_sample_is_what_its_analyzer_says_today(
+def test_shipped_tokens_match_current_analyzer(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = [tokens_of(Analyzer.KIWI_BIGRAM, texts) for texts in (QUESTIONS_OF_SAMPLE, TEXTS)]
@@ -303,7 +309,7 @@ def test_what_comes_with_the_sample_is_what_its_analyzer_says_today(
 
 @pytest.mark.slow
 @pytest.mark.packaged
-def test_the_vectors_that_come_with_the_sample_are_those_of_the_packaged_base(
+def test_shipped_vectors_match_packaged_model(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not DEFAULT.path:
@@ -311,7 +317,7 @@ def test_the_vectors_that_come_with_the_sample_are_those_of_the_packaged_base(
 
     def files() -> dict[str, int]:
         kinds = ("tokens", "vectors", "token-vectors", "rankings")
-        return {kind: len([*cache.shipped(kind, "").parent.glob("*.npz")]) for kind in kinds}
+        return {kind: len([*cache.sample_path(kind, "").parent.glob("*.npz")]) for kind in kinds}
 
     kinds, encoder = files(), BiEncoder(find_model(DEFAULT.reference), TEXTS)
     shipped = encoder.encode_questions(QUESTIONS_OF_SAMPLE), encoder.encode_passages(TEXTS)
@@ -333,18 +339,18 @@ def test_the_vectors_that_come_with_the_sample_are_those_of_the_packaged_base(
 
 @pytest.mark.slow
 @pytest.mark.packaged
-def test_the_bases_of_an_experiment_are_written_where_they_are_missing() -> None:
+def test_writes_missing_packaged_models() -> None:
     dense = DenseSpec(name="Dense", model="packaged:multilingual-e5-small")
     unknown = DenseSpec(name="unknown", model="packaged:nothing")
     experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"), unknown, dense))
-    write_bases(experiment)
+    write_packaged_bases(experiment)
     (weights,) = (workspace() / "cache" / "packaged").glob("multilingual-e5-small-*/model.safetensors")
     written = weights.stat().st_mtime_ns
-    write_bases(experiment)
+    write_packaged_bases(experiment)
     assert weights.stat().st_mtime_ns == written
 
 
-def test_a_set_of_linked_questions_is_compared_on_its_whole_test_share() -> None:
+def test_evaluates_full_test_part_of_linked_questions() -> None:
     """One of NFCorpus's 323 questions was compared without a warning."""
     compared = compare(experiment_of(WORDS, split="test"), chain(323, more_passages=300))
     written = compared.as_dict()
@@ -356,21 +362,21 @@ def test_a_set_of_linked_questions_is_compared_on_its_whole_test_share() -> None
     assert parts["shared_test_questions"] == 0
 
 
-def test_published_parts_are_compared() -> None:
+def test_evaluates_published_split_parts() -> None:
     parts = ["train"] * 40 + ["validation"] * 25
     compared = compare(experiment_of(WORDS, split="test"), chain(65, parts=parts))
     assert [question.id for question in compared.question_set.questions] == [f"q{row}" for row in range(40, 65)]
-    assert compared.parts is not None
-    assert compared.parts.is_published
+    assert compared.split is not None
+    assert compared.split.is_published
 
 
-def test_few_questions_compared_or_for_training_a_mix_are_warned_of() -> None:
+def test_warns_about_few_test_or_training_questions() -> None:
     mix = {"name": "mix", "kind": "learned", "of": ["words"], "lexical": False}
     enough, few = (
         compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=share), chain(100))
         for share in (0.8, 0.85)
     )
-    assert (enough.results[1].taught_by, few.results[1].taught_by) == (20, 15)
+    assert (enough.results[1].training_query_count, few.results[1].training_query_count) == (20, 15)
     assert few.warnings == ["Too few training questions for mix: 15. With fewer than 20, most differences are chance."]
     few = compare(experiment_of(WORDS, split="test"), chain(30))
     assert few.warnings == ["Too few questions are compared: 6. With fewer than 20, most differences are chance."]

@@ -9,13 +9,13 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.retrieval.comparison.compare import compare, materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
-from mrc_workbench.retrieval.rankings import ask
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, load, save_comparison
+from mrc_workbench.retrieval.rankings import search_question
 from mrc_workbench.retrieval.report.report import report
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
@@ -25,7 +25,9 @@ LONG = 3  # of the passages
 PASSAGES = tuple(
     Passage(f"p{n}", " ".join(np.random.default_rng(n).choice(WORDS, 200 if n < LONG else 20))) for n in range(8)
 )
-QUESTIONS = tuple(Question(f"q{n}", " ".join(one.text.split()[-4:]), (), (one.id,)) for n, one in enumerate(PASSAGES))
+QUESTIONS = tuple(
+    Question(f"q{n}", " ".join(passage.text.split()[-4:]), (), (passage.id,)) for n, passage in enumerate(PASSAGES)
+)
 SET = QuestionSet("long", PASSAGES, QUESTIONS)
 BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD)
 
@@ -39,7 +41,7 @@ def experiment_of(*specs: Spec) -> Experiment:
     return Experiment(data="long", retriever=specs)
 
 
-def test_whoever_reads_beginnings_is_told_with_those_that_wrap_it(folder: str, tmp_path: Path) -> None:
+def test_reports_truncating_retrievers_and_their_wrappers(folder: str, tmp_path: Path) -> None:
     reranker = str(with_head(build_cross_encoder_base(tmp_path / "reranker")))
     specs = (
         BM25,
@@ -56,20 +58,23 @@ def test_whoever_reads_beginnings_is_told_with_those_that_wrap_it(folder: str, t
     experiment = experiment_of(*specs)
     comparison = compare(experiment, SET)
     assert not [result.error for result in comparison.results if result.error]
-    told = [("Dense", LONG, ["Hybrid", "Mix"]), ("Late", LONG, ["Mix"]), ("Reranked", LONG, [])]
-    assert comparison.cut_off == told
-    assert compare(experiment, SET).cut_off == told  # as it was kept
-    place = ComparisonJob.of(experiment, SET.fingerprint).folder
-    keep(comparison, place)
-    assert load(place, SET).cut_off == told
-    for language, said in (("en", "Dense reads only the beginning of 3 of 8 passages"), ("ko", "지문 8개 가운데 3개")):
+    expected = [("Dense", LONG, ["Hybrid", "Mix"]), ("Late", LONG, ["Mix"]), ("Reranked", LONG, [])]
+    assert comparison.cut_off == expected
+    assert compare(experiment, SET).cut_off == expected  # as it was kept
+    job_folder = ComparisonJob.of(experiment, SET.fingerprint).folder
+    save_comparison(comparison, job_folder)
+    assert load(job_folder, SET).cut_off == expected
+    for language, message in (
+        ("en", "Dense reads only the beginning of 3 of 8 passages"),
+        ("ko", "지문 8개 가운데 3개"),
+    ):
         notices = report(comparison, language)
-        assert said in notices
+        assert message in notices
         assert ("Hybrid, Mix" if language == "en" else "하이브리드, Mix") in notices
-        assert notices.count("windows = true") == len(told)
+        assert notices.count("windows = true") == len(expected)
 
 
-def test_what_has_no_windows_is_told_without_the_advice_to_turn_them_on(tmp_path: Path) -> None:
+def test_omits_window_advice_for_models_without_windows(tmp_path: Path) -> None:
     spec = SparseSpec(name="Sparse", model=str(build_sparse_encoder(tmp_path / "sparse")))
     comparison = compare(experiment_of(spec), SET)
     assert comparison.cut_off == [("Sparse", LONG, [])]
@@ -78,7 +83,7 @@ def test_what_has_no_windows_is_told_without_the_advice_to_turn_them_on(tmp_path
     assert "windows = true" not in notices
 
 
-def test_where_passages_fit_nothing_is_said(folder: str) -> None:
+def test_reports_nothing_if_passages_fit(folder: str) -> None:
     short = QuestionSet("short", PASSAGES[LONG:], QUESTIONS[LONG:])
     comparison = compare(
         experiment_of(DenseSpec(name="Dense", model=folder), LateSpec(name="Late", model=folder)), short
@@ -87,14 +92,14 @@ def test_where_passages_fit_nothing_is_said(folder: str) -> None:
     assert not comparison.results[0].notes
 
 
-def test_one_question_typed_counts_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_count_truncation_for_single_query(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BiEncoder, "cut_off", lambda *_: pytest.fail("counted"))
-    made = materials_of(experiment_of(DenseSpec(name="Dense", model=folder)), SET).made["Dense"]
-    assert not isinstance(made, Exception)
-    assert ask(made, "한강").rows
+    retriever = build_context(experiment_of(DenseSpec(name="Dense", model=folder)), SET).retrievers["Dense"]
+    assert not isinstance(retriever, Exception)
+    assert search_question(retriever, "한강").rows
 
 
-def test_figures_stay_where_it_cannot_be_told(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_scores_if_truncation_is_unknown(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object) -> int:
         raise ModelError("model_not_found", "gone", model="gone")
 

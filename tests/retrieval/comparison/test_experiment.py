@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.combine import Fusion
-from mrc_workbench.retrieval.comparison.compare import materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import (
     Experiment,
     ExperimentError,
-    Lab,
+    LabKind,
     RunSpec,
     read_experiment,
     write_experiment,
@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.lexical import Engine
+from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.trec import RunError
 from tests.doubles import QUESTIONS, small_set, texts_of
@@ -66,9 +66,9 @@ def read(text: str, folder: Path) -> Experiment:
     return read_experiment(path)
 
 
-def test_an_example_of_every_kind(tmp_path: Path) -> None:
+def test_reads_every_kind_of_retriever(tmp_path: Path) -> None:
     specs = (
-        BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=Engine.POSTINGS),
+        BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=BM25Engine.POSTINGS),
         DenseSpec(name="Dense", model="starter", title=True),
         HybridSpec(name="Hybrid", of=("BM25", "Dense"), depth=100),
         RerankSpec(name="Reranked", first="Hybrid", model="starter", depth=30, weight=0.25, title=True),
@@ -78,7 +78,7 @@ def test_an_example_of_every_kind(tmp_path: Path) -> None:
     assert read(EXAMPLE, tmp_path) == read("\ufeff" + EXAMPLE, tmp_path) == expected  # with a byte order mark, too
 
 
-def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+def test_fills_in_defaults(tmp_path: Path) -> None:
     experiment = read('data = "sample"\n[[retriever]]\nname = "a"\nkind = "bm25"', tmp_path)
     assert (experiment.split, experiment.seed, experiment.ks) == ("all", 0, (1, 5, 10, 20, 50, 100))
     assert experiment.retriever == (BM25Spec(name="a", analyzer=Analyzer.AUTO, k1=0.9, b=0.4),)
@@ -88,7 +88,7 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     assert (hybrid.fusion, hybrid.weights) == (Fusion.Z_SCORE, None)
 
 
-def test_a_written_experiment_is_read_back(tmp_path: Path) -> None:
+def test_round_trips_written_experiment(tmp_path: Path) -> None:
     experiment = read(EXAMPLE, tmp_path)
     assert read(write_experiment(experiment), tmp_path) == experiment
     specs = (*experiment.retriever[:3], RerankSpec(name="한", first="BM25"))
@@ -127,9 +127,9 @@ chosen_on = "validation"
 """
 
 
-def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path) -> None:
+def test_reads_fusions_indexes_runs_labs_and_tuning_part(tmp_path: Path) -> None:
     experiment = read(TUNED, tmp_path)
-    assert (experiment.lab, experiment.split) == (Lab.HYBRID, Part.VALIDATION)
+    assert (experiment.lab, experiment.split) == (LabKind.HYBRID, Part.VALIDATION)
     assert experiment.retriever == (
         RunSpec(name="theirs", path="their runs/lucene.trec"),
         DenseSpec(name="dense", index=IndexKind.HNSW),
@@ -192,7 +192,7 @@ MISTAKES = {
 @pytest.mark.parametrize(
     ("text", "old", "new", "place"), [(text, *mistake) for text, mistakes in MISTAKES.items() for mistake in mistakes]
 )
-def test_every_mistake_is_told_with_its_place(text: str, old: str, new: str, place: str, tmp_path: Path) -> None:
+def test_reports_location_of_each_error(text: str, old: str, new: str, place: str, tmp_path: Path) -> None:
     assert old in text
     with pytest.raises(ExperimentError) as caught:
         read(text.replace(old, new, 1), tmp_path)
@@ -200,7 +200,7 @@ def test_every_mistake_is_told_with_its_place(text: str, old: str, new: str, pla
     assert place in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_reports_all_errors_at_once(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"split: .*; seed: .*; retriever.0.bm25.k1: "):
         read(EXAMPLE.replace("test", "half").replace("seed = 7", 'seed = "x"').replace("1.2", "-1"), tmp_path)
     for text in ('data = "sample"', 'data = "sample"\nretriever = []'):
@@ -209,24 +209,24 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"[[[", b"\x00", b'data = "a"\ndata = "b"'])
-def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
+def test_rejects_invalid_toml(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "experiment.toml").write_bytes(content)
     with pytest.raises(ExperimentError, match=r"experiment\.toml cannot be read as an experiment file \(TOML\)"):
         read_experiment(tmp_path / "experiment.toml")
 
 
-def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
+def test_keeps_order_of_retrievers() -> None:
     hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
-    made = [*materials_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).made.values()]
-    assert [getattr(retriever, "name", "") for retriever in made] == ["bigrams", "words", "both"]
-    assert made[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
+    retrievers = [*build_context(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).retrievers.values()]
+    assert [getattr(retriever, "name", "") for retriever in retrievers] == ["bigrams", "words", "both"]
+    assert retrievers[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
 
 
-def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
+def test_cache_key_depends_on_everything_but_name() -> None:
     rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
 
     def key(*specs: dict[str, object]) -> str:
-        return [*materials_of(experiment_of(*specs), small_set()).made.values()][-1].key
+        return [*build_context(experiment_of(*specs), small_set()).retrievers.values()][-1].key
 
     assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"}) == key(BIGRAMS | {"chosen_on": "validation"})
     assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
@@ -247,15 +247,19 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
     assert len({key(*specs) for specs in different}) == len(different)
 
 
-def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> None:
+def test_missing_model_fails_only_its_wrappers() -> None:
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
     rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
-    made = [*materials_of(experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS), small_set()).made.values()]
-    assert [isinstance(retriever, CachedRetriever) for retriever in made] == [False, True, False, False, True]
-    assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
+    retrievers = [
+        *build_context(experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS), small_set()).retrievers.values()
+    ]
+    assert [isinstance(retriever, CachedRetriever) for retriever in retrievers] == [False, True, False, False, True]
+    assert {str(retrievers[row]) for row in (0, 2, 3)} == {
+        "'no such model!' is no folder, no finished run and no hub id"
+    }
 
 
-def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
+def test_searches_as_deep_as_wrappers_need() -> None:
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "words"], "depth": 30}
     near = {"name": "near", "kind": "rerank", "first": "hybrid", "depth": 5}
     far = {"name": "far", "kind": "rerank", "first": "hybrid", "depth": 200}
@@ -267,22 +271,22 @@ def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
     assert experiment_of(BIGRAMS, WORDS, hybrid, near, far, over, ks=[1]).depths == depths
 
 
-def test_retrievers_with_one_model_share_it() -> None:
+def test_shares_model_between_retrievers() -> None:
     dense = {"kind": "dense", "model": "starter"}
     specs = [dense | {"name": index, "index": index} for index in IndexKind] + [dense | {"name": "t", "title": False}]
-    made = materials_of(experiment_of(*specs), small_set()).made.values()
-    *same, other = (one.meter for one in made if isinstance(one, CachedRetriever))
-    assert [one is same[0] for one in (*same, other)] == [True] * len(IndexKind) + [False]
+    retrievers = build_context(experiment_of(*specs), small_set()).retrievers.values()
+    *same, other = (retriever.meter for retriever in retrievers if isinstance(retriever, CachedRetriever))
+    assert [retriever is same[0] for retriever in (*same, other)] == [True] * len(IndexKind) + [False]
 
 
-def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_another(tmp_path: Path) -> None:
+def test_missing_run_fails_its_wrappers_and_changed_run_gets_new_key(tmp_path: Path) -> None:
     run = {"name": "run", "kind": "run", "path": "r.trec"}
     experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
-    made = materials_of(experiment, small_set(), tmp_path).made.values()
-    assert [type(retriever) for retriever in made] == [CachedRetriever, RunError, RunError]
+    retrievers = build_context(experiment, small_set(), tmp_path).retrievers.values()
+    assert [type(retriever) for retriever in retrievers] == [CachedRetriever, RunError, RunError]
 
     def keys() -> list[str]:
-        return [retriever.key for retriever in materials_of(experiment, small_set(), tmp_path).made.values()]
+        return [retriever.key for retriever in build_context(experiment, small_set(), tmp_path).retrievers.values()]
 
     (tmp_path / "r.trec").write_text("q1 Q0 p1 1 1 x\n")
     bm25, first, hybrid = keys()
@@ -307,7 +311,7 @@ OTHER = '[[retriever]]\nname = "b"\n'
         ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
     ],
 )
-def test_values_that_cannot_be_are_told_by_their_place(top: str, place: str, tmp_path: Path) -> None:
+def test_rejects_impossible_values_with_location(top: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=place):
         read(BM25_ALONE.format(top=top, own=""), tmp_path)
 
@@ -329,44 +333,44 @@ def test_values_that_cannot_be_are_told_by_their_place(top: str, place: str, tmp
         OTHER + 'kind = "dense"\nwindows = true\nwindow_tokens = 2147483648',
     ],
 )
-def test_options_that_no_score_can_hold_are_refused(own: str, tmp_path: Path) -> None:
+def test_rejects_options_that_overflow_scores(own: str, tmp_path: Path) -> None:
     name = own.splitlines()[-1].split()[0]
     with pytest.raises(ExperimentError, match=rf"retriever.*{name}"):
         read(BM25_ALONE.format(top="", own=own), tmp_path)
 
 
 @pytest.mark.parametrize("own", ["title_weight = 1e6", "title_weight = 1e-300", "k1 = 1e6", "k1 = 0.0"])
-def test_scores_of_the_largest_and_smallest_values_are_numbers(own: str, tmp_path: Path) -> None:
+def test_extreme_options_give_finite_scores(own: str, tmp_path: Path) -> None:
     spec = read(BM25_ALONE.format(top="", own=own), tmp_path).retriever[0]
     assert isinstance(spec, BM25Spec)
-    found = BM25("a", small_set().passages, spec.options()).search(texts_of(QUESTIONS), 3)
-    usual = BM25("a", small_set().passages, BM25Options()).search(texts_of(QUESTIONS), 3)
-    assert np.isfinite(found.scores[found.indices >= 0]).all()
-    np.testing.assert_array_equal((found.indices >= 0).sum(axis=1), (usual.indices >= 0).sum(axis=1))
+    rankings = BM25("a", small_set().passages, spec.options()).search(texts_of(QUESTIONS), 3)
+    default_rankings = BM25("a", small_set().passages, BM25Options()).search(texts_of(QUESTIONS), 3)
+    assert np.isfinite(rankings.scores[rankings.indices >= 0]).all()
+    np.testing.assert_array_equal((rankings.indices >= 0).sum(axis=1), (default_rankings.indices >= 0).sum(axis=1))
 
 
-def test_no_more_is_taken_than_there_are_passages_however_many_are_asked_for(tmp_path: Path) -> None:
-    found = []
+def test_limits_depth_to_number_of_passages(tmp_path: Path) -> None:
+    rankings = []
     for passages in (10**9, len(small_set().passages)):
         experiment = read(BM25_ALONE.format(top=f"ks = [{passages}]", own=f"feedback_passages = {passages}"), tmp_path)
         spec = experiment.retriever[0]
         assert isinstance(spec, BM25Spec)
         bm25 = BM25("a", small_set().passages, spec.options())
-        found.append(bm25.search(texts_of(QUESTIONS), max(experiment.ks)).indices.tolist())
-    assert found[0] == found[1]
+        rankings.append(bm25.search(texts_of(QUESTIONS), max(experiment.ks)).indices.tolist())
+    assert rankings[0] == rankings[1]
 
 
 BEFORE = {"name", "chosen_on", "kind", "analyzer", "k1", "b", "title"}
 
 
-def test_options_that_are_not_used_are_no_part_of_a_key() -> None:
+def test_cache_key_ignores_unused_options() -> None:
     assert set(BM25Spec(name="BM25").model_dump(mode="json")) == BEFORE | {"engine"}
     assert set(WindowedBM25Spec(name="BM25").model_dump(mode="json")) == BEFORE | {"sentences"}
-    usual = BM25Spec(name="BM25", feedback_passages=5, feedback_terms=10, feedback_share=0.5)
-    assert set(usual.model_dump(mode="json")) == BEFORE | {"engine", "feedback_passages"}
+    with_feedback = BM25Spec(name="BM25", feedback_passages=5, feedback_terms=10, feedback_share=0.5)
+    assert set(with_feedback.model_dump(mode="json")) == BEFORE | {"engine", "feedback_passages"}
 
 
-def test_options_reach_bm25() -> None:
+def test_passes_options_to_bm25() -> None:
     values = {"k1": 1.2, "title_weight": 3.0, "feedback_passages": 4, "feedback_terms": 20, "feedback_share": 0.2}
     spec = BM25Spec(name="BM25", **values)  # type: ignore[arg-type]
     assert spec.options() == BM25Options(**values)  # type: ignore[arg-type]
@@ -385,16 +389,16 @@ def test_options_reach_bm25() -> None:
         {"feedback_passages": 3, "feedback_share": 1.5},
     ],
 )
-def test_options_that_do_not_go_together_are_refused(values: dict[str, object]) -> None:
+def test_rejects_conflicting_options(values: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match=r"title_weight|feedback"):
         Experiment.model_validate({"data": "sample", "retriever": [{"name": "BM25", "kind": "bm25", **values}]})
 
 
-def test_windows_and_milvus_are_asked_once() -> None:
+def test_windows_and_milvus_reject_feedback() -> None:
     for kind in (WindowedBM25Spec, MilvusSpec):
         with pytest.raises(ValidationError, match="feedback_passages"):
             kind.model_validate({"name": "one", "feedback_passages": 3})
 
 
-def test_an_engine_of_earlier_versions_is_the_one_that_scores_the_same() -> None:
+def test_maps_legacy_engine_to_equivalent() -> None:
     assert BM25Spec.model_validate({"name": "BM25", "engine": "bm25s"}) == BM25Spec(name="BM25")

@@ -19,21 +19,21 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import (
     Experiment,
     ExperimentError,
-    add,
-    read_as,
+    add_retriever,
     read_experiment,
+    read_experiment_as,
     write_experiment,
 )
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.report.exports import save
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.retrieval.test_contract import keeps_the_contract, makers
+from tests.retrieval.test_contract import check_contract, makers
 
 DATA = 'data = "sample"\n'
 BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'
@@ -45,7 +45,7 @@ def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
     path = folder / "e.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ExperimentError) as caught:
-        read_as(kind, path)
+        read_experiment_as(kind, path)
     return str(caught.value)
 
 
@@ -62,15 +62,15 @@ def refusal(text: str, folder: Path, kind: type[BaseModel] = Experiment) -> str:
         (AblationExperiment, 'txt = "sample"\n', "txt: unknown field; did you mean 'text'?"),
     ],
 )
-def test_an_unknown_field_is_named_with_the_nearest(
+def test_suggests_nearest_field_for_unknown_field(
     kind: type[BaseModel], text: str, message: str, tmp_path: Path
 ) -> None:
-    told = refusal(text if kind is AblationExperiment else DATA + text, tmp_path, kind)
-    assert message in told
-    assert "Extra inputs" not in told
+    message_text = refusal(text if kind is AblationExperiment else DATA + text, tmp_path, kind)
+    assert message in message_text
+    assert "Extra inputs" not in message_text
 
 
-def test_messages_have_no_words_of_the_library(tmp_path: Path) -> None:
+def test_messages_hide_pydantic_wording(tmp_path: Path) -> None:
     assert refusal(DATA + BM25 + BM25, tmp_path) == "e.toml: file: two retrievers are named 'a'"
     every = refusal(DATA + BM25 + "zzz = 1\n", tmp_path)  # it resembles no field
     assert re.search(r"unknown field; known fields: analyzer, b, chosen_on, .*title_weight$", every)
@@ -82,63 +82,63 @@ def test_messages_have_no_words_of_the_library(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [(".", "Is a directory"), ("missing.toml", "No such file or directory"), ("", "Is a directory")]
 )
-def test_a_file_that_cannot_be_opened_is_named(
-    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_unreadable_file(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExperimentError) as caught:
-        read_as(Experiment, Path(name))
+        read_experiment_as(Experiment, Path(name))
     assert str(caught.value) == f"the experiment file {Path(name)} cannot be read: {reason}"
 
 
-class Letters:
+class CharacterOverlap:
     """The share of a question's letters that a passage holds."""
 
     def __init__(self, name: str, texts: Sequence[str]) -> None:
-        self.name, self._letters = name, [{*text} for text in texts]
+        self.name, self._characters = name, [{*text} for text in texts]
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        shares = [[len({*text} & letters) / max(1, len({*text})) for letters in self._letters] for text in questions]
-        scores = np.array(shares).reshape(len(questions), len(self._letters))
+        shares = [
+            [len({*text} & characters) / max(1, len({*text})) for characters in self._characters] for text in questions
+        ]
+        scores = np.array(shares).reshape(len(questions), len(self._characters))
         return top_k(np.where(scores > 0, scores, -np.inf), k)
 
 
-class LettersSpec(Spec):
+class CharacterOverlapSpec(Spec):
     kind: Literal["letters"] = "letters"
 
-    def make(self, materials: Materials) -> CachedRetriever:
-        return materials.kept(self, partial(Letters, self.name, materials.passages.texts))
+    def make(self, context: RetrieverContext) -> CachedRetriever:
+        return context.cached_retriever(self, partial(CharacterOverlap, self.name, context.passages.texts))
 
 
-SPEC = LettersSpec(name="By letters")
+SPEC = CharacterOverlapSpec(name="By letters")
 SHARE = f"{len({*QUESTIONS[1].text} & {*PASSAGES[1].text}) / len({*QUESTIONS[1].text}):.4f}"  # of q2 in its passage
 
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, LettersSpec))
+    monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, CharacterOverlapSpec))
 
 
-def test_the_contract_of_every_retriever_is_its_own_too() -> None:
+def test_custom_retriever_meets_contract() -> None:
     make = makers()["letters kind"]
     for passages in (PASSAGES, PASSAGES[:1]):
         assert make(passages).name == "letters"
         for k in (1, 3, 8):
-            keeps_the_contract(make(passages), make(passages), passages, k)
+            check_contract(make(passages), make(passages), passages, k)
 
 
 @pytest.mark.slow
-def test_it_is_read_compared_and_exported(tmp_path: Path) -> None:
+def test_reads_compares_and_exports_custom_retriever(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('data = "small"\n[[retriever]]\nname = "By letters"\nkind = "letters"\n', encoding="utf-8")
     experiment = read_experiment(path)
     assert experiment.retriever == (SPEC,)
     path.write_text(write_experiment(experiment), encoding="utf-8")
     assert read_experiment(path) == experiment
-    found = compare(experiment, small_set())
-    assert found.scores["By letters"].means()["hit@1"] > 0.5
+    comparison = compare(experiment, small_set())
+    assert comparison.scores["By letters"].means()["hit@1"] > 0.5
     out = tmp_path / "out"
-    save(found, out)
+    save(comparison, out)
     (run,) = (path for path in out.glob("*.trec") if path.name != "qrels.trec")
     assert f"q2 Q0 p2 1 {float(SHARE)} By" in run.read_text()
     for name in ("table.md", "table.tex", "report.html", "questions.csv", "questions.jsonl", "provenance.json"):
@@ -152,15 +152,15 @@ def page() -> None:
     compare_page.draw()
 
 
-def test_a_question_is_shown_with_its_score() -> None:
+def test_page_displays_question_with_score() -> None:
     data = keep(small_set())
-    add(data.fingerprint, SPEC)
+    add_retriever(data.fingerprint, SPEC)
     experiment = choices_for(data).experiment(data, [SPEC.name], Part.ALL)
     keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = AppTest.from_function(page, default_timeout=60)
     app.query_params.update(lang="en", view="why", retrievers=SPEC.name, question="q2", shows="rankings")
     app.run()
-    html = " ".join(one.proto.body for one in app.get("html"))
+    html = " ".join(element.proto.body for element in app.get("html"))
     assert f'<span class="score">{SHARE}</span>' in html
     assert "<b>By letters</b> ranks the answer passage first." in html
     app.query_params["shows"] = "scores"

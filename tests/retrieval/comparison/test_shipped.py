@@ -12,10 +12,10 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.retrieval.comparison.compare import materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, RetrieverContext
 from mrc_workbench.retrieval.dense import max_sim
 from mrc_workbench.retrieval.measures import DEFAULT_KS, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, top_k
@@ -27,15 +27,15 @@ SHIPPED_LATE = LateSpec(name="Late", model=DEFAULT.reference, windows=True)
 
 
 def late_encoder(questions: QuestionSet, **values: object) -> TokenEncoder:
-    return SHIPPED_LATE.model_copy(update=values).encoder(Materials(questions))
+    return SHIPPED_LATE.model_copy(update=values).encoder(RetrieverContext(questions))
 
 
 @pytest.mark.slow
 @pytest.mark.packaged
-def test_shipped_token_vectors_give_the_shipped_figures_of_late_interaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    (late,) = materials_of(Experiment(data="sample", retriever=(SHIPPED_LATE,)), SAMPLE).made.values()
+def test_shipped_token_vectors_reproduce_shipped_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    (late,) = build_context(Experiment(data="sample", retriever=(SHIPPED_LATE,)), SAMPLE).retrievers.values()
     assert isinstance(late, CachedRetriever)
-    assert late.remembers(QUESTIONS, late.depth)
+    assert late.is_cached(QUESTIONS, late.depth)
     shipped = late.search(QUESTIONS, late.depth)
 
     encoded_sides: list[str] = []
@@ -47,28 +47,28 @@ def test_shipped_token_vectors_give_the_shipped_figures_of_late_interaction(monk
 
     monkeypatch.setattr(TokenEncoder, "encode", encode_and_note)
     passages = late_encoder(SAMPLE).encode_passages(
-        SAMPLE.passages.indexed_texts(title=True), SAMPLE.passages.heads(title=True)
+        SAMPLE.passages.indexed_texts(title=True), SAMPLE.passages.title_lengths(title=True)
     )
     assert encoded_sides == []
     rows = np.arange(0, len(QUESTIONS), 10)  # encoding all of them takes half a minute
     texts = [QUESTIONS[row] for row in rows]
-    asked = late_encoder(SAMPLE, precision=Precision.FLOAT32).encode_questions(texts)
-    found = top_k(max_sim(asked, passages), late.depth)
-    np.testing.assert_allclose(found.scores, shipped.scores[rows], atol=1e-3)
+    query_vectors = late_encoder(SAMPLE, precision=Precision.FLOAT32).encode_questions(texts)
+    rankings = top_k(max_sim(query_vectors, passages), late.depth)
+    np.testing.assert_allclose(rankings.scores, shipped.scores[rows], atol=1e-3)
     of_rows = Rankings(shipped.indices[rows], shipped.scores[rows])
     some = SAMPLE.with_questions(rows)
     for measure, value in evaluate(of_rows, some, DEFAULT_KS).means().items():
-        assert evaluate(found, some, DEFAULT_KS).means()[measure] == pytest.approx(value, abs=0.005), measure
+        assert evaluate(rankings, some, DEFAULT_KS).means()[measure] == pytest.approx(value, abs=0.005), measure
 
 
 @pytest.mark.packaged
-def test_shipped_token_vectors_are_used_for_the_same_passages_and_model_alone() -> None:
+def test_uses_shipped_token_vectors_only_for_same_passages_and_model() -> None:
     def is_shipped(questions: QuestionSet, **values: object) -> bool:
         passages = questions.passages
         key = late_encoder(questions, **values).key_of_passages(
-            passages.indexed_texts(title=True), passages.heads(title=True)
+            passages.indexed_texts(title=True), passages.title_lengths(title=True)
         )
-        return cache.shipped("token-vectors", key).is_file()
+        return cache.sample_path("token-vectors", key).is_file()
 
     assert is_shipped(SAMPLE)
     changed = [replace(SAMPLE.passages[0], text=SAMPLE.passages[0].text + "."), *[*SAMPLE.passages][1:]]

@@ -18,7 +18,7 @@ from mrc_workbench.data.text.marking import TokenKind, weighted_pieces
 from mrc_workbench.retrieval import explain as explain_bm25
 from mrc_workbench.retrieval import lexical as term_statistics
 from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
-from mrc_workbench.retrieval.lexical import Engine
+from mrc_workbench.retrieval.lexical import BM25Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
@@ -26,7 +26,7 @@ from tests.retrieval.lexical.test_feedback import bm25f
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
-ASKED = slice(None, None, 24)
+EVERY_24TH = slice(None, None, 24)
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=3)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
@@ -53,27 +53,27 @@ def explained(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
-@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("engine", list(BM25Engine))
 @pytest.mark.parametrize(
-    "analyzer", [pytest.param(one, marks=[pytest.mark.slow] if "kiwi" in one else []) for one in NAMED]
+    "analyzer", [pytest.param(named, marks=[pytest.mark.slow] if "kiwi" in named else []) for named in NAMED]
 )
-def test_values_sum_to_the_score_of_the_index(sample: QuestionSet, analyzer: Analyzer, engine: Engine) -> None:
-    questions = texts_of(sample.questions[ASKED])
+def test_values_sum_to_index_score(sample: QuestionSet, analyzer: Analyzer, engine: BM25Engine) -> None:
+    questions = texts_of(sample.questions[EVERY_24TH])
     for k1, b in PARAMETERS:
-        found = explained(sample.passages, BM25Options(analyzer, k1, b, engine=engine), questions, 5)
+        explanations = explained(sample.passages, BM25Options(analyzer, k1, b, engine=engine), questions, 5)
         # without saturation the reference divides 0 by 0 wherever one term is missing, and finds next to nothing
-        assert len(found) > 50 or (k1 == 0 and engine is Engine.RANK_BM25)
-        for explanation, score in found:
+        assert len(explanations) > 50 or (k1 == 0 and engine is BM25Engine.RANK_BM25)
+        for explanation, score in explanations:
             assert explanation.score == pytest.approx(score, rel=1e-5)
             assert sum(term.value for term in explanation.terms) == pytest.approx(score, rel=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("engine", list(BM25Engine))
 @settings(deadline=None, max_examples=60)
 @given(texts=TEXTS, questions=QUESTIONS, k1=st.floats(0, 3), b=st.floats(0, 1))
-def test_values_sum_to_the_score_on_any_tokens(
-    engine: Engine, texts: list[str], questions: list[str], k1: float, b: float
+def test_values_sum_to_score_on_random_tokens(
+    engine: BM25Engine, texts: list[str], questions: list[str], k1: float, b: float
 ) -> None:
     for explanation, score in explained(
         passages(*texts), BM25Options(Analyzer.WORD, k1, b, engine=engine), questions, 7
@@ -84,30 +84,28 @@ def test_values_sum_to_the_score_on_any_tokens(
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", NAMED)
-def test_every_part_is_the_written_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_each_term_matches_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents = [Counter(tokens) for tokens in analyze(analyzer, sample.passages.indexed_texts(title=True))]
     mean_length = sum(document.total() for document in documents) / len(documents)
     explainer = BM25Explainer(sample.passages, BM25Options(analyzer, 1.2, 0.75))
-    for question in texts_of(sample.questions[ASKED]):
-        asked = Counter(analyze(analyzer, [question])[0])
+    for question in texts_of(sample.questions[EVERY_24TH]):
+        query_counts = Counter(analyze(analyzer, [question])[0])
         explanation = explainer.explain(question, 7)
         document = documents[7]
         assert (explanation.length, explanation.mean_length) == (document.total(), pytest.approx(mean_length))
         expected = []
-        for term, times in asked.items():
+        for term, times in query_counts.items():
             n, f = sum(term in held for held in documents), document[term]
             idf = math.log(1 + (len(documents) - n + 0.5) / (n + 0.5)) if n else 0
             value = times * idf * f / (f + 1.2 * (0.25 + 0.75 * document.total() / mean_length))
             expected.append((-value, times, f, n, idf))
         got = [(-term.value, term.in_question, term.in_passage, term.passages, term.idf) for term in explanation.terms]
-        for one, other in zip(sorted(got), sorted(expected), strict=True):
-            assert one == pytest.approx(other, abs=1e-12)
+        for actual, other in zip(sorted(got), sorted(expected), strict=True):
+            assert actual == pytest.approx(other, abs=1e-12)
 
 
 @pytest.mark.parametrize("title", [True, False])
-def test_an_index_once_built_is_explained_without_reading_the_tokens_again(
-    sample: QuestionSet, title: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explains_without_rereading_tokens(sample: QuestionSet, title: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     options = BM25Options(Analyzer.WORD, title=title)
     BM25("BM25", sample.passages, options)
     monkeypatch.setattr(term_statistics, "token_parts", None)
@@ -128,19 +126,19 @@ def test_a_small_case_by_hand() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, pytest.param(Analyzer.KIWI_BIGRAM, marks=pytest.mark.slow)])
-def test_values_sum_to_the_score_after_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_values_sum_to_score_with_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
     options = BM25Options(analyzer, feedback_passages=5, feedback_terms=20, feedback_share=0.3)
-    found = explained(sample.passages, options, texts_of(sample.questions[ASKED]), 5)
-    assert len(found) > 50
-    assert sum(term.added and term.value > 0 for explanation, _ in found for term in explanation.terms) > 50
-    for explanation, score in found:
+    explanations = explained(sample.passages, options, texts_of(sample.questions[EVERY_24TH]), 5)
+    assert len(explanations) > 50
+    assert sum(term.added and term.value > 0 for explanation, _ in explanations for term in explanation.terms) > 50
+    for explanation, score in explanations:
         assert explanation.score == pytest.approx(score, rel=1e-5)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(titled=TITLED, questions=QUESTIONS, weight=st.none() | st.floats(0.1, 9), feedback=st.none() | FEEDBACK)
-def test_values_sum_to_the_score_after_feedback_and_where_the_title_weighs(
+def test_values_sum_to_score_with_feedback_and_title_weight(
     titled: list[tuple[str, str]], questions: list[str], weight: float | None, feedback: tuple[int, int, float] | None
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
@@ -150,7 +148,7 @@ def test_values_sum_to_the_score_after_feedback_and_where_the_title_weighs(
         assert explanation.score == pytest.approx(score, rel=1e-5)
 
 
-def test_what_feedback_added_says_which_passages_gave_it() -> None:
+def test_expansion_terms_name_source_passages() -> None:
     """Of the two passages found, a and x are the best terms, and as good: each gets half of the share of two tokens."""
     held = passages("a x y y", "a x z", *[f"w{number}" for number in range(28)], "y")
     options = BM25Options(Analyzer.WORD, feedback_passages=2, feedback_terms=2, feedback_share=0.25)
@@ -171,7 +169,7 @@ def test_what_feedback_added_says_which_passages_gave_it() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(titled=TITLED, questions=QUESTIONS, weight=st.floats(0.1, 9), k1=st.floats(0, 3), b=st.floats(0, 1))
-def test_a_title_of_its_own_weight_is_the_written_formula(
+def test_title_weight_matches_formula(
     titled: list[tuple[str, str]], questions: list[str], weight: float, k1: float, b: float
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
@@ -193,7 +191,7 @@ def test_a_title_of_its_own_weight_is_the_written_formula(
                 assert written <= {term.text}
 
 
-def test_a_title_of_its_own_weight_by_hand() -> None:
+def test_title_weight_by_hand() -> None:
     held = [Passage("p1", "a b b", "b"), Passage("p2", "a c"), Passage("p3", "c", "a c d")]
     explainer = BM25Explainer(held, BM25Options(Analyzer.WORD, 0.9, 0.4, title_weight=3.0))
     explanation = explainer.explain("b a", 0)
@@ -209,7 +207,7 @@ def test_a_title_of_its_own_weight_by_hand() -> None:
 
 
 def test_the_reference_engine_by_hand() -> None:
-    options = BM25Options(Analyzer.WORD, 1.5, 0.75, engine=Engine.RANK_BM25)
+    options = BM25Options(Analyzer.WORD, 1.5, 0.75, engine=BM25Engine.RANK_BM25)
     explainer = BM25Explainer(passages("a b", "a c", "a d"), options)
     idf = {"a": math.log(0.5 / 3.5), "b": math.log(2.5 / 1.5)}
     floor = 0.25 * (idf["a"] + 3 * idf["b"]) / 4
@@ -218,11 +216,11 @@ def test_the_reference_engine_by_hand() -> None:
     assert (a.text, a.idf, a.value) == ("a", pytest.approx(floor), pytest.approx(floor))
 
 
-def test_morphemes_and_pairs_of_letters_are_told_apart_and_marked() -> None:
+def test_marks_morphemes_and_character_pairs() -> None:
     titled = [Passage("p1", "왕국은 넓다", "왕국"), Passage("p2", "도서관은 멀다")]
     explanation = BM25Explainer(titled, BM25Options(Analyzer.KIWI_BIGRAM)).explain("왕국이 넓은가", 0)
     terms = {(term.text, term.kind): term for term in explanation.terms}
-    morpheme, pair = terms["왕국", TokenKind.MORPHEME], terms["왕국", TokenKind.LETTERS]
+    morpheme, pair = terms["왕국", TokenKind.MORPHEME], terms["왕국", TokenKind.BIGRAM]
     assert morpheme.passage_spans == pair.passage_spans == ((0, 2), (3, 5))
     both = pytest.approx(morpheme.value + pair.value)
     assert explanation.title_pieces() == [("왕국", both)]
@@ -234,17 +232,17 @@ def test_morphemes_and_pairs_of_letters_are_told_apart_and_marked() -> None:
     assert "".join(piece for piece, _ in explanation.text_pieces()) == "왕국은 넓다"
 
 
-def test_counts_and_places_agree(sample: QuestionSet) -> None:
+def test_counts_equal_number_of_spans(sample: QuestionSet) -> None:
     explainer = BM25Explainer(sample.passages)
-    for question in sample.questions[ASKED]:
+    for question in sample.questions[EVERY_24TH]:
         row = sample.row_of_passage[question.relevant[0]]
         for term in explainer.explain(question.text, row).terms:
             assert len(term.passage_spans) == term.in_passage
             assert len(term.question_spans) == term.in_question
 
 
-@pytest.mark.parametrize("engine", list(Engine))
-def test_passages_and_questions_without_a_word(engine: Engine) -> None:
+@pytest.mark.parametrize("engine", list(BM25Engine))
+def test_passages_and_questions_without_a_word(engine: BM25Engine) -> None:
     explainer = BM25Explainer(passages("...", ""), BM25Options(Analyzer.WORD, engine=engine))
     explanation = explainer.explain("a", 0)
     assert (explanation.score, explanation.length) == (0, 0)
@@ -252,14 +250,14 @@ def test_passages_and_questions_without_a_word(engine: Engine) -> None:
     assert explainer.explain("?", 1).terms == ()
 
 
-def test_loose_letters_are_composed() -> None:
+def test_composes_decomposed_hangul() -> None:
     loose = unicodedata.normalize("NFD", "한강")
     explanation = BM25Explainer([Passage("p", loose)], BM25Options(Analyzer.WORD)).explain(loose, 0)
     assert explanation.question == explanation.passage.text == "한강"
     assert explanation.score > 0
 
 
-def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explains_fields_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain_bm25, "term_statistics", lambda *_: pytest.fail("all texts would be analyzed again"))
     options = BM25Options(Analyzer.WORD, title_weight=2.0)
     explained = BM25Explainer(PASSAGES, options).explain(PASSAGES[0].text, 0)
@@ -270,7 +268,7 @@ def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pyt
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
-def test_counts_from_the_disk_are_those_of_the_analyzer(analyzer: Analyzer, sample: QuestionSet) -> None:
+def test_stored_counts_equal_analyzer_counts(analyzer: Analyzer, sample: QuestionSet) -> None:
     options, questions = BM25Options(analyzer, 1.2, 0.75), [question.text for question in sample.questions]
     tokens_of(analyzer, questions[:40])
     tokens_of(analyzer, sample.passages.indexed_texts(title=True))
@@ -290,30 +288,30 @@ def test_counts_from_the_disk_are_those_of_the_analyzer(analyzer: Analyzer, samp
         counting.explain("nobody asked this", 0)
 
 
-def test_without_kept_work_or_with_fields_nothing_is_counted_from_the_disk() -> None:
-    held, asked = passages("a b b", "a c"), ["a", "b c"]
-    assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is None
-    tokens_of(Analyzer.WORD, asked)
-    tokens_of(Analyzer.WORD, Passages.of(held).indexed_texts(title=True))
-    assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is not None
-    assert counting_explainer(held, BM25Options(Analyzer.WORD, title_weight=2.0), asked) is None
-    assert counting_explainer(held, BM25Options(Analyzer.WORD, feedback_passages=1), asked) is None
+def test_no_counting_explainer_without_stored_tokens_or_with_fields() -> None:
+    held, queries = passages("a b b", "a c"), ["a", "b c"]
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), queries) is None
+    tokens_of(Analyzer.WORD, queries)
+    tokens_of(Analyzer.WORD, Passages.from_passages(held).indexed_texts(title=True))
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), queries) is not None
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, title_weight=2.0), queries) is None
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, feedback_passages=1), queries) is None
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 5])
 @pytest.mark.parametrize("title", [True, False])
-def test_the_terms_of_the_best_window_sum_to_the_score(sentences: int, title: bool) -> None:
+def test_best_window_terms_sum_to_score(sentences: int, title: bool) -> None:
     options = BM25Options(Analyzer.WHITESPACE, title=title)
     question = "red apples in the river"
-    found = WindowedBM25("windows", OF_SENTENCES, options, sentences=sentences).search([question], 3)
+    rankings = WindowedBM25("windows", OF_SENTENCES, options, sentences=sentences).search([question], 3)
     explainer = WindowedBM25Explainer(OF_SENTENCES, options, sentences=sentences)
-    known = [row for row in found.indices[0].tolist() if row >= 0]
+    known = [row for row in rankings.indices[0].tolist() if row >= 0]
     assert known
-    for row, score in zip(known, found.scores[0].tolist(), strict=False):
+    for row, score in zip(known, rankings.scores[0].tolist(), strict=False):
         assert explainer.explain(question, row).score == pytest.approx(score, rel=1e-5)
 
 
-def test_what_is_explained_is_the_window_that_counts() -> None:
+def test_explains_best_window() -> None:
     explainer = WindowedBM25Explainer(OF_SENTENCES, BM25Options(Analyzer.WHITESPACE), sentences=1)
     explained = explainer.explain("sweet apples", 0)
     assert "".join(text for text, _ in explained.text_pieces()) == "Red apples are sweet."

@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.explain.encoders import (
     static_explainer,
     term_contributions,
 )
-from mrc_workbench.retrieval.explain.standing import WEIGHED, weighed_table
+from mrc_workbench.retrieval.explain.standing import WEIGHED, weighted_term_table
 from tests.doubles import texts_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
@@ -66,7 +66,7 @@ def trained_copy(folder: Path, passages: tuple[Passage, ...]) -> Path:
     """Save a starter with other weights, as a training leaves it."""
     import torch
 
-    model = BiEncoder(find_model(STARTER), Passages.of(passages).indexed_texts(title=True)).model
+    model = BiEncoder(find_model(STARTER), Passages.from_passages(passages).indexed_texts(title=True)).model
     torch.manual_seed(0)
     with torch.no_grad():
         model[0].embedding.weight.add_(torch.randn_like(model[0].embedding.weight) * 0.05)
@@ -76,7 +76,7 @@ def trained_copy(folder: Path, passages: tuple[Passage, ...]) -> Path:
 
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("trained", [False, True])
-def test_values_sum_to_the_cosine_of_the_retriever(sample: QuestionSet, tmp_path: Path, trained: bool) -> None:
+def test_values_sum_to_retriever_cosine(sample: QuestionSet, tmp_path: Path, trained: bool) -> None:
     model = str(trained_copy(tmp_path / "model", sample.passages)) if trained else STARTER
     retriever = Dense("dense", sample.passages, BiEncoder(find_model(model), sample.passages.indexed_texts(title=True)))
     questions = texts_of(sample.questions[::24])
@@ -93,7 +93,7 @@ def test_values_sum_to_the_cosine_of_the_retriever(sample: QuestionSet, tmp_path
 
 @pytest.fixture(scope="module")
 def english() -> tuple[StaticExplainer, BiEncoder]:
-    corpus = Passages.of(ENGLISH).indexed_texts(title=True)
+    corpus = Passages.from_passages(ENGLISH).indexed_texts(title=True)
     encoder = BiEncoder(find_model(STARTER), corpus)
     encoder.load()
     explainer = static_explainer(STARTER, ENGLISH)
@@ -103,40 +103,46 @@ def english() -> tuple[StaticExplainer, BiEncoder]:
 
 @settings(deadline=None, max_examples=50)
 @given(question=WORDS, row=st.integers(0, 4))
-def test_values_sum_to_the_cosine_of_any_question(
+def test_values_sum_to_cosine_of_random_questions(
     english: tuple[StaticExplainer, BiEncoder], question: str, row: int
 ) -> None:
     explainer, encoder = english
-    passage = Passages.of(ENGLISH).indexed_texts(title=True)[row]
+    passage = Passages.from_passages(ENGLISH).indexed_texts(title=True)[row]
     cosine = float(encoder.encode_questions([question])[0] @ encoder.encode_passages([passage])[0])
     assert as_vectors(explainer.explain(question, row)) == pytest.approx((cosine, cosine), abs=1e-5)
 
 
-def test_a_value_is_the_written_formula(english: tuple[StaticExplainer, BiEncoder]) -> None:
+def test_values_match_formula(english: tuple[StaticExplainer, BiEncoder]) -> None:
     explainer, encoder = english
     module = encoder.model[0]
     number = module.tokenizer.get_vocab()
     weights = module.embedding.weight.detach().double().numpy()
-    passage = Passages.of(ENGLISH).indexed_texts(title=True)[4]
+    passage = Passages.from_passages(ENGLISH).indexed_texts(title=True)[4]
     texts = analyze(Analyzer(module.analyzer), ["old old hall zebra", passage])
-    asked, held = (list(dict.fromkeys(tokens)) for tokens in texts)
-    asked_vectors = {token: weights[number[token]] for token in asked if token in number}
-    held_vectors = {token: weights[number[token]] for token in held}
-    asked_sum, held_sum = sum(asked_vectors.values()), sum(held_vectors.values())
-    lengths = np.linalg.norm(asked_sum) * np.linalg.norm(held_sum)
+    question_tokens, passage_tokens = (list(dict.fromkeys(tokens)) for tokens in texts)
+    question_vectors = {token: weights[number[token]] for token in question_tokens if token in number}
+    passage_vectors = {token: weights[number[token]] for token in passage_tokens}
+    question_sum, passage_sum = sum(question_vectors.values()), sum(passage_vectors.values())
+    lengths = np.linalg.norm(question_sum) * np.linalg.norm(passage_sum)
     explanation = explainer.explain("old old hall zebra", 4)
     values = {token.text: token.value for token in explanation.question_tokens if token.known}
-    assert values == pytest.approx({token: vector @ held_sum / lengths for token, vector in asked_vectors.items()})
+    assert values == pytest.approx(
+        {token: vector @ passage_sum / lengths for token, vector in question_vectors.items()}
+    )
     values = {token.text: token.value for token in explanation.passage_tokens}
-    expected = {token: vector @ asked_sum / lengths for token, vector in held_vectors.items()}
+    expected = {token: vector @ question_sum / lengths for token, vector in passage_vectors.items()}
     expected["its (it)"] = expected.pop("it")  # a stem beside the word of the text
     assert values == pytest.approx(expected)
 
 
-def test_tokens_are_told_with_their_places(english: tuple[StaticExplainer, BiEncoder]) -> None:
+def test_returns_tokens_with_spans(english: tuple[StaticExplainer, BiEncoder]) -> None:
     explanation = english[0].explain("Zebra, old river old", 0)
-    told = {token.text: (token.known, token.spans) for token in explanation.question_tokens}
-    assert told == {"zebra": (False, ((0, 5),)), "old": (True, ((7, 10), (17, 20))), "river": (True, ((11, 16),))}
+    known_and_spans = {token.text: (token.known, token.spans) for token in explanation.question_tokens}
+    assert known_and_spans == {
+        "zebra": (False, ((0, 5),)),
+        "old": (True, ((7, 10), (17, 20))),
+        "river": (True, ((11, 16),)),
+    }
     values = {token.text: token.value for token in explanation.passage_tokens}
     assert explanation.title_pieces() == [("River", pytest.approx(values["river"]))]
     assert ("river", pytest.approx(values["river"])) in explanation.text_pieces()
@@ -147,9 +153,7 @@ def test_tokens_are_told_with_their_places(english: tuple[StaticExplainer, BiEnc
 
 
 @pytest.mark.parametrize("question", ["zebra", "", "?"])
-def test_a_question_of_which_nothing_is_known_has_no_score(
-    english: tuple[StaticExplainer, BiEncoder], question: str
-) -> None:
+def test_unknown_question_scores_0(english: tuple[StaticExplainer, BiEncoder], question: str) -> None:
     explanation = english[0].explain(question, 0)
     assert explanation.score == 0
     assert not any(token.known for token in explanation.question_tokens)
@@ -157,7 +161,7 @@ def test_a_question_of_which_nothing_is_known_has_no_score(
 
 
 @pytest.mark.usefixtures("kept_work")
-def test_loose_letters_are_composed(sample: QuestionSet) -> None:
+def test_composes_decomposed_hangul(sample: QuestionSet) -> None:
     BiEncoder(find_model(STARTER), sample.passages.indexed_texts(title=True)).load()
     explainer = static_explainer(STARTER, sample.passages)
     assert explainer is not None
@@ -165,7 +169,7 @@ def test_loose_letters_are_composed(sample: QuestionSet) -> None:
     assert explainer.explain(unicodedata.normalize("NFD", question), 0) == explainer.explain(question, 0)
 
 
-def test_only_a_starter_that_was_built_is_explained(tmp_path: Path) -> None:
+def test_explains_only_built_starters(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no starter was built of these 5 passages yet"):
         static_explainer(STARTER, ENGLISH)
     with pytest.raises(ModelError):
@@ -173,8 +177,8 @@ def test_only_a_starter_that_was_built_is_explained(tmp_path: Path) -> None:
     assert static_explainer(str(build_bi_encoder(tmp_path / "bert")), ENGLISH) is None
 
 
-def test_the_title_is_part_of_the_starter(sample: QuestionSet) -> None:
-    BiEncoder(find_model(STARTER), Passages.of(ENGLISH).indexed_texts(title=False)).load()
+def test_starter_depends_on_title(sample: QuestionSet) -> None:
+    BiEncoder(find_model(STARTER), Passages.from_passages(ENGLISH).indexed_texts(title=False)).load()
     explainer = static_explainer(STARTER, ENGLISH, title=False)
     assert explainer is not None
     assert explainer.explain("river", 0).title_pieces() == []
@@ -182,8 +186,8 @@ def test_the_title_is_part_of_the_starter(sample: QuestionSet) -> None:
         static_explainer(STARTER, ENGLISH, title=True)
 
 
-def test_no_torch_is_imported() -> None:
-    BiEncoder(find_model(STARTER), Passages.of(ENGLISH).indexed_texts(title=True)).load()
+def test_does_not_import_torch() -> None:
+    BiEncoder(find_model(STARTER), Passages.from_passages(ENGLISH).indexed_texts(title=True)).load()
     program = (
         "import sys; from mrc_workbench.data.records import Passage; "
         "from mrc_workbench.retrieval.explain.encoders import static_explainer; "
@@ -207,52 +211,54 @@ def explained(folder: Path, row: int) -> SparseExplanation:
     return term_contributions(encoder, QUESTION, PASSAGES[row])
 
 
-def test_values_are_products_and_sum_to_the_library_s_score(folder: Path) -> None:
+def test_values_are_products_that_sum_to_library_score(folder: Path) -> None:
     model = SparseEncoder(str(folder), device="cpu")
     texts = [f"한강은\n{SENTENCES[1]}", SENTENCES[2]]
     scores = model.similarity(model.encode_query([QUESTION]), model.encode_document(texts)).numpy()[0]
     for row, score in enumerate(scores):
-        found = explained(folder, row)
-        assert found.score == pytest.approx(score, rel=1e-5)
-        assert bool(found.terms) == (score > 0)  # the words of a question that nothing reads may not be there
-        assert [term.value for term in found.terms] == sorted((t.value for t in found.terms), reverse=True)
-        assert all(term.value == term.question * term.passage > 0 for term in found.terms)
+        explanation = explained(folder, row)
+        assert explanation.score == pytest.approx(score, rel=1e-5)
+        assert bool(explanation.terms) == (score > 0)  # the words of a question that nothing reads may not be there
+        assert [term.value for term in explanation.terms] == sorted((t.value for t in explanation.terms), reverse=True)
+        assert all(term.value == term.question * term.passage > 0 for term in explanation.terms)
 
 
-def test_expansion_is_what_stands_in_neither_text(folder: Path) -> None:
-    found = explained(folder, 0)
-    terms = {term.text: term for term in found.terms}
+def test_expansion_terms_are_in_neither_text(folder: Path) -> None:
+    explanation = explained(folder, 0)
+    terms = {term.text: term for term in explanation.terms}
     tokenizer = SparseEncoder(str(folder), device="cpu").tokenizer
-    asked, held = (
+    question_words, passage_words = (
         {tokenizer.decode([id_]) for id_ in tokenizer(text, add_special_tokens=False)["input_ids"]}
         for text in (QUESTION, f"한강은\n{SENTENCES[1]}")
     )
     for text, term in terms.items():
-        assert bool(term.question_spans) == (text in asked), text
-        assert bool(term.passage_spans) == (text in held), text
-        assert term.is_expansion == (text not in asked | held)
-    assert found.by_expansion == pytest.approx(sum(t.value for t in found.terms if t.text not in asked | held))
-    for term in found.terms:
+        assert bool(term.question_spans) == (text in question_words), text
+        assert bool(term.passage_spans) == (text in passage_words), text
+        assert term.is_expansion == (text not in question_words | passage_words)
+    assert explanation.by_expansion == pytest.approx(
+        sum(t.value for t in explanation.terms if t.text not in question_words | passage_words)
+    )
+    for term in explanation.terms:
         assert all(QUESTION[start:end] == term.text.removeprefix("##") for start, end in term.question_spans)
-        assert all(found.passage.text[a:b] == term.text.removeprefix("##") for a, b in term.passage_spans)
+        assert all(explanation.passage.text[a:b] == term.text.removeprefix("##") for a, b in term.passage_spans)
 
 
-def test_letters_are_shaded_by_what_they_add(folder: Path) -> None:
-    found = explained(folder, 0)
-    in_passage = sum(term.value * sum(b - a for a, b in term.passage_spans) for term in found.terms)
-    shaded = [*found.title_pieces(), *found.text_pieces()]
+def test_pieces_have_contributions(folder: Path) -> None:
+    explanation = explained(folder, 0)
+    in_passage = sum(term.value * sum(b - a for a, b in term.passage_spans) for term in explanation.terms)
+    shaded = [*explanation.title_pieces(), *explanation.text_pieces()]
     assert sum(len(text) * weight for text, weight in shaded) == pytest.approx(in_passage)
-    assert "".join(text for text, _ in found.title_pieces()) == "한강은"
-    pieces = weighted_pieces(found.question, found.weights[0], 0, len(found.question))
+    assert "".join(text for text, _ in explanation.title_pieces()) == "한강은"
+    pieces = weighted_pieces(explanation.question, explanation.weights[0], 0, len(explanation.question))
     assert "".join(text for text, _ in pieces) == QUESTION
 
 
-def test_the_table_of_two_sums_to_both_scores(folder: Path) -> None:
+def test_weighted_term_table_sums_to_both_scores(folder: Path) -> None:
     right, wrong = explained(folder, 0), explained(folder, 1)
-    table = weighed_table(right, wrong)
+    table = weighted_term_table(right, wrong)
     assert tuple(table.columns) == WEIGHED
     assert table["term"].is_unique
-    assert set(table["term"]) == {term.text for one in (right, wrong) for term in one.terms}
+    assert set(table["term"]) == {term.text for explanation in (right, wrong) for term in explanation.terms}
     assert table["right"].sum() == pytest.approx(right.score)
     assert table["wrong"].sum() == pytest.approx(wrong.score)
     np.testing.assert_allclose(table["right"], table["asked"] * table["held_right"], rtol=1e-6)
@@ -263,22 +269,22 @@ def test_the_table_of_two_sums_to_both_scores(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [WindowOptions(), WindowOptions(20, 20)])
-def test_the_best_window_has_the_score_of_the_search(tmp_path: Path, options: WindowOptions) -> None:
+def test_best_window_score_equals_search_score(tmp_path: Path, options: WindowOptions) -> None:
     source = find_model(str(build_bi_encoder(tmp_path / "model")))
     encoder = BiEncoder(source, [], precision=Precision.FLOAT32)
-    found = Dense("dense", [SHORT, LONG], encoder, windows=options).search([SENTENCES[3]], 2)
+    rankings = Dense("dense", [SHORT, LONG], encoder, windows=options).search([SENTENCES[3]], 2)
     explained = dense_windows(encoder, SENTENCES[3], LONG, options)
     assert explained is not None
-    score = found.scores[0, found.indices[0].tolist().index(1)]
+    score = rankings.scores[0, rankings.indices[0].tolist().index(1)]
     assert explained.score == pytest.approx(score, abs=1e-3)  # the first, as it was read, may end within a word
     window, cosine = explained.windows[explained.best].window, explained.windows[explained.best].score
     vectors = encoder.encode_passages([f"세종\n{LONG.text[window.start - 3 : window.end - 3]}"])
     assert cosine == pytest.approx(float(vectors[0] @ encoder.encode_questions([SENTENCES[3]])[0]), abs=1e-5)
-    assert cosine == max(one.score for one in explained.windows)
+    assert cosine == max(window_score.score for window_score in explained.windows)
     assert dense_windows(encoder, SENTENCES[3], SHORT, options) is None
 
 
-def test_a_reranker_s_best_window_has_its_score(tmp_path: Path) -> None:
+def test_best_reranker_window_has_reranker_score(tmp_path: Path) -> None:
     source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "model", segment_types=1))))
     scorer = CrossEncoderScorer(source, [], precision=Precision.FLOAT32)
     explained = reranker_windows(scorer, SENTENCES[3], LONG, WindowOptions())

@@ -15,7 +15,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.dense import Late
+from mrc_workbench.retrieval.dense import LateInteraction
 from mrc_workbench.retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
 from tests.doubles import PASSAGES, KeywordEncoder
 from tests.tiny_models import SENTENCES, build_bi_encoder
@@ -41,55 +41,65 @@ def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [0, 7])
-def test_the_matches_come_to_the_score_of_the_ranking(folder: Path, dimensions: int) -> None:
+def test_matches_sum_to_ranking_score(folder: Path, dimensions: int) -> None:
     encoder, question = encoder_of(folder, dimensions), " ".join(WORDS[3:7])
-    found = Late("late", CORPUS, encoder).search([question], len(CORPUS))
-    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    rankings = LateInteraction("late", CORPUS, encoder).search([question], len(CORPUS))
+    scores = dict(zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True))
     again = encoder_of(folder, dimensions)
     again.fit(
-        [f"{one.title}\n{one.text}" if one.title else one.text for one in CORPUS],
-        np.array([len(one.title) + bool(one.title) for one in CORPUS]),
+        [f"{item.title}\n{item.text}" if item.title else item.text for item in CORPUS],
+        np.array([len(item.title) + bool(item.title) for item in CORPUS]),
     )
     for row, passage in enumerate(CORPUS):
         assert token_matches(again, question, passage).score == pytest.approx(scores[row], abs=2e-3)
 
 
 @pytest.mark.slow
-def test_every_match_is_the_nearest_token_and_stands_in_the_letters_it_names(folder: Path) -> None:
+def test_matches_nearest_token_with_correct_spans(folder: Path) -> None:
     question = " ".join(WORDS[:3])
     explained = token_matches(encoder_of(folder), question, LONG)
     assert isinstance(explained, LateExplanation)
     text = explained.passage.text
-    asked = [question[slice(*match.asked)] for match in explained.matches if match.asked[0] < match.asked[1]]
-    assert "".join(asked) == question.replace(" ", "")
-    same = [match for match in explained.matches if question[slice(*match.asked)] == text[slice(*match.answered)] != ""]
+    matched_texts = [
+        question[slice(*match.question_span)]
+        for match in explained.matches
+        if match.question_span[0] < match.question_span[1]
+    ]
+    assert "".join(matched_texts) == question.replace(" ", "")
+    same = [
+        match
+        for match in explained.matches
+        if question[slice(*match.question_span)] == text[slice(*match.passage_span)] != ""
+    ]
     assert same  # the passage holds every word of the question
     assert all(match.cosine >= match.above >= 0 for match in explained.matches)
-    assert max(match.answered[1] for match in explained.matches) <= len(text)
+    assert max(match.passage_span[1] for match in explained.matches) <= len(text)
 
 
 @pytest.mark.slow
-def test_both_texts_are_cut_into_the_pieces_of_the_matches_and_nothing_is_lost(folder: Path) -> None:
+def test_pieces_cover_both_texts(folder: Path) -> None:
     explained = token_matches(encoder_of(folder), " ".join(WORDS[:3]), LONG)
-    asked, title, text = explained.asked_matches(), explained.title_matches(), explained.text_matches()
-    assert "".join(piece for piece, _ in asked) == explained.question
+    question_pieces, title, text = explained.question_matches(), explained.title_matches(), explained.text_matches()
+    assert "".join(piece for piece, _ in question_pieces) == explained.question
     assert ("".join(piece for piece, _ in title), "".join(piece for piece, _ in text)) == (LONG.title, LONG.text)
-    assert [places for piece, places in asked if piece != " "] == [(place,) for place in range(len(explained.told))]
-    for place, match in enumerate(explained.told):
-        if match.answered[0] < match.answered[1]:
-            answered = "".join(piece for piece, places in (*title, *text) if place in places)
-            assert answered == explained.passage.text[slice(*match.answered)]
+    assert [numbers for piece, numbers in question_pieces if piece != " "] == [
+        (number,) for number in range(len(explained.visible_matches))
+    ]
+    for number, match in enumerate(explained.visible_matches):
+        if match.passage_span[0] < match.passage_span[1]:
+            answered = "".join(piece for piece, numbers in (*title, *text) if number in numbers)
+            assert answered == explained.passage.text[slice(*match.passage_span)]
 
 
-def test_a_piece_that_answered_twice_names_both_matches() -> None:
+def test_piece_lists_all_its_matches() -> None:
     of = (
         TokenMatch((0, 2), (3, 5), 0.9, 0.4),
         TokenMatch((2, 4), (4, 6), 0.8, 0.1),
         TokenMatch((0, 0), (3, 4), 0.1, 0.0),
     )
     explained = LateExplanation("가나다라", IndexedText("제목\n본문이다", 3), of)
-    assert explained.told == of[:2]
-    assert explained.asked_matches() == [("가나", (0,)), ("다라", (1,))]
+    assert explained.visible_matches == of[:2]
+    assert explained.question_matches() == [("가나", (0,)), ("다라", (1,))]
     assert explained.title_matches() == [("제목", ())]
     assert explained.text_matches() == [("본", (0,)), ("문", (0, 1)), ("이", (1,)), ("다", ())]
     assert explained.score == pytest.approx(0.6)
@@ -114,17 +124,17 @@ def test_sentences(text: str, sentences: list[str]) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.text("한글이다ab .!?\n。\"')", max_size=30))
-def test_sentences_hold_every_letter_once(text: str) -> None:
+def test_sentences_cover_text_without_overlap(text: str) -> None:
     spans = sentence_spans(text)
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     assert "".join("".join(text[start:end] for start, end in spans).split()) == "".join(text.split())
 
 
-def test_each_sentence_has_its_own_cosine() -> None:
+def test_scores_each_sentence() -> None:
     explanation = sentence_contributions(KeywordEncoder(), "한강과 서울", PASSAGE)
     text = explanation.passage.text
-    told = [(text[slice(*sentence.span)], sentence.cosine) for sentence in explanation.sentences]
-    assert told == [
+    sentence_scores = [(text[slice(*sentence.span)], sentence.cosine) for sentence in explanation.sentences]
+    assert sentence_scores == [
         ("세종", 0),
         ("세종은 한글을 만들었다.", 0),
         ("한강은 서울을 지난다!", pytest.approx(1)),
@@ -135,7 +145,7 @@ def test_each_sentence_has_its_own_cosine() -> None:
 
 
 @pytest.mark.slow
-def test_the_cosines_are_those_of_the_model(folder: Path) -> None:
+def test_sentence_cosines_equal_model(folder: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     explanation = sentence_contributions(BiEncoder(find_model(str(folder)), ()), "한강은 어디로 가는가?", PASSAGE)
@@ -144,6 +154,6 @@ def test_the_cosines_are_those_of_the_model(folder: Path) -> None:
     sentences = [text[slice(*sentence.span)] for sentence in explanation.sentences]
     question, whole, *parts = model.encode(["한강은 어디로 가는가?", text, *sentences], normalize_embeddings=True)
     assert explanation.score == pytest.approx(float(question @ whole), abs=1e-5)
-    told = [sentence.cosine for sentence in explanation.sentences]
-    assert told == pytest.approx([float(question @ part) for part in parts], abs=1e-5)
-    assert len(set(told)) == 4
+    cosines = [sentence.cosine for sentence in explanation.sentences]
+    assert cosines == pytest.approx([float(question @ part) for part in parts], abs=1e-5)
+    assert len(set(cosines)) == 4

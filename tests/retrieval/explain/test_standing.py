@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import IndexedText, TokenKind
-from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, RerankedRetriever
 from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
 from mrc_workbench.retrieval.explain.standing import (
     TERMS,
     TOKENS,
-    Duel,
-    duel,
+    PassagePair,
+    decisive_token,
     fusion_contributions,
     rerank_contributions,
-    telling_token,
+    select_passage_pair,
     term_table,
     token_table,
     word_reason,
 )
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Findings, Rankings
+from mrc_workbench.retrieval.rankings import NOT_FOUND, QueryHits, Rankings
 
 PASSAGES = (
     Passage("p0", "red apple tree grows slowly"),
@@ -34,80 +34,80 @@ PASSAGES = (
     Passage("p2", "green river"),
 )
 QUESTION = "red apple zebra pie"
-FOUND = Findings((4, 2, 7, 1), (9.0, 8.0, 7.0, 6.0))
+HITS = QueryHits((4, 2, 7, 1), (9.0, 8.0, 7.0, 6.0))
 N_PASSAGES = 9
 SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))
 LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_size=7), min_size=2, max_size=2)
 
 
-def test_the_two_passages_set_against_each_other() -> None:
-    assert duel(FOUND, (2, 1)) == Duel(2, 2, 4, 1)
-    assert duel(FOUND, (2, 1)).lost
-    assert duel(FOUND, (4, 1)) == Duel(4, 1, 2, 2)
-    assert not duel(FOUND, (4,)).lost
-    assert duel(FOUND, (9, 8)) == Duel(9, None, 4, 1)
-    assert duel(FOUND, (9,)).lost
-    assert duel(FOUND, (2,), against=7) == Duel(2, 2, 7, 3)
-    assert not duel(FOUND, (2,), against=7).lost
-    assert duel(FOUND, (2,), against=5) == Duel(2, 2, 5, None)
-    assert duel(Findings((), ()), (3,)) == Duel(3, None, None, None)
-    assert not duel(Findings((3,), (1.0,)), (3,)).lost
+def test_selects_passage_pair() -> None:
+    assert select_passage_pair(HITS, (2, 1)) == PassagePair(2, 2, 4, 1)
+    assert select_passage_pair(HITS, (2, 1)).is_lost
+    assert select_passage_pair(HITS, (4, 1)) == PassagePair(4, 1, 2, 2)
+    assert not select_passage_pair(HITS, (4,)).is_lost
+    assert select_passage_pair(HITS, (9, 8)) == PassagePair(9, None, 4, 1)
+    assert select_passage_pair(HITS, (9,)).is_lost
+    assert select_passage_pair(HITS, (2,), against=7) == PassagePair(2, 2, 7, 3)
+    assert not select_passage_pair(HITS, (2,), against=7).is_lost
+    assert select_passage_pair(HITS, (2,), against=5) == PassagePair(2, 2, 5, None)
+    assert select_passage_pair(QueryHits((), ()), (3,)) == PassagePair(3, None, None, None)
+    assert not select_passage_pair(QueryHits((3,), (1.0,)), (3,)).is_lost
 
 
 @pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.KIWI_BIGRAM])
-def test_the_terms_of_both_sum_to_both_scores(analyzer: Analyzer) -> None:
+def test_term_table_sums_to_both_scores(analyzer: Analyzer) -> None:
     options = BM25Options(analyzer)
     explainer = BM25Explainer(PASSAGES, options)
     right, wrong = explainer.explain(QUESTION, 0), explainer.explain(QUESTION, 1)
     table = term_table(right, wrong)
     assert tuple(table.columns) == TERMS
-    found = BM25("BM25", PASSAGES, options).search([QUESTION], 3)
-    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    rankings = BM25("BM25", PASSAGES, options).search([QUESTION], 3)
+    scores = dict(zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True))
     assert table["right"].sum() == pytest.approx(scores[0], rel=1e-5)
     assert table["wrong"].sum() == pytest.approx(scores[1], rel=1e-5)
     np.testing.assert_allclose(table["difference"], table["right"] - table["wrong"])
     assert (np.diff(table["difference"].abs()) <= 0).all()
 
 
-def test_what_a_sentence_says_of_bm25_by_hand() -> None:
+def test_word_reason_counts_by_hand() -> None:
     explainer = BM25Explainer(PASSAGES, BM25Options(Analyzer.WHITESPACE))
     table = term_table(explainer.explain(QUESTION, 0), explainer.explain(QUESTION, 1))
     row = table.set_index("term").loc["apple"]
     assert (row["in_question"], row["passages"], row["in_right"], row["in_wrong"]) == (1, 2, 1, 3)
     lost = word_reason(table, lost=True)
     # red and apple against apple and pie; "pie" is in one passage, so it tells more than "apple", which is in two
-    assert (lost.asked, lost.in_right, lost.in_wrong) == (4, 2, 2)
-    assert lost.nowhere == ("zebra",)
-    assert (lost.telling, lost.telling_in_right, lost.telling_in_wrong) == ("pie", 0, 1)
+    assert (lost.question_words, lost.in_right, lost.in_wrong) == (4, 2, 2)
+    assert lost.missing_words == ("zebra",)
+    assert (lost.decisive_word, lost.decisive_in_right, lost.decisive_in_wrong) == ("pie", 0, 1)
     won = word_reason(table, lost=False)
-    assert (won.telling, won.telling_in_right, won.telling_in_wrong) == ("red", 1, 0)
+    assert (won.decisive_word, won.decisive_in_right, won.decisive_in_wrong) == ("red", 1, 0)
 
 
-def test_pairs_of_letters_are_no_words_unless_there_are_no_others() -> None:
+def test_character_pairs_count_only_without_words() -> None:
     explainer = BM25Explainer(PASSAGES, BM25Options(Analyzer.BIGRAM))
     pairs = term_table(explainer.explain("pie", 0), explainer.explain("pie", 1))
-    assert set(pairs["kind"]) == {TokenKind.LETTERS.value}
-    assert word_reason(pairs, lost=True).asked == 2  # pi, ie
+    assert set(pairs["kind"]) == {TokenKind.BIGRAM.value}
+    assert word_reason(pairs, lost=True).question_words == 2  # pi, ie
     explainer = BM25Explainer(
         (Passage("a", "왕이 왔다"), Passage("b", "왕왕왕 짖었다")), BM25Options(Analyzer.KIWI_BIGRAM)
     )
     table = term_table(explainer.explain("왕은 누구", 0), explainer.explain("왕은 누구", 1))
     words = table[table["kind"] == TokenKind.MORPHEME.value]
     assert len(words) < len(table)
-    assert word_reason(table, lost=False).asked == len(words)
+    assert word_reason(table, lost=False).question_words == len(words)
 
 
-def test_nothing_tells_where_nothing_differs() -> None:
+def test_equal_scores_have_no_decisive_word() -> None:
     explainer = BM25Explainer(PASSAGES, BM25Options(Analyzer.WHITESPACE))
     same = explainer.explain(QUESTION, 0)
-    assert word_reason(term_table(same, same), lost=False).telling == ""
+    assert word_reason(term_table(same, same), lost=False).decisive_word == ""
     empty = explainer.explain("", 0)
     reason = word_reason(term_table(empty, empty), lost=True)
-    assert (reason.asked, reason.telling, reason.nowhere) == (0, "", ())
+    assert (reason.question_words, reason.decisive_word, reason.missing_words) == (0, "", ())
 
 
 def explained(**values: float) -> StaticExplanation:
-    kinds = {"ab": TokenKind.LETTERS}
+    kinds = {"ab": TokenKind.BIGRAM}
     tokens = tuple(
         TokenContribution(text, kinds.get(text, TokenKind.WORD), text != "new", value, ())
         for text, value in values.items()
@@ -121,30 +121,30 @@ def test_tokens_by_hand() -> None:
     assert table["term"].tolist() == ["ab", "king", "who", "new"]
     assert table["known"].tolist() == [True, True, True, False]
     np.testing.assert_allclose(table["difference"], [-0.4, 0.2, -0.1, 0.0], atol=1e-12)
-    assert telling_token(table, lost=True) == "who"  # a word before a pair of letters
-    assert telling_token(table, lost=False) == "king"
-    only_letters = token_table(explained(ab=0.1), explained(ab=0.5))
-    assert telling_token(only_letters, lost=True) == "ab"
-    assert telling_token(only_letters, lost=False) == ""
+    assert decisive_token(table, lost=True) == "who"  # a word before a pair of letters
+    assert decisive_token(table, lost=False) == "king"
+    only_pairs = token_table(explained(ab=0.1), explained(ab=0.5))
+    assert decisive_token(only_pairs, lost=True) == "ab"
+    assert decisive_token(only_pairs, lost=False) == ""
 
 
 class Listed:
     """Finds what it was told to, a dictionary of passage and score for each question, whatever the question."""
 
-    def __init__(self, name: str, told: list[dict[int, float]]) -> None:
-        self.name, self._told = name, told
+    def __init__(self, name: str, scores_by_row: list[dict[int, float]]) -> None:
+        self.name, self._scores_by_row = name, scores_by_row
 
     def search(self, questions: list[str], k: int) -> Rankings:  # noqa: ARG002
-        indices = np.full((len(self._told), k), NOT_FOUND, dtype=np.int32)
-        scores = np.full((len(self._told), k), -np.inf, dtype=np.float32)
-        for row, told in enumerate(self._told):
-            best = sorted(told.items(), key=lambda item: (-item[1], item[0]))[:k]
+        indices = np.full((len(self._scores_by_row), k), NOT_FOUND, dtype=np.int32)
+        scores = np.full((len(self._scores_by_row), k), -np.inf, dtype=np.float32)
+        for row, row_scores in enumerate(self._scores_by_row):
+            best = sorted(row_scores.items(), key=lambda item: (-item[1], item[0]))[:k]
             indices[row, : len(best)] = [passage for passage, _ in best]
             scores[row, : len(best)] = [score for _, score in best]
         return Rankings(indices, scores)
 
 
-class ToldScorer:
+class FixedScorer:
     """Scores a passage by its number in a list."""
 
     fingerprint = "told"
@@ -175,7 +175,7 @@ def small_lists() -> dict[str, Rankings]:
     weights=st.none() | st.sampled_from([(1.0, 1.0), (0.3, 0.7), (2.0, 0.5), (0.0, 1.0), (1.0, 0.0)]),
     depth=st.integers(1, 8),
 )
-def test_values_sum_to_the_score_of_the_hybrid(
+def test_values_sum_to_hybrid_score(
     fusion: Fusion,
     first: list[dict[int, float]],
     second: list[dict[int, float]],
@@ -189,43 +189,50 @@ def test_values_sum_to_the_score_of_the_hybrid(
     for question in range(2):
         scores = dict(zip(fused.indices[question].tolist(), fused.scores[question].tolist(), strict=True))
         for passage in range(N_PASSAGES):
-            told = fusion_contributions(lists, question, passage, depth=depth, fusion=fusion, weights=weights)
-            assert told.found == (passage in scores)
-            if told.found:
-                assert told.score == pytest.approx(scores[passage], rel=1e-5, abs=1e-5)
-                assert sum(part.value for part in told.parts.values()) == pytest.approx(told.score)
+            explanation = fusion_contributions(lists, question, passage, depth=depth, fusion=fusion, weights=weights)
+            assert explanation.is_retrieved == (passage in scores)
+            if explanation.is_retrieved:
+                assert explanation.score == pytest.approx(scores[passage], rel=1e-5, abs=1e-5)
+                assert sum(part.value for part in explanation.components.values()) == pytest.approx(explanation.score)
 
 
 def test_reciprocal_ranks_by_hand() -> None:
-    told = fusion_contributions(small_lists(), 1, 3, depth=5, fusion=Fusion.RRF, weights=[2.0, 1.0])
-    bm25, dense = told.parts["bm25"], told.parts["dense"]
+    explanation = fusion_contributions(small_lists(), 1, 3, depth=5, fusion=Fusion.RRF, weights=[2.0, 1.0])
+    bm25, dense = explanation.components["bm25"], explanation.components["dense"]
     assert (bm25.rank, bm25.score, bm25.normalised, bm25.weight, bm25.value) == (1, 8, 1 / 61, 2, 2 / 61)
     assert (dense.rank, dense.score, dense.normalised, dense.weight, dense.value) == (2, 0.5, 1 / 62, 1, 1 / 62)
 
 
-def test_ranges_by_hand_over_the_depth_that_was_fused() -> None:
-    told = fusion_contributions(small_lists(), 1, 1, depth=3, fusion=Fusion.MIN_MAX)
-    assert told.parts["bm25"].value == pytest.approx((6 - 5) / (8 - 5))
-    assert told.parts["dense"].value == 1
-    assert fusion_contributions(small_lists(), 1, 1, depth=4, fusion=Fusion.MIN_MAX).parts[
+def test_min_max_by_hand_over_fused_depth() -> None:
+    explanation = fusion_contributions(small_lists(), 1, 1, depth=3, fusion=Fusion.MIN_MAX)
+    assert explanation.components["bm25"].value == pytest.approx((6 - 5) / (8 - 5))
+    assert explanation.components["dense"].value == 1
+    assert fusion_contributions(small_lists(), 1, 1, depth=4, fusion=Fusion.MIN_MAX).components[
         "bm25"
     ].value == pytest.approx((6 - 1) / (8 - 1))
 
 
-def test_deviations_by_hand() -> None:
-    told = fusion_contributions(small_lists(), 1, 1, depth=5, fusion=Fusion.Z_SCORE, weights=[0.5, 0.5])
+def test_z_scores_by_hand() -> None:
+    explanation = fusion_contributions(small_lists(), 1, 1, depth=5, fusion=Fusion.Z_SCORE, weights=[0.5, 0.5])
     bm25 = [8.0, 6.0, 5.0, 1.0]
-    assert told.parts["bm25"].normalised == pytest.approx((6 - statistics.mean(bm25)) / statistics.pstdev(bm25))
-    missed = fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.Z_SCORE).parts["dense"]
+    assert explanation.components["bm25"].normalised == pytest.approx(
+        (6 - statistics.mean(bm25)) / statistics.pstdev(bm25)
+    )
+    missed = fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.Z_SCORE).components["dense"]
     dense = [0.9, 0.5, 0.1]
     assert (missed.rank, missed.score) == (None, None)
     assert missed.value == pytest.approx((0.1 - 0.5) / statistics.pstdev(dense))
 
 
-def test_a_passage_that_nobody_who_counts_brought() -> None:
-    told = fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.RRF, weights=[0.0, 1.0])
-    assert (told.parts["bm25"].rank, told.parts["bm25"].value, told.found, told.score) == (4, 0, False, 0)
-    assert not fusion_contributions(small_lists(), 1, 8, depth=3, fusion=Fusion.RRF).found
+def test_passage_of_zero_weight_retriever_is_not_retrieved() -> None:
+    explanation = fusion_contributions(small_lists(), 1, 8, depth=5, fusion=Fusion.RRF, weights=[0.0, 1.0])
+    assert (
+        explanation.components["bm25"].rank,
+        explanation.components["bm25"].value,
+        explanation.is_retrieved,
+        explanation.score,
+    ) == (4, 0, False, 0)
+    assert not fusion_contributions(small_lists(), 1, 8, depth=3, fusion=Fusion.RRF).is_retrieved
 
 
 def to_unit(scores: dict[int, float]) -> dict[int, float]:
@@ -243,11 +250,11 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
     depth=st.integers(1, 6),
     k=st.integers(1, 9),
 )
-def test_a_move_adds_up_and_tells_the_reranker(
+def test_rerank_contributions_sum_and_recover_reranker_score(
     told: list[dict[int, float]], scores: list[float], weight: float, depth: int, k: int
 ) -> None:
     first, passages = Listed("first", told), [Passage(f"p{row}", str(row)) for row in range(9)]
-    reranked = Reranked("reranked", first, ToldScorer(scores), passages, depth=depth, weight=weight)
+    reranked = RerankedRetriever("reranked", first, FixedScorer(scores), passages, depth=depth, weight=weight)
     after, before = reranked.search(["one", "other"], k), first.search(["one", "other"], 9)
     for question, passage in ((0, next(iter(told[0]))), (1, next(iter(told[1])))):
         move = rerank_contributions(before, after, question, passage, depth=depth, weight=weight)
@@ -273,9 +280,11 @@ def test_a_move_adds_up_and_tells_the_reranker(
             assert move.reranker.normalised is None
 
 
-def test_a_passage_past_the_depth_keeps_its_order() -> None:
+def test_passage_below_depth_keeps_its_order() -> None:
     first = Listed("first", [{0: 3.0, 1: 2.0, 2: 1.0}])
-    reranked = Reranked("r", first, ToldScorer([0.0, 5.0, 9.0]), [Passage(str(n), str(n)) for n in range(3)], depth=2)
+    reranked = RerankedRetriever(
+        "r", first, FixedScorer([0.0, 5.0, 9.0]), [Passage(str(n), str(n)) for n in range(3)], depth=2
+    )
     lists = first.search(["q"], 3), reranked.search(["q"], 3)
     up, down, past = (rerank_contributions(*lists, 0, passage, depth=2, weight=1.0) for passage in (1, 0, 2))
     assert (up.rank_before, up.rank_after, up.score) == (2, 1, 1)

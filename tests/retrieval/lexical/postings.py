@@ -6,12 +6,12 @@ from itertools import accumulate
 import numpy as np
 
 from mrc_workbench.data.text.analysis import Tokens
-from mrc_workbench.retrieval.lexical import Segment, TermStatistics, bm25_segments, counts_of, hashes_of
+from mrc_workbench.retrieval.lexical import Segment, TermStatistics, bm25_segments, counts_of, hash_terms
 from mrc_workbench.retrieval.lexical.index import Postings
 
 Documents = Sequence[Sequence[int]]
 WORDS = [str(term) for term in range(7)]
-HASHES = hashes_of(WORDS)
+HASHES = hash_terms(WORDS)
 
 
 def tokens_with(documents: Documents) -> Tokens:
@@ -25,7 +25,7 @@ def offsets_of(texts: Documents) -> np.ndarray:
     return np.array([0, *accumulate(map(len, texts))], dtype=np.int64)
 
 
-def asked(questions: Documents) -> tuple[np.ndarray, np.ndarray]:
+def query_arrays(questions: Documents) -> tuple[np.ndarray, np.ndarray]:
     """The questions as a search takes them."""
     return HASHES[[term for question in questions for term in question]], offsets_of(questions)
 
@@ -40,7 +40,7 @@ def segments_with(documents: Documents, k1: float, b: float, size: int) -> Itera
 
 
 def postings_with(documents: Documents, k1: float = 0.9, b: float = 0.4, size: int = 8) -> Postings:
-    return Postings.of(segments_with(documents, k1, b, size), len(documents), size)
+    return Postings.from_segments(segments_with(documents, k1, b, size), len(documents), size)
 
 
 def weights_by_formula(documents: Documents, k1: float, b: float) -> np.ndarray:

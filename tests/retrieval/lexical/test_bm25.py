@@ -18,7 +18,7 @@ from mrc_workbench.data.text.analysis import Tokens, analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval import lexical as weights
-from mrc_workbench.retrieval.lexical import Engine, bm25, index
+from mrc_workbench.retrieval.lexical import BM25Engine, bm25, index
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
@@ -26,13 +26,13 @@ from tests.retrieval.compared import passages
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
-ASKED = slice(None, None, 16)  # thirty questions, of every kind
+EVERY_16TH = slice(None, None, 16)  # thirty questions, of every kind
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=4)
 CORPUS = [
     Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
 ]
-CORPUS_ASKED = ["word3 again", "rare7 text", "title1 word1 again again", "nothing", ""]
+CORPUS_QUERIES = ["word3 again", "rare7 text", "title1 word1 again again", "nothing", ""]
 WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9, title_weight=2.5)]
 
 
@@ -50,7 +50,7 @@ def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float)
     return scores
 
 
-def found(rankings: Rankings) -> list[dict[int, float]]:
+def hits_of(rankings: Rankings) -> list[dict[int, float]]:
     """Score by row of what was found for each question."""
     return [
         {row: score for row, score in zip(rows, scores, strict=True) if row >= 0}
@@ -60,72 +60,70 @@ def found(rankings: Rankings) -> list[dict[int, float]]:
 
 def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list[str]], list[list[str]]]:
     documents = analyze(analyzer, sample.passages.indexed_texts(title=True))
-    return documents, analyze(analyzer, texts_of(sample.questions[ASKED]))
+    return documents, analyze(analyzer, texts_of(sample.questions[EVERY_16TH]))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", NAMED)
-def test_scores_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_scores_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents, questions = tokens_of_sample(sample, analyzer)
     counts = [Counter(document) for document in documents]
     for k1, b in PARAMETERS:
         retriever = BM25("bm25", sample.passages, BM25Options(analyzer, k1, b))
-        rankings = retriever.search(texts_of(sample.questions[ASKED]), len(sample.passages))
-        for scores, question in zip(found(rankings), questions, strict=True):
+        rankings = retriever.search(texts_of(sample.questions[EVERY_16TH]), len(sample.passages))
+        for scores, question in zip(hits_of(rankings), questions, strict=True):
             expected = {row: score for row, score in enumerate(lucene(counts, question, k1, b)) if score > 0}
             assert scores == pytest.approx(expected, rel=1e-5)
 
 
 @settings(deadline=None, max_examples=50)
 @given(TEXTS, QUESTIONS, st.floats(0, 3), st.floats(0, 1))
-def test_scores_are_the_written_formula_on_any_tokens(
-    texts: list[str], questions: list[str], k1: float, b: float
-) -> None:
-    documents, asked = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
+def test_scores_match_formula_on_random_tokens(texts: list[str], questions: list[str], k1: float, b: float) -> None:
+    documents, query_tokens = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
     rankings = BM25("bm25", passages(*texts), BM25Options(Analyzer.WORD, k1, b)).search(questions, len(texts))
-    for scores, question in zip(found(rankings), asked, strict=True):
+    for scores, question in zip(hits_of(rankings), query_tokens, strict=True):
         held = [row for row, document in enumerate(documents) if set(document) & set(question)]
         expected = lucene([Counter(document) for document in documents], question, k1, b) if held else []
         assert scores == pytest.approx({row: expected[row] for row in held}, rel=1e-5)
 
 
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
-def test_the_reference_engine_is_rank_bm25(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_reference_engine_equals_rank_bm25(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents, questions = tokens_of_sample(sample, analyzer)
-    options = BM25Options(analyzer, 1.5, 0.75, engine=Engine.RANK_BM25)
-    asked = texts_of(sample.questions[ASKED])
-    rankings = BM25("reference", sample.passages, options).search(asked, len(sample.passages))
+    options = BM25Options(analyzer, 1.5, 0.75, engine=BM25Engine.RANK_BM25)
+    queries = texts_of(sample.questions[EVERY_16TH])
+    rankings = BM25("reference", sample.passages, options).search(queries, len(sample.passages))
     library = BM25Okapi(documents, k1=1.5, b=0.75)
-    for scores, question in zip(found(rankings), questions, strict=True):
+    for scores, question in zip(hits_of(rankings), questions, strict=True):
         expected = {row: score for row, score in enumerate(library.get_scores(question)) if score > 0}
         assert scores == pytest.approx(expected, rel=1e-6)
 
 
 @settings(deadline=None, max_examples=50)
 @given(TEXTS, QUESTIONS)
-def test_the_reference_engine_is_rank_bm25_on_any_tokens(texts: list[str], questions: list[str]) -> None:
-    documents, asked = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
-    options = BM25Options(Analyzer.WORD, engine=Engine.RANK_BM25)
+def test_reference_engine_equals_rank_bm25_on_random_tokens(texts: list[str], questions: list[str]) -> None:
+    documents, query_tokens = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
+    options = BM25Options(Analyzer.WORD, engine=BM25Engine.RANK_BM25)
     rankings = BM25("reference", passages(*texts), options).search(questions, len(texts))
     library = BM25Okapi(documents, k1=0.9, b=0.4) if any(documents) else None
-    for scores, question in zip(found(rankings), asked, strict=True):
+    for scores, question in zip(hits_of(rankings), query_tokens, strict=True):
         every = library.get_scores(question) if library else []
         assert scores == pytest.approx({row: score for row, score in enumerate(every) if score > 0}, rel=1e-6)
 
 
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
-def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_reference_engine_ranks_like_bm25s(sample: QuestionSet, analyzer: Analyzer) -> None:
     """With every idf above 0 the two variants differ by the constant factor k1 + 1."""
     documents, questions = tokens_of_sample(sample, analyzer)
     library = bm25s.BM25(method="robertson", k1=0.9, b=0.4)
     library.index(documents, show_progress=False)
-    options = BM25Options(analyzer, engine=Engine.RANK_BM25)
-    asked = texts_of(sample.questions[ASKED])
-    rankings = BM25("reference", sample.passages, options).search(asked, len(sample.passages))
+    options = BM25Options(analyzer, engine=BM25Engine.RANK_BM25)
+    queries = texts_of(sample.questions[EVERY_16TH])
+    rankings = BM25("reference", sample.passages, options).search(queries, len(sample.passages))
     holders = Counter(term for document in documents for term in set(document))
     compared = 0
-    for scores, question in zip(found(rankings), questions, strict=True):
+    for scores, question in zip(hits_of(rankings), questions, strict=True):
         known = [term for term in question if term in holders]
         if known and max(holders[term] for term in known) < len(documents) / 2:
             expected = library.get_scores(known) * 1.9
@@ -136,36 +134,36 @@ def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: Questi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.WORD])
-def test_the_reference_finds_the_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_reference_engine_returns_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions)
     first, second = (
         BM25(engine.value, sample.passages, BM25Options(analyzer, engine=engine)).search(questions, 2)
-        for engine in (Engine.POSTINGS, Engine.RANK_BM25)
+        for engine in (BM25Engine.POSTINGS, BM25Engine.RANK_BM25)
     )
     clear = (first.scores[:, 0] > first.scores[:, 1]) & (second.scores[:, 0] > second.scores[:, 1])
     assert clear.sum() > 400
     np.testing.assert_array_equal(first.indices[clear, 0], second.indices[clear, 0])
 
 
-def test_auto_is_chosen_from_the_passages() -> None:
+def test_auto_analyzer_depends_on_passages() -> None:
     assert BM25("bm25", PASSAGES).analysis.analyzer is Analyzer.KIWI_BIGRAM
     assert BM25("bm25", passages("zwo wort")).analysis.analyzer is Analyzer.WORD
     assert BM25("bm25", passages("These are seven words.")).analysis.analyzer is Analyzer.ENGLISH
     assert BM25("bm25", PASSAGES, BM25Options(Analyzer.BIGRAM)).analysis.analyzer is Analyzer.BIGRAM
 
 
-def test_the_title_is_indexed_where_asked_and_known() -> None:
+def test_indexes_title_if_enabled_and_present() -> None:
     titled = [Passage("p1", "강은 흐른다", "한강"), Passage("p2", "산은 높다")]
-    assert Passages.of(titled).indexed_texts(title=True) == ["한강\n강은 흐른다", "산은 높다"]
-    assert Passages.of(titled).indexed_texts(title=False) == ["강은 흐른다", "산은 높다"]
+    assert Passages.from_passages(titled).indexed_texts(title=True) == ["한강\n강은 흐른다", "산은 높다"]
+    assert Passages.from_passages(titled).indexed_texts(title=False) == ["강은 흐른다", "산은 높다"]
     for title, rows in ((True, [0, -1]), (False, [-1, -1])):
         retriever = BM25("bm25", titled, BM25Options(Analyzer.WORD, title=title))
         assert retriever.search(["한강"], 2).indices.tolist() == [rows]
 
 
-@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("engine", list(BM25Engine))
 @pytest.mark.parametrize("texts", [["..."], ["...", "?!"], ["", "."], []])
-def test_passages_without_a_word_are_never_found(engine: Engine, texts: list[str]) -> None:
+def test_passages_without_tokens_are_never_returned(engine: BM25Engine, texts: list[str]) -> None:
     retriever = BM25("bm25", passages(*texts), BM25Options(Analyzer.WORD, engine=engine))
     rankings = retriever.search(["a word", "", "..."], 2)
     width = min(2, len(texts))
@@ -174,8 +172,8 @@ def test_passages_without_a_word_are_never_found(engine: Engine, texts: list[str
     assert retriever.search([], 2).indices.shape == (0, width)
 
 
-@pytest.mark.parametrize("engine", list(Engine))
-def test_a_passage_without_a_word_beside_others(engine: Engine) -> None:
+@pytest.mark.parametrize("engine", list(BM25Engine))
+def test_a_passage_without_a_word_beside_others(engine: BM25Engine) -> None:
     retriever = BM25("bm25", passages("...", "a b", "c d", "e f"), BM25Options(Analyzer.WORD, engine=engine))
     assert retriever.search(["b ...", "...", "", "unknown words"], 4).indices.tolist() == [
         [1, -1, -1, -1],
@@ -185,33 +183,33 @@ def test_a_passage_without_a_word_beside_others(engine: Engine) -> None:
     ]
 
 
-def test_one_passage() -> None:
+def test_searches_single_passage() -> None:
     rankings = BM25("bm25", passages("a b b"), BM25Options(Analyzer.WORD)).search(["b", "c"], 2)
     assert rankings.indices.tolist() == [[0], [-1]]
     assert rankings.scores[0, 0] == pytest.approx(math.log(1 + 0.5 / 1.5) * 2 / (2 + 0.9), rel=1e-6)
 
 
-def test_more_questions_than_a_block() -> None:
+def test_searches_several_blocks_of_questions() -> None:
     retriever = BM25("bm25", passages("a", "b", "c c"), BM25Options(Analyzer.WORD))
-    asked = ["a", "b c", "", "c"] * 300
-    rankings = retriever.search(asked, 3)
-    one_by_one = [retriever.search([question], 3) for question in asked[:4]]
-    assert rankings.indices.tolist() == [one.indices[0].tolist() for one in one_by_one] * 300
-    assert rankings.scores.tolist() == [one.scores[0].tolist() for one in one_by_one] * 300
+    queries = ["a", "b c", "", "c"] * 300
+    rankings = retriever.search(queries, 3)
+    single_rankings = [retriever.search([question], 3) for question in queries[:4]]
+    assert rankings.indices.tolist() == [ranking.indices[0].tolist() for ranking in single_rankings] * 300
+    assert rankings.scores.tolist() == [ranking.scores[0].tolist() for ranking in single_rankings] * 300
 
 
 @pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.4), (0.9, -0.1), (0.9, 1.1)])
-def test_parameters_outside_their_range_are_refused(k1: float, b: float) -> None:
+def test_rejects_parameters_out_of_range(k1: float, b: float) -> None:
     with pytest.raises(ValueError, match="k1 must be 0 to 1,000,000 and b 0 to 1"):
         BM25Options(k1=k1, b=b)
 
 
-def test_memory_is_that_of_a_weight_and_a_row_for_every_term_of_every_passage_and_of_the_lists() -> None:
+def test_memory_counts_postings_and_lists() -> None:
     held = passages("a b a", "b c")
     known = BM25("", held, BM25Options(Analyzer.WHITESPACE)).memory_bytes
     of_a_term, of_a_list = 8, 2 * 8 + 8
     assert known == 4 * (2 + 4) + 3 * (of_a_term + of_a_list)  # ab, bc; a, b, c
-    assert BM25("", held, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
+    assert BM25("", held, BM25Options(Analyzer.WHITESPACE, engine=BM25Engine.RANK_BM25)).memory_bytes == 0
     assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0
 
 
@@ -232,36 +230,36 @@ def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterat
 
 
 @pytest.mark.parametrize("options", WEIGHED)
-def test_segments_make_no_difference(options: BM25Options, request: pytest.FixtureRequest) -> None:
+def test_segmentation_does_not_change_results(options: BM25Options, request: pytest.FixtureRequest) -> None:
     whole = BM25("whole", CORPUS, options)
     assert not (workspace() / "cache" / "postings").exists()
     request.getfixturevalue("segments_of_eight")
-    told: list[float] = []
-    in_segments = BM25("in segments", CORPUS, options, told.append)
-    found, expected = in_segments.search(CORPUS_ASKED, 20), whole.search(CORPUS_ASKED, 20)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    progress: list[float] = []
+    in_segments = BM25("in segments", CORPUS, options, progress.append)
+    rankings, expected = in_segments.search(CORPUS_QUERIES, 20), whole.search(CORPUS_QUERIES, 20)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
     assert len([path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir()]) == 1
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-    for blocks in zip(in_segments.score_blocks(CORPUS_ASKED), whole.score_blocks(CORPUS_ASKED), strict=True):
+    assert progress == sorted(progress)
+    assert progress[-1] == 1.0
+    for blocks in zip(in_segments.score_blocks(CORPUS_QUERIES), whole.score_blocks(CORPUS_QUERIES), strict=True):
         np.testing.assert_allclose(*blocks, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("segments_of_eight")
 @pytest.mark.parametrize("options", WEIGHED)
-def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = BM25("first", CORPUS, options).search(CORPUS_ASKED, 20)
+def test_second_open_reuses_stored_index(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = BM25("first", CORPUS, options).search(CORPUS_QUERIES, 20)
     monkeypatch.setattr(index, "in_files", lambda *_: pytest.fail("it was built again"))
     for module in (bm25, weights):
         monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
-    found = BM25("second", CORPUS, options).search(CORPUS_ASKED, 20)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    rankings = BM25("second", CORPUS, options).search(CORPUS_QUERIES, 20)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    np.testing.assert_array_equal(rankings.scores, expected.scores)
 
 
 @pytest.mark.usefixtures("segments_of_eight")
-def test_another_weight_another_text_and_another_order_are_other_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_key_depends_on_weights_texts_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "_KEPT", 9)
     for options in (*WEIGHED, BM25Options(Analyzer.WORD, k1=1.0), BM25Options(Analyzer.WORD, title=False)):
         BM25("", CORPUS, options)
@@ -271,12 +269,12 @@ def test_another_weight_another_text_and_another_order_are_other_indexes(monkeyp
 
 @pytest.mark.usefixtures("segments_of_eight")
 @pytest.mark.parametrize("options", WEIGHED)
-def test_a_large_corpus_without_a_token_finds_nothing(options: BM25Options) -> None:
-    found = BM25("", [Passage(f"p{row}", "?!") for row in range(20)], options).search(["what"], 3)
-    assert (found.indices == -1).all()
+def test_large_corpus_without_tokens_returns_no_hits(options: BM25Options) -> None:
+    rankings = BM25("", [Passage(f"p{row}", "?!") for row in range(20)], options).search(["what"], 3)
+    assert (rankings.indices == -1).all()
 
 
-def test_questions_of_a_set_whose_tokens_are_on_disk_are_not_analyzed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reuses_stored_tokens_of_question_set(monkeypatch: pytest.MonkeyPatch) -> None:
     questions = ["한국의 수도", "가장 높은 산", "한국의 수도", "파리"]
     plain, bm25 = BM25("plain", PASSAGES), BM25("bm25", PASSAGES, all_questions=questions)
     some = [questions[3], questions[0]]
@@ -288,7 +286,7 @@ def test_questions_of_a_set_whose_tokens_are_on_disk_are_not_analyzed_again(monk
     np.testing.assert_array_equal(rankings.scores, expected.scores)
 
 
-def test_a_question_beside_the_set_is_analyzed() -> None:
+def test_analyzes_question_outside_set() -> None:
     plain, bm25 = BM25("plain", PASSAGES), BM25("bm25", PASSAGES, all_questions=["수도", "강"])
     analysis.tokens_of(bm25.analysis, ["수도", "강"])
     np.testing.assert_array_equal(bm25.search(["산", "수도"], 3).scores, plain.search(["산", "수도"], 3).scores)

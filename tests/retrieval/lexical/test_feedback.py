@@ -15,17 +15,17 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.dense import LearnedSparse
-from mrc_workbench.retrieval.lexical import Engine, field_statistics, one_after_the_other, term_statistics
-from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, FeedbackOptions, Weighed
+from mrc_workbench.retrieval.dense import SparseRetriever
+from mrc_workbench.retrieval.lexical import BM25Engine, concatenate_fields, field_statistics, term_statistics
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, FeedbackOptions, WeightedQueries
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import passages
 
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
-QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
+RANDOM_QUESTIONS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
-LETTERS = st.text("abd ", max_size=12)
+RANDOM_TEXTS = st.text("abd ", max_size=12)
 WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0])  # few, so that many scores tie
 
 
@@ -47,67 +47,70 @@ def rm3(
         ]
         for term, count in Counter(allowed).items():
             model[term] += Fraction(score) * Fraction(count, len(allowed))  # type: ignore[assignment]
-    best = dict(sorted(model.items(), key=lambda one: (-one[1], one[0]))[: options.terms])
+    best = dict(sorted(model.items(), key=lambda term_weight: (-term_weight[1], term_weight[0]))[: options.terms])
     total = sum(best.values())
     if not total:
         return {term: float(count) for term, count in Counter(question).items()}
     share = Fraction(options.share)
-    asked = {term: (1 - share) * count for term, count in Counter(question).items()}
+    query_weights = {term: (1 - share) * count for term, count in Counter(question).items()}
     for term, weight in best.items():
-        asked[term] = asked.get(term, Fraction(0)) + share * len(question) * weight / total
-    return {term: float(weight) for term, weight in asked.items() if weight}
+        query_weights[term] = query_weights.get(term, Fraction(0)) + share * len(question) * weight / total
+    return {term: float(weight) for term, weight in query_weights.items() if weight}
 
 
-def found(rankings: Rankings) -> list[list[tuple[int, float]]]:
+def hits_of(rankings: Rankings) -> list[list[tuple[int, float]]]:
     return [
         [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
         for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
     ]
 
 
-def weights_of(asked: Weighed) -> list[dict[str, float]]:
-    parts = np.split(asked.factors, asked.tokens.offsets[1:-1])
+def weights_of(weighted_queries: WeightedQueries) -> list[dict[str, float]]:
+    parts = np.split(weighted_queries.factors, weighted_queries.tokens.offsets[1:-1])
     return [
-        dict(zip(terms, part.tolist(), strict=True)) for terms, part in zip(asked.tokens.texts(), parts, strict=True)
+        dict(zip(terms, part.tolist(), strict=True))
+        for terms, part in zip(weighted_queries.tokens.texts(), parts, strict=True)
     ]
 
 
-def asked_again(
+def expand_queries(
     of: list[Passage] | Sequence[Passage], questions: list[str], options: FeedbackOptions, analyzer: Analyzer
 ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """Return the weights that the questions get, and those of the formula."""
     texts = [passage.text for passage in of]
     documents, analyzed = analyze(analyzer, texts), analyze(analyzer, questions)
     first = BM25("first", of, BM25Options(analyzer, title=False)).search(questions, options.passages)
-    again = Feedback(options, Analysis(analyzer), texts, term_statistics(analyzer, texts)).asked_again(analyzed, first)
+    again = Feedback(options, Analysis(analyzer), texts, term_statistics(analyzer, texts)).expand_queries(
+        analyzed, first
+    )
     expected = [
         rm3(question, rows, documents, options, analyzer is Analyzer.KIWI_BIGRAM)
-        for question, rows in zip(analyzed, found(first), strict=True)
+        for question, rows in zip(analyzed, hits_of(first), strict=True)
     ]
     return weights_of(again), expected
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
-@given(TEXTS, QUESTIONS_OF_LETTERS, FEEDBACK)
-def test_weights_are_the_written_formula_on_any_tokens(
+@given(TEXTS, RANDOM_QUESTIONS, FEEDBACK)
+def test_rm3_weights_match_formula_on_random_tokens(
     texts: list[str], questions: list[str], feedback: tuple[int, int, float]
 ) -> None:
-    got, expected = asked_again(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
-    for one, other in zip(got, expected, strict=True):
-        assert one == pytest.approx(other, rel=1e-5, abs=1e-30)
+    got, expected = expand_queries(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
+    for weights, other in zip(got, expected, strict=True):
+        assert weights == pytest.approx(other, rel=1e-5, abs=1e-30)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
-def test_weights_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_rm3_weights_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions[::16])
-    got, expected = asked_again(sample.passages, questions, FeedbackOptions(), analyzer)
-    asked = map(set, analyze(analyzer, questions))
-    assert sum(len(set(one) - own) for one, own in zip(got, asked, strict=True)) > 100
-    for one, other in zip(got, expected, strict=True):
-        assert one == pytest.approx(other, rel=1e-5)
+    got, expected = expand_queries(sample.passages, questions, FeedbackOptions(), analyzer)
+    question_terms = map(set, analyze(analyzer, questions))
+    assert sum(len(set(weights) - own) for weights, own in zip(got, question_terms, strict=True)) > 100
+    for weights, other in zip(got, expected, strict=True):
+        assert weights == pytest.approx(other, rel=1e-5)
 
 
 def test_a_small_case_by_hand() -> None:
@@ -116,7 +119,7 @@ def test_a_small_case_by_hand() -> None:
     options = FeedbackOptions(passages=2, terms=2, share=0.25)
     feedback = Feedback(options, Analysis(Analyzer.WORD), documents, term_statistics(Analyzer.WORD, documents))
     first = Rankings(np.array([[0, 1]], dtype=np.int32), np.array([[2, 1]], dtype=np.float32))
-    (got,) = weights_of(feedback.asked_again([["a", "q"]], first))
+    (got,) = weights_of(feedback.expand_queries([["a", "q"]], first))
     # P(a) = P(x) = 2/3 * 1/4 + 1/3 * 1/3 = 10/36, P(y) = 2/3 * 2/4 = 12/36, P(z) = 4/36: y and a are the best two
     expected = {"a": 0.75 + 0.25 * 2 * 10 / 22, "q": 0.75, "y": 0.25 * 2 * 12 / 22}
     assert got == pytest.approx(expected)
@@ -124,42 +127,42 @@ def test_a_small_case_by_hand() -> None:
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(TEXTS, QUESTIONS_OF_LETTERS, FEEDBACK)
-def test_a_search_is_by_these_weights_and_so_are_all_scores(
+@given(TEXTS, RANDOM_QUESTIONS, FEEDBACK)
+def test_search_and_scores_use_expanded_weights(
     texts: list[str], questions: list[str], feedback: tuple[int, int, float]
 ) -> None:
     plain = BM25("plain", passages(*texts), BM25Options(Analyzer.BIGRAM))
     names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback, strict=True))
     again = BM25("again", passages(*texts), BM25Options(Analyzer.BIGRAM, **names))  # type: ignore[arg-type]
-    _, weights = asked_again(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
-    got = found(again.search(questions, len(texts)))
+    _, weights = expand_queries(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
+    got = hits_of(again.search(questions, len(texts)))
     blocks = list(again.score_blocks(questions))
     for row, terms in enumerate(weights):
         # what a term alone scores is the weight that plain BM25 gives it
-        alone = found(plain.search(list(terms), len(texts))) if terms else []
+        alone = hits_of(plain.search(list(terms), len(texts))) if terms else []
         expected: Counter[int] = Counter()
         for weight, scores in zip(terms.values(), alone, strict=True):
             for passage, score in scores:
                 expected[passage] += weight * score  # type: ignore[assignment]
         assert dict(got[row]) == pytest.approx(
-            {one: score for one, score in expected.items() if score > 1e-25}, rel=1e-4
+            {passage_row: score for passage_row, score in expected.items() if score > 1e-25}, rel=1e-4
         )
         every = np.vstack(blocks)[row] if blocks else np.zeros(0)
-        assert {place: every[place] for place in np.flatnonzero(np.isfinite(every)).tolist()} == dict(got[row])
+        assert {index: every[index] for index in np.flatnonzero(np.isfinite(every)).tolist()} == dict(got[row])
 
 
-def test_what_finds_nothing_and_what_may_add_nothing_stays_as_it_is() -> None:
+def test_keeps_query_without_expansion_terms() -> None:
     texts = passages("a b", "a b c", "a c")
     plain, again = (
         BM25("", texts, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.9)) for number in (0, 2)
     )
     questions = ["zebra", "", "a"]  # a and b, c stand in more than one passage, and in more than a tenth
-    assert found(again.search(questions, 3)) == found(plain.search(questions, 3))
-    assert found(again.search(questions, 3))[:2] == [[], []]
+    assert hits_of(again.search(questions, 3)) == hits_of(plain.search(questions, 3))
+    assert hits_of(again.search(questions, 3))[:2] == [[], []]
     assert again.search([], 3).indices.shape == (0, 3)
 
 
-def test_a_share_of_nothing_is_the_question_alone(sample: QuestionSet) -> None:
+def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
     questions = texts_of(sample.questions[::8])
     plain, again = (
         BM25("", sample.passages, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.0))
@@ -170,15 +173,15 @@ def test_a_share_of_nothing_is_the_question_alone(sample: QuestionSet) -> None:
     np.testing.assert_allclose(first.scores, second.scores, rtol=1e-6)
 
 
-def test_more_questions_than_are_asked_again_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.retrieval.lexical.bm25.QUESTIONS", 6)
     of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
     again = BM25("", of, BM25Options(Analyzer.WORD, feedback_passages=3))
-    asked = ["w3", "w9 w30", "", "same"] * 5
-    rankings, one_by_one = again.search(asked, 5), [again.search([question], 5) for question in asked[:4]]
-    assert rankings.indices.tolist() == [one.indices[0].tolist() for one in one_by_one] * 5
-    assert rankings.scores.tolist() == [one.scores[0].tolist() for one in one_by_one] * 5
-    assert np.vstack(list(again.score_blocks(asked))).shape == (len(asked), len(of))
+    queries = ["w3", "w9 w30", "", "same"] * 5
+    rankings, single_rankings = again.search(queries, 5), [again.search([question], 5) for question in queries[:4]]
+    assert rankings.indices.tolist() == [ranking.indices[0].tolist() for ranking in single_rankings] * 5
+    assert rankings.scores.tolist() == [ranking.scores[0].tolist() for ranking in single_rankings] * 5
+    assert np.vstack(list(again.score_blocks(queries))).shape == (len(queries), len(of))
 
 
 @pytest.mark.parametrize("texts", [["..."], []])
@@ -193,13 +196,13 @@ def test_passages_without_a_word(texts: list[str]) -> None:
         {"feedback_passages": -1},
         {"feedback_passages": 1, "feedback_terms": 0},
         {"feedback_passages": 1, "feedback_share": 1.1},
-        {"feedback_passages": 1, "engine": Engine.RANK_BM25},
+        {"feedback_passages": 1, "engine": BM25Engine.RANK_BM25},
         {"title_weight": 0.0},
         {"title_weight": 1.0, "title": False},
-        {"title_weight": 1.0, "engine": Engine.RANK_BM25},
+        {"title_weight": 1.0, "engine": BM25Engine.RANK_BM25},
     ],
 )
-def test_options_that_do_not_go_together_are_refused(values: dict[str, float]) -> None:
+def test_rejects_incompatible_options(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"feedback|title_weight"):
         BM25Options(**values)  # type: ignore[arg-type]
 
@@ -234,31 +237,31 @@ def bm25f(
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(LETTERS, LETTERS), max_size=8))
-def test_counts_are_those_of_either_field(titled: list[tuple[str, str]]) -> None:
-    passages = Passages.of([Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)])
+@given(st.lists(st.tuples(RANDOM_TEXTS, RANDOM_TEXTS), max_size=8))
+def test_field_statistics_count_both_fields(titled: list[tuple[str, str]]) -> None:
+    passages = Passages.from_passages([Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)])
     analysis = Analysis(Analyzer.BIGRAM)
     titles, texts = analyze(analysis, passages.titles), analyze(analysis, passages.texts)
-    found = field_statistics(analysis, passages)
+    statistics = field_statistics(analysis, passages)
     holders = Counter(term for title, text in zip(titles, texts, strict=True) for term in {*title, *text})
-    places = found.terms.places_of(list(holders))
-    assert found.terms.holders[places].tolist() == list(holders.values())
-    assert len(found.terms.hashes) == len(holders)
-    assert found.mean_title == pytest.approx(sum(map(len, titles)) / max(1, len(titled)))
-    assert found.mean_text == pytest.approx(sum(map(len, texts)) / max(1, len(titled)))
+    positions = statistics.terms.positions_of(list(holders))
+    assert statistics.terms.document_frequencies[positions].tolist() == list(holders.values())
+    assert len(statistics.terms.hashes) == len(holders)
+    assert statistics.mean_title == pytest.approx(sum(map(len, titles)) / max(1, len(titled)))
+    assert statistics.mean_text == pytest.approx(sum(map(len, texts)) / max(1, len(titled)))
     again = field_statistics(analysis, passages)
-    np.testing.assert_array_equal(again.terms.holders, found.terms.holders)
+    np.testing.assert_array_equal(again.terms.document_frequencies, statistics.terms.document_frequencies)
 
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.lists(st.tuples(LETTERS, LETTERS), min_size=1, max_size=6),
+    st.lists(st.tuples(RANDOM_TEXTS, RANDOM_TEXTS), min_size=1, max_size=6),
     st.text("abe ", max_size=8),
     st.floats(0.1, 9),
     st.floats(0, 3),
     st.floats(0, 1),
 )
-def test_a_search_is_by_the_written_formula(
+def test_bm25f_search_matches_formula(
     titled: list[tuple[str, str]], question: str, weight: float, k1: float, b: float
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
@@ -267,14 +270,14 @@ def test_a_search_is_by_the_written_formula(
         analyze(Analyzer.BIGRAM, list(column)) for column in zip(*[(t, x) for x, t in titled], strict=True)
     )
     every = bm25f(titles, texts, analyze(Analyzer.BIGRAM, [question])[0], weight, k1=k1, b=b)
-    found = zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True)
+    hits = zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True)
     expected = {row: score for row, score in enumerate(every) if score > 0}
-    assert {row: score for row, score in found if row >= 0} == pytest.approx(expected, rel=1e-5)
+    assert {row: score for row, score in hits if row >= 0} == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_title_stands_before_its_text() -> None:
+def test_title_precedes_text_in_tokens() -> None:
     titles, texts = (tokens_of(Analyzer.WORD, of) for of in (["a b", "", "c"], ["b d d", "a", ""]))
-    both = one_after_the_other(titles, texts)
+    both = concatenate_fields(titles, texts)
     assert both.texts() == [["a", "b", "b", "d", "d"], ["a"], ["c"]]
     assert sorted(both.vocabulary) == ["a", "b", "c", "d"]
 
@@ -296,9 +299,9 @@ class Given:
         return self._passages
 
 
-def searched(questions: np.ndarray, weights: np.ndarray) -> LearnedSparse:
+def searched(questions: np.ndarray, weights: np.ndarray) -> SparseRetriever:
     corpus = passages(*map(str, range(len(weights))))
-    return LearnedSparse("sparse", corpus, Given(questions, weights))
+    return SparseRetriever("sparse", corpus, Given(questions, weights))
 
 
 def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:
@@ -308,35 +311,35 @@ def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:
 
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.integers(1, 20), st.integers(1, 12), st.integers(1, 15))
-def test_the_best_are_those_of_the_matrix_product(data: st.DataObject, n: int, m: int, k: int) -> None:
+def test_sparse_search_equals_matrix_product(data: st.DataObject, n: int, m: int, k: int) -> None:
     questions, passages = data.draw(matrix(m, 5)), data.draw(matrix(n, 5))
-    found = searched(questions, passages).search([""] * m, k)
+    rankings = searched(questions, passages).search([""] * m, k)
     products = questions @ passages.T  # exact: all weights are quarters
     expected = top_k(np.where(products > 0, products, -np.inf), k)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    np.testing.assert_array_equal(rankings.scores, expected.scores)
 
 
-def test_real_numbers_too() -> None:
+def test_sparse_search_supports_float_weights() -> None:
     rng = np.random.default_rng(0)
     questions, passages = (
         np.where(rng.random((rows, 3000)) < 0.02, rng.gamma(2.0, size=(rows, 3000)), 0).astype(np.float32)
         for rows in (40, 900)
     )
-    found = searched(questions, passages).search([""] * 40, 100)
+    rankings = searched(questions, passages).search([""] * 40, 100)
     products = questions.astype(np.float64) @ passages.T.astype(np.float64)
     expected = top_k(np.where(products > 0, products, -np.inf), 100)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
-    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
 
 
-def test_ties_are_in_the_order_of_rows_and_what_is_not_above_0_is_not_found() -> None:
+def test_breaks_ties_by_row_and_drops_scores_not_above_0() -> None:
     passages = np.array([[0, 1], [2, 0], [1, 1], [2, 0], [2, 4]], dtype=np.float32)
-    found = searched(np.array([[1, -0.5]], dtype=np.float32), passages).search([""], 5)
-    assert found.indices.tolist() == [[1, 3, 2, -1, -1]]
-    assert found.scores.tolist() == [[2, 2, 0.5, -np.inf, -np.inf]]
+    rankings = searched(np.array([[1, -0.5]], dtype=np.float32), passages).search([""], 5)
+    assert rankings.indices.tolist() == [[1, 3, 2, -1, -1]]
+    assert rankings.scores.tolist() == [[2, 2, 0.5, -np.inf, -np.inf]]
 
 
-def test_questions_of_another_vocabulary_are_refused() -> None:
+def test_rejects_questions_with_larger_vocabulary() -> None:
     with pytest.raises(ValueError, match="terms that its passages cannot have"):
         searched(np.ones((1, 3), dtype=np.float32), np.ones((2, 2), dtype=np.float32)).search([""], 1)

@@ -12,17 +12,17 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval import lexical as by_numpy
-from mrc_workbench.retrieval.lexical import InOneSegment, index
+from mrc_workbench.retrieval.lexical import SingleSegmentIndex, index
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.index import Postings, segments_of
-from mrc_workbench.retrieval.lexical.search import ones
+from mrc_workbench.retrieval.lexical.search import count_bits
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.lexical.postings import (
     Documents,
-    asked,
     offsets_of,
     postings_with,
+    query_arrays,
     segments_with,
     tokens_with,
     weights_by_formula,
@@ -35,9 +35,9 @@ SIZES = st.sampled_from([1, 2, 7, 16, 64, 65, 1 << 16])
 COUNTS = st.sampled_from([0.25, 0.5, 1.0, 1.7, 3.0])
 
 
-def assert_same(found: Rankings, expected: Rankings) -> None:
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+def assert_same(actual: Rankings, expected: Rankings) -> None:
+    np.testing.assert_array_equal(actual.indices, expected.indices)
+    np.testing.assert_array_equal(actual.scores, expected.scores)
 
 
 def all_of(postings: Postings, *question: Any) -> np.ndarray:
@@ -47,13 +47,13 @@ def all_of(postings: Postings, *question: Any) -> np.ndarray:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 70), SIZES, st.tuples(st.floats(0, 3), st.floats(0, 1)))
-def test_a_search_is_the_ranking_of_all_scores_and_these_are_the_written_formula(
+def test_search_ranks_scores_of_documented_formula(
     documents: Documents, questions: Documents, k: int, size: int, options: tuple[float, float]
 ) -> None:
     k1, b = options
     postings = postings_with(documents, k1, b, size)
-    scores = all_of(postings, *asked(questions), 3)
-    assert_same(postings.search(*asked(questions), k), top_k(scores, k))
+    scores = all_of(postings, *query_arrays(questions), 3)
+    assert_same(postings.search(*query_arrays(questions), k), top_k(scores, k))
     weights = weights_by_formula(documents, k1, b)
     expected = np.array([weights[:, question].sum(axis=1) for question in questions])
     np.testing.assert_array_equal(np.isfinite(scores), expected > 0)
@@ -63,11 +63,11 @@ def test_a_search_is_the_ranking_of_all_scores_and_these_are_the_written_formula
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 20), SIZES, st.data())
-def test_terms_count_as_much_as_they_are_asked(
+def test_term_weight_grows_with_query_count(
     documents: Documents, questions: Documents, k: int, size: int, data: st.DataObject
 ) -> None:
     postings = postings_with(documents, size=size)
-    terms, offsets = asked(questions)
+    terms, offsets = query_arrays(questions)
     factors = np.array(data.draw(st.lists(COUNTS, min_size=len(terms), max_size=len(terms))), dtype=np.float32)
     scores = all_of(postings, terms, offsets, 3, factors)
     assert_same(postings.search(terms, offsets, k, factors), top_k(scores, k))
@@ -80,34 +80,34 @@ def test_terms_count_as_much_as_they_are_asked(
 
 @settings(deadline=None, max_examples=50)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 20))
-def test_segments_make_no_difference(documents: Documents, questions: Documents, k: int) -> None:
-    whole = postings_with(documents, size=1 << 16).search(*asked(questions), k)
+def test_segmentation_does_not_change_results(documents: Documents, questions: Documents, k: int) -> None:
+    whole = postings_with(documents, size=1 << 16).search(*query_arrays(questions), k)
     for size in (1, 5, 64):
-        assert_same(postings_with(documents, size=size).search(*asked(questions), k), whole)
+        assert_same(postings_with(documents, size=size).search(*query_arrays(questions), k), whole)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.data(), st.integers(1, 20), SIZES)
-def test_weights_of_either_sign_are_searched_exactly(data: st.DataObject, k: int, size: int) -> None:
+def test_searches_negative_and_positive_weights_exactly(data: st.DataObject, k: int, size: int) -> None:
     shape = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 6))
     signed = st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.5, -1.0])
     weights = np.array(data.draw(st.lists(signed, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1])))
-    postings = Postings.of(segments_of(csr_array(weights.reshape(shape)), size), shape[0], size)
+    postings = Postings.from_segments(segments_of(csr_array(weights.reshape(shape)), size), shape[0], size)
     terms = np.arange(shape[1], dtype=np.uint64)
     expected = weights.reshape(shape).sum(axis=1)[None]
-    found = postings.search(terms, np.array([0, len(terms)]), k)
-    assert_same(found, top_k(np.where(expected > 0, expected, -np.inf).astype(np.float32), k))
+    rankings = postings.search(terms, np.array([0, len(terms)]), k)
+    assert_same(rankings, top_k(np.where(expected > 0, expected, -np.inf).astype(np.float32), k))
 
 
 @pytest.mark.slow
-def test_many_passages_with_words_as_common_as_in_texts() -> None:
+def test_searches_zipf_distributed_terms() -> None:
     """The lists are of all lengths, so that some are added up, some looked up by map and some by search."""
     rng = np.random.default_rng(0)
     n_passages, n_terms = 20_000, 3_000
-    drawn = np.minimum(rng.zipf(1.2, n_passages * 30) - 1, n_terms - 1)
+    term_ids = np.minimum(rng.zipf(1.2, n_passages * 30) - 1, n_terms - 1)
     counts = csr_array(
-        (np.ones(len(drawn)), (np.repeat(np.arange(n_passages), 30), drawn)), shape=(n_passages, n_terms)
+        (np.ones(len(term_ids)), (np.repeat(np.arange(n_passages), 30), term_ids)), shape=(n_passages, n_terms)
     )
     counts.sum_duplicates()
     held = np.bincount(counts.indices, minlength=n_terms)
@@ -115,7 +115,7 @@ def test_many_passages_with_words_as_common_as_in_texts() -> None:
     counts.data = np.log1p((n_passages - held + 0.5) / (held + 0.5))[counts.indices] * (
         counts.data / (counts.data + lengths)
     )
-    postings = Postings.of(segments_of(counts, 2_048), n_passages, 2_048)
+    postings = Postings.from_segments(segments_of(counts, 2_048), n_passages, 2_048)
     questions = [np.minimum(rng.zipf(1.2, size) - 1, n_terms - 1) for size in (1, 2, 5, 12, 30, 60) for _ in range(20)]
     terms, offsets = np.concatenate(questions).astype(np.uint64), offsets_of(questions)
     assert (postings.lists.found["map"] >= 0).any()
@@ -129,34 +129,34 @@ def test_many_passages_with_words_as_common_as_in_texts() -> None:
     np.testing.assert_allclose(scores, np.where(expected > 0, expected, -np.inf), rtol=1e-6)
 
 
-def test_equal_passages_stand_in_the_order_of_the_corpus_wherever_their_segments_are() -> None:
+def test_breaks_ties_by_row_across_segments() -> None:
     documents = [[1, 2], [3], [1, 2, 2], [0]] * 50
-    found = postings_with(documents, size=16).search(*asked([[2, 1]]), 60)
-    assert found.indices[0].tolist() == [*range(2, 200, 4), *range(0, 40, 4)]
+    rankings = postings_with(documents, size=16).search(*query_arrays([[2, 1]]), 60)
+    assert rankings.indices[0].tolist() == [*range(2, 200, 4), *range(0, 40, 4)]
 
 
-def test_what_no_passage_holds_finds_nothing() -> None:
+def test_unknown_terms_return_no_hits() -> None:
     postings = postings_with([[1], [2]])
-    found = postings.search(*asked([[5], [], [6, 6]]), 2)
-    assert (found.indices == NOT_FOUND).all()
-    assert np.isneginf(found.scores).all()
-    assert postings.search(*asked([[1]]), 0).indices.shape == (1, 0)
+    rankings = postings.search(*query_arrays([[5], [], [6, 6]]), 2)
+    assert (rankings.indices == NOT_FOUND).all()
+    assert np.isneginf(rankings.scores).all()
+    assert postings.search(*query_arrays([[1]]), 0).indices.shape == (1, 0)
 
 
-def test_more_is_asked_for_than_there_is() -> None:
+def test_k_larger_than_corpus_returns_all_hits() -> None:
     for k in (5, 10**9, 2**63, 10**30):
-        found = postings_with([[1], [2], [1, 1]], size=2).search(*asked([[1]]), k)
-        assert found.indices.tolist() == [[2, 0, NOT_FOUND]]
+        rankings = postings_with([[1], [2], [1, 1]], size=2).search(*query_arrays([[1]]), k)
+        assert rankings.indices.tolist() == [[2, 0, NOT_FOUND]]
 
 
-def test_a_segment_too_large_for_its_rows_is_refused() -> None:
+def test_rejects_segment_larger_than_row_type() -> None:
     with pytest.raises(ValueError, match="1 to 65,536"):
         postings_with([[1]], size=70_000)
 
 
 @pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1, 0x123456789ABCDEF])
-def test_bits_are_counted(word: int) -> None:
-    assert ones(np.uint64(word)) == word.bit_count()
+def test_counts_set_bits(word: int) -> None:
+    assert count_bits(np.uint64(word)) == word.bit_count()
 
 
 @pytest.mark.slow
@@ -176,30 +176,30 @@ def test_bm25s_scores_the_same(analyzer: Analyzer) -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(DOCUMENTS, QUESTIONS, st.integers(1, 70), st.tuples(st.floats(0, 3), st.floats(0, 1)), st.data())
-def test_few_passages_are_scored_without_a_compiler_to_the_same_bit(
+def test_numpy_scores_equal_compiled_scores(
     documents: Documents, questions: Documents, k: int, options: tuple[float, float], data: st.DataObject
 ) -> None:
-    terms, offsets = asked(questions)
+    terms, offsets = query_arrays(questions)
     factors = np.array(data.draw(st.lists(COUNTS, min_size=len(terms), max_size=len(terms))), dtype=np.float32)
     (only,) = segments_with(documents, *options, len(documents))
-    small, compiled = InOneSegment(only, len(documents)), postings_with(documents, *options, 1 << 16)
+    small, compiled = SingleSegmentIndex(only, len(documents)), postings_with(documents, *options, 1 << 16)
     for given_factors in (None, factors):
-        found = small.search(tokens_with(questions), k, given_factors)
-        assert_same(found, compiled.search(terms, offsets, k, given_factors))
+        rankings = small.search(tokens_with(questions), k, given_factors)
+        assert_same(rankings, compiled.search(terms, offsets, k, given_factors))
         scores = np.concatenate(list(small.score_blocks(tokens_with(questions), given_factors)))
         np.testing.assert_array_equal(scores, all_of(compiled, terms, offsets, 3, given_factors))
 
 
 @settings(deadline=None, max_examples=100)
 @given(DOCUMENTS, st.integers(0, 3), st.floats(0.1, 3))
-def test_few_tokens_are_counted_without_a_compiler_to_the_same_bit(
-    documents: Documents, n_head: int, gain: float
-) -> None:
+def test_numpy_counts_equal_compiled_counts(documents: Documents, n_head: int, gain: float) -> None:
     tokens, n_terms = tokens_with(documents), 7
-    lengths = by_numpy.holders(tokens.ids, tokens.offsets, n_terms)
-    np.testing.assert_array_equal(lengths, index.holders(tokens.ids, tokens.offsets, n_terms))
-    heads, gains = np.full(len(documents), n_head), np.tile([[gain], [1.0]], len(documents))
-    few = by_numpy.counted(tokens.ids, tokens.offsets, lengths, heads, gains)
+    lengths = by_numpy.count_document_frequencies(tokens.ids, tokens.offsets, n_terms)
+    np.testing.assert_array_equal(lengths, index.count_document_frequencies(tokens.ids, tokens.offsets, n_terms))
+    title_lengths, gains = np.full(len(documents), n_head), np.tile([[gain], [1.0]], len(documents))
+    few = by_numpy.count_terms(tokens.ids, tokens.offsets, lengths, title_lengths, gains)
     begins = np.concatenate([[0], np.cumsum(lengths)])
-    for one, other in zip(few, index.counted(tokens.ids, tokens.offsets, begins, heads, gains), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for array, other in zip(
+        few, index.count_terms(tokens.ids, tokens.offsets, begins, title_lengths, gains), strict=True
+    ):
+        np.testing.assert_array_equal(array, other)

@@ -17,7 +17,7 @@ import pytest
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.lexical import Segment, index
 from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings
-from tests.retrieval.lexical.postings import asked, postings_with, segments_with
+from tests.retrieval.lexical.postings import postings_with, query_arrays, segments_with
 
 DOCUMENTS = [[1, 2], [2, 3, 3], [], [4, 1, 1], [5], [2, 2, 6]] * 8
 SIZE = 10
@@ -69,7 +69,7 @@ print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")
 """
 
 
-class Maker:
+class CountingSegments:
     """Makes segments, and counts how often it was asked to."""
 
     def __init__(self) -> None:
@@ -81,57 +81,57 @@ class Maker:
 
 
 def folder() -> Path:
-    (found,) = (path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir())
-    return found
+    (index_folder,) = (path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir())
+    return index_folder
 
 
-def opened(maker: Maker) -> Postings:
-    return mapped_postings("key", len(DOCUMENTS), maker, SIZE)
+def opened(segments: CountingSegments) -> Postings:
+    return mapped_postings("key", len(DOCUMENTS), segments, SIZE)
 
 
 def assert_finds_the_same(postings: Postings) -> None:
-    questions = asked([[2], [1, 6, 3], [0]])
-    found, expected = postings.search(*questions, 9), postings_with(DOCUMENTS, size=SIZE).search(*questions, 9)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    questions = query_arrays([[2], [1, 6, 3], [0]])
+    rankings, expected = postings.search(*questions, 9), postings_with(DOCUMENTS, size=SIZE).search(*questions, 9)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    np.testing.assert_array_equal(rankings.scores, expected.scores)
 
 
-def test_an_index_is_made_once_and_then_mapped() -> None:
-    maker = Maker()
+def test_builds_index_once_and_then_maps_it() -> None:
+    segments = CountingSegments()
     for _ in range(2):
-        postings = opened(maker)
+        postings = opened(segments)
         assert_finds_the_same(postings)
         assert isinstance(postings.lists.rows.base, np.memmap)
-    assert maker.times == 1
+    assert segments.times == 1
 
 
-def test_other_keys_and_sizes_are_other_indexes() -> None:
-    maker = Maker()
-    opened(maker)
-    mapped_postings("another", len(DOCUMENTS), maker, SIZE)
-    assert maker.times == 2
+def test_key_and_size_identify_index() -> None:
+    segments = CountingSegments()
+    opened(segments)
+    mapped_postings("another", len(DOCUMENTS), segments, SIZE)
+    assert segments.times == 2
 
 
 @pytest.mark.parametrize("name", ["rows", "weights", "terms", "about.json"])
-def test_a_damaged_index_is_made_anew(name: str) -> None:
-    maker = Maker()
-    opened(maker)
+def test_rebuilds_damaged_index(name: str) -> None:
+    segments = CountingSegments()
+    opened(segments)
     content = bytearray((folder() / name).read_bytes())
     content[len(content) // 2] ^= 0xFF
     (folder() / name).write_bytes(content)
-    assert_finds_the_same(opened(maker))
-    assert maker.times == 2
+    assert_finds_the_same(opened(segments))
+    assert segments.times == 2
 
 
-def test_an_index_that_lost_a_file_is_made_anew() -> None:
-    maker = Maker()
-    opened(maker)
+def test_rebuilds_index_with_missing_file() -> None:
+    segments = CountingSegments()
+    opened(segments)
     (folder() / "found").unlink()
-    assert_finds_the_same(opened(maker))
-    assert maker.times == 2
+    assert_finds_the_same(opened(segments))
+    assert segments.times == 2
 
 
-def test_a_build_that_failed_leaves_nothing() -> None:
+def test_failed_build_leaves_no_files() -> None:
     def broken() -> Iterator[Segment]:
         yield next(segments_with(DOCUMENTS, 0.9, 0.4, SIZE))
         raise RuntimeError("no more tokens")
@@ -140,89 +140,89 @@ def test_a_build_that_failed_leaves_nothing() -> None:
         mapped_postings("key", len(DOCUMENTS), broken, SIZE)
     left = [path.name for path in (workspace() / "cache" / "postings").iterdir() if path.suffix != ".lock"]
     assert left == []
-    assert_finds_the_same(opened(Maker()))
+    assert_finds_the_same(opened(CountingSegments()))
 
 
 @pytest.mark.slow
-def test_a_killed_build_is_begun_again_and_leaves_no_rubbish() -> None:
+def test_restarts_killed_build_and_removes_leftovers() -> None:
     process = subprocess.Popen([sys.executable, "-c", _KILLED], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "half way\n"
-    place = workspace() / "cache" / "postings"
-    assert any(path.name.startswith(".") for path in place.iterdir())
+    index_root = workspace() / "cache" / "postings"
+    assert any(path.name.startswith(".") for path in index_root.iterdir())
     process.send_signal(signal.SIGKILL)
     process.wait()
-    maker = Maker()
-    assert_finds_the_same(opened(maker))
-    assert maker.times == 1
-    assert not any(path.name.startswith(".") for path in place.iterdir())
+    segments = CountingSegments()
+    assert_finds_the_same(opened(segments))
+    assert segments.times == 1
+    assert not any(path.name.startswith(".") for path in index_root.iterdir())
 
 
-def _search_in_a_process(made: str) -> list[int]:
-    class Slow(Maker):
+def _search_in_a_process(build_log: str) -> list[int]:
+    class Slow(CountingSegments):
         def __call__(self) -> Iterator[Segment]:
-            Path(made, str(os.getpid())).touch()
+            Path(build_log, str(os.getpid())).touch()
             time.sleep(1)
             return super().__call__()
 
-    rows: list[int] = opened(Slow()).search(*asked([[2]]), 3).indices[0].tolist()
+    rows: list[int] = opened(Slow()).search(*query_arrays([[2]]), 3).indices[0].tolist()
     return rows
 
 
 @pytest.mark.slow
-def test_two_processes_open_one_index_which_one_of_them_makes(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    made.mkdir()
+def test_concurrent_processes_build_index_once(tmp_path: Path) -> None:
+    build_log = tmp_path / "made"
+    build_log.mkdir()
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as processes:
-        found = list(processes.map(_search_in_a_process, [str(made)] * 2))
-    expected = postings_with(DOCUMENTS, size=SIZE).search(*asked([[2]]), 3).indices[0].tolist()
-    assert found == [expected, expected]
-    assert len(list(made.iterdir())) == 1
+        counts = list(processes.map(_search_in_a_process, [str(build_log)] * 2))
+    expected = postings_with(DOCUMENTS, size=SIZE).search(*query_arrays([[2]]), 3).indices[0].tolist()
+    assert counts == [expected, expected]
+    assert len(list(build_log.iterdir())) == 1
 
 
-def test_where_the_disk_cannot_be_written_it_is_made_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_index_in_memory_on_read_only_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(index, "in_files", full)
-    assert_finds_the_same(opened(Maker()))
+    assert_finds_the_same(opened(CountingSegments()))
 
 
-def test_the_indexes_not_used_for_longest_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removes_least_recently_used_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "_KEPT", 2)
-    maker = Maker()
+    segments = CountingSegments()
     for number, key in enumerate(("a", "b")):
-        mapped_postings(key, len(DOCUMENTS), maker, SIZE)
-        place = max((workspace() / "cache" / "postings").glob("*[!k]"), key=lambda path: path.stat().st_mtime)
-        os.utime(place, (number, number))
-    mapped_postings("a", len(DOCUMENTS), maker, SIZE)  # "b" is now the one not used for longest
-    held = mapped_postings("b", len(DOCUMENTS), maker, SIZE)
+        mapped_postings(key, len(DOCUMENTS), segments, SIZE)
+        newest = max((workspace() / "cache" / "postings").glob("*[!k]"), key=lambda path: path.stat().st_mtime)
+        os.utime(newest, (number, number))
+    mapped_postings("a", len(DOCUMENTS), segments, SIZE)  # "b" is now the one not used for longest
+    held = mapped_postings("b", len(DOCUMENTS), segments, SIZE)
     os.utime(max((workspace() / "cache" / "postings").glob("*[!k]"), key=lambda path: path.stat().st_mtime), (2, 2))
-    mapped_postings("c", len(DOCUMENTS), maker, SIZE)
+    mapped_postings("c", len(DOCUMENTS), segments, SIZE)
     assert_finds_the_same(held)  # who has it open keeps it
-    mapped_postings("a", len(DOCUMENTS), maker, SIZE)
-    assert maker.times == 3
-    mapped_postings("b", len(DOCUMENTS), maker, SIZE)
-    assert maker.times == 4
+    mapped_postings("a", len(DOCUMENTS), segments, SIZE)
+    assert segments.times == 3
+    mapped_postings("b", len(DOCUMENTS), segments, SIZE)
+    assert segments.times == 4
 
 
 @pytest.mark.slow
-def test_files_that_shrink_under_a_search_do_not_end_the_process() -> None:
+def test_truncated_files_do_not_kill_process() -> None:
     words = [sys.executable, "-c", _CUT_WHILE_SEARCHING, str(workspace() / "cache" / "postings")]
     done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "searched True\n"), done.stderr
 
 
-def test_a_process_copies_an_index_once() -> None:
-    first, second = opened(Maker()), opened(Maker())
+def test_process_copies_index_once() -> None:
+    first, second = opened(CountingSegments()), opened(CountingSegments())
     assert first is second
     names = {path.name for path in (workspace() / "cache" / "postings").iterdir()}
     assert len(names) == 2, names  # the index and its lock: the copy has no name
 
 
-def test_an_index_is_mapped_where_copies_cannot_be_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_index_if_copy_file_range_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(*_: object) -> int:
         raise OSError(errno.EXDEV, "other disks")
 
     monkeypatch.setattr(os, "copy_file_range", unsupported, raising=False)
-    assert_finds_the_same(opened(Maker()))
+    assert_finds_the_same(opened(CountingSegments()))

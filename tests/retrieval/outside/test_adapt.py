@@ -11,11 +11,11 @@ import pytest
 
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added, store_measured
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added_retrievers, store_measured
 from mrc_workbench.retrieval.outside import OutsideError, ResultReader
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
 from mrc_workbench.retrieval.rankings import Rankings, top_k
-from mrc_workbench.retrieval.report.words import cost_of
+from mrc_workbench.retrieval.report.words import retriever_cost
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.search_server import scored
 
@@ -58,7 +58,9 @@ class OfThisProject:
     name = "rows"
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        scores = [[dict(scored(PASSAGES, text, 5)).get(one.id, -np.inf) for one in PASSAGES] for text in questions]
+        scores = [
+            [dict(scored(PASSAGES, text, 5)).get(passage.id, -np.inf) for passage in PASSAGES] for text in questions
+        ]
         return top_k(np.array(scores), k)
 
 
@@ -79,12 +81,12 @@ ITEMS: list[Any] = [Single(), Batch(), Declared(), Called(), OfThisProject(), an
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_every_way_of_searching_finds_the_same(item: Any) -> None:
+def test_every_search_form_returns_same_hits(item: Any) -> None:
     expected = as_retriever(Single(), SET).search(QUERIES, 3)
     retriever = as_retriever(item, SET)
-    found = retriever.search(QUERIES, 3)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    rankings = retriever.search(QUERIES, 3)
+    np.testing.assert_array_equal(rankings.indices, expected.indices)
+    np.testing.assert_array_equal(rankings.scores, expected.scores)
     assert retriever.measured_seconds > 0
     assert retriever.notes["latency"].keys() == {"mean", "p50", "p95"}
 
@@ -98,7 +100,7 @@ def test_names() -> None:
     assert as_retriever(Single(), SET, name="Mine").name == "Mine"
 
 
-def test_an_unclear_search_is_not_called_to_find_out() -> None:
+def test_rejects_ambiguous_search_without_calling_it() -> None:
     def unclear(x, k):  # type: ignore[no-untyped-def]
         raise AssertionError
 
@@ -109,7 +111,7 @@ def test_an_unclear_search_is_not_called_to_find_out() -> None:
 
 
 @pytest.mark.parametrize("item", [3, "a module:Name", object, object()])
-def test_what_cannot_be_searched_is_refused(item: object) -> None:
+def test_rejects_objects_without_search(item: object) -> None:
     with pytest.raises(OutsideError) as error:
         as_retriever(item, SET)
     assert error.value.code == "outside_kind"
@@ -126,13 +128,13 @@ class WithTwo(Single):
 
 
 @pytest.mark.parametrize("item", [Single, WithPassages])
-def test_an_object_is_made_of_a_class(item: type) -> None:
+def test_instantiates_class(item: type) -> None:
     retriever = as_retriever(item, SET)
     assert retriever.name == "Single"
     assert (retriever.search(QUERIES, 2).indices == as_retriever(Single(), SET).search(QUERIES, 2).indices).all()
 
 
-def test_a_class_that_cannot_be_called_says_why() -> None:
+def test_reports_why_class_cannot_be_instantiated() -> None:
     with pytest.raises(OutsideError, match=r"WithTwo can be made: TypeError.*other") as error:
         as_retriever(WithTwo, SET, name="WithTwo")
     assert error.value.code == "outside_plugin_failed"
@@ -145,13 +147,13 @@ def failing(query: str, k: int) -> Results:
 def always(results: object, *, batched: bool = False) -> Callable[..., object]:
     """Return a search that answers everything with the same."""
 
-    def one(query: str) -> object:
+    def single(query: str) -> object:
         return results if query else None
 
     def several(queries: list[str]) -> object:
         return results if queries else None
 
-    return several if batched else one
+    return several if batched else single
 
 
 @pytest.mark.parametrize(
@@ -164,11 +166,11 @@ def always(results: object, *, batched: bool = False) -> Callable[..., object]:
         (always(["zzz", "yyy"]), "outside_ids"),
         (always([("p1", float("nan"))]), "outside_score"),
         (always(None), "outside_results"),
-        (always(Rankings.of_nothing(1, 1), batched=True), "outside_rankings"),
+        (always(Rankings.empty(1, 1), batched=True), "outside_rankings"),
         (always(Rankings(np.full((6, 1), 99), np.ones((6, 1))), batched=True), "outside_rankings"),
     ],
 )
-def test_a_failure_has_a_reason_and_no_score(item: Callable[..., object], code: str) -> None:
+def test_failure_has_reason_and_no_score(item: Callable[..., object], code: str) -> None:
     with pytest.raises(OutsideError) as error:
         measure(item, SET, 2)
     assert error.value.code == code
@@ -189,60 +191,60 @@ async def generator(query: str, k: int) -> AsyncIterator[tuple[str, int]]:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("search", [coroutine, coroutine_of_several, generator])
-def test_async_functions_are_refused(search: Callable[..., object]) -> None:
+def test_rejects_async_functions(search: Callable[..., object]) -> None:
     with pytest.raises(OutsideError, match="async functions are not supported") as error:
         measure(search, SET, 2)
     assert error.value.code == "outside_async"
 
 
-def test_one_question_may_find_nothing() -> None:
+def test_allows_question_without_results() -> None:
     assert as_retriever(always(["zzz"]), SET).search(["what"], 2).indices.tolist() == [[-1, -1]]
 
 
-def test_queries_run_at_a_time() -> None:
+def test_runs_queries_concurrently() -> None:
     together = threading.Barrier(2, timeout=30)
 
     def search(query: str, k: int) -> Results:
         together.wait()
         return scored(PASSAGES, query, k)
 
-    found = as_retriever(search, SET, concurrency=2).search(QUERIES, 3)
-    np.testing.assert_array_equal(found.indices, as_retriever(Single(), SET).search(QUERIES, 3).indices)
+    rankings = as_retriever(search, SET, concurrency=2).search(QUERIES, 3)
+    np.testing.assert_array_equal(rankings.indices, as_retriever(Single(), SET).search(QUERIES, 3).indices)
 
 
-def test_a_class_is_asked_for_no_more_passages_than_there_are() -> None:
-    asked = list[int]()
+def test_k_is_limited_to_corpus_size() -> None:
+    requested = list[int]()
 
     def search(query: str, k: int) -> Results:
-        asked.append(k)
+        requested.append(k)
         return scored(PASSAGES, query, k)
 
     as_retriever(search, SET).search(QUERIES[:1], 10**9)
-    assert asked == [len(PASSAGES)]
+    assert requested == [len(PASSAGES)]
 
 
-def test_what_was_measured_is_stored_with_its_latency() -> None:
+def test_stores_measured_run_with_latency() -> None:
     def search(query: str, k: int) -> Results:
         return [*scored(PASSAGES, query, k), ("zzz", 0)]
 
     part = QuestionSet(SET.name, SET.passages, SET.questions[:3])
     measured = measure(search, part, 5, name="Mine")
     spec = store_measured(measured, SET)
-    assert added(SET.fingerprint) == [spec]
+    assert added_retrievers(SET.fingerprint) == [spec]
     (result,) = compare(Experiment(data="x", retriever=(spec,)), part).results
     assert result.rankings is not None
     np.testing.assert_array_equal(result.rankings.indices[:, :5], measured.rankings.indices)
     assert result.imported
     assert result.notes["unknown_passages"] == 3
-    assert result.build_seconds == result.figures.get("build_seconds", 0.0) or "build_seconds" not in result.figures
+    assert result.build_seconds == result.metrics.get("build_seconds", 0.0) or "build_seconds" not in result.metrics
     assert result.query_seconds == pytest.approx(3 * measured.seconds_per_query)
-    assert cost_of(result).milliseconds == pytest.approx(1000 * measured.seconds_per_query)
+    assert retriever_cost(result).milliseconds == pytest.approx(1000 * measured.seconds_per_query)
 
 
-def test_measuring_again_under_the_same_name_replaces_what_was_stored() -> None:
+def test_remeasuring_replaces_stored_run() -> None:
     store_measured(measure(Single(), SET, 5), SET)
     again = store_measured(measure(annotated, SET, 2, name="Single"), SET)
-    assert added(SET.fingerprint) == [again]
+    assert added_retrievers(SET.fingerprint) == [again]
 
 
 def test_a_measured_retriever_with_few_results_has_all_metrics() -> None:
@@ -261,7 +263,7 @@ def test_a_measured_retriever_with_few_results_has_all_metrics() -> None:
     assert compared.shallow == []
 
 
-def test_results_that_cannot_be_used_are_warnings() -> None:
+def test_unusable_results_become_warnings() -> None:
     spec = store_measured(measure(always([("zzz", 1), ("p1", 2), ("p2", 3), ("p2", 3)]), SET, name="Mine"), SET)
     warnings = compare(Experiment(data="x", retriever=(spec,)), SET).warnings
     assert warnings[1:] == [
@@ -272,9 +274,11 @@ def test_results_that_cannot_be_used_are_warnings() -> None:
     ]
 
 
-def test_a_run_of_unknown_depth_is_a_warning(tmp_path: Path) -> None:
+def test_unknown_run_depth_becomes_warning(tmp_path: Path) -> None:
     path = tmp_path / "short.trec"
-    path.write_text("".join(f"{one.id} Q0 p{rank} {rank} {-rank} x\n" for one in QUESTIONS for rank in (1, 2)))
+    path.write_text(
+        "".join(f"{question.id} Q0 p{rank} {rank} {-rank} x\n" for question in QUESTIONS for rank in (1, 2))
+    )
     experiment = Experiment(data="x", ks=(1, 2, 3), retriever=(RunSpec(name="Short", path=str(path)),))
     compared = compare(experiment, SET)
     assert compared.shallow == [("Short", 2)]
@@ -339,29 +343,29 @@ def test_results_without_scores_keep_their_order(results: object) -> None:
     assert rows_and_scores(results) == [(1, 0.0), (0, -1.0)]
 
 
-def test_numbers_name_passages() -> None:
+def test_accepts_numeric_ids() -> None:
     assert rows_and_scores([7, np.int64(7)]) == [(2, 0.0)]
     assert rows_and_scores([(7, 1.5)]) == [(2, 1.5)]
 
 
-def test_the_field_of_the_id_can_be_given() -> None:
+def test_id_key_selects_id_field() -> None:
     results = [{"id": "a", "metadata": {"source": "b"}, "score": 1.0}]
     assert rows_and_scores(results) == [(0, 1.0)]
     assert rows_and_scores(results, id_key="source") == [(1, 1.0)]
 
 
-def test_unknown_and_repeated_results_are_counted() -> None:
+def test_counts_unknown_and_repeated_results() -> None:
     reading = ResultReader(SET_RESULTS).read([[("a", 1.0), ("zzz", 9.0), ("a", 3.0), ("b", 2.0)], []], 3)
     assert reading.rankings.indices.tolist() == [[0, 1, -1], [-1, -1, -1]]
     assert reading.rankings.scores.tolist() == [[3.0, 2.0, -np.inf], [-np.inf] * 3]
     assert reading.notes() == {"depth": 4, "unknown_passages": 1, "unknown_example": "zzz", "repeated": 1}
 
 
-def test_ties_are_in_the_order_of_the_corpus_also_when_float32_makes_them() -> None:
+def test_breaks_float32_ties_by_row() -> None:
     assert rows_and_scores([("b", 1.0), ("a", 1.0 - 1e-12)]) == [(0, 1.0), (1, 1.0)]
 
 
-def test_distances_are_noticed_and_the_order_can_be_kept() -> None:
+def test_detects_distances_and_keeps_result_order() -> None:
     distances = [("b", 0.1), ("a", 0.4)]
     reading = ResultReader(SET_RESULTS).read([distances], 3)
     assert reading.notes()["rising_scores"] == 1
@@ -370,14 +374,14 @@ def test_distances_are_noticed_and_the_order_can_be_kept() -> None:
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 1e300, "high", True, [1]])
-def test_a_score_that_is_no_finite_number_is_refused(score: object) -> None:
+def test_rejects_non_finite_score(score: object) -> None:
     with pytest.raises(OutsideError, match="not a finite number") as error:
         rows_and_scores([("a", score)])
     assert error.value.code == "outside_score"
 
 
 @pytest.mark.parametrize("results", [None, "a", 3, b"a", [None], [{}], [object()], [1.5], {"a": "b"}, [("a", 1, 2)]])
-def test_an_unknown_form_is_refused(results: object) -> None:
+def test_rejects_unknown_result_form(results: object) -> None:
     with pytest.raises(OutsideError) as error:
         rows_and_scores(results)
     assert error.value.code == "outside_results"

@@ -13,10 +13,10 @@ from mrc_workbench.data.workspace import acting_as, user_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec
-from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.outside import OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import as_retriever
-from mrc_workbench.retrieval.outside.http_search import PRESETS, Request
+from mrc_workbench.retrieval.outside.http_search import PRESETS, HttpRequest
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.search_server import Answer, SearchServer, scored, searching
 
@@ -56,7 +56,7 @@ def failure(spec: HttpSpec) -> OutsideError:
     return result.error
 
 
-def test_it_is_compared_like_any_other(server: SearchServer) -> None:
+def test_compares_http_retriever(server: SearchServer) -> None:
     spec = spec_of(server)
     (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
     expected = as_retriever(lambda query, k: scored(PASSAGES, query, k), small_set()).search(QUERIES, 5)
@@ -65,11 +65,11 @@ def test_it_is_compared_like_any_other(server: SearchServer) -> None:
     assert result.query_seconds > 0
     assert result.notes["latency"]["p95"] >= result.notes["latency"]["p50"] > 0
     sent = [json.loads(body) for _, _, body in server.requests]
-    assert sorted(one["query"] for one in sent) == sorted(QUERIES)
-    assert {one["k"] for one in sent} == {len(PASSAGES)}
+    assert sorted(request["query"] for request in sent) == sorted(QUERIES)
+    assert {request["k"] for request in sent} == {len(PASSAGES)}
 
 
-def test_results_are_cached_until_the_version_changes(server: SearchServer) -> None:
+def test_caches_results_until_version_changes(server: SearchServer) -> None:
     for spec in (spec_of(server), spec_of(server), spec_of(server, version="2"), spec_of(server, version="2")):
         compare(Experiment(data="x", retriever=(spec,)), small_set())
     assert len(server.requests) == 2 * len(QUERIES)
@@ -78,22 +78,22 @@ def test_results_are_cached_until_the_version_changes(server: SearchServer) -> N
 def test_get_and_results_without_scores(server: SearchServer) -> None:
     url = f"{server.address}/search?q={{query}}&k={{k}}"
     spec = spec_of(server, url=url, method="GET", body="", headers={}, scores="")
-    rankings = spec.make(Materials(small_set())).search(["서울 & 한강?", "가을 #1"], 3)
+    rankings = spec.make(RetrieverContext(small_set())).search(["서울 & 한강?", "가을 #1"], 3)
     assert rankings.scores[0].tolist() == [0.0, -1.0, -2.0]
     targets = {target for _, target, _ in server.requests}
     assert targets == {f"/search?q={quote(text)}&k=3" for text in ("서울 & 한강?", "가을 #1")}
 
 
 @pytest.mark.parametrize("query", ['"}, "size": 9, "x": {"', "{k}", "{query}", "\\", "줄\n바꿈", "\ud800"])
-def test_a_query_stays_within_its_string(query: str) -> None:
+def test_escapes_query_in_body_and_url(query: str) -> None:
     sent = json.loads(
-        Request("http://x", body='{"a": ["{query}", "{k} of {query}"], "k": {k}}').content_for(query, 7) or b""
+        HttpRequest("http://x", body='{"a": ["{query}", "{k} of {query}"], "k": {k}}').content_for(query, 7) or b""
     )
     assert sent == {"a": [query, f"7 of {query}"], "k": 7}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_presets_can_be_sent(preset: str) -> None:
+def test_sends_presets(preset: str) -> None:
     known = PRESETS[preset]
     spec = HttpSpec(name="x", url=known.url, method=known.method, body=known.body, ids=known.ids, scores=known.scores)
     assert "{" not in spec.request.url_for("a", 3)
@@ -122,20 +122,20 @@ def test_the_presets_can_be_sent(preset: str) -> None:
         ({"concurrency": 1000}, "less than or equal to 64"),
     ],
 )
-def test_a_wrong_spec_is_refused(server: SearchServer, changes: dict[str, Any], says: str) -> None:
+def test_rejects_invalid_spec(server: SearchServer, changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         spec_of(server, **changes)
     assert says in str(error.value)
     assert not server.requests
 
 
-def test_a_path_may_give_whole_results(server: SearchServer) -> None:
-    expected = spec_of(server).make(Materials(small_set())).search(QUERIES, 3)
-    found = spec_of(server, ids="hits.hits", scores="").make(Materials(small_set())).search(QUERIES, 3)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+def test_path_may_select_whole_results(server: SearchServer) -> None:
+    expected = spec_of(server).make(RetrieverContext(small_set())).search(QUERIES, 3)
+    rankings = spec_of(server, ids="hits.hits", scores="").make(RetrieverContext(small_set())).search(QUERIES, 3)
+    np.testing.assert_array_equal(rankings.scores, expected.scores)
 
 
-def test_a_table_is_a_body_too() -> None:
+def test_accepts_table_as_body() -> None:
     spec = HttpSpec.model_validate(
         {"name": "x", "url": "http://x/", "ids": "ids", "body": {"query": "{query}", "size": "{k}"}}
     )
@@ -156,7 +156,9 @@ def test_a_table_is_a_body_too() -> None:
         ({"scores": "hits.hits[*]._id"}, "outside_score", "not a finite number"),
     ],
 )
-def test_a_strict_server_and_a_wrong_path(server: SearchServer, changes: dict[str, Any], code: str, says: str) -> None:
+def test_reports_strict_server_and_wrong_path(
+    server: SearchServer, changes: dict[str, Any], code: str, says: str
+) -> None:
     if path := changes.pop("url_path", ""):
         changes = {"url": f"{server.address}{path}"}
     error = failure(spec_of(server, **changes))
@@ -185,46 +187,46 @@ def test_a_strict_server_and_a_wrong_path(server: SearchServer, changes: dict[st
         ((503, JSON, b"{}"), "outside_status"),
     ],
 )
-def test_a_hostile_answer_is_a_failure_with_a_reason(server: SearchServer, answer: Answer, code: str) -> None:
-    server.instead = lambda *_: answer
+def test_reports_reason_for_hostile_response(server: SearchServer, answer: Answer, code: str) -> None:
+    server.replacement = lambda *_: answer
     assert failure(spec_of(server, concurrency=1)).code == code
 
 
-def test_ids_that_are_numbers() -> None:
+def test_accepts_numeric_ids() -> None:
     passages = [passage.__class__(str(row), passage.text) for row, passage in enumerate(PASSAGES)]
     questions = small_set().__class__("numbers", passages, ())
     with searching(passages) as server:
-        server.instead = lambda *_: (200, JSON, b'{"hits": {"hits": [{"_id": 3, "_score": 1e2}]}}')
-        rankings = spec_of(server).make(Materials(questions)).search(["a", "b"], 2)
+        server.replacement = lambda *_: (200, JSON, b'{"hits": {"hits": [{"_id": 3, "_score": 1e2}]}}')
+        rankings = spec_of(server).make(RetrieverContext(questions)).search(["a", "b"], 2)
     assert rankings.indices.tolist() == [[3, -1], [3, -1]]
 
 
-def test_a_passing_fault_is_tried_again(server: SearchServer) -> None:
-    busy = [True, True]
+def test_retries_transient_errors(server: SearchServer) -> None:
+    failures_left = [True, True]
 
     def answer(target: str, body: bytes) -> Answer:
-        if busy:
-            busy.pop()
+        if failures_left:
+            failures_left.pop()
             return 503, {"retry-after": "0"}, b""
         return 200, JSON, b'{"hits": {"hits": [{"_id": "p1", "_score": 1}]}}'
 
-    server.instead = answer
-    assert spec_of(server, concurrency=1).make(Materials(small_set())).search(["a"], 1).indices.tolist() == [[0]]
+    server.replacement = answer
+    assert spec_of(server, concurrency=1).make(RetrieverContext(small_set())).search(["a"], 1).indices.tolist() == [[0]]
 
 
-def test_a_refused_connection(server: SearchServer) -> None:
+def test_reports_refused_connection(server: SearchServer) -> None:
     assert failure(spec_of(server, url="http://127.0.0.1:1/{query}")).code == "outside_unreachable"
 
 
-def test_an_answer_that_takes_too_long(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_timeout(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 10**6, 100))
     monkeypatch.setattr(http_search.time, "perf_counter", lambda: next(times))
     error = failure(spec_of(server, concurrency=1))
     assert (error.code, error.details["seconds"]) == ("outside_timeout", "10")
 
 
-def test_a_secret_is_sent_and_never_shown(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.wants = "Bearer s3cret-value"
+def test_sends_secret_without_displaying_it(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.required_key = "Bearer s3cret-value"
     spec = spec_of(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})
     error = failure(spec)
     assert (error.code, error.details["variable"]) == ("outside_secret_missing", "MRC_SECRET_TESTS")
@@ -236,7 +238,7 @@ def test_a_secret_is_sent_and_never_shown(server: SearchServer, monkeypatch: pyt
     assert "s3cret" not in spec.model_dump_json()
 
 
-def test_where_people_sign_in(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_user_endpoints_on_server_with_sign_in(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_SECRET_TESTS", "Bearer s3cret-value")
     with acting_as(user_of("https://issuer", "someone")):
         assert failure(spec_of(server)).code == "outside_address_refused"

@@ -16,30 +16,30 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.retrieval.test_contract import keeps_the_contract
+from tests.retrieval.test_contract import check_contract
 from tests.search_server import scored
 
 pytestmark = pytest.mark.slow  # the libraries take seconds to import
 QUERIES = texts_of(QUESTIONS)
-LETTERS = sorted({letter for text in (*QUERIES, *(passage.text for passage in PASSAGES)) for letter in text})
+ALPHABET = sorted({letter for text in (*QUERIES, *(passage.text for passage in PASSAGES)) for letter in text})
 EXPECTED = [scored(PASSAGES, query, 1)[0][0] for query in QUERIES]
 
 
 class LetterVectors(Embeddings):
     def embed_query(self, text: str) -> list[float]:
-        return [float(letter in text) for letter in LETTERS]
+        return [float(letter in text) for letter in ALPHABET]
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return [self.embed_query(text) for text in texts]
 
 
-class Letters(LangChainRetriever):
+class LetterRetriever(LangChainRetriever):
     """Takes no k, as most LangChain retrievers: how many documents it returns is its own setting."""
 
     k: int = 5
 
     @classmethod
-    def for_passages(cls, passages: Sequence[Passage]) -> "Letters":
+    def for_passages(cls, passages: Sequence[Passage]) -> "LetterRetriever":
         return cls(k=len(passages))
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
@@ -58,7 +58,7 @@ def first_ids(item: Any, k: int = 2) -> list[str]:
     return [PASSAGES[row].id for row in rankings.indices[:, 0]]
 
 
-def test_a_vector_store_gets_k() -> None:
+def test_passes_k_to_vector_store() -> None:
     documents = [Document(page_content=passage.text, id=passage.id) for passage in PASSAGES]
     store = InMemoryVectorStore.from_documents(documents, LetterVectors())
     retriever = as_retriever(store.as_retriever(search_kwargs={"k": 1}), small_set())
@@ -67,10 +67,10 @@ def test_a_vector_store_gets_k() -> None:
     assert retriever.notes["depth"] == 3
 
 
-def test_a_retriever_without_k() -> None:
-    assert first_ids(Letters()) == EXPECTED
-    assert as_retriever(Letters(), small_set(), name="Mine").name == "Mine"
-    assert as_retriever(Letters(k=1), small_set()).search(QUERIES, 3).indices.shape == (len(QUERIES), 3)
+def test_supports_retriever_without_k() -> None:
+    assert first_ids(LetterRetriever()) == EXPECTED
+    assert as_retriever(LetterRetriever(), small_set(), name="Mine").name == "Mine"
+    assert as_retriever(LetterRetriever(k=1), small_set()).search(QUERIES, 3).indices.shape == (len(QUERIES), 3)
 
 
 def test_llama_index() -> None:
@@ -80,16 +80,16 @@ def test_llama_index() -> None:
     assert measured.seconds_per_query > 0
 
 
-def test_a_node_that_is_a_chunk_names_the_document_that_it_is_from() -> None:
+def test_chunk_node_resolves_to_source_document() -> None:
     def retrieve(query: str) -> list[NodeWithScore]:
         hits = scored(PASSAGES, query, 2)
         source = [{NodeRelationship.SOURCE: RelatedNodeInfo(node_id=id_)} for id_, _ in hits]
-        return [NodeWithScore(node=TextNode(text="a chunk", relationships=one), score=None) for one in source]
+        return [NodeWithScore(node=TextNode(text="a chunk", relationships=links), score=None) for links in source]
 
     assert first_ids(retrieve) == EXPECTED
 
 
-def test_a_document_without_an_id_is_found_by_its_text() -> None:
+def test_matches_document_without_id_by_text() -> None:
     texts = {passage.id: passage.text for passage in PASSAGES}
 
     def search(query: str) -> list[tuple[Document, float]]:
@@ -98,15 +98,15 @@ def test_a_document_without_an_id_is_found_by_its_text() -> None:
     assert first_ids(search) == EXPECTED
 
 
-@pytest.mark.parametrize("item", [Letters(), Nodes()])
-def test_the_contract(item: Any) -> None:
+@pytest.mark.parametrize("item", [LetterRetriever(), Nodes()])
+def test_meets_retriever_contract(item: Any) -> None:
     for k in (1, 3, 40):
         make = [as_retriever(item, small_set()) for _ in range(2)]
-        keeps_the_contract(*make, PASSAGES, k)
+        check_contract(*make, PASSAGES, k)
 
 
-def test_an_error_of_the_library_is_a_failure() -> None:
-    class Broken(Letters):
+def test_library_error_becomes_failure() -> None:
+    class Broken(LetterRetriever):
         def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
             raise ConnectionError(f"index is closed: {query} {run_manager.run_id}")
 

@@ -12,7 +12,7 @@ from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
-from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.retrieval.outside import adapt as registered
 from mrc_workbench.retrieval.outside.adapt import Plugin, plugins
@@ -97,7 +97,7 @@ def test_names_and_objects_of_the_variable() -> None:
     assert "their_search" not in sys.modules  # listing runs no code
 
 
-def test_a_factory_with_options_and_a_ready_object_are_compared() -> None:
+def test_compares_factory_with_options_and_object() -> None:
     specs = (
         PluginSpec(name="Theirs", entry="letters", options={"weight": 2.5}),
         PluginSpec(name="First", entry="first"),
@@ -110,16 +110,16 @@ def test_a_factory_with_options_and_a_ready_object_are_compared() -> None:
     assert (comparison.rankings["Ready"].indices[:, 0] == 1).all()
 
 
-def test_an_installed_package_is_listed_and_run(folder: Path) -> None:
+def test_lists_and_runs_installed_package(folder: Path) -> None:
     install(folder, "1.2")
     assert plugins()["packaged"] == Plugin("packaged", "their_search", "ByLetters", "their-search", "1.2")
     comparison = compare(Experiment(data="x", retriever=(PluginSpec(name="P", entry="packaged"),)), small_set())
     assert comparison.scores["P"].means()["hit@1"] > 0.5
 
 
-def test_the_key_changes_with_version_options_and_code(folder: Path) -> None:
+def test_cache_key_depends_on_version_options_and_code(folder: Path) -> None:
     def key(**options: float) -> str:
-        return PluginSpec(name="P", entry="packaged", options=options).make(Materials(small_set())).key
+        return PluginSpec(name="P", entry="packaged", options=options).make(RetrieverContext(small_set())).key
 
     install(folder, "1")
     keys = [key(), key(weight=2.0)]
@@ -144,7 +144,7 @@ def test_the_key_changes_with_version_options_and_code(folder: Path) -> None:
         ("exits", {}, "outside_plugin_failed"),
     ],
 )
-def test_a_failure_has_a_reason(
+def test_failure_has_reason(
     entry: str, options: dict[str, int], code: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "exits_on_import.py").write_text("raise OSError('no licence')")
@@ -159,22 +159,25 @@ def test_a_failure_has_a_reason(
 
 
 @pytest.mark.slow
-def test_they_are_compared_and_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compares_and_exports_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", REGISTERED)
     path, out = tmp_path / "experiment.toml", tmp_path / "out"
     data = keep(small_set())
     with searching(PASSAGES) as server:
         path.write_text(EXPERIMENT.format(data=data.key, address=server.address), encoding="utf-8")
         assert main(["compare", str(path), "--out", str(out)]) == 0
-        asked = len(server.requests)
-        assert asked == len(small_set().questions)
+        n_requests = len(server.requests)
+        assert n_requests == len(small_set().questions)
         assert main(["compare", str(path)]) == 0
-        assert len(server.requests) == asked  # from the cache
-    told = json.loads((out / "scores.json").read_text())["retrievers"]
-    assert told["Endpoint"]["notes"]["latency"]["p50"] > 0
-    equal = [{name: value for name, value in told[one].items() if "@" in name} for one in ("Endpoint", "Registered")]
+        assert len(server.requests) == n_requests  # from the cache
+    results = json.loads((out / "scores.json").read_text())["retrievers"]
+    assert results["Endpoint"]["notes"]["latency"]["p50"] > 0
+    equal = [
+        {name: value for name, value in results[retriever].items() if "@" in name}
+        for retriever in ("Endpoint", "Registered")
+    ]
     assert equal[0] == equal[1]
-    assert told["LangChain"]["recall@5"] == told["Endpoint"]["recall@5"]
+    assert results["LangChain"]["recall@5"] == results["Endpoint"]["recall@5"]
     names = {name for pair in json.loads((out / "significance.json").read_text()) for name in (pair["a"], pair["b"])}
     assert names == {"BM25", "Endpoint", "Registered", "LangChain", "Fused"}
     provenance = (out / "provenance.json").read_text(encoding="utf-8")

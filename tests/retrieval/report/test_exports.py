@@ -15,18 +15,18 @@ from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.analysis.evidence import evidence
-from mrc_workbench.retrieval.analysis.questions import Fate
+from mrc_workbench.retrieval.analysis.questions import RetrievalOutcome
 from mrc_workbench.retrieval.comparison.compare import provenance
 from mrc_workbench.retrieval.report.charts import (
-    FATE_COLOURS,
-    LETTERS,
+    MARK_CHARACTERS,
+    OUTCOME_COLOURS,
     PALETTE,
     SHAPES,
     colour,
     colour_of,
-    columns_for,
     legend,
-    letter_of,
+    legend_columns,
+    mark_character,
     shape,
     shape_of,
 )
@@ -41,7 +41,7 @@ from mrc_workbench.retrieval.report.exports import (
 )
 from mrc_workbench.retrieval.trec import write_qrels
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions, partly_judged
 
 FIRST = Passage('"p 1"', 'line\none\ttab "quote" \u2028 세종', 'ti"tle')
 HOSTILE = QuestionSet(
@@ -51,7 +51,7 @@ HOSTILE = QuestionSet(
 )
 
 
-def test_beir_s_own_loader_reads_the_folder(tmp_path: Path) -> None:
+def test_beir_loader_reads_folder(tmp_path: Path) -> None:
     write_beir(tmp_path / "beir", small_set())
     corpus, queries, qrels = GenericDataLoader(str(tmp_path / "beir")).load(split="test")
     assert corpus == {passage.id: {"text": passage.text, "title": passage.title} for passage in PASSAGES}
@@ -61,10 +61,10 @@ def test_beir_s_own_loader_reads_the_folder(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "beir").rglob("*") if path.is_file()} == names
 
 
-def test_grades_are_written_as_judged(tmp_path: Path) -> None:
+def test_writes_relevance_grades(tmp_path: Path) -> None:
     ids = [passage.id for passage in PASSAGES]
-    asked = Question.judged("q", "?", {ids[0]: 3, ids[2]: 0, ids[1]: 1})
-    graded = QuestionSet("graded", tuple(PASSAGES), (asked, QUESTIONS[0]))
+    judged_question = Question.from_grades("q", "?", {ids[0]: 3, ids[2]: 0, ids[1]: 1})
+    graded = QuestionSet("graded", tuple(PASSAGES), (judged_question, QUESTIONS[0]))
     write_beir(tmp_path / "beir", graded)
     qrels = GenericDataLoader(str(tmp_path / "beir")).load(split="test")[2]
     expected = {"q": {ids[0]: 3, ids[1]: 1, ids[2]: 0}, QUESTIONS[0].id: dict.fromkeys(QUESTIONS[0].relevant, 1)}
@@ -72,10 +72,10 @@ def test_grades_are_written_as_judged(tmp_path: Path) -> None:
     write_qrels(tmp_path / "qrels", graded)
     judged = [*ir_measures.read_trec_qrels(str(tmp_path / "qrels"))]
     pairs = {(question, passage): grade for question, of in expected.items() for passage, grade in of.items()}
-    assert {(one.query_id, one.doc_id): one.relevance for one in judged} == pairs
+    assert {(qrel.query_id, qrel.doc_id): qrel.relevance for qrel in judged} == pairs
 
 
-def test_beir_s_own_loader_reads_hostile_texts_and_ids_and_nothing_that_was_written_before(tmp_path: Path) -> None:
+def test_beir_loader_reads_hostile_texts_and_no_stale_files(tmp_path: Path) -> None:
     write_beir(tmp_path / "beir", small_set())
     write_beir(tmp_path / "beir", HOSTILE)
     assert [path.name for path in tmp_path.iterdir()] == ["beir"]
@@ -88,7 +88,7 @@ def test_beir_s_own_loader_reads_hostile_texts_and_ids_and_nothing_that_was_writ
     assert qrels == {'q"1': {'"p_1"': 1, "3,4": 1}, "q_2": {"p_2": 1}}
 
 
-def test_questions_one_by_one() -> None:
+def test_exports_results_per_question() -> None:
     compared = comparison_of({"right": RIGHT, "lost": None, "none": NONE})
     lines = [json.loads(line) for line in per_question_json(compared).splitlines()]
     assert [line["id"] for line in lines] == [question.id for question in QUESTIONS]
@@ -102,7 +102,7 @@ def test_questions_one_by_one() -> None:
     assert last["retrievers"]["none"]["top"] == ["p5"]
 
 
-def test_the_table_of_questions_says_the_same() -> None:
+def test_question_table_matches_json() -> None:
     compared = comparison_of({"right": RIGHT, "late": LATE, "none": NONE})
     lines = [json.loads(line) for line in per_question_json(compared).splitlines()]
     read = pd.read_csv(io.BytesIO(csv_bytes(per_question_table(compared))), dtype=str, keep_default_na=False)
@@ -114,21 +114,21 @@ def test_the_table_of_questions_says_the_same() -> None:
         assert [float(value) for value in read[f"{name}: ndcg@10"]] == [entry["ndcg@10"] for entry in entries]
 
 
-def test_a_spreadsheet_runs_no_formula_of_the_data() -> None:
+def test_escapes_spreadsheet_formulas() -> None:
     compared = comparison_of({"=cmd": [[0], [1]]}, HOSTILE)
     rows = list(csv.reader(io.StringIO(csv_bytes(per_question_table(compared)).decode("utf-8-sig"))))
     assert rows[2][1] == "'@who"
     assert rows[0][5].startswith("'=cmd")
 
 
-def test_the_markdown_table_holds_the_figures() -> None:
+def test_markdown_table_lists_metrics() -> None:
     _, compared = many_questions()
-    found = evidence(compared)
-    lines = markdown_table(compared, found).splitlines()
+    statistics = evidence(compared)
+    lines = markdown_table(compared, statistics).splitlines()
     cells = {row[0]: row[1:] for row in ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[:6])}
     assert cells[""] == ["R@1", "R@3", "MRR@10", "nDCG@10"]
     assert cells["lost"] == ["–"] * 4
-    low, high = (f"{share * 100:.1f}" for share in found.intervals["right"]["recall@1"])
+    low, high = (f"{share * 100:.1f}" for share in statistics.intervals["right"]["recall@1"])
     assert cells["right"][0] == cells["same"][0] == f"**91.67** ({low}–{high})"
     assert cells["late"][0].startswith("8.33↓ (")
     # the second passage of the last question stands third
@@ -136,21 +136,21 @@ def test_the_markdown_table_holds_the_figures() -> None:
     assert "48 questions, 40 passages" in lines[-1]
 
 
-def test_what_was_judged_stands_in_every_table_of_figures() -> None:
-    compared = judged_apart()[1]
+def test_tables_include_judgement_measures() -> None:
+    compared = partly_judged()[1]
     lines = markdown_table(compared, evidence(compared)).splitlines()
-    heads, known, unknown = ([cell.strip() for cell in lines[row].strip("|").split("|")] for row in (0, 2, 3))
-    assert heads[-3:] == ["nDCG(dcg='exp-log2')@10", "Judged@10", "Bpref@10"]
+    headings, known, unknown = ([cell.strip() for cell in lines[row].strip("|").split("|")] for row in (0, 2, 3))
+    assert headings[-3:] == ["nDCG(dcg='exp-log2')@10", "Judged@10", "Bpref@10"]
     assert known[-2].startswith("**100.00** (")
     assert unknown[-2].startswith("60.00↓ (")
-    told = compared.as_dict()["retrievers"]
-    assert isinstance(told, dict)
-    assert [told[name]["judged@10"] for name in ("known", "unknown")] == pytest.approx([1, 0.6])
-    assert {told[name]["bpref@10"] for name in told} == {1}
+    entries = compared.as_dict()["retrievers"]
+    assert isinstance(entries, dict)
+    assert [entries[name]["judged@10"] for name in ("known", "unknown")] == pytest.approx([1, 0.6])
+    assert {entries[name]["bpref@10"] for name in entries} == {1}
     assert "unknown: judged@10" in per_question_table(compared)
 
 
-def test_warnings_below_a_table_are_one_line_of_text() -> None:
+def test_escapes_warnings_below_table() -> None:
     compared = comparison_of({"<b>a\nb": RIGHT})
     (result,) = compared.results
     notes = {"unknown_passages": 2, "unknown_example": "*x*"}
@@ -163,7 +163,7 @@ def test_warnings_below_a_table_are_one_line_of_text() -> None:
     assert comment.startswith("% ")
 
 
-def test_the_latex_table_holds_the_figures() -> None:
+def test_latex_table_lists_metrics() -> None:
     _, compared = many_questions()
     lines = latex_table(compared, evidence(compared)).splitlines()
     rows = {line.split(" & ")[0]: line.removesuffix(r" \\").split(" & ")[1:] for line in lines if " & " in line}
@@ -183,24 +183,26 @@ def test_the_latex_table_holds_the_figures() -> None:
         ("two\nlines  ~ ^ # $", r"two lines \~ ^ \# \$", r"two lines \textasciitilde{} \textasciicircum{} \# \$"),
     ],
 )
-def test_names_are_text(name: str, in_markdown: str, in_latex: str) -> None:
+def test_escapes_names(name: str, in_markdown: str, in_latex: str) -> None:
     assert markdown_text(name) == in_markdown
     compared = comparison_of({name: RIGHT})
-    found = evidence(compared)
-    assert f"| {in_markdown} | " in markdown_table(compared, found)
-    assert f"\n{in_latex} & " in latex_table(compared, found)
+    statistics = evidence(compared)
+    assert f"| {in_markdown} | " in markdown_table(compared, statistics)
+    assert f"\n{in_latex} & " in latex_table(compared, statistics)
 
 
-def test_made_questions_say_so_in_every_export(tmp_path: Path) -> None:
+def test_marks_synthetic_questions_in_every_export(tmp_path: Path) -> None:
     small = small_set()
-    questions = tuple(replace(one, made="model: m") if row == 1 else one for row, one in enumerate(small.questions))
+    questions = tuple(
+        replace(question, made="model: m") if row == 1 else question for row, question in enumerate(small.questions)
+    )
     compared = comparison_of({"A": RIGHT}, replace(small, questions=questions))
     entries = [json.loads(line) for line in per_question_json(compared).splitlines()]
     assert [entry["made"] for entry in entries[:3]] == ["", "model: m", ""]
     assert per_question_table(compared)["made"].tolist()[:3] == ["", "model: m", ""]
-    found = evidence(compared)
+    statistics = evidence(compared)
     for table in (markdown_table, latex_table):
-        assert "(1 of them made of passages and asked by nobody)" in table(compared, found)
+        assert "(1 of them made of passages and asked by nobody)" in table(compared, statistics)
         assert "nobody" not in table(comparison_of({"A": RIGHT}), evidence(comparison_of({"A": RIGHT})))
     write_beir(tmp_path / "beir", compared.question_set)
     queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text().splitlines()]
@@ -213,7 +215,7 @@ def test_made_questions_say_so_in_every_export(tmp_path: Path) -> None:
 SPACED = tuple(Passage(id_, f"text {id_}") for id_ in ("a b", "c", "d"))
 
 
-def test_ids_with_spaces_are_told_apart_and_are_those_of_the_other_files() -> None:
+def test_ids_with_spaces_stay_distinct_and_consistent() -> None:
     question_set = QuestionSet("spaced", SPACED, (Question("q 1", "?", relevant=("a b", "c")),))
     table = per_question_table(comparison_of({"right": [[0, 1]]}, question_set))
     assert table["relevant"].tolist() == ["a_b c"]
@@ -221,7 +223,7 @@ def test_ids_with_spaces_are_told_apart_and_are_those_of_the_other_files() -> No
 
 
 @pytest.mark.slow
-def test_changed_ids_are_listed_and_come_back_as_aliases(tmp_path: Path) -> None:
+def test_lists_changed_ids_and_reads_them_as_aliases(tmp_path: Path) -> None:
     question_set = QuestionSet("spaced", SPACED, (Question("q1", "?", relevant=("a b", "c")),), {"copy": "c"})
     save(comparison_of({"right": [[0, 1]]}, question_set), tmp_path / "out")
     assert (tmp_path / "out" / "trec-ids.csv").read_text("utf-8-sig") == "kind,id,trec_id\npassage,a b,a_b\n"
@@ -234,25 +236,25 @@ def test_changed_ids_are_listed_and_come_back_as_aliases(tmp_path: Path) -> None
 NAMES = [f"retriever {number}" for number in range(12)]  # more than there are colours, and marks
 
 
-def test_those_drawn_keep_the_colour_and_the_mark_of_their_place_among_all() -> None:
-    drawn = [NAMES[11], NAMES[2]]
-    scale = {"domain": drawn, "range": [PALETTE[1], PALETTE[2]]}
+def test_displayed_retrievers_keep_colour_and_mark() -> None:
+    displayed = [NAMES[11], NAMES[2]]
+    scale = {"domain": displayed, "range": [PALETTE[1], PALETTE[2]]}
     expected = {"field": "retriever", "type": "nominal", "scale": scale, "legend": None}
-    assert colour("retriever", drawn, NAMES).to_dict() == expected
-    shapes = shape("retriever", drawn, NAMES, legend(columns=2)).to_dict()
+    assert colour("retriever", displayed, NAMES).to_dict() == expected
+    shapes = shape("retriever", displayed, NAMES, legend(columns=2)).to_dict()
     assert shapes["scale"]["range"] == [SHAPES[5], SHAPES[2]]
     assert shapes["legend"] == {"orient": "bottom", "title": None, "labelLimit": 400, "columns": 2, "symbolOpacity": 1}
     for name in NAMES:  # the mark in a text is that of the charts
-        assert letter_of(name, NAMES) == LETTERS[shape_of(name, NAMES)]
+        assert mark_character(name, NAMES) == MARK_CHARACTERS[shape_of(name, NAMES)]
         assert colour_of(name, NAMES) in PALETTE
 
 
-def test_every_fate_but_found_has_a_colour_of_its_own() -> None:
-    assert {*FATE_COLOURS} == {fate.value for fate in Fate if fate is not Fate.FOUND}
-    assert len({*FATE_COLOURS.values()}) == len(FATE_COLOURS)
+def test_every_loss_has_its_own_colour() -> None:
+    assert {*OUTCOME_COLOURS} == {fate.value for fate in RetrievalOutcome if fate is not RetrievalOutcome.FOUND}
+    assert len({*OUTCOME_COLOURS.values()}) == len(OUTCOME_COLOURS)
 
 
-def test_a_legend_of_long_names_has_one_column_so_that_none_is_cut() -> None:
-    assert columns_for(["BM25", "Dense", "Hybrid"]) == 2
-    assert columns_for(["BM25", "Dense · multilingual-e5-small 1"]) == 1
-    assert columns_for([]) == 2
+def test_long_names_get_single_legend_column() -> None:
+    assert legend_columns(["BM25", "Dense", "Hybrid"]) == 2
+    assert legend_columns(["BM25", "Dense · multilingual-e5-small 1"]) == 1
+    assert legend_columns([]) == 2

@@ -20,11 +20,11 @@ from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report import report as report_module
 from mrc_workbench.retrieval.report.charts import draw
-from mrc_workbench.retrieval.report.report import leading_measure, points, report
-from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, recommend, words_of
+from mrc_workbench.retrieval.report.report import format_points, leading_measure, report
+from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, recommend, translator
 from mrc_workbench.retrieval.significance import question_groups
 from tests.doubles import small_set
-from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions, partly_judged
 
 pytestmark = pytest.mark.slow
 NO_OTHER = "no other retriever is significantly better"
@@ -73,7 +73,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def shown(language: str) -> str:
+def report_html(language: str) -> str:
     """The report of many questions."""
     return report(many_questions()[1], language)
 
@@ -84,12 +84,12 @@ def hostile() -> Comparison:
         Question(f"q{row}", f"{HOSTILE} {row}", (), ("p1" if row % 2 else "p2",), HOSTILE + str(row % 2))
         for row in range(6)
     )
-    asked = QuestionSet(HOSTILE, passages, questions)
-    return comparison_of({HOSTILE: [[0, 1]] * 6, "other " + HOSTILE: [[1, 0]] * 6, HOSTILE + "!": None}, asked)
+    question_set = QuestionSet(HOSTILE, passages, questions)
+    return comparison_of({HOSTILE: [[0, 1]] * 6, "other " + HOSTILE: [[1, 0]] * 6, HOSTILE + "!": None}, question_set)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_people_wrote_is_text(language: str) -> None:
+def test_escapes_user_texts(language: str) -> None:
     page = Page(report(hostile(), language, name=HOSTILE))
     allowed = {"html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "b", "span", "div"}
     allowed |= {"table", "thead", "tbody", "tr", "th", "td", "small", "figure", "details", "summary", "dl", "dt", "dd"}
@@ -101,8 +101,8 @@ def test_what_people_wrote_is_text(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_it_asks_for_nothing_from_elsewhere(language: str) -> None:
-    html = shown(language)
+def test_loads_no_external_resources(language: str) -> None:
+    html = report_html(language)
     page = Page(html)
     for tag, attributes in page.tags:
         assert not {"src", "href", "srcset", "data", "action", "poster"} & set(attributes), tag
@@ -115,27 +115,31 @@ def test_it_asks_for_nothing_from_elsewhere(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_it_shows_the_figures(language: str) -> None:
-    found = evidence(many_questions()[1])
-    page = Page(shown(language))
-    figures, hits, pairs, *_ = page.tables
-    assert figures[0][1:] == ["R@1 ", "R@3 ", "MRR@10 ", "nDCG@10 "]
-    rows = {row[0].strip(): row[1:] for row in figures[1:]}
-    low, high = (f"{share * 100:.1f}" for share in found.intervals["late"]["recall@1"])
+def test_displays_metrics(language: str) -> None:
+    statistics = evidence(many_questions()[1])
+    page = Page(report_html(language))
+    metric_table, hits, pairs, *_ = page.tables
+    assert metric_table[0][1:] == ["R@1 ", "R@3 ", "MRR@10 ", "nDCG@10 "]
+    rows = {row[0].strip(): row[1:] for row in metric_table[1:]}
+    low, high = (f"{share * 100:.1f}" for share in statistics.intervals["late"]["recall@1"])
     assert rows["late"][0].split() == ["8.33", "▼", f"{low}–{high}"]
     assert [cell.strip() for cell in rows["lost"]] == ["–"] * 4
     assert hits[0][1:] == ["Hit@1 ", "Hit@3 "]  # some questions have two relevant passages
-    test = found.test("late", "ndcg@10")
+    test = statistics.test("late", "ndcg@10")
     assert test is not None
     cells = [cell.strip() for cell in pairs[1]]
     assert cells[:2] == ["late", "right"]
-    assert cells[2:5] == [points(test.difference), f"{points(test.low)} ~ {points(test.high)}", "< 0.001"]
+    assert cells[2:5] == [
+        format_points(test.difference),
+        f"{format_points(test.low)} ~ {format_points(test.high)}",
+        "< 0.001",
+    ]
     assert cells[5] == f"{test.wins} / {test.ties} / {test.losses}"
     assert "lost" not in {cell.strip() for row in pairs for cell in row}
 
 
-def test_charts_are_drawn_in_the_reader_s_ink() -> None:
-    html = shown("ko")
+def test_charts_use_text_colour_of_theme() -> None:
+    html = report_html("ko")
     assert html.count("<svg") >= 3
     assert 'fill="currentColor"' in html
     assert 'fill="white"' not in html
@@ -160,7 +164,7 @@ def test_charts_are_drawn_in_the_reader_s_ink() -> None:
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )
-def test_the_sentence_says_who_wins_and_how_surely(found: dict[str, list[list[int]] | None], told: str) -> None:
+def test_headline_states_winner_and_significance(found: dict[str, list[list[int]] | None], told: str) -> None:
     many, _ = many_questions()
     rows = {name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of] for name, of in found.items()}
     answers = re.findall(r'<div class="answer">(.*?)</div>', report(comparison_of(rows, many), "en"))
@@ -168,35 +172,35 @@ def test_the_sentence_says_who_wins_and_how_surely(found: dict[str, list[list[in
     assert re.fullmatch(told, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
 
 
-def test_the_headline_is_by_ndcg_if_every_retriever_has_it() -> None:
+def test_headline_uses_ndcg_if_available_for_all() -> None:
     assert str(leading_measure(comparison_of({"right": RIGHT}, ks=(1, 10)))) == "ndcg@10"
     assert str(leading_measure(comparison_of({"right": RIGHT}, ks=(1, 3), depth=3))) == "ndcg@3"
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_headline_and_the_tables_follow_the_recommendation() -> None:
+def test_report_follows_recommendation() -> None:
     comparison = many_questions()[1]
-    found = evidence(comparison)
+    statistics = evidence(comparison)
     groups = question_groups(comparison.question_set)
     measure = Measure("recall", 1)
-    recommended = recommend(comparison, measure, found.tests, baseline="late", groups=groups)
-    page = Page(report(comparison, "en", found=evidence(comparison, "late"), recommended=recommended))
-    told = "Use right: Recall@1 91.7, not significantly different from same; 83.3 points above late"
-    assert told in re.sub(" ([:,])", r"\1", page.text)
+    recommended = recommend(comparison, measure, statistics.tests, baseline="late", groups=groups)
+    page = Page(report(comparison, "en", comparison_evidence=evidence(comparison, "late"), recommended=recommended))
+    sentence = "Use right: Recall@1 91.7, not significantly different from same; 83.3 points above late"
+    assert sentence in re.sub(" ([:,])", r"\1", page.text)
     assert [row[0].strip() for row in page.tables[0][1:]] == ["right", "same", "late", "lost"]  # best first
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_default_names_are_those_of_the_reader_s_language_everywhere() -> None:
+def test_translates_default_names() -> None:
     many, _ = many_questions()
     shifted = {
-        name: [[5 * copy + row for row in found] for copy in range(8) for found in rows]
+        name: [[5 * copy + row for row in query_rows] for copy in range(8) for query_rows in rows]
         for name, rows in {"BM25": LATE, "Late": RIGHT, "Best mix": RIGHT}.items()
     }
     comparison = comparison_of(shifted, many)
     korean, english = (Page(report(comparison, language)) for language in ("ko", "en"))
-    told = "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다"
-    assert told in re.sub(" ([:,.])", r"\1", korean.text)
+    sentence = "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다"
+    assert sentence in re.sub(" ([:,.])", r"\1", korean.text)
     for table in korean.tables:
         assert not {"Late", "Best mix"} & {cell.strip() for row in table for cell in row}
     assert [row[0].strip() for row in korean.tables[0][1:]] == ["후기 상호작용", "최적 혼합", "BM25"]
@@ -204,7 +208,7 @@ def test_default_names_are_those_of_the_reader_s_language_everywhere() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_time_of_another_machine_is_marked() -> None:
+def test_marks_times_of_another_machine() -> None:
     comparison = many_questions()[1]
     first, *others = comparison.results
     marked = replace(comparison, results=(replace(first, elsewhere_seconds=first.query_seconds), *others))
@@ -217,14 +221,14 @@ def test_a_time_of_another_machine_is_marked() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("language", "name"), [("en", "Korean sample"), ("ko", "한국어 샘플")])
-def test_the_sample_is_called_in_the_reader_s_language(language: str, name: str) -> None:
+def test_translates_sample_name(language: str, name: str) -> None:
     sample = replace(small_set(), name="Korean sample")
     text = report(comparison_of({"right": RIGHT}, sample), language)
     assert f'<p class="soft">{name}: ' in text
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_a_reader_must_know_is_told() -> None:
+def test_displays_warnings() -> None:
     compared = comparison_of({"right": RIGHT, "lost": None, "late": LATE})
     results = list(compared.results)
     results[0] = replace(results[0], short=3, unanswered=1)
@@ -240,21 +244,21 @@ def test_what_a_reader_must_know_is_told() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_rankings_that_are_too_short_for_some_metrics_are_named(language: str) -> None:
+def test_names_rankings_too_shallow_for_metrics(language: str) -> None:
     short = comparison_of({"short": RIGHT}, depth=3)
-    notice = words_of(language)("notice.shallow", name="short", depth="3", needed="5")
+    notice = translator(language)("notice.shallow", name="short", depth="3", needed="5")
     assert notice in report(short, language)
     assert notice not in report(comparison_of({"short": RIGHT}), language)
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str) -> None:
-    say, compared = words_of(language), judged_apart()[1]
+def test_reports_unjudged_results_if_judgements_exist(language: str) -> None:
+    say, compared = translator(language), partly_judged()[1]
     text = report(compared, language)
-    told = say("notice.behind", name="unknown", best="known", share="60", of_best="100")
-    for one in (told, say("section.judged"), *(say(f"term.{name}") for name in ("ndcg_exp", "judged", "bpref"))):
-        assert one in text
+    notice = say("notice.behind", name="unknown", best="known", share="60", of_best="100")
+    for expected in (notice, say("section.judged"), *(say(f"term.{name}") for name in ("ndcg_exp", "judged", "bpref"))):
+        assert expected in text
     assert "<th>Judged@10</th>" in text
     assert say("section.judged") not in report(many_questions()[1], language)
     higher = replace(compared, experiment=compared.experiment.model_copy(update={"relevant_from": 2}))
@@ -264,18 +268,20 @@ def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str)
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_made_questions_are_no_test_set(language: str) -> None:
+def test_warns_about_synthetic_questions(language: str) -> None:
     small = small_set()
     first, *others = small.questions
-    some_made = replace(small, questions=(replace(first, made="sentence", hidden=True), *others))
-    made, asked = (report(comparison_of({"A": RIGHT}, one), language) for one in (some_made, small))
+    partly_synthetic = replace(small, questions=(replace(first, made="sentence", hidden=True), *others))
+    synthetic_html, original_html = (
+        report(comparison_of({"A": RIGHT}, dataset), language) for dataset in (partly_synthetic, small)
+    )
     words = catalog(language)["notice.made"].split("<b>")[1].split("</b>")[0]
-    assert words in made
-    assert words not in asked
+    assert words in synthetic_html
+    assert words not in original_html
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_hardest_questions_come_first() -> None:
+def test_lists_hardest_questions_first() -> None:
     compared = comparison_of({"right": RIGHT, "none": NONE, "late": LATE})
     *_, hardest, _ = Page(report(compared, "en")).tables
     assert [cell.strip() for cell in hardest[0][2:]] == ["right", "none", "late"]
@@ -285,14 +291,14 @@ def test_the_hardest_questions_come_first() -> None:
     assert hardest[6][0].strip() == small_set().questions[5].text
 
 
-def test_question_types_are_called_as_on_the_page() -> None:
-    say = words_of("ko")
+def test_labels_question_types_as_on_page() -> None:
+    say = translator("ko")
     assert kind_label("paraphrase", say) == "바꿔 쓴 표현"
     assert kind_label("a type of their own", say) == "a type of their own"
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_many_retrievers_are_held_against_the_first() -> None:
+def test_compares_many_retrievers_with_baseline_only() -> None:
     compared = comparison_of({f"r{number}": RIGHT if number % 2 else LATE for number in range(9)})
     page = Page(report(compared, "en"))
     assert "Only the pairs with r0 are listed" in page.text
@@ -302,16 +308,16 @@ def test_many_retrievers_are_held_against_the_first() -> None:
 @pytest.mark.parametrize(
     ("share", "text"), [(0.01236, "+1.24"), (-0.5, "−50.00"), (0.0, "0.00"), (-0.0, "0.00"), (-0.00002, "0.00")]
 )
-def test_a_difference_of_nothing_has_no_sign(share: float, text: str) -> None:
-    assert points(share) == text
+def test_zero_difference_has_no_sign(share: float, text: str) -> None:
+    assert format_points(share) == text
 
 
-def test_an_unknown_language_is_told() -> None:
+def test_rejects_unknown_language() -> None:
     with pytest.raises(ValueError, match="in en or ko, not in 'de'"):
         report(comparison_of({"right": RIGHT}), "de")
 
 
-def test_both_languages_have_the_same_keys_fields_and_tags() -> None:
+def test_languages_share_keys_fields_and_tags() -> None:
     english, korean = catalog("en"), catalog("ko")
     assert list(english) == list(korean)
     for key, text in english.items():
@@ -323,7 +329,7 @@ def fields(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
-def test_every_key_is_used() -> None:
+def test_uses_every_text_key() -> None:
     folder = Path(report_module.__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
     # say(f"part.{…}")
@@ -345,7 +351,7 @@ def test_every_key_is_used() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_chart_that_cannot_be_drawn_costs_the_report_nothing_else() -> None:
+def test_report_survives_failed_chart() -> None:
     html = report(hostile(), "en")
     assert html.count("This chart could not be drawn.") >= 3
     assert "<svg" not in html
@@ -357,23 +363,23 @@ def bars(text: str) -> dict[str, Any]:
     return {"data": {"values": [{"name": text, "value": 1}]}, "mark": "bar", "encoding": encoding}
 
 
-def test_no_text_ends_it_and_what_is_no_chart_is_no_picture() -> None:
+def test_renders_hostile_texts_and_skips_invalid_chart() -> None:
     texts = ["\x01\x08\x0b\x0c\x1b[2J\x1f\ufffe\uffff", "\ud800", "\x00", "after"]
-    *drawn, nothing = [one or "" for one in draw([*map(bars, texts), {"mark": "none"}])]
-    assert ["�" in one for one in drawn] == [True, True, True, False]
-    assert ">after</text>" in drawn[3]
-    assert nothing == ""
+    *rendered, failed = [svg or "" for svg in draw([*map(bars, texts), {"mark": "none"}])]
+    assert ["�" in svg for svg in rendered] == [True, True, True, False]
+    assert ">after</text>" in rendered[3]
+    assert failed == ""
     assert draw([]) == []
 
 
-def test_the_process_ends_at_one_and_another_draws_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarts_renderer_after_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a character that the renderer does not survive."""
     monkeypatch.setattr(charts, "_mended", lambda value: value)
-    drawn = draw([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
-    assert [one is not None for one in drawn] == [True, False, True, True]
+    rendered = draw([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
+    assert [svg is not None for svg in rendered] == [True, False, True, True]
 
 
-def test_a_renderer_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gives_up_on_hanging_renderer(monkeypatch: pytest.MonkeyPatch) -> None:
     run = subprocess.run
 
     def stuck(_: list[str], **more: Any) -> Any:

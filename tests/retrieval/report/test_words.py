@@ -11,13 +11,13 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, compare, prov
 from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, store_measured
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.report.exports import markdown_table, save
-from mrc_workbench.retrieval.report.report import evidence, report, settings
+from mrc_workbench.retrieval.report.report import evidence, report, setup_lines
 from mrc_workbench.retrieval.report.words import (
     LANGUAGES,
-    few_words,
-    interval_of_lead,
-    split_words,
-    words_of,
+    describe_split,
+    difference_interval,
+    few_questions_warning,
+    translator,
 )
 from tests.data.split.worlds import chain, faq, set_of, tangle
 from tests.doubles import PASSAGES, small_set
@@ -35,10 +35,10 @@ from tests.search_server import scored
         (0.0, (-0.0001, 0.0001), ("0.0", "0.0")),
     ],
 )
-def test_interval_follows_the_direction_of_the_sentence(
+def test_interval_follows_sign_of_difference(
     difference: float, ends: tuple[float, float], expected: tuple[str, str]
 ) -> None:
-    assert tuple(interval_of_lead(difference, *ends).values()) == expected
+    assert tuple(difference_interval(difference, *ends).values()) == expected
 
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
@@ -49,10 +49,10 @@ def published(*parts: str) -> QuestionSet:
 
 
 def described(question_set: QuestionSet, language: str = "en") -> str:
-    return split_words(split(question_set), words_of(language))
+    return describe_split(split(question_set), translator(language))
 
 
-def test_drawn_splits_are_described() -> None:
+def test_describes_sampled_splits() -> None:
     assert described(faq(100, 2)) == (
         "Drawn split (seed 0): 140 training, 20 validation and 40 test questions. No relevant passage is in two parts."
     )
@@ -65,48 +65,50 @@ def test_drawn_splits_are_described() -> None:
     assert "each was drawn by itself. 40 of 40 test questions share a relevant passage" in described(tangle(200))
 
 
-def test_published_splits_are_described() -> None:
+def test_describes_published_splits() -> None:
     assert described(published("train", "validation", "test")) == (
         "Published split: 1 training, 1 validation and 1 test questions. "
         "No test question shares a relevant passage with a training question."
     )
-    drawn = described(published(*["train"] * 160, *["validation"] * 40))
-    assert "The published validation questions are the test questions." in drawn
-    assert "The validation questions were drawn from the training questions (seed 0)." in drawn
+    sampled = described(published(*["train"] * 160, *["validation"] * 40))
+    assert "The published validation questions are the test questions." in sampled
+    assert "The validation questions were drawn from the training questions (seed 0)." in sampled
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_few_questions_are_warned_of_in_each_language(language: str) -> None:
-    say = words_of(language)
+def test_warns_about_few_questions_in_each_language(language: str) -> None:
+    say = translator(language)
     for of in ("compared", "train", "validation", "test"):
-        assert few_words(20, of, say) == ""
-        assert "19" in few_words(19, of, say)
-    assert few_words(20, "taught", say, "mix") == ""
-    assert "mix" in few_words(3, "taught", say, "mix")
-    assert all(described(one, language) for one in (faq(100, 2), chain(323), tangle(200), published("train", "test")))
+        assert few_questions_warning(20, of, say) == ""
+        assert "19" in few_questions_warning(19, of, say)
+    assert few_questions_warning(20, "taught", say, "mix") == ""
+    assert "mix" in few_questions_warning(3, "taught", say, "mix")
+    assert all(
+        described(dataset, language) for dataset in (faq(100, 2), chain(323), tangle(200), published("train", "test"))
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_report_warns_beside_the_headline(language: str) -> None:
+def test_report_warns_beside_headline(language: str) -> None:
     compared = compare(experiment_of(WORDS, split="test"), chain(30))
-    text, say = report(compared, language), words_of(language)
-    assert compared.parts is not None
-    assert str(few_words(6, "compared", say)) in text
-    assert text.count(str(split_words(compared.parts, say))) == 2  # beside the headline and among the settings
+    text, say = report(compared, language), translator(language)
+    assert compared.split is not None
+    assert str(few_questions_warning(6, "compared", say)) in text
+    assert text.count(str(describe_split(compared.split, say))) == 2  # beside the headline and among the settings
     everything = report(compare(experiment_of(WORDS), chain(30)), language)
-    assert str(few_words(30, "compared", say) or ": 30.") not in everything
-    assert everything.count(str(split_words(compared.parts, say))) == 1
+    assert str(few_questions_warning(30, "compared", say) or ": 30.") not in everything
+    assert everything.count(str(describe_split(compared.split, say))) == 1
 
 
-def test_the_table_tells_the_split_and_warns() -> None:
+def test_table_caption_describes_split_and_warns() -> None:
     compared = compare(experiment_of(WORDS, split="test"), chain(30))
     table = markdown_table(compared, evidence(compared))
     assert "test part, split drawn so that parts share few passages, seed 0; 0 of 6 test questions share" in table
     assert "Too few questions are compared: 6. With fewer than 20" in table
 
 
-def test_strict_split_is_described_as_grouped() -> None:
+def test_describes_strict_split_as_grouped() -> None:
     assert split(chain(60), SplitOptions(strict=True)).description == "drawn by passage, seed 0"
 
 
@@ -133,13 +135,13 @@ def compared() -> Comparison:
     return Comparison(Experiment.model_validate({"data": "small", "retriever": specs}), small_set(), ())
 
 
-def test_every_kind_has_settings_here() -> None:
+def test_covers_settings_of_every_kind() -> None:
     assert [spec["kind"] for spec in SPECS] == [kind.model_fields["kind"].default for kind in KINDS]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_settings_of_every_kind_are_named(language: str) -> None:
-    lines = dict(settings(provenance(compared()), words_of(language)))
+def test_names_settings_of_every_kind(language: str) -> None:
+    lines = dict(setup_lines(provenance(compared()), translator(language)))
     assert set(lines) >= {spec["kind"] for spec in SPECS}
     assert lines["plugin"].endswith("options k1=1.2, exact=true, fields=title, text")
     assert lines["run"].endswith("recorded seconds_per_query=0.5, unknown_passages=3, rising_scores=2")
@@ -150,7 +152,7 @@ def test_settings_of_every_kind_are_named(language: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_with_a_measured_retriever_is_written(tmp_path: Path) -> None:
+def test_writes_report_with_measured_retriever(tmp_path: Path) -> None:
     def search(query: str, k: int) -> list[tuple[str, int]]:
         return scored(PASSAGES, query, k)
 

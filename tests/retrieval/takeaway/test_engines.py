@@ -14,20 +14,20 @@ from vespa import package as vespa
 from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
 from weaviate.collections.classes.config import _CollectionConfigCreate
 
-from mrc_workbench.retrieval.comparison.compare import materials_of
+from mrc_workbench.retrieval.comparison.compare import build_context
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.takeaway.asking import _as_asked, documents, of_questions
-from mrc_workbench.retrieval.takeaway.engines import Request, told_to
-from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of
-from mrc_workbench.retrieval.takeaway.scripts.engine import filled
+from mrc_workbench.retrieval.takeaway.asking import _format_question_values, documents, question_values
+from mrc_workbench.retrieval.takeaway.engines import EngineRequest, engine_config
+from mrc_workbench.retrieval.takeaway.fusion import ExportTarget, Mix, candidate_count
+from mrc_workbench.retrieval.takeaway.scripts.engine import fill_template
 from mrc_workbench.retrieval.takeaway.signals import Terms, Vectors
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, experiment_of
 
 INDEX, WEIGHTS = "passages_0123456789ab", (0.7, 0.3)
-TECHNIQUES = {Engine.OPENSEARCH: "z_score", Engine.WEAVIATE: "relativeScoreFusion"}
-sent: list[Request] = []
+TECHNIQUES = {ExportTarget.OPENSEARCH: "z_score", ExportTarget.WEAVIATE: "relativeScoreFusion"}
+sent: list[EngineRequest] = []
 
 
 class Keywords(Vectors):
@@ -35,16 +35,16 @@ class Keywords(Vectors):
 
     def __init__(self, index: IndexKind = IndexKind.EXACT) -> None:
         self.field, self.name, self.index, self.encoder = "vector", "dense", index, KeywordEncoder()  # type: ignore[assignment]
-        self.vectors = KeywordEncoder().encode_passages([one.text for one in PASSAGES])
+        self.vectors = KeywordEncoder().encode_passages([passage.text for passage in PASSAGES])
         self.vectors[2] = 0
 
 
 def terms() -> Terms:
-    materials = materials_of(experiment_of(BIGRAMS), small_set())
-    return Terms("terms", BM25Spec.model_validate(BIGRAMS), materials)
+    context = build_context(experiment_of(BIGRAMS), small_set())
+    return Terms("terms", BM25Spec.model_validate(BIGRAMS), context)
 
 
-def mix_for(engine: Engine, *, by_rank: bool = False, index: IndexKind = IndexKind.EXACT, alone: int = -1) -> Mix:
+def mix_for(engine: ExportTarget, *, by_rank: bool = False, index: IndexKind = IndexKind.EXACT, alone: int = -1) -> Mix:
     signals: tuple[Terms | Vectors, ...] = (terms(), Keywords(index))
     signals, weights = ((signals[alone],), (1.0,)) if alone >= 0 else (signals, WEIGHTS)
     technique = "rrf" if by_rank else TECHNIQUES.get(engine, "minmax")
@@ -53,7 +53,7 @@ def mix_for(engine: Engine, *, by_rank: bool = False, index: IndexKind = IndexKi
 
 class ElasticNode(BaseNode):
     def perform_request(self, method: str, target: str, body: bytes | None = None, **_: Any) -> Any:
-        sent.append(Request(method, target, json.loads(body or b"{}")))
+        sent.append(EngineRequest(method, target, json.loads(body or b"{}")))
         headers = HttpHeaders({"content-type": "application/json", "x-elastic-product": "Elasticsearch"})
         meta = ApiResponseMeta(200, "1.1", headers, 0.0, self.config)
         return NodeApiResponse(meta, b"{}")
@@ -64,49 +64,51 @@ class OpenSearchConnection(opensearchpy.Connection):
         self, method: str, url: str, params: Any = None, body: bytes | None = None, *_: Any, **__: Any
     ) -> Any:
         query = "?" + "&".join(f"{name}={value}" for name, value in params.items()) if params else ""
-        sent.append(Request(method, url + query, json.loads(body or b"{}")))
+        sent.append(EngineRequest(method, url + query, json.loads(body or b"{}")))
         return 200, {}, "{}"
 
 
 @pytest.mark.parametrize("by_rank", [False, True])
 @pytest.mark.parametrize("index", [IndexKind.EXACT, IndexKind.HNSW, IndexKind.INT8])
 @pytest.mark.parametrize("alone", [-1, 0, 1])
-def test_elasticsearch_is_asked_as_its_client_asks(by_rank: bool, index: IndexKind, alone: int) -> None:
-    told = told_to(mix_for(Engine.ELASTICSEARCH, by_rank=by_rank, index=index, alone=alone), INDEX)
+def test_elasticsearch_requests_match_client(by_rank: bool, index: IndexKind, alone: int) -> None:
+    config = engine_config(mix_for(ExportTarget.ELASTICSEARCH, by_rank=by_rank, index=index, alone=alone), INDEX)
     client = elasticsearch.Elasticsearch("http://engine:9200", node_class=ElasticNode)
     sent.clear()
-    assert told.setup[0].body
-    client.indices.create(index=INDEX, settings=told.setup[0].body["settings"], mappings=told.setup[0].body["mappings"])
-    query = told.query.body  # type: ignore[union-attr]
+    assert config.setup[0].body
+    client.indices.create(
+        index=INDEX, settings=config.setup[0].body["settings"], mappings=config.setup[0].body["mappings"]
+    )
+    query = config.query.body  # type: ignore[union-attr]
     client.search(index=INDEX, retriever=query["retriever"], size=query["size"], source=query["_source"])
-    assert sent == [told.setup[0], told.query]
+    assert sent == [config.setup[0], config.query]
     kind = "retriever" if alone < 0 else ""
     (name,) = query["retriever"]
     assert name == ({True: "rrf", False: "linear"}[by_rank] if kind else ["standard", "knn"][alone])
     if kind:
-        assert [one["weight"] for one in query["retriever"][name]["retrievers"]] == list(WEIGHTS)
+        assert [entry["weight"] for entry in query["retriever"][name]["retrievers"]] == list(WEIGHTS)
 
 
 @pytest.mark.parametrize("by_rank", [False, True])
 @pytest.mark.parametrize("index", [IndexKind.EXACT, IndexKind.HNSW])
-def test_opensearch_is_asked_as_its_client_asks(by_rank: bool, index: IndexKind) -> None:
-    told = told_to(mix_for(Engine.OPENSEARCH, by_rank=by_rank, index=index), INDEX)
+def test_opensearch_requests_match_client(by_rank: bool, index: IndexKind) -> None:
+    config = engine_config(mix_for(ExportTarget.OPENSEARCH, by_rank=by_rank, index=index), INDEX)
     client = opensearchpy.OpenSearch("http://engine:9200", connection_class=OpenSearchConnection)
     sent.clear()
-    client.indices.create(index=INDEX, body=told.setup[0].body)
-    client.search_pipeline.put(id=INDEX, body=told.setup[1].body)
-    client.search(index=INDEX, body=told.query.body, params={"search_pipeline": INDEX})  # type: ignore[union-attr]
-    assert sent == [*told.setup, told.query]
-    (processor,) = told.setup[1].body["phase_results_processors"]
+    client.indices.create(index=INDEX, body=config.setup[0].body)
+    client.search_pipeline.put(id=INDEX, body=config.setup[1].body)
+    client.search(index=INDEX, body=config.query.body, params={"search_pipeline": INDEX})  # type: ignore[union-attr]
+    assert sent == [*config.setup, config.query]
+    (processor,) = config.setup[1].body["phase_results_processors"]
     assert [*processor] == ["score-ranker-processor" if by_rank else "normalization-processor"]
     assert sum(next(iter(processor.values()))["combination"]["parameters"]["weights"]) == 1
-    queries = told.query.body["query"]["hybrid"]["queries"]  # type: ignore[union-attr]
-    assert [next(iter(one)) for one in queries] == ["match", "knn" if index is IndexKind.HNSW else "script_score"]
+    queries = config.query.body["query"]["hybrid"]["queries"]  # type: ignore[union-attr]
+    assert [next(iter(entry)) for entry in queries] == ["match", "knn" if index is IndexKind.HNSW else "script_score"]
 
 
 @pytest.mark.parametrize("index", [IndexKind.EXACT, IndexKind.HNSW])
-def test_weaviate_is_told_of_a_collection_as_its_client_tells(index: IndexKind) -> None:
-    told = told_to(mix_for(Engine.WEAVIATE, index=index), INDEX)
+def test_weaviate_requests_match_client(index: IndexKind) -> None:
+    config = engine_config(mix_for(ExportTarget.WEAVIATE, index=index), INDEX)
     cosine = VectorDistances.COSINE
     hnsw = Configure.VectorIndex.hnsw(distance_metric=cosine, max_connections=32, ef_construction=128, ef=256)
     plain = {"data_type": DataType.TEXT, "index_searchable": False, "index_filterable": False}
@@ -124,22 +126,25 @@ def test_weaviate_is_told_of_a_collection_as_its_client_tells(index: IndexKind) 
     )
     expected = theirs._to_dict()
     expected["vectorIndexConfig"]["skipDefaultQuantization"] = True  # newer than this client
-    assert told.setup[0].body == expected
-    asked = filled(told.query.body, {"terms": 'a "b" {{vector}}', "vector": [0.5, 1.0]})["query"]  # type: ignore[union-attr]
-    assert r'hybrid: {query: "a \"b\" {{vector}}", vector: [0.5, 1.0], alpha: 0.3, ' in asked
-    assert "fusionType: relativeScoreFusion" in asked
-    assert asked.count("{") - asked.count("{{vector}}") * 2 == asked.count("}") - asked.count("{{vector}}") * 2
+    assert config.setup[0].body == expected
+    query_text = fill_template(config.query.body, {"terms": 'a "b" {{vector}}', "vector": [0.5, 1.0]})["query"]  # type: ignore[union-attr]
+    assert r'hybrid: {query: "a \"b\" {{vector}}", vector: [0.5, 1.0], alpha: 0.3, ' in query_text
+    assert "fusionType: relativeScoreFusion" in query_text
+    assert (
+        query_text.count("{") - query_text.count("{{vector}}") * 2
+        == query_text.count("}") - query_text.count("{{vector}}") * 2
+    )
 
 
 @pytest.mark.parametrize("by_rank", [False, True])
-def test_vespas_application_is_what_its_client_writes(by_rank: bool) -> None:
-    mix = mix_for(Engine.VESPA, by_rank=by_rank)
-    told = told_to(mix, INDEX)
+def test_vespa_application_matches_client(by_rank: bool) -> None:
+    mix = mix_for(ExportTarget.VESPA, by_rank=by_rank)
+    config = engine_config(mix, INDEX)
     first = f"{0.7 / 2 / 1.9:.9g} * bm25(terms) + {0.3 / 0.5:.9g} * cosine_vector"
     by = "reciprocal_rank({}, 60)" if by_rank else "normalize_linear({})"
     scores = ("bm25(terms)", "cosine_vector")
-    mixed = " + ".join(f"{weight} * {by.format(one)}" for weight, one in zip(WEIGHTS, scores, strict=True))
-    length = f"{np.mean([len(text.split()) for text in mix.signals[0].of_passages(0, 5)]):.4f}".rstrip("0")
+    mixed = " + ".join(f"{weight} * {by.format(score)}" for weight, score in zip(WEIGHTS, scores, strict=True))
+    length = f"{np.mean([len(text.split()) for text in mix.signals[0].passage_values(0, 5)]):.4f}".rstrip("0")
     properties = {"k1": "0.9", "b": "0.4", "averageFieldLength": length}
     theirs = vespa.Schema(
         name=INDEX,
@@ -159,14 +164,14 @@ def test_vespas_application_is_what_its_client_writes(by_rank: bool) -> None:
                 functions=[vespa.Function("cosine_vector", "sum(query(asked_vector) * attribute(vector))")],
                 rank_properties=[(f"bm25(terms).{name}", value) for name, value in properties.items()],
                 first_phase=first,
-                global_phase=vespa.GlobalPhaseRanking(expression=mixed, rerank_count=candidates_of(mix)),
+                global_phase=vespa.GlobalPhaseRanking(expression=mixed, rerank_count=candidate_count(mix)),
             )
         ],
     )
-    ours = told.files[f"application/schemas/{INDEX}.sd"].replace("            normalizing: none\n", "")
+    ours = config.files[f"application/schemas/{INDEX}.sd"].replace("            normalizing: none\n", "")
     assert parts_of(ours) == parts_of(theirs.schema_to_text)
     nodes = re.findall(r"<(\w+[\w-]*)", vespa.ApplicationPackage(name="passages", schema=[theirs]).services_to_text)
-    assert {*re.findall(r"<(\w+[\w-]*)", told.files["application/services.xml"])} <= {*nodes, "min-redundancy"}
+    assert {*re.findall(r"<(\w+[\w-]*)", config.files["application/services.xml"])} <= {*nodes, "min-redundancy"}
 
 
 def parts_of(schema: str) -> list[str]:
@@ -175,42 +180,52 @@ def parts_of(schema: str) -> list[str]:
     return sorted(line.strip() for line in flat.splitlines() if line.strip())
 
 
-def test_documents_hold_the_terms_and_vectors_that_questions_are_asked_with() -> None:
-    for engine in (Engine.ELASTICSEARCH, Engine.WEAVIATE, Engine.VESPA, Engine.MILVUS):
+def test_documents_and_questions_share_terms_and_vectors() -> None:
+    for engine in (ExportTarget.ELASTICSEARCH, ExportTarget.WEAVIATE, ExportTarget.VESPA, ExportTarget.MILVUS):
         mix = mix_for(engine)
         held = documents(mix, small_set().passages, 0, len(PASSAGES))
-        asked = {one.field: of_questions(engine, one, texts_of(QUESTIONS)) for one in mix.signals}
-        assert [one["passage"] for one in held] == [passage.id for passage in PASSAGES]
-        words = [set(one["terms"] if engine is Engine.MILVUS else one["terms"].split()) for one in held]
+        values_by_field = {entry.field: question_values(engine, entry, texts_of(QUESTIONS)) for entry in mix.signals}
+        assert [entry["passage"] for entry in held] == [passage.id for passage in PASSAGES]
+        words = [set(entry["terms"] if engine is ExportTarget.MILVUS else entry["terms"].split()) for entry in held]
         for row, question in enumerate(QUESTIONS[:5]):  # a passage shares most of its terms with its own question
-            of = set(asked["terms"][row] if engine is Engine.MILVUS else asked["terms"][row].split())
-            assert int(np.argmax([len(of & one) for one in words])) == small_set().row_of_passage[question.relevant[0]]
-        if engine is Engine.VESPA:
-            assert all(re.fullmatch("[a-p]{16}", word) for one in words for word in one)
-        assert ("vector" in held[2]) == (engine is not Engine.ELASTICSEARCH)  # it takes no vector of length 0
+            of = set(
+                values_by_field["terms"][row]
+                if engine is ExportTarget.MILVUS
+                else values_by_field["terms"][row].split()
+            )
+            assert (
+                int(np.argmax([len(of & entry) for entry in words])) == small_set().row_of_passage[question.relevant[0]]
+            )
+        if engine is ExportTarget.VESPA:
+            assert all(re.fullmatch("[a-p]{16}", word) for entry in words for word in entry)
+        assert ("vector" in held[2]) == (engine is not ExportTarget.ELASTICSEARCH)  # it takes no vector of length 0
 
 
-def test_marks_are_filled_once_and_stay_json() -> None:
+def test_fills_template_marks_once_as_json() -> None:
     values = {"terms": 'say "{{vector}}"', "vector": [1.0]}
     template = {"a": ["{{terms}}", {"b": "{{vector}}"}], "c": "x {{terms}} y", "d": 3}
     expected = {"a": [values["terms"], {"b": [1.0]}], "c": 'x "say \\"{{vector}}\\"" y', "d": 3}
-    assert filled(template, values) == expected
+    assert fill_template(template, values) == expected
     with pytest.raises(KeyError):
-        filled("{{unknown}}", values)
+        fill_template("{{unknown}}", values)
 
 
-def test_cosines_of_lengthened_vectors_rank_as_products_with_weighted_ones() -> None:
+def test_padded_vectors_keep_dot_product_order() -> None:
     """OpenSearch compares directions alone, and takes no vector of length 0."""
     rng = np.random.default_rng(0)
     passages = rng.normal(size=(30, 8))
     passages /= np.linalg.norm(passages, axis=1, keepdims=True)
     weights = np.array([2.0, 0.0, 0.5, 1.5])
-    asked = rng.normal(size=(4, 8))
-    asked *= (weights / np.linalg.norm(asked, axis=1))[:, None]
-    longer = np.array(*_as_asked(Engine.OPENSEARCH, "tokens", [asked.tolist()], weighted=True))
+    query_vectors = rng.normal(size=(4, 8))
+    query_vectors *= (weights / np.linalg.norm(query_vectors, axis=1))[:, None]
+    longer = np.array(
+        *_format_question_values(ExportTarget.OPENSEARCH, "tokens", [query_vectors.tolist()], is_weighted=True)
+    )
     held = np.hstack([passages, np.zeros((30, 1))])
     assert (np.linalg.norm(longer, axis=1) > 0).all()
     cosines = longer @ held.T / np.linalg.norm(longer, axis=1, keepdims=True)
-    np.testing.assert_allclose(cosines, asked @ passages.T / 2.0, atol=1e-4)
-    for engine, weighted in ((Engine.OPENSEARCH, False), (Engine.ELASTICSEARCH, True)):
-        assert np.array(*_as_asked(engine, "tokens", [asked.tolist()], weighted=weighted)).shape == (4, 8)
+    np.testing.assert_allclose(cosines, query_vectors @ passages.T / 2.0, atol=1e-4)
+    for engine, weighted in ((ExportTarget.OPENSEARCH, False), (ExportTarget.ELASTICSEARCH, True)):
+        assert np.array(
+            *_format_question_values(engine, "tokens", [query_vectors.tolist()], is_weighted=weighted)
+        ).shape == (4, 8)

@@ -18,17 +18,17 @@ import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval.takeaway.engines import told_to
+from mrc_workbench.retrieval.takeaway.engines import engine_config
 from mrc_workbench.retrieval.takeaway.folder import readme
-from mrc_workbench.retrieval.takeaway.fusion import Engine
-from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS, filled
+from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
+from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS, fill_template
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.engines.base import Received, RefusedError, StubEngine, serving
 from tests.engines.elastic import Elastic, Elasticsearch
 from tests.engines.opensearch import OpenSearch
 from tests.engines.vespa import Vespa
 from tests.engines.weaviate import Weaviate
-from tests.models.worlds import telling
+from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS
 from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
 from tests.retrieval.takeaway.test_folder import END, lines, run_scripts, written
@@ -50,32 +50,32 @@ MIXES = {
     "sparse scores": MIX | {"of": ["bigrams", "sparse", "late"], "fusion": "min-max", "weights": [0.2, 0.5, 0.3]},
     "sparse ranks": MIX | {"of": ["bigrams", "sparse"], "fusion": "rrf"},
 }
-Folders = Callable[[Engine, str], Path]
-WITHOUT_TOKENS = {Engine.WEAVIATE}  # engines that get no late interaction and no term weights
-ENGINES: dict[Engine, Callable[[Path], StubEngine]] = {
-    Engine.ELASTICSEARCH: lambda _: Elasticsearch(),
-    Engine.OPENSEARCH: lambda _: OpenSearch(),
-    Engine.VESPA: lambda folder: Vespa(schema=next((folder / "application/schemas").glob("*.sd")).read_text()),
-    Engine.WEAVIATE: lambda _: Weaviate(),
+Folders = Callable[[ExportTarget, str], Path]
+WITHOUT_TOKENS = {ExportTarget.WEAVIATE}  # engines that get no late interaction and no term weights
+ENGINES: dict[ExportTarget, Callable[[Path], StubEngine]] = {
+    ExportTarget.ELASTICSEARCH: lambda _: Elasticsearch(),
+    ExportTarget.OPENSEARCH: lambda _: OpenSearch(),
+    ExportTarget.VESPA: lambda folder: Vespa(schema=next((folder / "application/schemas").glob("*.sd")).read_text()),
+    ExportTarget.WEAVIATE: lambda _: Weaviate(),
 }
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """The folder of an engine for a mix, or for a signal alone; each is written once."""
-    place, made = tmp_path_factory.mktemp("folders"), dict[tuple[Engine, str], Path]()
-    late, sparse = telling(build_bi_encoder(place / "bi")), build_sparse_encoder(place / "splade")
+    base_folder, folders_by_mix = tmp_path_factory.mktemp("folders"), dict[tuple[ExportTarget, str], Path]()
+    late, sparse = sharpened(build_bi_encoder(base_folder / "bi")), build_sparse_encoder(base_folder / "splade")
     signals = [DENSE, LATE | {"model": str(late)}, SPARSE | {"model": str(sparse)}]
 
-    def folder_of(engine: Engine, mix: str) -> Path:
-        if (engine, mix) not in made:
-            folder = place / f"{engine.value} {mix}"
+    def folder_of(engine: ExportTarget, mix: str) -> Path:
+        if (engine, mix) not in folders_by_mix:
+            folder = base_folder / f"{engine.value} {mix}"
             spec = MIXES.get(mix, {})
             name = str(spec.get("name", mix))
-            parts = [one for one in signals if one["name"] in {name, *spec.get("of", ())}]  # type: ignore[call-overload]
+            parts = [signal_spec for signal_spec in signals if signal_spec["name"] in {name, *spec.get("of", ())}]  # type: ignore[call-overload]
             specs = (BIGRAMS, *parts, spec) if spec else (BIGRAMS, *parts)
-            made[engine, mix] = written(engine, folder, name, *specs)
-        return made[engine, mix]
+            folders_by_mix[engine, mix] = written(engine, folder, name, *specs)
+        return folders_by_mix[engine, mix]
 
     return folder_of
 
@@ -84,7 +84,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def figures(checked: str) -> tuple[float, float]:
+def printed_ndcg(checked: str) -> tuple[float, float]:
     """nDCG@10 there, and what was expected there."""
     words = checked.split()
     return float(words[1]), float(words[3])
@@ -99,7 +99,7 @@ LOADED = [
 
 
 @pytest.mark.parametrize(("engine", "mix"), LOADED)
-def test_a_folder_is_loaded_and_checked(engine: Engine, mix: str, folders: Folders) -> None:
+def test_loads_and_checks_folder(engine: ExportTarget, mix: str, folders: Folders) -> None:
     folder = folders(engine, mix)
     stub = ENGINES[engine](folder)
     words = [("load",), ("check",), ("load", "--recreate"), ("check",), ("load",)]
@@ -109,26 +109,26 @@ def test_a_folder_is_loaded_and_checked(engine: Engine, mix: str, folders: Folde
     loaded, checked, *again, _ = done.stdout.split(END)
     assert again == [loaded, checked]
     assert loaded == f"{len(PASSAGES)} passages are in {engine.value}\n"
-    if engine is not Engine.VESPA or mix == "sparse":  # all else the stub ranks in its own way
-        there, expected = figures(checked)
+    if engine is not ExportTarget.VESPA or mix == "sparse":  # all else the stub ranks in its own way
+        there, expected = printed_ndcg(checked)
         assert there == pytest.approx(expected, abs=1e-4)
     assert done.returncode == 1  # the index is there
     assert done.stderr.endswith("`python engine.py load --recreate` deletes it and loads it again\n")
 
 
 @pytest.mark.parametrize("mix", ["sparse", "sparse ranks"])
-def test_milvus_searches_the_terms_of_a_sparse_encoder(mix: str, folders: Folders) -> None:
-    folder = folders(Engine.MILVUS, mix)
+def test_milvus_searches_sparse_encoder_terms(mix: str, folders: Folders) -> None:
+    folder = folders(ExportTarget.MILVUS, mix)
     done = run_scripts((folder, "", "load"), (folder, "", "check"))
-    asked = run_scripts((folder, "", "ask", QUESTIONS[0].text), path=str(PROJECT))
-    assert (done.returncode, asked.returncode) == (0, 0), done.stderr + asked.stderr
-    there, expected = figures(done.stdout.split(END)[1])
+    answers = run_scripts((folder, "", "ask", QUESTIONS[0].text), path=str(PROJECT))
+    assert (done.returncode, answers.returncode) == (0, 0), done.stderr + answers.stderr
+    there, expected = printed_ndcg(done.stdout.split(END)[1])
     assert there == pytest.approx(expected, abs=1e-4)
-    assert [json.loads(line)["score"] > 0 for line in asked.stdout.split(END)[0].splitlines()]
+    assert [json.loads(line)["score"] > 0 for line in answers.stdout.split(END)[0].splitlines()]
 
 
 @pytest.mark.parametrize(("engine", "mix"), [case for case in LOADED if case[1] in ("scores", "sparse scores")])
-def test_a_new_question_has_hits_with_scores(engine: Engine, mix: str, folders: Folders) -> None:
+def test_asks_new_question(engine: ExportTarget, mix: str, folders: Folders) -> None:
     folder = folders(engine, mix)
     with serving(ENGINES[engine](folder)) as url:
         done = run_scripts((folder, url, "load"), (folder, url, "ask", QUESTIONS[0].text), path=str(PROJECT))
@@ -163,7 +163,7 @@ def test_a_new_question_has_hits_with_scores(engine: Engine, mix: str, folders: 
         ("sparse ranks", (8, 16), "basic", ("--free",), ""),
     ],
 )
-def test_versions_and_licences_of_elasticsearch(
+def test_elasticsearch_versions_and_licences(
     *,
     mix: str,
     version: tuple[int, int],
@@ -172,47 +172,47 @@ def test_versions_and_licences_of_elasticsearch(
     told: str,
     folders: Folders,
 ) -> None:
-    folder = folders(Engine.ELASTICSEARCH, mix)
+    folder = folders(ExportTarget.ELASTICSEARCH, mix)
     with serving(Elasticsearch(version=version, licence=licence)) as url:
         done = run_scripts((folder, url, "load"), (folder, url, "check", *words))
     assert (done.returncode == 0, told in done.stderr) == (not told, True), done.stderr
     if not told:
-        there, expected = figures(done.stdout.split(END)[1])
+        there, expected = printed_ndcg(done.stdout.split(END)[1])
         assert there == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_readme_states_the_version_and_licence(folders: Folders) -> None:
-    by_score, alone = mix_for(Engine.ELASTICSEARCH), mix_for(Engine.ELASTICSEARCH, alone=1)
+def test_readme_states_version_and_licence(folders: Folders) -> None:
+    by_score, alone = mix_for(ExportTarget.ELASTICSEARCH), mix_for(ExportTarget.ELASTICSEARCH, alone=1)
     by_rank = replace(by_score, by_rank=True)
     mixes = (by_score, by_rank, replace(by_rank, weights=(0.5, 0.5)), alone)
-    texts = [readme("mix", one.engine, small_set(), [], mix=one).split("## Use\n\n")[1] for one in mixes]
+    texts = [readme("mix", item.engine, small_set(), [], mix=item).split("## Use\n\n")[1] for item in mixes]
     needs = [text.split("\n")[0] for text in texts]
     versions = ("8.18", "9.2", "8.16", "8.16")
-    assert [one.split()[:2] for one in needs] == [["Elasticsearch", version] for version in versions]
-    assert ["--free" in one for one in needs] == [True, True, True, False]
-    text = (folders(Engine.ELASTICSEARCH, "late scores") / "README.md").read_text(encoding="utf-8")
+    assert [item.split()[:2] for item in needs] == [["Elasticsearch", version] for version in versions]
+    assert ["--free" in item for item in needs] == [True, True, True, False]
+    text = (folders(ExportTarget.ELASTICSEARCH, "late scores") / "README.md").read_text(encoding="utf-8")
     assert "Elasticsearch 9.0 or newer, with a trial or Enterprise licence" in text
     assert "--free" not in text
 
 
-def test_what_goes_wrong_is_said_in_words(folders: Folders) -> None:
-    folder = folders(Engine.ELASTICSEARCH, "scores")
+def test_explains_errors(folders: Folders) -> None:
+    folder = folders(ExportTarget.ELASTICSEARCH, "scores")
     no_addresses = ("file:///etc/passwd", "http://[::1", "http://127.0.0.1:9 /x")
-    told = dict.fromkeys(no_addresses, "ENGINE_URL is an http:// or https:// address")
-    told["http://127.0.0.1:9"] = "no elasticsearch answers at http://127.0.0.1:9"
-    for url, words in told.items():
+    messages = dict.fromkeys(no_addresses, "ENGINE_URL is an http:// or https:// address")
+    messages["http://127.0.0.1:9"] = "no elasticsearch answers at http://127.0.0.1:9"
+    for url, words in messages.items():
         for command in (("load",), ("check",)):
             done = run_scripts((folder, url, *command))
             assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
-    asked = run_scripts((folder, "", "ask", "?"), packages=False)  # without the workbench
-    assert asked.stderr.startswith("`ask` needs the workbench: set PYTHONPATH to its folder")
+    answers = run_scripts((folder, "", "ask", "?"), packages=False)  # without the workbench
+    assert answers.stderr.startswith("`ask` needs the workbench: set PYTHONPATH to its folder")
     with serving(Elasticsearch(authorization="ApiKey right")) as url:
         done = run_scripts((folder, url, "load"))
     assert (done.returncode, "Set ENGINE_AUTHORIZATION" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_not_loaded_has_no_figure(engine: Engine, folders: Folders) -> None:
+def test_reports_no_metric_before_loading(engine: ExportTarget, folders: Folders) -> None:
     folder = folders(engine, "scores")
     with serving(ENGINES[engine](folder)) as url:
         done = run_scripts((folder, url, "check"))
@@ -223,14 +223,14 @@ def test_what_is_not_loaded_has_no_figure(engine: Engine, folders: Folders) -> N
 @pytest.mark.parametrize(
     ("header", "is_sent"), [("ApiKey 열쇠", False), ("ApiKey a\r\nX-Other: b", False), ("ApiKey right\n", True)]
 )
-def test_only_a_header_of_one_line_is_sent(
+def test_sends_only_single_line_header(
     header: str, is_sent: bool, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINE_AUTHORIZATION", header)
     with serving(Elasticsearch(authorization="ApiKey right")) as url:
-        done = run_scripts((folders(Engine.ELASTICSEARCH, "scores"), url, "load"))
-    told = "ENGINE_AUTHORIZATION is one line" in done.stderr
-    assert (done.returncode, told) == ((0, False) if is_sent else (1, True)), done.stderr
+        done = run_scripts((folders(ExportTarget.ELASTICSEARCH, "scores"), url, "load"))
+    is_explained = "ENGINE_AUTHORIZATION is one line" in done.stderr
+    assert (done.returncode, is_explained) == ((0, False) if is_sent else (1, True)), done.stderr
 
 
 @dataclass
@@ -245,18 +245,18 @@ class Interrupting(StubEngine):
 
 
 @pytest.mark.skipif(not FORKS, reason="signals are those of Linux")
-def test_ctrl_c_ends_a_script_without_a_traceback(folders: Folders) -> None:
-    stub, folder = Interrupting(), folders(Engine.ELASTICSEARCH, "scores")
+def test_ctrl_c_stops_script_without_traceback(folders: Folders) -> None:
+    stub, folder = Interrupting(), folders(ExportTarget.ELASTICSEARCH, "scores")
     run = "import os, runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     run += "sys.stdin.readline(); sys.argv = ['engine.py', 'load']; runpy.run_path('engine.py', run_name='__main__')"
     with serving(stub) as url:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        place = {**os.environ, "ENGINE_URL": url}
-        with subprocess.Popen([sys.executable, "-c", run], cwd=folder, env=place, **pipes) as process:
+        environment = {**os.environ, "ENGINE_URL": url}
+        with subprocess.Popen([sys.executable, "-c", run], cwd=folder, env=environment, **pipes) as process:
             stub.script = process.pid
-            _, told = process.communicate("\n", timeout=60)
+            _, stderr = process.communicate("\n", timeout=60)
     assert process.returncode == 130
-    assert told == "Stopped. After an unfinished load, `load --recreate` begins again.\n"
+    assert stderr == "Stopped. After an unfinished load, `load --recreate` begins again.\n"
 
 
 def certificate(folder: Path) -> tuple[str, str]:
@@ -267,8 +267,8 @@ def certificate(folder: Path) -> tuple[str, str]:
     return path, key
 
 
-def test_an_own_certificate_authority(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, own = folders(Engine.ELASTICSEARCH, "scores"), certificate(tmp_path)
+def test_uses_custom_certificate_authority(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, own = folders(ExportTarget.ELASTICSEARCH, "scores"), certificate(tmp_path)
     monkeypatch.setenv("ENGINE_AUTHORIZATION", "Basic ZWxhc3RpYzp4")
     with serving(Elasticsearch(authorization="Basic ZWxhc3RpYzp4"), own) as url:
         unknown = run_scripts((folder, url, "load"))
@@ -283,13 +283,13 @@ def test_an_own_certificate_authority(folders: Folders, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_document_that_is_not_taken_ends_loading(engine: Engine, folders: Folders, tmp_path: Path) -> None:
+def test_rejected_document_stops_loading(engine: ExportTarget, folders: Folders, tmp_path: Path) -> None:
     folder = tmp_path / "damaged"
     shutil.copytree(folders(engine, "scores"), folder)
     *others, last = lines(folder / "documents.jsonl")
     document = last.get("fields", last)
     (name,) = (name for name in document if name.startswith("vector"))
-    document[name] = {"values": [1.0]} if engine is Engine.VESPA else [1.0]
+    document[name] = {"values": [1.0]} if engine is ExportTarget.VESPA else [1.0]
     write_lines(folder / "documents.jsonl", [*others, last])
     with serving(ENGINES[engine](folder)) as url:
         done = run_scripts((folder, url, "load"))
@@ -320,18 +320,18 @@ class SlowVespa(Vespa):
         return super().operated(request, key)
 
 
-def many_documents(folder: Path, made: Path, count: int) -> Path:
+def many_documents(folder: Path, target: Path, count: int) -> Path:
     """A folder with the first document `count` times over, in rows of their own."""
-    shutil.copytree(folder, made)
-    first = lines(made / "documents.jsonl")[0]
-    write_lines(made / "documents.jsonl", [first | {"fields": first["fields"] | {"row": row}} for row in range(count)])
-    return made
+    shutil.copytree(folder, target)
+    first = lines(target / "documents.jsonl")[0]
+    write_lines(
+        target / "documents.jsonl", [first | {"fields": first["fields"] | {"row": row}} for row in range(count)]
+    )
+    return target
 
 
-def test_vespa_gets_documents_by_several_connections_and_none_long_after_one_it_refuses(
-    folders: Folders, tmp_path: Path
-) -> None:
-    folder = many_documents(folders(Engine.VESPA, "bigrams"), tmp_path / "many", 250)
+def test_vespa_loads_concurrently_and_stops_after_refusal(folders: Folders, tmp_path: Path) -> None:
+    folder = many_documents(folders(ExportTarget.VESPA, "bigrams"), tmp_path / "many", 250)
     schema = next((folder / "application/schemas").glob("*.sd")).read_text()
     stub, refusing = SlowVespa(schema=schema), SlowVespa(schema=schema, refused_row=30)
     with serving(stub) as url:
@@ -346,14 +346,14 @@ def test_vespa_gets_documents_by_several_connections_and_none_long_after_one_it_
     assert 30 <= len(refusing.documents) < 30 + 6 * CONNECTIONS
 
 
-def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Folders) -> None:
-    for row, operation in enumerate(lines(folders(Engine.VESPA, "scores") / "documents.jsonl")):
+def test_vespa_documents_have_feed_format(folders: Folders) -> None:
+    for row, operation in enumerate(lines(folders(ExportTarget.VESPA, "scores") / "documents.jsonl")):
         assert set(operation) == {"put", "fields"}
         assert re.fullmatch(rf"id:mrc:passages_\w+::{row}", operation["put"])
 
 
-def test_opensearch_before_3_3_has_no_late_interaction(folders: Folders) -> None:
-    folder = folders(Engine.OPENSEARCH, "late")
+def test_rejects_late_interaction_before_opensearch_3_3(folders: Folders) -> None:
+    folder = folders(ExportTarget.OPENSEARCH, "late")
     with serving(OpenSearch(version=(3, 2))) as url:
         done = run_scripts((folder, url, "load"), (folder, url, "check"))
     assert (done.returncode, "unknown call" in done.stderr) == (1, True)
@@ -377,23 +377,23 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
     ],
 )
 @pytest.mark.parametrize("engine", [Elasticsearch, OpenSearch])
-def test_the_stubs_refuse_what_the_engines_refuse(
+def test_stubs_reject_what_engines_reject(
     *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, told: str
 ) -> None:
     stub, (name, _, query) = engine(), path.partition("?")
     stub.create("i", INDEX_BODY)
-    params = dict(one.split("=") for one in query.split("&") if one)
+    params = dict(pair.split("=") for pair in query.split("&") if pair)
     with pytest.raises(RefusedError) as caught:
         stub.answer(Received(method, name, params, {"Content-Type": form}, body.encode()))
     assert (caught.value.status, told in str(caught.value.content)) == (status, True)
 
 
-def test_a_vector_of_zeros_is_left_out_of_the_query() -> None:
+def test_omits_zero_vector_from_query() -> None:
     values = {"terms": "서울", "vector": [0.0] * Keywords().vectors.shape[1]}
-    for engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH):
-        told = told_to(mix_for(engine), INDEX)
-        assert told.query
-        with_zeros = json.dumps(filled(told.query.body, values, told.nothing))
+    for engine in (ExportTarget.ELASTICSEARCH, ExportTarget.OPENSEARCH):
+        config = engine_config(mix_for(engine), INDEX)
+        assert config.query
+        with_zeros = json.dumps(fill_template(config.query.body, values, config.nothing))
         assert ("match_none" in with_zeros, "query_vector" in with_zeros) == (True, False)
         known = values | {"vector": [1.0] * len(values["vector"])}
-        assert "match_none" not in json.dumps(filled(told.query.body, known, told.nothing))
+        assert "match_none" not in json.dumps(fill_template(config.query.body, known, config.nothing))

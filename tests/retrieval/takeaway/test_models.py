@@ -13,15 +13,15 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
+from mrc_workbench.retrieval.comparison.compare import Comparison, build_context, compare
 from mrc_workbench.retrieval.takeaway import models
-from mrc_workbench.retrieval.takeaway.asking import values_of
-from mrc_workbench.retrieval.takeaway.folder import take_away
-from mrc_workbench.retrieval.takeaway.fusion import Engine
-from mrc_workbench.retrieval.takeaway.models import FORMS, ModelFigure, write_models
-from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
+from mrc_workbench.retrieval.takeaway.asking import new_question_values
+from mrc_workbench.retrieval.takeaway.folder import export_retriever
+from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
+from mrc_workbench.retrieval.takeaway.models import MODEL_FILES, OnnxMetrics, write_models
+from mrc_workbench.retrieval.takeaway.signals import ExportError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.models.worlds import telling
+from tests.models.worlds import sharpened
 from tests.retrieval.compared import BIGRAMS, experiment_of
 from tests.retrieval.takeaway.test_engines import parts_of
 from tests.tiny_models import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
@@ -33,10 +33,10 @@ TEXTS = [*texts_of(QUESTIONS), "", "a", LONG]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[ModelFigure], Comparison]:
-    place = tmp_path_factory.mktemp("onnx")
-    bi_encoder = telling(build_bi_encoder(place / "bi"))
-    cross_encoder = telling(with_head(build_cross_encoder_base(place / "cross")))
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[OnnxMetrics], Comparison]:
+    base_folder = tmp_path_factory.mktemp("onnx")
+    bi_encoder = sharpened(build_bi_encoder(base_folder / "bi"))
+    cross_encoder = sharpened(with_head(build_cross_encoder_base(base_folder / "cross")))
     specs = (
         BIGRAMS,
         {"name": "dense", "kind": "dense", "model": str(bi_encoder), "precision": "float32"},
@@ -45,86 +45,96 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Mod
         {"name": "all", "kind": "rerank", "first": "mix", "model": str(cross_encoder), "precision": "float32"},
     )
     comparison = compare(experiment_of(*specs), small_set())
-    _, figures = take_away(comparison, small_set(), "all", Engine.ONNX, place / "made")
-    return place, place / "made", figures, comparison
+    _, metrics = export_retriever(comparison, small_set(), "all", ExportTarget.ONNX, base_folder / "made")
+    return base_folder, base_folder / "made", metrics, comparison
 
 
-def test_what_is_measured_is_within_what_rounding_explains(
-    made: tuple[Path, Path, list[ModelFigure], Comparison],
+def test_metrics_stay_within_rounding(
+    made: tuple[Path, Path, list[OnnxMetrics], Comparison],
 ) -> None:
-    _, folder, figures, _ = made
-    assert [(one.retriever, one.kind) for one in figures] == [("dense", "dense"), ("late", "late"), ("all", "rerank")]
-    for one in figures:
-        assert 0.999 < one.agreement <= 1 + 1e-6
-        assert 0.9 < one.agreement_int8 < 1 - 1e-7
-        assert one.ndcg_float == pytest.approx(one.ndcg, abs=1e-9)
-        assert min(one.seconds, one.seconds_float, one.seconds_int8) > 0
-        sizes = [(folder / one.place / form).stat().st_size for form in FORMS]
-        assert [one.bytes_float, one.bytes_int8] == sizes
-        assert f" {one.agreement_int8:.4f} |" in (folder / "README.md").read_text(encoding="utf-8")
+    _, folder, metrics, _ = made
+    assert [(model_metrics.retriever, model_metrics.kind) for model_metrics in metrics] == [
+        ("dense", "dense"),
+        ("late", "late"),
+        ("all", "rerank"),
+    ]
+    for model_metrics in metrics:
+        assert 0.999 < model_metrics.agreement <= 1 + 1e-6
+        assert 0.9 < model_metrics.agreement_int8 < 1 - 1e-7
+        assert model_metrics.ndcg_float == pytest.approx(model_metrics.ndcg, abs=1e-9)
+        assert min(model_metrics.seconds, model_metrics.seconds_float, model_metrics.seconds_int8) > 0
+        sizes = [(folder / model_metrics.place / form).stat().st_size for form in MODEL_FILES]
+        assert [model_metrics.bytes_float, model_metrics.bytes_int8] == sizes
+        assert f" {model_metrics.agreement_int8:.4f} |" in (folder / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_script_reads_texts_as_the_models_do(
-    form: str, made: tuple[Path, Path, list[ModelFigure], Comparison]
-) -> None:
+@pytest.mark.parametrize("form", MODEL_FILES)
+def test_script_encodes_like_models(form: str, made: tuple[Path, Path, list[OnnxMetrics], Comparison]) -> None:
     from mrc_workbench.retrieval.takeaway.scripts.encode import Model
 
-    place, folder, figures, _ = made
-    close = 1e-4 if form == FORMS[0] else 0.2
-    source = find_model(str(place / "bi"))
-    dense = Model(folder / figures[0].place, form)
+    base_folder, folder, metrics, _ = made
+    close = 1e-4 if form == MODEL_FILES[0] else 0.2
+    source = find_model(str(base_folder / "bi"))
+    dense = Model(folder / metrics[0].place, form)
     for side in ("question", "passage"):
         expected = BiEncoder(source, (), precision=EXACT).encode(side, TEXTS)
         np.testing.assert_allclose(dense.encode(TEXTS, side), expected, atol=close)
-    late, encoder = Model(folder / figures[1].place, form), TokenEncoder(source, [], precision=EXACT)
-    passages = [f"{one.title}\n{one.text}" if one.title else one.text for one in PASSAGES]
+    late, encoder = Model(folder / metrics[1].place, form), TokenEncoder(source, [], precision=EXACT)
+    passages = [f"{item.title}\n{item.text}" if item.title else item.text for item in PASSAGES]
     for ours, wide in zip(late.encode_tokens(passages, "passage"), encoder.encode("passage", passages), strict=True):
         narrow = wide.astype(np.float32) @ late.projection
         narrow /= np.linalg.norm(narrow, axis=1, keepdims=True)
         np.testing.assert_allclose(ours, narrow, atol=max(close, 2e-3))  # the encoder keeps half precision
     pairs = [(question, text) for question in TEXTS[:3] for text in TEXTS]
-    theirs = CrossEncoderScorer(find_model(str(place / "cross")), (), precision=EXACT).score(pairs)
-    np.testing.assert_allclose(Model(folder / figures[2].place, form).score(pairs), theirs, atol=10 * close)
+    theirs = CrossEncoderScorer(find_model(str(base_folder / "cross")), (), precision=EXACT).score(pairs)
+    np.testing.assert_allclose(Model(folder / metrics[2].place, form).score(pairs), theirs, atol=10 * close)
 
 
-def test_large_tables_take_half_the_room_and_say_the_same(
-    tmp_path: Path, made: tuple[Path, Path, list[ModelFigure], Comparison], monkeypatch: pytest.MonkeyPatch
+def test_stores_large_tables_in_half_precision(
+    tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mrc_workbench.retrieval.takeaway.scripts.encode import Model
 
-    place, folder, figures, _ = made
+    base_folder, folder, metrics, _ = made
     monkeypatch.setattr(models, "_LARGE", 1000)
-    models.write_network(tmp_path / "half", "dense", load_bi_encoder(find_model(str(place / "bi")), ()))
-    whole, half = folder / figures[0].place, tmp_path / "half"
-    saved = [(one / FORMS[1]).stat().st_size for one in (whole, half)]
+    models.write_onnx_model(tmp_path / "half", "dense", load_bi_encoder(find_model(str(base_folder / "bi")), ()))
+    whole, half = folder / metrics[0].place, tmp_path / "half"
+    saved = [(model_folder / MODEL_FILES[1]).stat().st_size for model_folder in (whole, half)]
     assert saved[0] - saved[1] > 2 * MAX_LENGTH * TINY["hidden_size"] * 0.9  # a table of positions, at the least
-    vectors = [Model(one, FORMS[1]).encode(TEXTS, "passage") for one in (whole, half)]
+    vectors = [Model(model_folder, MODEL_FILES[1]).encode(TEXTS, "passage") for model_folder in (whole, half)]
     np.testing.assert_allclose(*vectors, atol=0.05)
     assert not np.array_equal(*vectors)
 
 
-def test_vespa_is_given_late_interaction(
-    tmp_path: Path, made: tuple[Path, Path, list[ModelFigure], Comparison]
+def test_exports_late_interaction_to_vespa(
+    tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison]
 ) -> None:
     comparison, whole, folder = made[3], small_set(), tmp_path / "late"
-    figures, _ = take_away(comparison, whole, "late", Engine.VESPA, folder)
-    own = [Engine.ELASTICSEARCH, Engine.OPENSEARCH, Engine.VESPA]  # engines with late interaction of their own
-    assert [figure.engine for figure in figures] == [*own, Engine.LANGCHAIN, Engine.LLAMAINDEX]
-    assert all(figure.there == figure.here for figure in figures)
+    metrics, _ = export_retriever(comparison, whole, "late", ExportTarget.VESPA, folder)
+    own = [
+        ExportTarget.ELASTICSEARCH,
+        ExportTarget.OPENSEARCH,
+        ExportTarget.VESPA,
+    ]  # engines with late interaction of their own
+    assert [engine_metrics.engine for engine_metrics in metrics] == [
+        *own,
+        ExportTarget.LANGCHAIN,
+        ExportTarget.LLAMAINDEX,
+    ]
+    assert all(engine_metrics.there == engine_metrics.here for engine_metrics in metrics)
     documents, questions = (
         [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
         for name in ("documents", "questions")
     )
     held = [[*document["fields"]["tokens"]["blocks"].values()] for document in documents]
     for row, question in enumerate(questions):  # sum(reduce(sum(query * attribute, x), max, token), asked), by loops
-        asked = question["values"]["tokens"]["blocks"].values()
-        scores = [sum(max(sum(map(mul, one, token)) for token in tokens) for one in asked) for tokens in held]
+        query_tokens = question["values"]["tokens"]["blocks"].values()
+        scores = [sum(max(sum(map(mul, item, token)) for token in tokens) for item in query_tokens) for tokens in held]
         expected = comparison.rankings["late"].indices[row].tolist()
-        assert sorted(range(5), key=lambda place: -scores[place]) == expected
-    values = values_of(folder, [one["text"] for one in questions])
-    for one, question in zip(values, questions, strict=True):
-        ours, theirs = (np.array([*of["tokens"]["blocks"].values()]) for of in (one, question["values"]))
+        assert sorted(range(5), key=lambda passage_row: -scores[passage_row]) == expected
+    values = new_question_values(folder, [item["text"] for item in questions])
+    for item, question in zip(values, questions, strict=True):
+        ours, theirs = (np.array([*of["tokens"]["blocks"].values()]) for of in (item, question["values"]))
         np.testing.assert_allclose(ours, theirs, atol=2e-3)
     schema = (folder / "application" / "schemas").glob("*.sd").__next__().read_text(encoding="utf-8")
     field = vespa.Field("tokens", "tensor<float>(token{},x[16])", ["attribute"])
@@ -133,16 +143,16 @@ def test_vespa_is_given_late_interaction(
     )
     theirs = vespa.Schema("passages", vespa.Document([field]), rank_profiles=[profile]).schema_to_text
     assert {*parts_of(theirs)} - {*parts_of(schema)} <= {"schema passages {", "document passages {"}
-    with pytest.raises(TakeAwayError, match="weaviate"):
-        take_away(comparison, whole, "late", Engine.WEAVIATE, tmp_path / "none")
+    with pytest.raises(ExportError, match="weaviate"):
+        export_retriever(comparison, whole, "late", ExportTarget.WEAVIATE, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
-def test_what_reads_with_no_transformer_has_nothing_to_write(
-    tmp_path: Path, made: tuple[Path, Path, list[ModelFigure], Comparison]
+def test_rejects_retriever_without_transformer(
+    tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison]
 ) -> None:
     comparison = made[3]
-    materials = materials_of(comparison.experiment, comparison.question_set)
-    with pytest.raises(TakeAwayError) as caught:
-        write_models(tmp_path, comparison, materials, "bigrams", lambda _: None)
+    context = build_context(comparison.experiment, comparison.question_set)
+    with pytest.raises(ExportError) as caught:
+        write_models(tmp_path, comparison, context, "bigrams", lambda _: None)
     assert caught.value.code == "no_network"

@@ -11,7 +11,7 @@ from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import misleading_set, planned, trained
+from tests.training.worlds import create_planned_run, misleading_set, train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -38,16 +38,16 @@ def dropouts(model: Any) -> dict[str, set[float]]:
     """Probabilities of the dropout layers, those within attention and the others."""
     import torch
 
-    found: dict[str, set[float]] = {"attention": set(), "others": set()}
+    rates: dict[str, set[float]] = {"attention": set(), "others": set()}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Dropout):
-            found["attention" if name.endswith("attention.self.dropout") else "others"].add(module.p)
-    return found
+            rates["attention" if name.endswith("attention.self.dropout") else "others"].add(module.p)
+    return rates
 
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 @pytest.mark.parametrize(("wanted", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
-def test_only_the_dropout_of_attention_goes(folders: dict[str, str], kind: str, wanted: str, left: float) -> None:
+def test_disables_only_attention_dropout(folders: dict[str, str], kind: str, wanted: str, left: float) -> None:
     model, settled = adapted(folders, kind, attention_dropout=wanted)
     assert dropouts(model) == {"attention": {left}, "others": {0.1}}
     assert settled["attention_dropout"] == ("base" if left else "none")
@@ -57,7 +57,7 @@ def test_only_the_dropout_of_attention_goes(folders: dict[str, str], kind: str, 
     ("wanted", "large", "frozen"),
     [("auto", 10, True), ("auto", 10**5, False), ("frozen", 10**5, True), ("trained", 10, False)],
 )
-def test_the_vectors_of_a_large_vocabulary_are_left_as_they_are(
+def test_freezes_embeddings_of_large_vocabularies(
     folders: dict[str, str], wanted: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", large)
@@ -69,17 +69,17 @@ def test_the_vectors_of_a_large_vocabulary_are_left_as_they_are(
         assert settled["embedding_table"] == ("frozen" if frozen else "trained")
 
 
-def test_frozen_layers_and_adapters_freeze_them_too(folders: dict[str, str]) -> None:
+def test_frozen_layers_and_adapters_freeze_embeddings(folders: dict[str, str]) -> None:
     for options in ({"frozen_layers": 1}, {"lora_rank": 2}):
         assert adapted(folders, "bi-encoder", **options)[1]["embedding_table"] == "frozen"
 
 
-def test_a_starter_has_none_of_these() -> None:
+def test_rejects_transformer_options_for_starter() -> None:
     model = load_bi_encoder(find_model(STARTER), ["물은 끓는다", "사과는 과일이다", "산은 높다"])
     assert adapt(model, BiEncoderOptions()) == {}
 
 
-def test_what_is_trained_alone_is_in_a_checkpoint(folders: dict[str, str], tmp_path: Path) -> None:
+def test_checkpoint_holds_only_trained_weights(folders: dict[str, str], tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file
 
@@ -109,7 +109,7 @@ ALSO = [("none", True), ("norms", True), ("norms-and-embeddings", True), ("norms
 
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 @pytest.mark.parametrize(("also", "large"), ALSO)
-def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # noqa: PLR0917
+def test_extra_weights_beside_adapters_are_trained_and_merged(  # noqa: PLR0917
     folders: dict[str, str], kind: str, also: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a step, a checkpoint that another model goes on from, the merge, and loading by the library alone."""
@@ -128,9 +128,13 @@ def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # n
     learned = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(learned, lr=0.5)
     for _ in range(2):  # an adapter's first half stands still while its second is 0
-        found = model({name: value for name, value in model.preprocess([text]).items() if name != "modality"})[output]
+        output_vector = model({name: value for name, value in model.preprocess([text]).items() if name != "modality"})[
+            output
+        ]
         optimizer.zero_grad()
-        (found * torch.linspace(-1, 1, found.numel()).reshape(found.shape) + found**2).sum().backward()
+        (
+            output_vector * torch.linspace(-1, 1, output_vector.numel()).reshape(output_vector.shape) + output_vector**2
+        ).sum().backward()
         optimizer.step()
     moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     norms = {name for name in before if "LayerNorm" in name}
@@ -139,8 +143,8 @@ def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # n
     assert norms
     assert words < tables
     assert norms & moved == (set() if also == "none" else norms)
-    wanted = (tables - words if large else tables) if also == "norms-and-embeddings" else set()
-    assert tables & moved == wanted
+    expected = (tables - words if large else tables) if also == "norms-and-embeddings" else set()
+    assert tables & moved == expected
     assert settled["embedding_table"] == ("trained" if words & moved else "frozen")
     trainer = SafeCheckpoints()
     trainer.model = model
@@ -150,7 +154,7 @@ def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # n
     other, _ = adapted(folders, kind, lora_rank=2, lora_also=also)
     trainer.model = other
     trainer._load_from_checkpoint(str(tmp_path))
-    adaptation.settle(other)
+    adaptation.merge_adapters(other)
     other.eval()
     texts: Any = [text, text] if kind == "cross-encoder" else [text, "서해로"]
     results = other.predict(texts) if kind == "cross-encoder" else other.encode(texts)
@@ -164,15 +168,15 @@ def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # n
 
 
 @pytest.mark.parametrize(("epochs", "fewest", "most"), [(3.0, 3, 100), (40.0, 50, 101)])
-def test_the_loss_is_told_from_the_first_step_on_and_about_a_hundred_times(
-    epochs: float, fewest: int, most: int
-) -> None:
+def test_logs_loss_from_first_step_about_100_times(epochs: float, fewest: int, most: int) -> None:
     rarely_measured = {"evaluation_steps": 10_000}
-    run = trained(planned(BI_ENCODER, misleading_set(40), epochs=epochs, batch_size=4, **rarely_measured))
-    told = [entry["step"] for entry in run.progress() if "loss" in entry]
+    run = train_to_end(
+        create_planned_run(BI_ENCODER, misleading_set(40), epochs=epochs, batch_size=4, **rarely_measured)
+    )
+    logged_steps = [entry["step"] for entry in run.progress() if "loss" in entry]
     total = run.status().total_steps
-    assert told[0] == 1
-    assert total - told[-1] < total / 50
-    assert fewest <= len(told) <= most
+    assert logged_steps[0] == 1
+    assert total - logged_steps[-1] < total / 50
+    assert fewest <= len(logged_steps) <= most
     if total <= 100:
-        assert told == list(range(1, total + 1))
+        assert logged_steps == list(range(1, total + 1))

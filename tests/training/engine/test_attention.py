@@ -16,7 +16,7 @@ from tests.tiny_models import build_bi_encoder
 pytestmark = pytest.mark.slow
 
 
-def drawn(tokens: int) -> list[Any]:
+def random_tensors(tokens: int) -> list[Any]:
     import torch
 
     generator = torch.Generator().manual_seed(tokens)
@@ -32,7 +32,7 @@ def padding(tokens: int) -> Any:
 
 
 def output_and_gradients(attend: Any, tokens: int, mask: Any) -> list[Any]:
-    inputs = drawn(tokens)
+    inputs = random_tensors(tokens)
     output, probabilities = attend(SimpleNamespace(is_causal=False), *inputs, mask, scaling=0.5, dropout=0.0)
     assert probabilities is None
     output.square().sum().backward()
@@ -41,7 +41,7 @@ def output_and_gradients(attend: Any, tokens: int, mask: Any) -> list[Any]:
 
 @pytest.mark.parametrize("masked", [False, True], ids=["no-mask", "padded"])
 @pytest.mark.parametrize("tokens", [1, 7, 384])
-def test_output_and_gradients_are_those_of_torch(tokens: int, masked: bool) -> None:
+def test_output_and_gradients_match_torch(tokens: int, masked: bool) -> None:
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -50,12 +50,12 @@ def test_output_and_gradients_are_those_of_torch(tokens: int, masked: bool) -> N
     mask = padding(tokens) if masked else None
     plain = output_and_gradients(attention, tokens, mask)
     fused = output_and_gradients(sdpa_attention_forward, tokens, mask)
-    for found, expected in zip(plain, fused, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    for actual, expected in zip(plain, fused, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", ["long", "no-gradient", "dropout", "causal", "shared-keys"])
-def test_what_the_formula_does_not_cover_is_left_to_torch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_falls_back_to_torch_for_uncovered_cases(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     from mrc_workbench.training.engine import speed
@@ -67,7 +67,7 @@ def test_what_the_formula_does_not_cover_is_left_to_torch(case: str, monkeypatch
         return query, None
 
     monkeypatch.setattr(speed, "sdpa_attention_forward", fused)
-    query, key, value = drawn(speed.LONGEST + 1 if case == "long" else 5)
+    query, key, value = random_tensors(speed.MAX_PLAIN_TOKENS + 1 if case == "long" else 5)
     if case == "shared-keys":
         key, value = key[:, :1], value[:, :1]
     module = SimpleNamespace(is_causal=case == "causal")
@@ -75,13 +75,13 @@ def test_what_the_formula_does_not_cover_is_left_to_torch(case: str, monkeypatch
     with torch.set_grad_enabled(case != "no-gradient"):
         speed.attention(module, query, key, value, None, **settings)
     assert calls == [tuple(query.shape)]
-    query, key, value = drawn(5)
+    query, key, value = random_tensors(5)
     speed.attention(SimpleNamespace(is_causal=False), query, key, value, None, scaling=0.5, dropout=0.0)
     assert len(calls) == 1
 
 
 @pytest.mark.parametrize(("precision", "is_plain"), [(Precision.BFLOAT16, True), (Precision.FLOAT32, False)])
-def test_a_training_in_bfloat16_uses_it(
+def test_bfloat16_training_uses_plain_attention(
     precision: Precision, is_plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Examples
-from mrc_workbench.training.engine.batches import sampler_of
+from mrc_workbench.training.engine.batches import make_sampler
 from tests.training.worlds import misleading_set
 
 pytestmark = pytest.mark.slow
@@ -39,22 +39,26 @@ def plain(passage_of_question: np.ndarray, lengths: np.ndarray | None = None, **
 
 
 @st.composite
-def tangled(draw: st.DrawFn) -> Examples:
+def make_overlapping_examples(draw: st.DrawFn) -> Examples:
     """Several relevant passages a question, an example for each, and negatives that may be anything."""
     n_passages = draw(st.integers(1, 30))
     passage = st.integers(0, n_passages - 1)
     relevant = draw(st.lists(st.sets(passage, min_size=1, max_size=3), min_size=1, max_size=40))
-    asked, positives = zip(*((question, p) for question, found in enumerate(relevant) for p in found), strict=True)
+    question_rows, positives = zip(
+        *((question, p) for question, passages in enumerate(relevant) for p in passages), strict=True
+    )
     n_negatives = draw(st.integers(0, 3))
     negative = st.lists(st.integers(-1, n_passages - 1), min_size=n_negatives, max_size=n_negatives)
     rows = [[positive, *draw(negative)] for positive in positives]
     lengths = draw(st.lists(st.integers(0, 500), min_size=len(rows), max_size=len(rows)))
     relevance = relevance_of(relevant, n_passages)
-    return Examples(np.array(asked), np.array(rows, dtype=np.int32), relevance, np.array(lengths), in_batch=True)
+    return Examples(
+        np.array(question_rows), np.array(rows, dtype=np.int32), relevance, np.array(lengths), in_batch_negatives=True
+    )
 
 
 def sampler_on(examples: Examples, **options: Any) -> Any:
-    return sampler_of(examples, **options)(examples.question, batch_size=1, drop_last=False, seed=99)
+    return make_sampler(examples, **options)(examples.question, batch_size=1, drop_last=False, seed=99)
 
 
 def epoch_of(sampler: Any, epoch: int) -> list[Batch]:
@@ -70,11 +74,13 @@ def parts_of(batches: list[Batch], size: int) -> list[list[Batch]]:
     return [batches[start : start + size] for start in range(0, len(batches), size)]
 
 
-def keeps_the_rule(examples: Examples, batch: Batch) -> bool:
+def has_no_false_negatives(examples: Examples, batch: Batch) -> bool:
     """Written a second time, from the definition: what stands in the batch, and may it?"""
-    standing = [(row, place, p) for row in batch for place, p in enumerate(examples.passages[row].tolist()) if p >= 0]
+    standing = [
+        (row, position, p) for row in batch for position, p in enumerate(examples.passages[row].tolist()) if p >= 0
+    ]
     relevant = [(row, p) for row in batch for p in examples.relevance[[examples.question[row]]].indices.tolist()]
-    own = {(row, p) for row, place, p in standing if place == 0}
+    own = {(row, p) for row, position, p in standing if position == 0}
     passages = [p for _, _, p in standing]
     return len(set(passages)) == len(passages) and all(p not in passages or (row, p) in own for row, p in relevant)
 
@@ -91,30 +97,30 @@ def keeps_the_rule(examples: Examples, batch: Batch) -> bool:
         ([[0, -1], [1, -1]], [{0}, {1}], True),  # no negatives after all
     ],
 )
-def test_two_examples_share_a_batch_where_neither_is_wrong_for_the_other(
-    passages: list[list[int]], relevant: list[set[int]], fits: bool
-) -> None:
+def test_batches_compatible_examples_together(passages: list[list[int]], relevant: list[set[int]], fits: bool) -> None:
     relevance = relevance_of(relevant, 4)
-    examples = Examples(np.arange(2), np.array(passages, dtype=np.int32), relevance, np.ones(2), in_batch=True)
-    assert keeps_the_rule(examples, [0, 1]) is fits
+    examples = Examples(
+        np.arange(2), np.array(passages, dtype=np.int32), relevance, np.ones(2), in_batch_negatives=True
+    )
+    assert has_no_false_negatives(examples, [0, 1]) is fits
     assert as_sets(epoch_of(sampler_on(examples, batch_size=2), 0)) == as_sets([[0, 1]] if fits else [[0], [1]])
 
 
 @pytest.mark.parametrize("row", [[0, 1, 1], [0, 0, 2], [0, 1, 3]])
-def test_an_example_that_breaks_the_rule_alone_is_left_out_and_counted(row: list[int]) -> None:
+def test_leaves_out_and_counts_invalid_examples(row: list[int]) -> None:
     relevance = relevance_of([{0, 3}, {4}], 6)
-    examples = Examples(np.arange(2), np.array([row, [4, 5, -1]]), relevance, np.ones(2), in_batch=True)
+    examples = Examples(np.arange(2), np.array([row, [4, 5, -1]]), relevance, np.ones(2), in_batch_negatives=True)
     sampler = sampler_on(examples, batch_size=2)
     assert [epoch_of(sampler, epoch) for epoch in range(2)] == [[[1]], [[1]]]
     assert sampler.left_out == 1
 
 
 @settings(deadline=None)
-@given(tangled(), st.integers(1, 12), st.integers(0, 3))
-def test_tangled_examples_stand_once_an_epoch_and_without_false_negatives(
+@given(make_overlapping_examples(), st.integers(1, 12), st.integers(0, 3))
+def test_overlapping_examples_occur_once_per_epoch_without_false_negatives(
     examples: Examples, batch_size: int, seed: int
 ) -> None:
-    sound = [row for row in range(len(examples.question)) if keeps_the_rule(examples, [row])]
+    sound = [row for row in range(len(examples.question)) if has_no_false_negatives(examples, [row])]
     if not sound:
         with pytest.raises(ValueError, match="make no batch"):
             sampler_on(examples, batch_size=batch_size, seed=seed)
@@ -125,15 +131,15 @@ def test_tangled_examples_stand_once_an_epoch_and_without_false_negatives(
         assert len(batches) == len(sampler)
         assert sorted(chain(*batches)) == sound
         assert sampler.left_out == len(examples.question) - len(sound)
-        assert all(len(batch) <= batch_size and keeps_the_rule(examples, batch) for batch in batches)
+        assert all(len(batch) <= batch_size and has_no_false_negatives(examples, batch) for batch in batches)
         spare = [row for batch in batches if len(batch) > 2 for row in batch]
         alone = [batch for batch in batches if len(batch) == 1]
-        assert not any(keeps_the_rule(examples, [*batch, row]) for batch in alone for row in spare)
+        assert not any(has_no_false_negatives(examples, [*batch, row]) for batch in alone for row in spare)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=150), st.integers(1, 20), st.integers(0, 3))
-def test_plain_batches_are_as_few_and_as_equal_as_can_be(passages: list[int], batch_size: int, seed: int) -> None:
+def test_independent_examples_fill_fewest_equal_batches(passages: list[int], batch_size: int, seed: int) -> None:
     examples = plain(np.array(passages), np.array(passages))
     sampler = sampler_on(examples, batch_size=batch_size, seed=seed)
     largest = max(passages.count(passage) for passage in passages)
@@ -142,10 +148,10 @@ def test_plain_batches_are_as_few_and_as_equal_as_can_be(passages: list[int], ba
         batches = epoch_of(sampler, epoch)
         assert sorted(chain(*batches)) == list(range(len(passages)))
         assert max(map(len, batches)) - min(map(len, batches)) <= 1
-        assert all(keeps_the_rule(examples, batch) for batch in batches)
+        assert all(has_no_false_negatives(examples, batch) for batch in batches)
 
 
-def test_one_passage_asked_about_again_and_again_makes_more_batches_among_many_windows() -> None:
+def test_adds_batches_for_a_frequent_passage() -> None:
     rng = np.random.default_rng(0)
     passages = np.concatenate([np.full(60, 400), rng.integers(0, 400, 3000), np.full(90, 401)])
     examples = plain(passages, np.concatenate([np.full(60, 900), rng.integers(1, 900, 3000), np.full(90, 5000)]))
@@ -154,10 +160,10 @@ def test_one_passage_asked_about_again_and_again_makes_more_batches_among_many_w
     batches = epoch_of(sampler, 1)
     assert sorted(chain(*batches)) == list(range(3150))
     assert {len(batch) for batch in batches} == {35}
-    assert all(keeps_the_rule(examples, batch) for batch in batches)
+    assert all(has_no_false_negatives(examples, batch) for batch in batches)
 
 
-def test_examples_that_all_exclude_each_other_cannot_be_dealt_to_processes() -> None:
+def test_rejects_mutually_exclusive_examples_for_several_processes() -> None:
     examples = plain(np.zeros(10, dtype=int))
     assert [len(batch) for batch in epoch_of(sampler_on(examples, batch_size=4), 0)] == [1] * 10
     with pytest.raises(ValueError, match="10 examples make no batch of 4 for 2 processes"):
@@ -165,10 +171,8 @@ def test_examples_that_all_exclude_each_other_cannot_be_dealt_to_processes() -> 
 
 
 @settings(deadline=None)
-@given(tangled(), st.integers(2, 12), st.sampled_from([2, 3]))
-def test_processes_get_equal_parts_of_batches_that_keep_the_rule_as_a_whole(
-    examples: Examples, batch_size: int, processes: int
-) -> None:
+@given(make_overlapping_examples(), st.integers(2, 12), st.sampled_from([2, 3]))
+def test_splits_valid_batches_equally_among_processes(examples: Examples, batch_size: int, processes: int) -> None:
     try:
         sampler = sampler_on(examples, batch_size=batch_size, processes=processes)
     except ValueError:
@@ -183,12 +187,12 @@ def test_processes_get_equal_parts_of_batches_that_keep_the_rule_as_a_whole(
             whole = list(chain(*step))
             assert 0 < len(whole) <= batch_size
             assert {len(part) for part in step} == {len(whole) // processes}
-            assert keeps_the_rule(examples, whole)
+            assert has_no_false_negatives(examples, whole)
         rows = list(chain(*parts))
         assert len(rows) == len(set(rows)) == len(examples.question) - sampler.left_out
 
 
-def test_processes_leave_out_less_than_a_batch_of_plain_examples_and_others_each_epoch() -> None:
+def test_processes_leave_out_less_than_a_batch_and_vary_by_epoch() -> None:
     examples = plain(np.arange(1003) % 400)
     sampler = sampler_on(examples, batch_size=64, processes=4)
     missing = [set(range(1003)) - set(chain(*epoch_of(sampler, epoch))) for epoch in range(EPOCHS)]
@@ -196,7 +200,7 @@ def test_processes_leave_out_less_than_a_batch_of_plain_examples_and_others_each
     assert len(set(map(frozenset, missing))) == EPOCHS
 
 
-def test_an_epoch_follows_from_seed_and_number_and_is_like_no_other() -> None:
+def test_epoch_depends_on_seed_and_number() -> None:
     examples = plain(np.random.default_rng(0).integers(0, 200, 1000), np.arange(1000))
     straight = sampler_on(examples, batch_size=32, seed=5)
     epochs = [epoch_of(straight, epoch) for epoch in range(EPOCHS)]
@@ -208,7 +212,7 @@ def test_an_epoch_follows_from_seed_and_number_and_is_like_no_other() -> None:
 
 
 @pytest.mark.parametrize("in_batch", [True, False])
-def test_like_lengths_stand_together_so_that_little_is_padded(in_batch: bool) -> None:
+def test_batches_similar_lengths_to_limit_padding(in_batch: bool) -> None:
     rng = np.random.default_rng(0)
     passages = rng.integers(0, 800, 4000)
     examples = plain(passages, rng.lognormal(6, 0.7, 800)[passages], in_batch=in_batch)
@@ -216,28 +220,28 @@ def test_like_lengths_stand_together_so_that_little_is_padded(in_batch: bool) ->
     def computed(batches: list[Batch]) -> float:
         return sum(float(examples.lengths[batch].max()) * len(batch) for batch in batches)
 
-    drawn = [batch.tolist() for batch in np.array_split(rng.permutation(4000), 125)]
+    random_batches = [batch.tolist() for batch in np.array_split(rng.permutation(4000), 125)]
     for epoch in range(EPOCHS):
         batches = epoch_of(sampler_on(examples, batch_size=32), epoch)
-        assert computed(batches) < 1.5 * examples.lengths.sum() < 0.6 * computed(drawn)
+        assert computed(batches) < 1.5 * examples.lengths.sum() < 0.6 * computed(random_batches)
         # long batches come at any time, not first or last
         means = [examples.lengths[batch].mean() for batch in batches]
         assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
 
 
-def test_without_negatives_from_the_batch_one_passage_may_stand_in_it_often() -> None:
+def test_allows_repeated_passages_without_in_batch_negatives() -> None:
     examples = plain(np.zeros(64, dtype=int), np.arange(64), in_batch=False)
     batches = epoch_of(sampler_on(examples, batch_size=16), 0)
     assert [len(batch) for batch in batches] == [16] * 4
     assert sorted(chain(*batches)) == list(range(64))
 
 
-def test_another_data_set_than_that_of_the_examples_is_refused() -> None:
+def test_rejects_dataset_of_another_size() -> None:
     with pytest.raises(ValueError, match="3 rows to train on, but 2 examples"):
-        sampler_of(plain(np.arange(2)), batch_size=2)(range(3))
+        make_sampler(plain(np.arange(2)), batch_size=2)(range(3))
 
 
-def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_path: Path) -> None:
+def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -246,14 +250,18 @@ def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_pa
     questions, passages = question_set.relevance.nonzero()
     texts = [passage.text for passage in question_set.passages]
     examples = Examples(
-        questions, passages[:, None].astype(np.int32), question_set.relevance, np.ones(len(questions)), in_batch=True
+        questions,
+        passages[:, None].astype(np.int32),
+        question_set.relevance,
+        np.ones(len(questions)),
+        in_batch_negatives=True,
     )
     columns = {
         "anchor": [question_set.questions[row].text for row in questions],
         "positive": [texts[row] for row in passages],
         "label": list(range(len(questions))),  # tells the loss which examples it is shown
     }
-    sampler = sampler_of(examples, batch_size=16, seed=3)
+    sampler = make_sampler(examples, batch_size=16, seed=3)
 
     class Spy(MultipleNegativesRankingLoss):
         def forward(self, sentence_features: Any, labels: Any) -> Any:
@@ -282,7 +290,7 @@ def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_pa
     epochs = parts_of(whole_run, 4)
     assert trainer.state.max_steps == len(whole_run) == 3 * 4  # 60 questions in batches of 15
     assert all(sorted(chain(*epoch)) == list(range(60)) for epoch in epochs)
-    assert all(keeps_the_rule(examples, batch) for batch in whole_run)
+    assert all(has_no_false_negatives(examples, batch) for batch in whole_run)
     assert len({frozenset(as_sets(epoch)) for epoch in epochs}) == 3
 
     trained(resume_from=str(tmp_path / "checkpoints" / "checkpoint-6"))  # in the middle of the second epoch
@@ -293,7 +301,7 @@ def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_pa
     assert "`num_train_epochs`: 3" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
 
 
-def test_questions_on_the_same_articles_stand_together_and_keep_the_rule() -> None:
+def test_batches_questions_by_article_without_false_negatives() -> None:
     """Forty articles of seven passages, six questions each, whose lengths say nothing of the article."""
     rng = np.random.default_rng(0)
     passage = np.repeat(np.arange(280), 6)
@@ -303,7 +311,7 @@ def test_questions_on_the_same_articles_stand_together_and_keep_the_rule() -> No
     def articles_a_batch(examples: Examples, epoch: int) -> float:
         batches = epoch_of(sampler_on(examples, batch_size=32), epoch)
         assert sorted(chain.from_iterable(batches)) == list(range(len(passage)))  # every example once
-        assert all(keeps_the_rule(examples, batch) for batch in batches)
+        assert all(has_no_false_negatives(examples, batch) for batch in batches)
         return float(np.mean([len(np.unique(article[batch])) for batch in batches]))
 
     for epoch in range(EPOCHS):

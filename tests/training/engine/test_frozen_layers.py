@@ -12,7 +12,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import transformer_layers
 from mrc_workbench.training.engine import speed
 from mrc_workbench.training.engine.adaptation import adapt
-from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, short_passes
+from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, passes_by_length
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 
@@ -61,12 +61,12 @@ def calls_of_layers(model: Any, work: Any) -> list[int]:
     return [computed.count(number) for number in range(len(layers))]
 
 
-def test_losses_and_gradients_are_those_of_the_uncached_pass(model: Any) -> None:
+def test_losses_and_gradients_match_uncached_pass(model: Any) -> None:
     import torch
 
     without_dropout(model)
     expected_loss, expected = loss_and_gradients(model, TEXTS)
-    with cached_lower_layers(model, 1), short_passes(model):
+    with cached_lower_layers(model, 1), passes_by_length(model):
         for texts in (TEXTS, TEXTS[::-1]):  # computed, then read
             loss, gradients = loss_and_gradients(model, texts)
             assert loss == pytest.approx(expected_loss, rel=1e-5)
@@ -77,7 +77,7 @@ def test_losses_and_gradients_are_those_of_the_uncached_pass(model: Any) -> None
     assert again == pytest.approx(expected_loss, rel=1e-6)
 
 
-def test_frozen_layers_are_computed_once_for_each_text(model: Any) -> None:
+def test_computes_frozen_layers_once_per_text(model: Any) -> None:
     without_dropout(model)
     with cached_lower_layers(model, 1) as lower:
         assert lower is not None
@@ -90,7 +90,7 @@ def test_frozen_layers_are_computed_once_for_each_text(model: Any) -> None:
     assert calls_of_layers(model, lambda: loss_and_gradients(model, TEXTS)) == [1, 1]
 
 
-def test_texts_beyond_the_memory_are_computed_every_time(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recomputes_texts_beyond_memory_limit(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "MEMORY_FRACTION", 0.0)
     without_dropout(model)
     expected, _ = loss_and_gradients(model, TEXTS)
@@ -102,12 +102,12 @@ def test_texts_beyond_the_memory_are_computed_every_time(model: Any, monkeypatch
 
 
 @pytest.mark.parametrize("count", [0, 2, 3])
-def test_nothing_is_cached_unless_some_layers_are_frozen_and_some_trained(model: Any, count: int) -> None:
+def test_caches_only_if_some_layers_are_frozen_and_some_trained(model: Any, count: int) -> None:
     with cached_lower_layers(model, count) as lower:
         assert lower is None
 
 
-def test_texts_padded_on_the_left_are_computed_as_without_a_cache(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_padded_texts_bypass_cache(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model.tokenizer, "padding_side", "left")
     expected = loss_and_gradients(without_dropout(model), TEXTS)[0]
     with cached_lower_layers(model, 1) as lower:
@@ -116,7 +116,7 @@ def test_texts_padded_on_the_left_are_computed_as_without_a_cache(model: Any, mo
         assert (lower.tokens, lower.bytes) == (0, 0)
 
 
-def test_pairs_of_a_cross_encoder_are_told_apart_by_their_segments(tmp_path: Path) -> None:
+def test_cache_distinguishes_pairs_by_segments(tmp_path: Path) -> None:
     folder = str(build_cross_encoder_base(tmp_path, segment_types=2))
     model = load_cross_encoder(find_model(folder), [], new_head=True)
     adapt(model, CrossEncoderOptions(base=folder, frozen_layers=1))
@@ -132,7 +132,7 @@ def test_pairs_of_a_cross_encoder_are_told_apart_by_their_segments(tmp_path: Pat
             assert scores() == pytest.approx(expected, abs=1e-5)
 
 
-def test_models_with_the_same_frozen_layers_share_their_states(model: Any, tmp_path: Path) -> None:
+def test_models_with_same_frozen_layers_share_states(model: Any, tmp_path: Path) -> None:
     other = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
     without_dropout(model)
     expected, _ = loss_and_gradients(model, TEXTS)
@@ -150,16 +150,16 @@ def test_models_with_the_same_frozen_layers_share_their_states(model: Any, tmp_p
     assert states.clock() > time.perf_counter() + computed
 
 
-def test_a_full_store_makes_room_for_a_training(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clears_full_state_store_before_training(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     without_dropout(model)
-    one = LowerStates(1)
-    with cached_lower_layers(model, 1, one):
+    states = LowerStates(1)
+    with cached_lower_layers(model, 1, states):
         loss_and_gradients(model, TEXTS[:1])
     monkeypatch.setattr(speed, "MEMORY_FRACTION", 1.0)
-    monkeypatch.setattr(speed.psutil, "virtual_memory", lambda: SimpleNamespace(available=one.bytes))
+    monkeypatch.setattr(speed.psutil, "virtual_memory", lambda: SimpleNamespace(available=states.bytes))
     full = LowerStates(1)
     with cached_lower_layers(model, 1, full):
         loss_and_gradients(model, TEXTS[:1])
-        assert full.bytes == one.bytes
+        assert full.bytes == states.bytes
     with cached_lower_layers(model, 1, full):
         assert full.bytes == 0

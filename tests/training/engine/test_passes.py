@@ -9,7 +9,7 @@ import torch
 from mrc_workbench.models import inference
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.training.engine.speed import short_passes, tokenized_once
+from mrc_workbench.training.engine.speed import cached_tokenization, passes_by_length
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
 
 pytestmark = pytest.mark.slow
@@ -25,18 +25,20 @@ def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str,
     hook = model[0].register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0]["input_ids"].shape)))
     model.eval()  # nothing is drawn
     model.zero_grad()
-    told = model(model.preprocess(texts))
-    found = told[output]
+    outputs = model(model.preprocess(texts))
+    vectors = outputs[output]
     if output == "token_embeddings":  # of padding it may say anything
-        found = found * told["attention_mask"].unsqueeze(-1)
-    (found.reshape(len(texts), -1) ** 3).sum().backward()
+        vectors = vectors * outputs["attention_mask"].unsqueeze(-1)
+    (vectors.reshape(len(texts), -1) ** 3).sum().backward()
     hook.remove()
-    return found.detach(), {name: w.grad for name, w in model.named_parameters() if w.grad is not None}, shapes
+    return vectors.detach(), {name: w.grad for name, w in model.named_parameters() if w.grad is not None}, shapes
 
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("kind", ["bi-encoder", "late-interaction", "cross-encoder"])
-def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_by_length_preserve_loss_and_gradient(
+    *, kind: str, twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import torch
 
     monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
@@ -50,9 +52,9 @@ def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monke
     else:
         folder = build_cross_encoder_base(tmp_path, segment_types=1)
         model, texts, output = load_cross_encoder(find_model(str(folder)), [], new_head=True), PAIRS, "scores"
-    found, whole, shapes = gradients(model, texts, output)
+    loss_in_passes, whole, shapes = gradients(model, texts, output)
     assert len(shapes) == 1
-    with short_passes(model, twice=twice):
+    with passes_by_length(model, twice=twice):
         again, in_parts, short = gradients(model, texts, output)
     if twice:
         assert sorted(short[: len(short) // 2]) == sorted(short[len(short) // 2 :])
@@ -60,20 +62,20 @@ def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monke
     assert len(short) > 1
     assert sum(rows for rows, _ in short) == len(texts)
     assert sum(rows * width for rows, width in short) < shapes[0][0] * shapes[0][1]
-    torch.testing.assert_close(again, found, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(again, loss_in_passes, rtol=1e-5, atol=1e-6)
     assert in_parts.keys() == whole.keys()
     for name, gradient in whole.items():
         torch.testing.assert_close(in_parts[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
     assert len(gradients(model, texts, output)[2]) == 1  # as it was before
 
 
-def test_a_starter_reads_as_it_does() -> None:
+def test_leaves_starter_unchanged() -> None:
     model = load_bi_encoder(find_model(STARTER), ["물은 끓는다", "사과는 과일이다", "산은 높다"])
-    with short_passes(model):
+    with passes_by_length(model):
         assert "forward" not in vars(model)
 
 
-def test_of_passes_computed_twice_one_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recomputation_holds_one_pass_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
@@ -86,13 +88,16 @@ def test_of_passes_computed_twice_one_is_held_at_a_time(tmp_path: Path, monkeypa
             sizes.append(tensor.numel())
             return tensor
 
-        with short_passes(model, twice=twice), torch.autograd.graph.saved_tensors_hooks(count, lambda kept: kept):
+        with (
+            passes_by_length(model, twice=twice),
+            torch.autograd.graph.saved_tensors_hooks(count, lambda saved_tensor: saved_tensor),
+        ):
             model(model.preprocess(TEXTS))
         held[twice] = sum(sizes)
     assert held[True] * 5 < held[False]
 
 
-def test_what_is_dropped_is_dropped_again(tmp_path: Path) -> None:
+def test_recomputation_repeats_dropout(tmp_path: Path) -> None:
     import torch
 
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
@@ -100,16 +105,16 @@ def test_what_is_dropped_is_dropped_again(tmp_path: Path) -> None:
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.3
     model.train()
-    found = {}
+    outputs = {}
     for twice in (False, True):
         torch.manual_seed(1)
         model.zero_grad()
-        with short_passes(model, twice=twice):
+        with passes_by_length(model, twice=twice):
             model(model.preprocess(TEXTS))["sentence_embedding"].pow(3).sum().backward()
-        found[twice] = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
-    assert found[False].keys() == found[True].keys()
-    for name, gradient in found[False].items():
-        torch.testing.assert_close(found[True][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+        outputs[twice] = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
+    assert outputs[False].keys() == outputs[True].keys()
+    for name, gradient in outputs[False].items():
+        torch.testing.assert_close(outputs[True][name], gradient, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def assert_same(ours: dict[str, object], theirs: dict[str, object]) -> None:
@@ -121,7 +126,7 @@ def assert_same(ours: dict[str, object], theirs: dict[str, object]) -> None:
             assert ours[name] == value
 
 
-def test_remembered_tokens_are_those_of_the_library(tmp_path: Path) -> None:
+def test_cached_tokens_match_the_library(tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
     bi = SentenceTransformer(str(build_bi_encoder(tmp_path / "bi")), device="cpu")
@@ -140,18 +145,18 @@ def test_remembered_tokens_are_those_of_the_library(tmp_path: Path) -> None:
             return original(*args, **kwargs)
 
         model[0].preprocess = counted
-        with tokenized_once(model):
-            for batch, wanted in zip((inputs, shuffled, inputs[:2]), expected, strict=True):
-                assert_same(model.preprocess(batch), wanted)
+        with cached_tokenization(model):
+            for batch, expected_features in zip((inputs, shuffled, inputs[:2]), expected, strict=True):
+                assert_same(model.preprocess(batch), expected_features)
         assert calls == 1
 
 
-def test_a_prompt_is_part_of_what_is_remembered(tmp_path: Path) -> None:
+def test_cache_key_includes_prompt(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(build_bi_encoder(tmp_path)), device="cpu")
     expected = [model.preprocess(list(SENTENCES), prompt=prompt) for prompt in (None, "질문: ", None)]
-    with tokenized_once(model):
-        for prompt, wanted in zip((None, "질문: ", None), expected, strict=True):
-            assert_same(model.preprocess(list(SENTENCES), prompt=prompt), wanted)
+    with cached_tokenization(model):
+        for prompt, expected_features in zip((None, "질문: ", None), expected, strict=True):
+            assert_same(model.preprocess(list(SENTENCES), prompt=prompt), expected_features)
     assert "preprocess" not in vars(model[0])

@@ -15,33 +15,33 @@ from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 _FILES = TemporaryDirectory()
 _FIRST, _SECOND = "가나다라마바사아", "강님달말밤산"
 WORDS = tuple(first + second for first in _FIRST for second in _SECOND)[:24]
-_OF_A_TOPIC = 3
+_WORDS_PER_TOPIC = 3
 SHARES = SplitOptions(0.2, 0.1)
 
 
-def of_topics(count: int, seed: int = 0) -> list[str]:
+def make_documents(count: int, seed: int = 0) -> list[str]:
     """Documents of 12 to 24 words, all of them of one topic."""
     rng = np.random.default_rng(seed)
-    topics = np.array(WORDS).reshape(-1, _OF_A_TOPIC)
+    topics = np.array(WORDS).reshape(-1, _WORDS_PER_TOPIC)
     return [" ".join(rng.choice(topics[rng.integers(len(topics))], size=rng.integers(12, 25))) for _ in range(count)]
 
 
 @cache
 def text_file(count: int = 60, seed: int = 0) -> str:
     path = Path(_FILES.name) / f"topics-{count}-{seed}.txt"
-    path.write_text("\n".join(of_topics(count, seed)), encoding="utf-8")
+    path.write_text("\n".join(make_documents(count, seed)), encoding="utf-8")
     return str(path)
 
 
-def options_of(**changed: Any) -> LanguageOptions:
+def make_options(**changed: Any) -> LanguageOptions:
     small: dict[str, Any] = {"size": "tiny", "vocabulary": 1000, "max_length": 32, "batch_size": 8, "epochs": 1.0}
     small |= {"evaluation_limit": 40, "logging_steps": 1}
     small["precision"] = "float32"  # told, not tried: on a busy machine two processes may find another one quicker
     return LanguageOptions(**(small | changed))
 
 
-def created(data: str, **changed: Any) -> Run:
+def create_language_run(data: str, **changed: Any) -> Run:
     """A run in the workspace that is done in seconds."""
     corpus = find_corpus(data)
-    about = (data, corpus.name, corpus.fingerprint)
-    return create_run(new_plan(LANGUAGE_MODEL, "test", about, SHARES, options_of(**changed)))
+    data_reference = (data, corpus.name, corpus.fingerprint)
+    return create_run(new_plan(LANGUAGE_MODEL, "test", data_reference, SHARES, make_options(**changed)))

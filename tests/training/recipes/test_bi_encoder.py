@@ -15,69 +15,83 @@ from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.base import Examples
-from mrc_workbench.training.engine.batches import sampler_of
+from mrc_workbench.training.engine.batches import make_sampler
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.runs import Phase, Run
-from mrc_workbench.training.train import load_material, train
-from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
+from mrc_workbench.training.train import load_training_data, train
+from tests.training.worlds import (
+    Trained,
+    create_planned_run,
+    load_checkpoint,
+    make_source,
+    margin_loss,
+    misleading_set,
+    read_logged,
+)
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 
 
-def figures(
-    source: ModelSource, material: Material, title: bool = True, asked: QuestionSet | None = None
+def compute_metrics(
+    source: ModelSource, data: TrainingData, title: bool = True, question_set: QuestionSet | None = None
 ) -> dict[str, float]:
     """Of the questions asked, those of validation where none are told."""
-    asked = asked or material.validation
-    dense = Dense("", material.question_set.passages, BiEncoder(source, material.texts), title=title)
-    means = evaluate(dense.search([question.text for question in asked.questions], 10), asked, (1, 5, 10)).means()
+    question_set = question_set or data.validation
+    dense = Dense("", data.question_set.passages, BiEncoder(source, data.texts), title=title)
+    means = evaluate(
+        dense.search([question.text for question in question_set.questions], 10), question_set, (1, 5, 10)
+    ).means()
     return {measure: means[measure] for measure in MEASURES}
 
 
-def material_and_options(run: Run) -> tuple[Material, BiEncoderOptions]:
+def load_data_and_options(run: Run) -> tuple[TrainingData, BiEncoderOptions]:
 
     plan = run.plan()
     assert isinstance(plan.options, BiEncoderOptions)
-    return load_material(plan), plan.options
+    return load_training_data(plan), plan.options
 
 
-def test_it_ends_done(bi_encoder: Trained) -> None:
+def test_training_ends_done(bi_encoder: Trained) -> None:
     status = bi_encoder.status
     assert (status.state, status.phase, status.code, status.message) == (State.DONE, Phase.MEASURING_AFTER, "", "")
     assert status == bi_encoder.run.status() or status.heartbeat < bi_encoder.run.status().heartbeat
     # 336 training questions in batches of 64, three times
     assert (status.step, status.total_steps, status.seconds_left) == (18, 18, None)
-    assert len(logged(bi_encoder.run, "loss")) == 18
+    assert len(read_logged(bi_encoder.run, "loss")) == 18
 
 
-def test_scores_are_those_of_the_retrieval_room(bi_encoder: Trained) -> None:
+def test_scores_match_retrieval_evaluation(bi_encoder: Trained) -> None:
     scores = bi_encoder.run.scores()
-    material = bi_encoder.material
-    assert scores["before"] == pytest.approx(figures(find_model("starter"), material), abs=1e-12)
-    assert scores["after"] == pytest.approx(figures(source_of(bi_encoder.run), material), abs=1e-12)
+    data = bi_encoder.data
+    assert scores["before"] == pytest.approx(compute_metrics(find_model("starter"), data), abs=1e-12)
+    assert scores["after"] == pytest.approx(compute_metrics(make_source(bi_encoder.run), data), abs=1e-12)
     assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
-    assert scores["bm25"] == material.first_stage_scores.validation.means()
+    assert scores["bm25"] == data.first_stage_scores.validation.means()
     assert scores["seconds"] > 0
 
 
-def test_on_test_questions_it_reaches_what_a_comparison_would_tell(bi_encoder: Trained) -> None:
+def test_test_scores_match_a_comparison(bi_encoder: Trained) -> None:
     test, question_set = bi_encoder.run.scores()["test"], bi_encoder.question_set
-    asked = split(question_set).questions(question_set, Part.TEST)
-    assert test["questions"] == len(asked.questions) == 96
-    assert test["before"] == pytest.approx(figures(find_model("starter"), bi_encoder.material, asked=asked), abs=1e-12)
-    assert test["after"] == pytest.approx(figures(source_of(bi_encoder.run), bi_encoder.material, asked=asked))
-    found = bi_encoder.material.first_stage.search([question.text for question in asked.questions], 10)
-    bm25 = evaluate(found, asked, (1, 5, 10)).means()
+    test_questions = split(question_set).questions(question_set, Part.TEST)
+    assert test["questions"] == len(test_questions.questions) == 96
+    assert test["before"] == pytest.approx(
+        compute_metrics(find_model("starter"), bi_encoder.data, question_set=test_questions), abs=1e-12
+    )
+    assert test["after"] == pytest.approx(
+        compute_metrics(make_source(bi_encoder.run), bi_encoder.data, question_set=test_questions)
+    )
+    bm25_rankings = bi_encoder.data.first_stage.search([question.text for question in test_questions.questions], 10)
+    bm25 = evaluate(bm25_rankings, test_questions, (1, 5, 10)).means()
     assert test["bm25"] == {measure: bm25[measure] for measure in MEASURES}
     assert test["gain"]["difference"] == pytest.approx(test["after"]["ndcg@10"] - test["before"]["ndcg@10"], abs=1e-12)
     assert test["gain"]["interval"][0] <= test["gain"]["difference"] <= test["gain"]["interval"][1]
     assert test["intervals"].keys() == {"before", "after", "bm25"}
 
 
-def test_the_model_kept_is_the_best_of_those_measured_in_memory(bi_encoder: Trained) -> None:
+def test_saves_best_model_measured_during_training(bi_encoder: Trained) -> None:
     # the trainer measures the model in memory; `after` is of the model loaded back
     measured = [entry for entry in bi_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
     assert [entry["step"] for entry in measured] == [6, 12, 18]
@@ -85,90 +99,92 @@ def test_the_model_kept_is_the_best_of_those_measured_in_memory(bi_encoder: Trai
     after = bi_encoder.run.scores()["after"]
     assert after == pytest.approx({measure: best[f"eval_validation_{measure}"] for measure in MEASURES}, abs=1e-9)
 
-    texts = bi_encoder.material.texts[:50]
-    base = load_bi_encoder(find_model("starter"), bi_encoder.material.texts)
+    texts = bi_encoder.data.texts[:50]
+    base = load_bi_encoder(find_model("starter"), bi_encoder.data.texts)
     before = base.encode(texts)
-    kept = load_bi_encoder(source_of(bi_encoder.run), []).encode(texts)
-    np.testing.assert_array_equal(kept, at_checkpoint(bi_encoder.run, best["step"], base).encode(texts))
-    assert np.abs(kept - before).max() > 1e-4
+    saved_vectors = load_bi_encoder(make_source(bi_encoder.run), []).encode(texts)
+    np.testing.assert_array_equal(saved_vectors, load_checkpoint(bi_encoder.run, best["step"], base).encode(texts))
+    assert np.abs(saved_vectors - before).max() > 1e-4
 
 
-def test_what_is_measured_meanwhile_is_what_another_library_measures(bi_encoder: Trained) -> None:
+def test_validation_scores_match_another_library(bi_encoder: Trained) -> None:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    material = bi_encoder.material
-    ids = [passage.id for passage in material.question_set.passages]
+    data = bi_encoder.data
+    ids = [passage.id for passage in data.question_set.passages]
     evaluator = InformationRetrievalEvaluator(
-        queries={question.id: question.text for question in material.validation.questions},
-        corpus=dict(zip(ids, material.texts, strict=True)),
-        relevant_docs={question.id: set(question.relevant) for question in material.validation.questions},
+        queries={question.id: question.text for question in data.validation.questions},
+        corpus=dict(zip(ids, data.texts, strict=True)),
+        relevant_docs={question.id: set(question.relevant) for question in data.validation.questions},
         precision_recall_at_k=[1, 5, 10],
         write_csv=False,
     )
-    base = load_bi_encoder(find_model("starter"), material.texts)
+    base = load_bi_encoder(find_model("starter"), data.texts)
     measured = [entry for entry in bi_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
     assert len({entry["eval_validation_ndcg@10"] for entry in measured}) == 3
     for entry in measured:
-        theirs = evaluator(at_checkpoint(bi_encoder.run, entry["step"], base))
+        theirs = evaluator(load_checkpoint(bi_encoder.run, entry["step"], base))
         for measure in MEASURES:
             assert entry[f"eval_validation_{measure}"] == pytest.approx(theirs[f"cosine_{measure}"], abs=1e-9)
 
 
-def test_training_questions_are_measured_beside(bi_encoder: Trained) -> None:
-    scores, material = bi_encoder.run.scores(), bi_encoder.material
+def test_measures_a_sample_of_training_questions(bi_encoder: Trained) -> None:
+    scores, data = bi_encoder.run.scores(), bi_encoder.data
     sample = scores["training_sample"]
-    encoder = BiEncoder(source_of(bi_encoder.run), material.texts)
-    dense = Dense("dense", material.question_set.passages, encoder)
-    found = dense.search([question.text for question in material.sample.questions], 10)
-    means = evaluate(found, material.sample, (1, 5, 10)).means()
+    encoder = BiEncoder(make_source(bi_encoder.run), data.texts)
+    dense = Dense("dense", data.question_set.passages, encoder)
+    rankings = dense.search([question.text for question in data.sample.questions], 10)
+    means = evaluate(rankings, data.sample, (1, 5, 10)).means()
     assert sample["after"] == pytest.approx({measure: means[measure] for measure in MEASURES}, abs=1e-12)
-    assert sample["questions"] == len(material.sample.questions) == 48
+    assert sample["questions"] == len(data.sample.questions) == 48
     low, high = sample["gain"]["interval"]
     assert low <= sample["gain"]["difference"] <= high
-    assert logged(bi_encoder.run, "before_training_ndcg@10") == [sample["before"]["ndcg@10"]]
-    at_kept = next(
+    assert read_logged(bi_encoder.run, "before_training_ndcg@10") == [sample["before"]["ndcg@10"]]
+    best_entry = next(
         entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["kept_step"]
     )
-    assert at_kept["eval_training_ndcg@10"] == pytest.approx(sample["after"]["ndcg@10"], abs=1e-9)
-    assert at_kept["eval_validation_ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)
+    assert best_entry["eval_training_ndcg@10"] == pytest.approx(sample["after"]["ndcg@10"], abs=1e-9)
+    assert best_entry["eval_validation_ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)
 
 
-def test_the_validation_loss_is_the_loss_of_held_out_pairs_by_hand(bi_encoder: Trained) -> None:
-    material, options = bi_encoder.material, bi_encoder.run.plan().options
+def test_validation_loss_matches_manual_computation(bi_encoder: Trained) -> None:
+    data, options = bi_encoder.data, bi_encoder.run.plan().options
     assert isinstance(options, BiEncoderOptions)
-    questions, passages = material.held_out.positive_pairs()
+    questions, passages = data.held_out.positive_pairs()
     assert len(questions) == 48 < options.batch_size  # one batch, if no passage stands in it twice
-    plan = sampler_of(held_out_examples(bi_encoder), batch_size=options.batch_size, seed=options.seed)
+    plan = make_sampler(held_out_examples(bi_encoder), batch_size=options.batch_size, seed=options.seed)
     batches = list(plan(range(len(questions))))
-    base = load_bi_encoder(find_model("starter"), material.texts)
-    for entry in (one for one in bi_encoder.run.progress() if "eval_loss" in one):
-        model = at_checkpoint(bi_encoder.run, entry["step"], base)
-        losses = [by_margins(model, material, questions[batch], passages[batch], options) for batch in batches]
+    base = load_bi_encoder(find_model("starter"), data.texts)
+    for entry in (progress_entry for progress_entry in bi_encoder.run.progress() if "eval_loss" in progress_entry):
+        model = load_checkpoint(bi_encoder.run, entry["step"], base)
+        losses = [margin_losses(model, data, questions[batch], passages[batch], options) for batch in batches]
         assert entry["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
 
 
 def held_out_examples(trained: Trained) -> Examples:
     options = trained.run.plan().options
     assert isinstance(options, BiEncoderOptions)
-    return encoder_examples(options, trained.material.held_out)[1]
+    return encoder_examples(options, trained.data.held_out)[1]
 
 
-def by_margins(
-    model: Any, material: Material, questions: np.ndarray, passages: np.ndarray, options: BiEncoderOptions
+def margin_losses(
+    model: Any, data: TrainingData, questions: np.ndarray, passages: np.ndarray, options: BiEncoderOptions
 ) -> float:
     """MegaBatchMarginLoss as its formula says: the hardest other passage of the batch against the own one."""
-    asked = model.encode([material.validation.questions[row].text for row in questions], normalize_embeddings=True)
-    shown = model.encode([material.texts[row] for row in passages], normalize_embeddings=True)
-    cosines = asked @ shown.T
+    question_vectors = model.encode(
+        [data.validation.questions[row].text for row in questions], normalize_embeddings=True
+    )
+    passage_vectors = model.encode([data.texts[row] for row in passages], normalize_embeddings=True)
+    cosines = question_vectors @ passage_vectors.T
     own = np.diag(cosines)
     hardest = (cosines - 2 * np.eye(len(own))).max(axis=1)
     losses = np.maximum(options.positive_margin - own, 0) + np.maximum(hardest - options.negative_margin, 0)
     return float(losses.mean())
 
 
-def test_a_saved_starter_gives_the_vectors_it_gave_in_memory(bi_encoder: Trained, tmp_path: Path) -> None:
-    model = load_bi_encoder(source_of(bi_encoder.run), [])
-    texts = [*bi_encoder.material.texts[:20], "", "없는낱말쀍쀍", "한강"]
+def test_saved_starter_gives_same_vectors(bi_encoder: Trained, tmp_path: Path) -> None:
+    model = load_bi_encoder(make_source(bi_encoder.run), [])
+    texts = [*bi_encoder.data.texts[:20], "", "없는낱말쀍쀍", "한강"]
     in_memory = model.encode(texts)
     model.save_pretrained(str(tmp_path))
     np.testing.assert_array_equal(load_bi_encoder(find_model(str(tmp_path)), []).encode(texts), in_memory)
@@ -181,20 +197,20 @@ def test_the_model_folder_holds_no_pickles(bi_encoder: Trained) -> None:
     assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".ckpt"))]
 
 
-def test_no_batch_holds_a_passage_twice(bi_encoder: Trained) -> None:
+def test_batches_hold_no_passage_twice(bi_encoder: Trained) -> None:
     options = bi_encoder.run.plan().options
     assert isinstance(options, BiEncoderOptions)
-    columns, examples = encoder_examples(options, bi_encoder.material)
+    columns, examples = encoder_examples(options, bi_encoder.data)
     assert len(set(columns["positive"])) < len(columns["positive"]) == 336
-    batches = list(sampler_of(examples, batch_size=64)(columns["anchor"]))
+    batches = list(make_sampler(examples, batch_size=64)(columns["anchor"]))
     assert sorted(row for batch in batches for row in batch) == list(range(336))
     assert all(len({columns["positive"][row] for row in batch}) == len(batch) for batch in batches)
 
 
-def test_the_loss_of_an_epoch_is_the_written_formula() -> None:
+def test_epoch_loss_matches_formula() -> None:
     # 3 questions a passage and steps of nearly no size: with a passage twice in a batch its cosine would be the hardest
     # negative, and with a batch of 256 two of three questions would be left out
-    run = planned(
+    run = create_planned_run(
         BI_ENCODER,
         misleading_set(questions_a_passage=3),
         batch_size=256,
@@ -206,50 +222,50 @@ def test_the_loss_of_an_epoch_is_the_written_formula() -> None:
         negative_margin=0.1,
     )
     assert train(run).state is State.DONE
-    material, options = material_and_options(run)
-    losses = logged(run, "loss")
-    assert len(material.train.questions) == 14 * 3
+    data, options = load_data_and_options(run)
+    losses = read_logged(run, "loss")
+    assert len(data.train.questions) == 14 * 3
     assert len(losses) == 3
-    assert np.mean(losses) == pytest.approx(margin_loss(find_model("starter"), material, options), abs=1e-5)
+    assert np.mean(losses) == pytest.approx(margin_loss(find_model("starter"), data, options), abs=1e-5)
 
 
-def test_what_can_be_learned_is_learned() -> None:
-    run = planned(BI_ENCODER, misleading_set(), epochs=30.0, learning_rate=0.05, evaluation_steps=10,
+def test_learns_a_misleading_set() -> None:
+    run = create_planned_run(BI_ENCODER, misleading_set(), epochs=30.0, learning_rate=0.05, evaluation_steps=10,
                   logging_steps=1)  # fmt: skip
     assert train(run).state is State.DONE
-    material, options = material_and_options(run)
-    losses = logged(run, "loss")
+    data, options = load_data_and_options(run)
+    losses = read_logged(run, "loss")
     # the first batch holds all 14 training pairs
-    assert losses[0] == pytest.approx(margin_loss(find_model("starter"), material, options), abs=1e-5)
+    assert losses[0] == pytest.approx(margin_loss(find_model("starter"), data, options), abs=1e-5)
     assert losses[-1] < losses[0] / 10
-    assert margin_loss(source_of(run), material, options) < losses[0] / 2
+    assert margin_loss(make_source(run), data, options) < losses[0] / 2
 
 
-def test_a_seed_repeats_a_training() -> None:
-    runs = [planned(BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
+def test_same_seed_repeats_training() -> None:
+    runs = [create_planned_run(BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
     for run in runs:
         assert train(run).state is State.DONE
     texts = [passage.text for passage in misleading_set().passages]
-    first, again, other = (load_bi_encoder(source_of(run), []).encode(texts) for run in runs)
+    first, again, other = (load_bi_encoder(make_source(run), []).encode(texts) for run in runs)
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1e-7
 
 
 def test_a_finished_run_can_be_trained_on() -> None:
-    first = planned(BI_ENCODER, misleading_set(), epochs=20.0, learning_rate=0.05, evaluation_steps=20)
+    first = create_planned_run(BI_ENCODER, misleading_set(), epochs=20.0, learning_rate=0.05, evaluation_steps=20)
     assert train(first).state is State.DONE
-    second = planned(BI_ENCODER, misleading_set(), base=first.id, epochs=1.0, learning_rate=1e-9)
+    second = create_planned_run(BI_ENCODER, misleading_set(), base=first.id, epochs=1.0, learning_rate=1e-9)
     assert train(second).state is State.DONE
     assert second.scores()["before"] == first.scores()["after"]
     texts = [passage.text for passage in misleading_set().passages]
-    ours, theirs = (load_bi_encoder(source_of(run), []).encode(texts) for run in (first, second))
+    ours, theirs = (load_bi_encoder(make_source(run), []).encode(texts) for run in (first, second))
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_five_passages_are_enough() -> None:
+def test_trains_on_five_passages() -> None:
     from tests.doubles import small_set
 
-    run = planned(BI_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
+    run = create_planned_run(BI_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
     assert train(run).state is State.DONE
-    material, _ = material_and_options(run)
-    assert run.scores()["after"] == pytest.approx(figures(source_of(run), material), abs=1e-12)
+    data, _ = load_data_and_options(run)
+    assert run.scores()["after"] == pytest.approx(compute_metrics(make_source(run), data), abs=1e-12)

@@ -11,17 +11,17 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.encoders import CrossEncoderScorer
 from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.combine import Reranked, recommended_weight
+from mrc_workbench.retrieval.combine import RerankedRetriever, recommended_weight
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.recipes.examples import cross_encoder_examples
-from mrc_workbench.training.recipes.material import Material
-from mrc_workbench.training.recipes.rankers import WEIGHTS
+from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.rankers import INTERPOLATION_WEIGHTS
 from mrc_workbench.training.runs import Phase
-from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.train import load_training_data, train
 from tests.doubles import small_set
-from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
+from tests.training.worlds import Trained, create_planned_run, load_checkpoint, make_source, misleading_set, read_logged
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
@@ -44,61 +44,61 @@ class Remembered:
         return np.array([self.scores[pair] for pair in pairs], dtype=np.float32)
 
 
-def figures(scorer: Remembered, material: Material, weight: float, depth: int = 20) -> dict[str, float]:
-    passages = material.question_set.passages
-    reranked = Reranked("", BM25("", passages), scorer, passages, depth=depth, weight=weight)
-    rankings = reranked.search([question.text for question in material.validation.questions], 10)
-    means = evaluate(rankings, material.validation, (1, 5, 10)).means()
+def compute_metrics(scorer: Remembered, data: TrainingData, weight: float, depth: int = 20) -> dict[str, float]:
+    passages = data.question_set.passages
+    reranked = RerankedRetriever("", BM25("", passages), scorer, passages, depth=depth, weight=weight)
+    rankings = reranked.search([question.text for question in data.validation.questions], 10)
+    means = evaluate(rankings, data.validation, (1, 5, 10)).means()
     return {measure: means[measure] for measure in MEASURES}
 
 
-def ndcg_by_hand(scorer: Remembered, material: Material, weight: float) -> float:
+def ndcg_by_hand(scorer: Remembered, data: TrainingData, weight: float) -> float:
     """Mean over the questions, each with one relevant passage, of 1 / log2(1 + its rank among the first 20)."""
-    found = material.candidates(material.validation, 20)
+    candidates = data.candidates(data.validation, 20)
     total = 0.0
-    for question, rows, first in zip(material.validation.questions, found.indices, found.scores, strict=True):
-        kept = [(int(row), float(score)) for row, score in zip(rows, first, strict=True) if row >= 0]
-        second = scorer.score([(question.text, material.texts[row]) for row, _ in kept])
+    for question, rows, first in zip(data.validation.questions, candidates.indices, candidates.scores, strict=True):
+        scored_candidates = [(int(row), float(score)) for row, score in zip(rows, first, strict=True) if row >= 0]
+        second = scorer.score([(question.text, data.texts[row]) for row, _ in scored_candidates])
         mixed = []
-        for (row, score), other in zip(kept, second.tolist(), strict=True):
-            parts = (scaled(other, second.tolist()), scaled(score, [s for _, s in kept]))
+        for (row, score), other in zip(scored_candidates, second.tolist(), strict=True):
+            parts = (scaled(other, second.tolist()), scaled(score, [s for _, s in scored_candidates]))
             mixed.append((-float(np.float32(weight * parts[0] + (1 - weight) * parts[1])), row))
         order = [row for _, row in sorted(mixed)][:10]
-        wanted = material.question_set.row_of_passage[question.relevant[0]]
-        total += 1 / np.log2(order.index(wanted) + 2) if wanted in order else 0
-    return total / len(material.validation.questions)
+        relevant_row = data.question_set.row_of_passage[question.relevant[0]]
+        total += 1 / np.log2(order.index(relevant_row) + 2) if relevant_row in order else 0
+    return total / len(data.validation.questions)
 
 
 def scaled(value: float, values: list[float]) -> float:
     return (value - min(values)) / (max(values) - min(values)) if max(values) > min(values) else 0.0
 
 
-def test_it_ends_done(cross_encoder: Trained) -> None:
+def test_training_ends_done(cross_encoder: Trained) -> None:
     status = cross_encoder.status
     assert (status.state, status.phase, status.code, status.message) == (State.DONE, Phase.MEASURING_AFTER, "", "")
-    assert status.step == status.total_steps == len(logged(cross_encoder.run, "loss"))
+    assert status.step == status.total_steps == len(read_logged(cross_encoder.run, "loss"))
 
 
-def test_scores_are_those_of_the_retrieval_room(cross_encoder: Trained) -> None:
-    scores, material = cross_encoder.run.scores(), cross_encoder.material
-    before = Remembered(find_model("starter"), material.texts)
-    after = Remembered(source_of(cross_encoder.run), material.texts)
-    assert scores["before"] == pytest.approx(figures(before, material, 1.0), abs=1e-12)
-    assert scores["after"] == pytest.approx(figures(after, material, 1.0), abs=1e-12)
-    assert scores["interpolated"] == pytest.approx(figures(after, material, scores["weight"]), abs=1e-12)
+def test_scores_match_retrieval_evaluation(cross_encoder: Trained) -> None:
+    scores, data = cross_encoder.run.scores(), cross_encoder.data
+    before = Remembered(find_model("starter"), data.texts)
+    after = Remembered(make_source(cross_encoder.run), data.texts)
+    assert scores["before"] == pytest.approx(compute_metrics(before, data, 1.0), abs=1e-12)
+    assert scores["after"] == pytest.approx(compute_metrics(after, data, 1.0), abs=1e-12)
+    assert scores["interpolated"] == pytest.approx(compute_metrics(after, data, scores["weight"]), abs=1e-12)
     assert (
         scores["bm25"]
-        == material.first_stage_scores.validation.means()
-        == pytest.approx(figures(after, material, 0.0), abs=1e-12)
+        == data.first_stage_scores.validation.means()
+        == pytest.approx(compute_metrics(after, data, 0.0), abs=1e-12)
     )
     assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
 
 
-def test_the_weight_is_the_best_of_the_grid(cross_encoder: Trained) -> None:
-    assert tuple(np.round(np.arange(0, 1.01, 0.05), 2)) == WEIGHTS
-    scores, material = cross_encoder.run.scores(), cross_encoder.material
-    scorer = Remembered(source_of(cross_encoder.run), material.texts)
-    reached = {weight: ndcg_by_hand(scorer, material, weight) for weight in WEIGHTS}
+def test_selects_best_weight_of_the_grid(cross_encoder: Trained) -> None:
+    assert tuple(np.round(np.arange(0, 1.01, 0.05), 2)) == INTERPOLATION_WEIGHTS
+    scores, data = cross_encoder.run.scores(), cross_encoder.data
+    scorer = Remembered(make_source(cross_encoder.run), data.texts)
+    reached = {weight: ndcg_by_hand(scorer, data, weight) for weight in INTERPOLATION_WEIGHTS}
     assert scores["interpolated"]["ndcg@10"] == pytest.approx(max(reached.values()), abs=1e-9)
     best = [weight for weight, value in reached.items() if value > max(reached.values()) - 1e-12]
     assert scores["weight"] == min(best, key=lambda weight: abs(weight - 0.5))
@@ -106,13 +106,13 @@ def test_the_weight_is_the_best_of_the_grid(cross_encoder: Trained) -> None:
     assert reached[1.0] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)
 
 
-def test_the_weight_is_kept_with_the_model(cross_encoder: Trained) -> None:
-    assert recommended_weight(source_of(cross_encoder.run)) == cross_encoder.run.scores()["weight"]
-    kept = json.loads((cross_encoder.run.model_folder / "reranking.json").read_text())
-    assert kept["chosen_on"] == "validation questions, BM25's first 20"
+def test_saves_weight_with_the_model(cross_encoder: Trained) -> None:
+    assert recommended_weight(make_source(cross_encoder.run)) == cross_encoder.run.scores()["weight"]
+    saved_options = json.loads((cross_encoder.run.model_folder / "reranking.json").read_text())
+    assert saved_options["chosen_on"] == "validation questions, BM25's first 20"
 
 
-def test_the_model_kept_is_the_best_of_those_measured_in_memory(cross_encoder: Trained) -> None:
+def test_saves_best_model_measured_during_training(cross_encoder: Trained) -> None:
     # the trainer measures the model in memory; `after` is of the model loaded back
     measured = [entry for entry in cross_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
     assert len(measured) == 2
@@ -120,41 +120,41 @@ def test_the_model_kept_is_the_best_of_those_measured_in_memory(cross_encoder: T
     after = cross_encoder.run.scores()["after"]
     assert after == pytest.approx({measure: best[f"eval_validation_{measure}"] for measure in MEASURES}, abs=1e-9)
 
-    pairs = [(question.text, cross_encoder.material.texts[0]) for question in cross_encoder.question_set.questions[:50]]
-    base = load_cross_encoder(find_model("starter"), cross_encoder.material.texts)
+    pairs = [(question.text, cross_encoder.data.texts[0]) for question in cross_encoder.question_set.questions[:50]]
+    base = load_cross_encoder(find_model("starter"), cross_encoder.data.texts)
     before = base.predict(pairs)
-    kept = load_cross_encoder(source_of(cross_encoder.run), []).predict(pairs)
-    np.testing.assert_array_equal(kept, at_checkpoint(cross_encoder.run, best["step"], base).predict(pairs))
-    assert np.abs(kept - before).max() > 1e-3
+    saved_scores = load_cross_encoder(make_source(cross_encoder.run), []).predict(pairs)
+    np.testing.assert_array_equal(saved_scores, load_checkpoint(cross_encoder.run, best["step"], base).predict(pairs))
+    assert np.abs(saved_scores - before).max() > 1e-3
 
 
-def test_what_is_measured_meanwhile_is_what_another_library_measures(cross_encoder: Trained) -> None:
+def test_validation_scores_match_another_library(cross_encoder: Trained) -> None:
     from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
 
-    material = cross_encoder.material
-    found = material.candidates(material.validation, 20).indices
-    row_of = material.question_set.row_of_passage
+    data = cross_encoder.data
+    candidates = data.candidates(data.validation, 20).indices
+    row_of = data.question_set.row_of_passage
     samples = [
         {
             "query": question.text,
-            "positive": [material.texts[row_of[id_]] for id_ in question.relevant],
-            "documents": [material.texts[row] for row in rows if row >= 0],
+            "positive": [data.texts[row_of[id_]] for id_ in question.relevant],
+            "documents": [data.texts[row] for row in rows if row >= 0],
         }
-        for question, rows in zip(material.validation.questions, found, strict=True)
+        for question, rows in zip(data.validation.questions, candidates, strict=True)
     ]
     evaluator = CrossEncoderRerankingEvaluator(samples, always_rerank_positives=False, write_csv=False)
-    base = load_cross_encoder(find_model("starter"), material.texts)
+    base = load_cross_encoder(find_model("starter"), data.texts)
     measured = [entry for entry in cross_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
     assert len({entry["eval_validation_ndcg@10"] for entry in measured}) == 2
     for entry in measured:
-        theirs = evaluator(at_checkpoint(cross_encoder.run, entry["step"], base))
+        theirs = evaluator(load_checkpoint(cross_encoder.run, entry["step"], base))
         for measure in ("mrr@10", "ndcg@10"):
             assert entry[f"eval_validation_{measure}"] == pytest.approx(theirs[measure], abs=1e-9)
 
 
-def test_a_saved_starter_gives_the_scores_it_gave_in_memory(cross_encoder: Trained, tmp_path: Path) -> None:
-    model = load_cross_encoder(source_of(cross_encoder.run), [])
-    texts = [*cross_encoder.material.texts[:10], "", "없는낱말쀍쀍"]
+def test_saved_starter_gives_same_scores(cross_encoder: Trained, tmp_path: Path) -> None:
+    model = load_cross_encoder(make_source(cross_encoder.run), [])
+    texts = [*cross_encoder.data.texts[:10], "", "없는낱말쀍쀍"]
     pairs = [(question, text) for question in ("한강은 어디로 흐르는가?", "") for text in texts]
     in_memory = model.predict(pairs)
     assert np.isfinite(in_memory).all()
@@ -162,7 +162,7 @@ def test_a_saved_starter_gives_the_scores_it_gave_in_memory(cross_encoder: Train
     np.testing.assert_array_equal(load_cross_encoder(find_model(str(tmp_path)), []).predict(pairs), in_memory)
 
 
-def test_the_gain_over_bm25_is_that_of_the_mixed_model(cross_encoder: Trained) -> None:
+def test_gain_over_bm25_is_of_interpolated_model(cross_encoder: Trained) -> None:
     scores = cross_encoder.run.scores()
     gain = scores["mixed_gain"]
     difference = scores["interpolated"][gain["measure"]] - scores["bm25"][gain["measure"]]
@@ -177,50 +177,50 @@ def test_the_model_folder_holds_no_pickles(cross_encoder: Trained) -> None:
     assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".ckpt"))]
 
 
-def test_the_first_loss_is_the_written_formula_and_it_goes_down() -> None:
-    run = planned(CROSS_ENCODER, misleading_set(questions_a_passage=2), batch_size=1000, epochs=40.0,
+def test_first_loss_matches_formula_and_loss_decreases() -> None:
+    run = create_planned_run(CROSS_ENCODER, misleading_set(questions_a_passage=2), batch_size=1000, epochs=40.0,
                   learning_rate=0.5, evaluation_steps=20, logging_steps=1)  # fmt: skip
     assert train(run).state is State.DONE
     plan = run.plan()
     assert isinstance(plan.options, CrossEncoderOptions)
-    material = load_material(plan)
-    pairs, _ = cross_encoder_examples(plan.options, material)
-    logits = CrossEncoderScorer(find_model("starter"), material.texts).score(
+    data = load_training_data(plan)
+    pairs, _ = cross_encoder_examples(plan.options, data)
+    logits = CrossEncoderScorer(find_model("starter"), data.texts).score(
         list(zip(pairs["question"], pairs["passage"], strict=True))
     )
     chances = 1 / (1 + np.exp(-logits.astype(np.float64)))
     labels = np.array(pairs["label"])
     assert 0 < labels.mean() < 1
-    losses = logged(run, "loss")
+    losses = read_logged(run, "loss")
     expected = -np.mean(labels * np.log(chances) + (1 - labels) * np.log(1 - chances))
     assert losses[0] == pytest.approx(expected, abs=1e-5)
     assert losses[-1] < losses[0] / 2
 
 
-def test_a_question_that_bm25_cannot_answer_scores_0() -> None:
+def test_scores_zero_without_bm25_candidates() -> None:
     # half of the questions share no word with any passage, also on validation
     lost = [Question(f"l{i}", "nowhere", (), (f"p{i}",)) for i in range(20)]
     world = misleading_set()
     world = QuestionSet("lost", world.passages, (*world.questions, *lost))
-    run = planned(CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
+    run = create_planned_run(CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
     assert run.scores()["questions"] == 8
-    measured = logged(run, "eval_validation_ndcg@10")
+    measured = read_logged(run, "eval_validation_ndcg@10")
     assert measured[-1] == pytest.approx(run.scores()["after"]["ndcg@10"], abs=1e-9)
     assert run.scores()["after"]["recall@10"] <= 0.5
 
 
-def test_five_passages_are_enough() -> None:
-    run = planned(CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
+def test_trains_on_five_passages() -> None:
+    run = create_planned_run(CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
     assert train(run).state is State.DONE
     assert run.scores()["interpolated"]["ndcg@10"] >= run.scores()["bm25"]["ndcg@10"]
 
 
-def test_a_seed_repeats_a_training() -> None:
-    runs = [planned(CROSS_ENCODER, misleading_set(), epochs=1.0, batch_size=4, seed=seed) for seed in (5, 5)]
+def test_same_seed_repeats_training() -> None:
+    runs = [create_planned_run(CROSS_ENCODER, misleading_set(), epochs=1.0, batch_size=4, seed=seed) for seed in (5, 5)]
     for run in runs:
         assert train(run).state is State.DONE
     pairs = [(q.text, p.text) for q in misleading_set().questions for p in misleading_set().passages]
-    first, again = (load_cross_encoder(source_of(run), []).predict(pairs) for run in runs)
+    first, again = (load_cross_encoder(make_source(run), []).predict(pairs) for run in runs)
     np.testing.assert_array_equal(first, again)

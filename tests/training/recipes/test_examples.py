@@ -30,19 +30,19 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
 )
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
-from mrc_workbench.training.recipes.shown import ShownPassages, TeachersScores
+from mrc_workbench.training.recipes.shown import PassageWindows, TeacherScores
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import material_of, planned, whole
+from tests.training.worlds import create_planned_run, make_training_data, make_unsplit_data
 
 pytestmark = pytest.mark.slow
 
 TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in PASSAGES]
-ASKED = [question.text for question in QUESTIONS]
+QUERIES = [question.text for question in QUESTIONS]
 # the only negatives of the first five questions: all passages but their own, and but p2 where the answer is 서울
 OTHERS = [{1, 2, 3, 4}, {0, 2, 3, 4}, {0, 3, 4}, {0, 1, 2, 4}, {0, 1, 2, 3}]
 # every question with its passage, the last one with both of its own
@@ -58,86 +58,90 @@ def rows(texts: Sequence[str]) -> list[int]:
     return [TEXTS.index(text) for text in texts]
 
 
-def asked(columns: Columns, name: str) -> list[int]:
-    return [ASKED.index(text) for text in columns[name]]
+def rows_of_column(columns: Columns, name: str) -> list[int]:
+    return [QUERIES.index(text) for text in columns[name]]
 
 
 @pytest.mark.parametrize(
     "objective",
     [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST],
 )
-def test_pairs_of_a_question_and_its_passage(objective: BiEncoderObjective) -> None:
-    columns, examples = encoder_examples(bi_encoder(objective, 0), whole(small_set()))
+def test_makes_pairs_of_question_and_passage(objective: BiEncoderObjective) -> None:
+    columns, examples = encoder_examples(bi_encoder(objective, 0), make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive"]
-    assert list(zip(asked(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
+    assert list(zip(rows_of_column(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
     assert examples.question.tolist() == [question for question, _ in PAIRS]
     assert examples.passages.tolist() == [[passage] for _, passage in PAIRS]
-    assert examples.in_batch
+    assert examples.in_batch_negatives
     assert examples.relevance.nonzero()[1].tolist() == [passage for _, passage in PAIRS]
 
 
-def test_multiple_negatives_come_side_by_side() -> None:
+def test_puts_multiple_negatives_in_one_example() -> None:
     options = bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3)
-    columns, examples = encoder_examples(options, whole(small_set()))
+    columns, examples = encoder_examples(options, make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
-    assert list(zip(asked(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
+    assert list(zip(rows_of_column(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
     for row, (question, positive) in enumerate(PAIRS):
-        drawn = rows([columns[f"negative_{n}"][row] for n in (1, 2, 3)])
-        assert len({*drawn}) == 3
-        assert {*drawn} <= (OTHERS[question] if question < 5 else {0, 3, 4})
-        assert examples.passages[row].tolist() == [positive, *drawn]
-    assert examples.in_batch
+        negatives = rows([columns[f"negative_{n}"][row] for n in (1, 2, 3)])
+        assert len({*negatives}) == 3
+        assert {*negatives} <= (OTHERS[question] if question < 5 else {0, 3, 4})
+        assert examples.passages[row].tolist() == [positive, *negatives]
+    assert examples.in_batch_negatives
 
 
-def test_an_example_without_all_of_its_negatives_is_left_out() -> None:
+def test_drops_examples_with_missing_negatives() -> None:
     # of five passages q3 and q6 have three that could be negatives
-    columns, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4), whole(small_set()))
-    assert asked(columns, "anchor") == examples.question.tolist() == [0, 1, 3, 4]
+    columns, examples = encoder_examples(
+        bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4), make_unsplit_data(small_set())
+    )
+    assert rows_of_column(columns, "anchor") == examples.question.tolist() == [0, 1, 3, 4]
     with pytest.raises(TrainingError) as refused:
-        encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), whole(small_set()))
+        encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), make_unsplit_data(small_set()))
     assert refused.value.code == "no_negatives"
 
 
 @pytest.mark.parametrize("objective", [BiEncoderObjective.TRIPLET, BiEncoderObjective.GIST])
-def test_one_negative_an_example(objective: BiEncoderObjective) -> None:
-    columns, examples = encoder_examples(bi_encoder(objective, 4), whole(small_set()))
+def test_triplets_hold_one_negative_each(objective: BiEncoderObjective) -> None:
+    columns, examples = encoder_examples(bi_encoder(objective, 4), make_unsplit_data(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1"]
-    seen = list(zip(asked(columns, "anchor"), *(rows(columns[c]) for c in ("positive", "negative_1")), strict=True))
+    seen = list(
+        zip(rows_of_column(columns, "anchor"), *(rows(columns[c]) for c in ("positive", "negative_1")), strict=True)
+    )
     of_five = [(q, q, negative) for q, others in enumerate(OTHERS) for negative in others]
     of_last = [(5, positive, negative) for positive in (1, 2) for negative in (0, 3, 4)]
     assert sorted(seen) == sorted([*of_five, *of_last])
     assert [(int(q), *map(int, p)) for q, p in zip(examples.question, examples.passages, strict=True)] == seen
-    assert examples.in_batch is (objective is BiEncoderObjective.GIST)
+    assert examples.in_batch_negatives is (objective is BiEncoderObjective.GIST)
 
 
 def labelled(columns: Columns) -> list[tuple[int, int, float]]:
-    return list(zip(asked(columns, "question"), rows(columns["passage"]), columns["label"], strict=True))
+    return list(zip(rows_of_column(columns, "question"), rows(columns["passage"]), columns["label"], strict=True))
 
 
-def test_labelled_pairs() -> None:
-    material = whole(small_set())
-    columns, examples = cross_encoder_examples(CrossEncoderOptions(negatives=4), material)
+def test_makes_labelled_pairs() -> None:
+    data = make_unsplit_data(small_set())
+    columns, examples = cross_encoder_examples(CrossEncoderOptions(negatives=4), data)
     assert list(columns) == ["question", "passage", "label"]
     seen = labelled(columns)
     assert [(question, row) for question, row, label in seen if label == 1] == PAIRS
-    found = material.first_stage.search(ASKED, 20).indices.tolist()
+    bm25_rows = data.first_stage.search(QUERIES, 20).indices.tolist()
     allowed = [*OTHERS, {0, 3, 4}]
-    expected = {(q, row, 0.0) for q, ranked in enumerate(found) for row in ranked if row in allowed[q]}
+    expected = {(q, row, 0.0) for q, ranked in enumerate(bm25_rows) for row in ranked if row in allowed[q]}
     assert {entry for entry in seen if entry[2] == 0} == expected
     assert expected
     assert len({*seen}) == len(seen)
-    assert not examples.in_batch
+    assert not examples.in_batch_negatives
     assert examples.passages[:, 0].tolist() == [row for _, row, _ in seen]
 
 
 @pytest.mark.parametrize("objective", LISTS)
-def test_lists_of_a_question_s_passages(objective: CrossEncoderObjective) -> None:
-    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), whole(small_set()))[0])
+def test_makes_passage_lists_per_question(objective: CrossEncoderObjective) -> None:
+    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
     columns, examples = cross_encoder_examples(
-        CrossEncoderOptions(negatives=4, objective=objective), whole(small_set())
+        CrossEncoderOptions(negatives=4, objective=objective), make_unsplit_data(small_set())
     )
     assert list(columns) == ["question", "passages", "labels"]
-    questions = asked(columns, "question")
+    questions = rows_of_column(columns, "question")
     listed = [
         (question, row, label)
         for question, texts, labels in zip(questions, columns["passages"], columns["labels"], strict=True)
@@ -148,65 +152,65 @@ def test_lists_of_a_question_s_passages(objective: CrossEncoderObjective) -> Non
     assert sorted(listed) == sorted(entry for entry in pairs if entry[0] in with_negatives)
     assert questions == examples.question.tolist() == sorted(with_negatives)
     assert all(labels[0] == 1 and labels[-1] == 0 for labels in columns["labels"])
-    assert not examples.in_batch
+    assert not examples.in_batch_negatives
 
 
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, *LISTS])
-def test_where_nothing_is_near_any_other_passage_is_a_negative(objective: CrossEncoderObjective) -> None:
+def test_uses_random_negatives_without_near_misses(objective: CrossEncoderObjective) -> None:
     # no passage shares a word with another's question
-    alone = whole(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
+    alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
     _, examples = cross_encoder_examples(CrossEncoderOptions(objective=objective), alone)
-    shown = {(int(question), int(row)) for question, rows in zip(examples.question, examples.passages, strict=True)
+    pairs = {(int(question), int(row)) for question, rows in zip(examples.question, examples.passages, strict=True)
              for row in rows if row >= 0}  # fmt: skip
-    assert shown == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
-def test_nothing_to_compare_is_told(objective: CrossEncoderObjective) -> None:
+def test_reports_missing_negatives(objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(objective=objective, teacher="starter")
     both = tuple(replace(question, relevant=("p4", "p5")) for question in QUESTIONS[3:5])
-    alone = whole(QuestionSet("alone", PASSAGES[3:], both))
+    alone = make_unsplit_data(QuestionSet("alone", PASSAGES[3:], both))
     with pytest.raises(TrainingError, match="no hard negative could be drawn") as refused:
         cross_encoder_examples(options, alone)
     assert refused.value.code == "no_negatives"
 
 
-def test_a_teacher_s_differences() -> None:
+def test_makes_triplets_for_teacher_differences() -> None:
     options = CrossEncoderOptions(negatives=4, objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter")
-    material = whole(small_set())
-    columns, examples = cross_encoder_examples(options, material)
+    data = make_unsplit_data(small_set())
+    columns, examples = cross_encoder_examples(options, data)
     assert list(columns) == ["question", "positive", "negative"]
-    columns["score"] = TeachersScores("starter", material, examples, differences=True).labels(lambda _: None)
+    columns["score"] = TeacherScores("starter", data, examples, differences=True).labels(lambda _: None)
     teacher = CrossEncoderScorer(find_model("starter"), TEXTS)
-    every = {(q, row): teacher.score([(q, TEXTS[row])])[0] for q in ASKED for row in range(5)}
+    every = {(q, row): teacher.score([(q, TEXTS[row])])[0] for q in QUERIES for row in range(5)}
     entries = list(zip(*columns.values(), strict=True))
     for question, positive, negative, difference in entries:
         assert difference == pytest.approx(
             every[question, TEXTS.index(positive)] - every[question, TEXTS.index(negative)], abs=1e-5
         )
-    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), whole(small_set()))[0])
+    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), make_unsplit_data(small_set()))[0])
     negatives = {(question, row) for question, row, label in pairs if label == 0}
-    assert {(ASKED.index(q), TEXTS.index(n)) for q, _, n, _ in entries} == negatives
+    assert {(QUERIES.index(q), TEXTS.index(n)) for q, _, n, _ in entries} == negatives
     own = {question: {passage for q, passage in PAIRS if q == question} for question, _ in PAIRS}
-    assert all(TEXTS.index(p) in own[ASKED.index(q)] for q, p, _, _ in entries)
+    assert all(TEXTS.index(p) in own[QUERIES.index(q)] for q, p, _, _ in entries)
     assert max(abs(difference) for *_, difference in entries) > 0.1
-    assert not examples.in_batch
+    assert not examples.in_batch_negatives
 
 
-def test_lengths_are_of_the_question_and_the_longest_passage() -> None:
-    _, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), whole(small_set()))
+def test_lengths_count_question_and_longest_passage() -> None:
+    _, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), make_unsplit_data(small_set()))
     for question, passages, length in zip(examples.question, examples.passages, examples.lengths, strict=True):
-        assert length == len(ASKED[question]) + max(len(TEXTS[row]) for row in passages)
+        assert length == len(QUERIES[question]) + max(len(TEXTS[row]) for row in passages)
 
 
-def test_labelled_pairs_of_the_sample() -> None:
+def test_makes_labelled_pairs_of_sample() -> None:
     sample = find("sample")
     options = CrossEncoderOptions(negatives=4)
-    material = material_of(sample, SplitOptions(), options)
-    columns, _ = cross_encoder_examples(options, material)
-    row_of_text = {text: row for row, text in enumerate(material.texts)}
-    by_text = {question.text: question for question in material.train.questions}
-    first_twenty = dict(zip(by_text, material.candidates(material.train, 20).indices.tolist(), strict=True))
+    data = make_training_data(sample, SplitOptions(), options)
+    columns, _ = cross_encoder_examples(options, data)
+    row_of_text = {text: row for row, text in enumerate(data.texts)}
+    by_text = {question.text: question for question in data.train.questions}
+    first_twenty = dict(zip(by_text, data.candidates(data.train, 20).indices.tolist(), strict=True))
     seen = list(zip(columns["question"], columns["passage"], columns["label"], strict=True))
     for question, passage, label in seen:
         row = row_of_text[passage]
@@ -217,7 +221,7 @@ def test_labelled_pairs_of_the_sample() -> None:
     counts = [sum(q == question and label == 0 for q, _, label in seen) for question in by_text]
     assert max(counts) == 4
     assert np.mean(counts) > 3.5
-    assert columns == cross_encoder_examples(options, material)[0]
+    assert columns == cross_encoder_examples(options, data)[0]
 
 
 WORDS = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
@@ -243,9 +247,9 @@ def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSe
     return QuestionSet("long", tuple(passages), tuple(questions))
 
 
-def spans_of(n_letters: int, size: int, stride: int, head: int) -> Iterator[Window]:
-    for start in range(head, max(head + 1, n_letters - size + stride), stride):
-        yield Window(head, start, min(n_letters, start + size))
+def spans_of(n_characters: int, size: int, stride: int, head: int) -> Iterator[Window]:
+    for start in range(head, max(head + 1, n_characters - size + stride), stride):
+        yield Window(head, start, min(n_characters, start + size))
 
 
 @settings(deadline=None, max_examples=60)
@@ -255,49 +259,49 @@ def spans_of(n_letters: int, size: int, stride: int, head: int) -> Iterator[Wind
     st.integers(8, 80),
     st.sampled_from(["", "제목"]),
 )
-def test_the_window_shown_holds_the_answer(words: list[str], place: int, size: int, title: str) -> None:
+def test_selects_window_with_answer(words: list[str], place: int, size: int, title: str) -> None:
     words.insert(min(place, len(words)), "정답낱말")
     passages = (Passage("p0", " ".join(words), title), Passage("p1", "다른 글"))
     question_set = QuestionSet("one", passages, (Question("q0", "한강은", ("정답낱말",), ("p0",)),))
-    material = whole(question_set)
-    text = material.texts[0]
+    data = make_unsplit_data(question_set)
+    text = data.texts[0]
     windows = list(spans_of(len(text), size, size // 2, len(title) + 1 if title else 0))
-    shown = ShownPassages(material, lambda _, row: [] if row else windows)
-    (told,) = shown.texts(np.array([0]), np.array([0]))
-    assert "정답낱말" in told
-    assert told in {window.text(text) for window in windows}
-    assert told.startswith(f"{title}\n" if title else "")
-    assert shown.metadata == {"windows": {"passages": 1}}
-    assert shown.texts(np.array([0]), np.array([1])) == ["다른 글"]
+    passage_windows = PassageWindows(data, lambda _, row: [] if row else windows)
+    (window_text,) = passage_windows.texts(np.array([0]), np.array([0]))
+    assert "정답낱말" in window_text
+    assert window_text in {window.text(text) for window in windows}
+    assert window_text.startswith(f"{title}\n" if title else "")
+    assert passage_windows.metadata == {"windows": {"passages": 1}}
+    assert passage_windows.texts(np.array([0]), np.array([1])) == ["다른 글"]
 
 
-def test_a_negative_and_a_passage_without_a_known_answer_show_what_fits_by_bm25() -> None:
+def test_selects_window_by_bm25_without_known_answer() -> None:
     text = "한강은 서울을 지나고 가을이 오면 설악산의 단풍이 물든다"
     windows = [Window(0, 0, 12), Window(0, 6, 18), Window(0, 12, len(text))]
     passages = (Passage("p0", text), Passage("p1", f"{text} 끝"))
     questions = (Question("q0", "설악산의 단풍", (), ("p0",)), Question("q1", "서울을 지나고", ("단풍",), ("p1",)))
-    material = whole(QuestionSet("two", passages, questions))
-    shown = ShownPassages(material, lambda _, __: windows)
-    told = shown.texts(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
-    assert told == [windows[2].text(text), windows[0].text(text), windows[2].text(text), windows[2].text(text)]
+    data = make_unsplit_data(QuestionSet("two", passages, questions))
+    passage_windows = PassageWindows(data, lambda _, __: windows)
+    texts = passage_windows.texts(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    assert texts == [windows[2].text(text), windows[0].text(text), windows[2].text(text), windows[2].text(text)]
 
 
-def test_where_all_passages_fit_the_very_same_texts_are_shown() -> None:
-    material = whole(long_set(words=5))
-    shown = ShownPassages(material, lambda _, __: [])
+def test_keeps_texts_that_fit_unchanged() -> None:
+    data = make_unsplit_data(long_set(words=5))
+    passage_windows = PassageWindows(data, lambda _, __: [])
     rows = np.arange(12)
-    assert shown.texts(rows, rows) == [material.texts[row] for row in rows]
-    assert shown.metadata == {}
+    assert passage_windows.texts(rows, rows) == [data.texts[row] for row in rows]
+    assert passage_windows.metadata == {}
 
 
-def material(question_set: QuestionSet, options: Any) -> Material:
-    return material_of(question_set, options=options)
+def make_data(question_set: QuestionSet, options: Any) -> TrainingData:
+    return make_training_data(question_set, options=options)
 
 
-def test_a_bi_encoder_is_shown_answers_that_it_reads(bases: dict[str, str]) -> None:
+def test_bi_encoder_windows_hold_answers(bases: dict[str, str]) -> None:
     options = BiEncoderOptions(base=bases[BI_ENCODER])
-    of = material(long_set(), options)
-    task = BiEncoderRecipe(options, of).task(find_model(options.base))
+    of = make_data(long_set(), options)
+    task = BiEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
     assert len(task.columns["positive"]) == len(of.train.questions) > 5
     for question, text in zip(task.examples.question.tolist(), task.columns["positive"], strict=True):
@@ -306,18 +310,16 @@ def test_a_bi_encoder_is_shown_answers_that_it_reads(bases: dict[str, str]) -> N
         (own,) = of.train.questions[question].relevant
         assert text.startswith(f"세종{own.removeprefix('p')}\n")
     assert task.metadata == {"windows": {"passages": len(of.train.questions)}}
-    cut_off = BiEncoderRecipe(replace(options, windows=False), of).task(find_model(options.base))
+    cut_off = BiEncoderRecipe(replace(options, windows=False), of).build_task(find_model(options.base))
     assert cut_off.columns["positive"] == [of.texts[row] for row in cut_off.examples.passages[:, 0]]
     assert cut_off.metadata == {}
 
 
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, CrossEncoderObjective.LISTNET])
-def test_a_cross_encoder_is_shown_answers_that_it_reads(
-    bases: dict[str, str], objective: CrossEncoderObjective
-) -> None:
+def test_cross_encoder_windows_hold_answers(bases: dict[str, str], objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(base=bases[CROSS_ENCODER], objective=objective, negatives=2)
-    of = material(long_set(), options)
-    task = CrossEncoderRecipe(options, of).task(find_model(options.base))
+    of = make_data(long_set(), options)
+    task = CrossEncoderRecipe(options, of).build_task(find_model(options.base))
     tokenizer = task.model.tokenizer
     lists = objective is CrossEncoderObjective.LISTNET
     seen = 0
@@ -328,46 +330,46 @@ def test_a_cross_encoder_is_shown_answers_that_it_reads(
             assert len(tokenizer(question, text)["input_ids"]) <= tokenizer.model_max_length
             if label:
                 seen += 1
-                asked = int(task.examples.question[row])
-                assert of.train.questions[asked].answers[0] in text
+                question_row = int(task.examples.question[row])
+                assert of.train.questions[question_row].answers[0] in text
     assert seen == len(of.train.questions)
     assert task.metadata["windows"]["passages"] >= seen
 
 
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
-def test_where_all_passages_fit_a_training_is_the_same_with_windows_and_without(
-    bases: dict[str, str], kind: str
-) -> None:
+def test_windows_do_not_change_training_on_short_passages(bases: dict[str, str], kind: str) -> None:
     from safetensors.numpy import load_file
 
-    told: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
     weights: list[dict[str, np.ndarray]] = []
     more: dict[str, Any] = {} if kind == BI_ENCODER else {"negatives": 2}
     for windows in (True, False):
-        run = planned(kind, long_set(words=12, title=""), base=bases[kind], windows=windows, epochs=1.0, **more)
+        run = create_planned_run(
+            kind, long_set(words=12, title=""), base=bases[kind], windows=windows, epochs=1.0, **more
+        )
         assert train(run).state is State.DONE
         weights.append(load_file(run.model_folder / "model.safetensors"))
-        told.append(run.provenance())
-    assert "windows" not in told[0]
+        scores.append(run.provenance())
+    assert "windows" not in scores[0]
     for name, array in weights[0].items():
         assert array.tobytes() == weights[1][name].tobytes()
 
 
-def test_a_run_tells_how_many_passages_were_too_long_and_is_measured_by_their_best_windows(
+def test_run_counts_long_passages_and_scores_best_windows(
     bases: dict[str, str],
 ) -> None:
-    run = planned(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
+    run = create_planned_run(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
     assert train(run).state is State.DONE
     count = run.provenance()["windows"]["passages"]
     assert f"- **Long passages**: of {count} a window was shown" in (run.model_folder / "README.md").read_text("utf-8")
-    of = material_of(long_set(), run.plan().split, run.plan().options)
+    of = make_training_data(long_set(), run.plan().split, run.plan().options)
     encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
     dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())
-    assert run.scores()["after"] == pytest.approx(of.measure(dense).validation.means())
+    assert run.scores()["after"] == pytest.approx(of.evaluate(dense).validation.means())
 
 
-def test_a_run_planned_before_there_were_windows_goes_on_without(tmp_path: Path) -> None:
-    run = planned(BI_ENCODER, long_set())
+def test_older_runs_resume_without_windows(tmp_path: Path) -> None:
+    run = create_planned_run(BI_ENCODER, long_set())
     raw = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
     assert raw["options"].pop("windows") is True
     (run.folder / "run.json").write_text(json.dumps(raw), encoding="utf-8")

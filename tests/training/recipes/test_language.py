@@ -16,42 +16,44 @@ from mrc_workbench.training.recipes.language import LanguageRecipe
 from mrc_workbench.training.recipes.language_material import UNIGRAM
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
-from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.workbench.cli import main
 from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
-from tests.training.recipes.language_worlds import created, of_topics, text_file
+from tests.training.recipes.language_worlds import create_language_run, make_documents, text_file
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
-from tests.training.worlds import logged, source_of, trained, within
+from tests.training.worlds import in_workspace, make_source, read_logged, train_to_end
 
 __all__ = ["begin"]  # a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
 
 @pytest.fixture(scope="module")
-def learned(workspace_of_the_module: Path) -> Run:
+def learned(module_workspace: Path) -> Run:
     """A new model that was taught the topics."""
     options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
-    return within(workspace_of_the_module, lambda: trained(created(text_file(300), **options)))
+    return in_workspace(module_workspace, lambda: train_to_end(create_language_run(text_file(300), **options)))
 
 
-def test_the_topic_of_a_text_is_learned(learned: Run) -> None:
-    scores, material = learned.scores(), load_material(learned.plan())
+def test_learns_topic_of_text(learned: Run) -> None:
+    scores, data = learned.scores(), load_training_data(learned.plan())
     before, alone, after = (scores[name] for name in ("before", UNIGRAM, "after"))
-    assert before["perplexity"] == pytest.approx(len(material.tokenizer), rel=0.25), "a new model knows nothing"
+    assert before["perplexity"] == pytest.approx(len(data.tokenizer), rel=0.25), "a new model knows nothing"
     assert after["perplexity"] < alone["perplexity"] / 3
     assert after["masked_accuracy"] > 2 * alone["masked_accuracy"]
     low, high = scores["intervals"]["after"]["perplexity"]
     assert low < after["perplexity"] < high < alone["perplexity"]
     assert scores["gain"]["interval"][0] > 0.1
     assert scores["training_sample"]["after"]["next_accuracy"] > 0.6
-    assert after["log_likelihood"] == pytest.approx(max(logged(learned, "eval_validation_log_likelihood")), abs=1e-5)
-    assert scores["rows"] == len(material.judging.rows)
+    assert after["log_likelihood"] == pytest.approx(
+        max(read_logged(learned, "eval_validation_log_likelihood")), abs=1e-5
+    )
+    assert scores["rows"] == len(data.judging.rows)
 
 
-def test_its_provenance_and_card_say_what_it_is(learned: Run) -> None:
+def test_provenance_and_card_describe_the_model(learned: Run) -> None:
     data = learned.provenance()["data"]
-    material = load_material(learned.plan())
-    assert data["tokens"] == material.tokens
+    training_data = load_training_data(learned.plan())
+    assert data["tokens"] == training_data.tokens
     assert data["train_documents"] + data["validation_documents"] + data["test_documents"] == data["documents"] == 300
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: fill-mask" in card
@@ -63,13 +65,13 @@ def test_its_provenance_and_card_say_what_it_is(learned: Run) -> None:
     exec(lines, {})  # noqa: S102 - what the card tells people to run
 
 
-def test_plain_transformers_loads_it_and_nothing_in_it_is_pickled(learned: Run) -> None:
-    found = {path.suffix for path in learned.model_folder.rglob("*") if path.is_file()}
-    assert found == {".safetensors", ".json", ".md"}
+def test_transformers_loads_model_without_pickles(learned: Run) -> None:
+    suffixes = {path.suffix for path in learned.model_folder.rglob("*") if path.is_file()}
+    assert suffixes == {".safetensors", ".json", ".md"}
     plain = AutoModelForMaskedLM.from_pretrained(learned.model_folder)
     tokenizer = AutoTokenizer.from_pretrained(learned.model_folder)
-    own = load_masked(source_of(learned), pairs=True)
-    text = of_topics(1)[0] + tokenizer.mask_token
+    own = load_masked(make_source(learned), pairs=True)
+    text = make_documents(1)[0] + tokenizer.mask_token
     given = tokenizer([text], return_tensors="pt")
     with torch.no_grad():
         assert torch.equal(plain(**given).logits, own[0].model(**given).prediction_logits)
@@ -80,71 +82,73 @@ def test_plain_transformers_loads_it_and_nothing_in_it_is_pickled(learned: Run) 
 SHORT: dict[str, Any] = {"epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
 
 
-def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
+def test_resumes_identically_after_kill_while_saving(begin: Begin) -> None:
     options = OFTEN | {"batch_size": 8, "epochs": 10.0, "evaluation_limit": 8}
-    whole, run = (created(text_file(40), **options) for _ in range(2))
+    whole, run = (create_language_run(text_file(40), **options) for _ in range(2))
     killed_while_it_saves(run, begin)
-    trained(run)
-    trained(whole)
-    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", apart=1e-4)
+    train_to_end(run)
+    train_to_end(whole)
+    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", tolerance=1e-4)
 
 
-def test_stopped_within_an_epoch_it_comes_out_as_if_it_had_not_been() -> None:
+def test_resumes_identically_after_stop_within_epoch() -> None:
     options = SHORT | {"objective": LanguageObjective.MLM_NSP, "whole_words": "spaces", "evaluation_limit": 8}
-    whole, run = (created(text_file(40), **options) for _ in range(2))
-    trained(whole)
+    whole, run = (create_language_run(text_file(40), **options) for _ in range(2))
+    train_to_end(whole)
     stopped_at(run, 4)
-    trained(run)
-    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", apart=1e-4)
+    train_to_end(run)
+    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", tolerance=1e-4)
 
 
-def test_it_goes_on_from_a_base_and_from_a_run(tmp_path: Path) -> None:
+def test_continues_from_base_and_from_run(tmp_path: Path) -> None:
     base = str(build_cross_encoder_base(tmp_path / "roberta"))
-    first = trained(created(text_file(40), base=base, evaluation_limit=8))
+    first = train_to_end(create_language_run(text_file(40), base=base, evaluation_limit=8))
     assert "new_heads" not in first.provenance()
-    second = trained(created(text_file(40), base=first.id, evaluation_limit=8, recompute=True))
+    second = train_to_end(create_language_run(text_file(40), base=first.id, evaluation_limit=8, recompute=True))
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], rel=1e-5)
 
 
-def test_a_base_without_a_head_gets_one_and_that_is_told(tmp_path: Path) -> None:
+def test_adds_and_reports_missing_head(tmp_path: Path) -> None:
     base = str(build_bi_encoder(tmp_path / "bare"))
-    run = trained(created(text_file(40), base=base, evaluation_limit=8))
+    run = train_to_end(create_language_run(text_file(40), base=base, evaluation_limit=8))
     assert run.provenance()["new_heads"] == ["guesses"]
     assert "no head for guesses" in (run.model_folder / "README.md").read_text(encoding="utf-8")
-    failed = created(text_file(40), base=base, lora_rank=2, evaluation_limit=8)
+    failed = create_language_run(text_file(40), base=base, lora_rank=2, evaluation_limit=8)
     assert train(failed).state is State.FAILED
     assert "lora_rank must be 0" in failed.status().message
-    failed = created(text_file(40), base=base, max_length=512)
+    failed = create_language_run(text_file(40), base=base, max_length=512)
     assert train(failed).state is State.FAILED
     assert "max_length must be 128 or less" in failed.status().message
 
 
-def test_adapters_are_trained_and_merged(tmp_path: Path) -> None:
+def test_trains_and_merges_adapters(tmp_path: Path) -> None:
     base = str(build_cross_encoder_base(tmp_path / "roberta"))
-    run = trained(created(text_file(40), base=base, lora_rank=2, learning_rate=1e-2, evaluation_limit=8))
-    kept, saved = (load_file(Path(folder) / "model.safetensors") for folder in (base, run.model_folder))
-    assert saved.keys() == kept.keys()
-    changed = {name for name, array in saved.items() if not np.array_equal(array, kept[name])}
+    run = train_to_end(
+        create_language_run(text_file(40), base=base, lora_rank=2, learning_rate=1e-2, evaluation_limit=8)
+    )
+    base_weights, saved = (load_file(Path(folder) / "model.safetensors") for folder in (base, run.model_folder))
+    assert saved.keys() == base_weights.keys()
+    changed = {name for name, array in saved.items() if not np.array_equal(array, base_weights[name])}
     assert any("attention.self.query.weight" in name for name in changed)
     assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
 
 
 @pytest.mark.parametrize("objective", LanguageObjective)
-def test_what_it_would_take_is_estimated(objective: LanguageObjective) -> None:
-    run = created(text_file(40), objective=objective, evaluation_limit=8, epochs=2.0)
-    found = estimate(run.plan())
-    assert found.fits
-    assert (found.seconds_a_step, found.seconds_measuring, found.seconds_loading) > (0, 0, 0)
-    assert trained(run).status().total_steps == found.steps
+def test_estimates_time_and_memory(objective: LanguageObjective) -> None:
+    run = create_language_run(text_file(40), objective=objective, evaluation_limit=8, epochs=2.0)
+    result = estimate(run.plan())
+    assert result.fits
+    assert (result.seconds_a_step, result.seconds_measuring, result.seconds_loading) > (0, 0, 0)
+    assert train_to_end(run).status().total_steps == result.steps
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_trains_language_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["language-model", "--data", text_file(40), "--out", str(tmp_path / "out"), "--size", "tiny"]
     words += ["--epochs", "1", "--max-length", "32", "--vocabulary", "1000", "--whole-words", "morphemes"]
     assert main(["train", *words, "--tokenizer-kind", "bpe"]) == 0
-    told = capsys.readouterr().out
-    assert str(tmp_path / "out" / "model") in told
-    assert "perplexity" in told
+    output = capsys.readouterr().out
+    assert str(tmp_path / "out" / "model") in output
+    assert "perplexity" in output
     options = Run(tmp_path / "out").plan().options
     assert isinstance(options, LanguageOptions)
     assert (options.size, options.tokenizer_kind, options.whole_words) == ("tiny", "bpe", "morphemes")

@@ -13,19 +13,19 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
-from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.jobs.folder import State, Status, StopRequested
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.language.tokenizer_training import Sample, gathered, train_on
 from mrc_workbench.models.language.tokenizers import write_tokens
-from mrc_workbench.training.recipes.language_material import LanguageMaterial
+from mrc_workbench.training.recipes.language_material import LanguageTrainingData
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train
 from tests.hub import OWNER, hub_environment, hub_server
 from tests.tiny_models import build_masked_base
-from tests.training.recipes.language_worlds import SHARES, created, of_topics, options_of, text_file
+from tests.training.recipes.language_worlds import SHARES, create_language_run, make_documents, make_options, text_file
 from tests.training.test_resume import again, assert_alike
-from tests.training.worlds import python, trained
+from tests.training.worlds import run_python, train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +33,14 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 
 @pytest.fixture(autouse=True)
-def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def report_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.data.text.corpora._CHARACTERS_BETWEEN", 100)
     monkeypatch.setattr("mrc_workbench.training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 
-def test_all_of_the_work_is_told_of_from_its_beginning_to_its_end() -> None:
+def test_reports_progress_from_start_to_end() -> None:
     corpus, shares = find_corpus(text_file(300, seed=3)), list[float]()
-    LanguageMaterial.of(corpus, SHARES, options_of(), shares.append)
+    LanguageTrainingData.from_corpus(corpus, SHARES, make_options(), shares.append)
     assert shares == sorted(shares)
     assert shares[0] < 0.01
     assert shares[-1] == 1.0
@@ -48,39 +48,41 @@ def test_all_of_the_work_is_told_of_from_its_beginning_to_its_end() -> None:
     assert len(cutting) > 0.9 * 2 * corpus.characters / 200, "in both readings, one for each part"
     assert np.diff(cutting).max() < 0.05
     again = list[float]()
-    LanguageMaterial.of(corpus, SHARES, options_of(), again.append)
+    LanguageTrainingData.from_corpus(corpus, SHARES, make_options(), again.append)
     assert again == [], "it is found"
 
 
-def test_a_tokenizer_that_is_there_takes_no_share_of_it(tmp_path: Path) -> None:
+def test_existing_tokenizer_takes_no_progress(tmp_path: Path) -> None:
     corpus, shares = find_corpus(text_file(300, seed=4)), list[float]()
     folder = tmp_path / "tokenizer"
-    LanguageMaterial.of(corpus, SHARES, options_of()).tokenizer.save_pretrained(folder)
-    LanguageMaterial.of(corpus, SHARES, options_of(tokenizer=str(folder), whole_words="morphemes"), shares.append)
+    LanguageTrainingData.from_corpus(corpus, SHARES, make_options()).tokenizer.save_pretrained(folder)
+    LanguageTrainingData.from_corpus(
+        corpus, SHARES, make_options(tokenizer=str(folder), whole_words="morphemes"), shares.append
+    )
     # documents cut by then, of those learned from or measured on: two ninths of these are measured on
-    expected = [7 / 9 * min(1.0, seen / corpus.characters) for seen in _gone_through(corpus)] + [7 / 9]
-    expected += [7 / 9 + 2 / 9 * min(1.0, seen / corpus.characters) for seen in _gone_through(corpus)] + [1.0]
+    expected = [7 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [7 / 9]
+    expected += [7 / 9 + 2 / 9 * min(1.0, seen / corpus.characters) for seen in count_characters_read(corpus)] + [1.0]
     assert shares == pytest.approx(expected)
 
 
-def _gone_through(corpus: Corpus) -> Iterator[int]:
-    seen = told = 0
+def count_characters_read(corpus: Corpus) -> Iterator[int]:
+    seen = reported = 0
     for document in corpus.documents():
         seen += len(document)
-        if seen - told > 100:
-            yield (told := seen)
+        if seen - reported > 100:
+            yield (reported := seen)
 
 
-def test_the_status_tells_it_and_begins_anew_with_the_next_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, write = list[Status](), Run.write_status
+def test_status_progress_restarts_with_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses, write = list[Status](), Run.write_status
 
     def noted(run: Run, status: Status) -> None:
-        told.append(status)
+        statuses.append(status)
         write(run, status)
 
     monkeypatch.setattr(Run, "write_status", noted)
-    trained(created(text_file(60, seed=5), **OPTIONS))
-    shares = {phase: [status.share for status in told if status.phase == phase] for phase in Phase}
+    train_to_end(create_language_run(text_file(60, seed=5), **OPTIONS))
+    shares = {phase: [status.share for status in statuses if status.phase == phase] for phase in Phase}
     assert shares[Phase.LOADING] == sorted(shares[Phase.LOADING])
     assert len(set(shares[Phase.LOADING])) > 20
     assert shares[Phase.LOADING][-1] == 1.0
@@ -90,22 +92,22 @@ def test_the_status_tells_it_and_begins_anew_with_the_next_phase(monkeypatch: py
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
-def test_a_wish_to_stop_ends_the_reading_of_a_tokenizers_training(kind: str) -> None:
+def test_stops_while_sampling_for_tokenizer(kind: str) -> None:
     corpus = find_corpus(text_file(60))
 
     def stop(share: float) -> None:
-        raise AskedToStop
+        raise StopRequested
 
-    options, sample = options_of(tokenizer_kind=kind), Sample(held_out=SHARES.test + SHARES.validation)
-    with gathered(corpus, sample) as material, pytest.raises(AskedToStop):
-        train_on(material, options.tokenizer_kind, options.vocabulary, stop)
+    options, sample = make_options(tokenizer_kind=kind), Sample(held_out=SHARES.test + SHARES.validation)
+    with gathered(corpus, sample) as sample_texts, pytest.raises(StopRequested):
+        train_on(sample_texts, options.tokenizer_kind, options.vocabulary, stop)
 
 
-def test_a_wish_to_stop_is_heard_while_the_library_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, merged = created(text_file(60, seed=6), **OPTIONS), Event()
+def test_stops_while_library_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, merged = create_language_run(text_file(60, seed=6), **OPTIONS), Event()
 
     def merging(*_: Any) -> None:
-        run.ask_to_stop()
+        run.request_stop()
         assert merged.wait(300)
 
     with monkeypatch.context() as patch:
@@ -113,19 +115,19 @@ def test_a_wish_to_stop_is_heard_while_the_library_merges(monkeypatch: pytest.Mo
         ended = train(run)
     merged.set()
     assert (ended.state, ended.phase) == (State.STOPPED, Phase.LOADING)
-    assert made("tokenizers") == []
+    assert make_base("tokenizers") == []
     goes_on(run)
 
 
-def test_a_wish_to_stop_is_heard_while_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = created(text_file(60, seed=7), **OPTIONS)
+def test_stops_while_tokenizing_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = create_language_run(text_file(60, seed=7), **OPTIONS)
     parts = list[str]()
 
-    def stopped_in_the_second_part(folder: Path, *told: Any) -> None:
+    def stopped_in_the_second_part(folder: Path, *arguments: Any) -> None:
         parts.append(folder.name)
         if len(parts) == 2:
-            run.ask_to_stop()
-        write_tokens(folder, *told)
+            run.request_stop()
+        write_tokens(folder, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", stopped_in_the_second_part)
@@ -133,29 +135,29 @@ def test_a_wish_to_stop_is_heard_while_the_text_is_cut(monkeypatch: pytest.Monke
     assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LOADING, 0)
     assert 0.9 < ended.share < 1, "nearly all was cut"
     assert parts == ["train", "validation"]
-    assert len(made("tokenizers")) == 1, "that was done by then"
-    assert made("tokens") == []
+    assert len(make_base("tokenizers")) == 1, "that was done by then"
+    assert make_base("tokens") == []
     goes_on(run)
 
 
-def test_what_goes_wrong_in_a_tokenizers_training_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_errors_of_tokenizer_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> None:
         raise MemoryError("nothing left")
 
     monkeypatch.setattr("mrc_workbench.training.recipes.language_material.train_on", failing)
-    ended = train(created(text_file(60, seed=8), **OPTIONS))
+    ended = train(create_language_run(text_file(60, seed=8), **OPTIONS))
     assert (ended.state, ended.code, ended.message) == (State.FAILED, "memory", "nothing left")
 
 
-def made(kind: str) -> list[Path]:
+def make_base(kind: str) -> list[Path]:
     """What is left in the cache of this kind, but for the files that say whose turn it is."""
     return [path for path in (workspace() / "cache" / kind).glob("*") if path.is_dir()]
 
 
 def goes_on(run: Run) -> None:
     again(run)
-    trained(run)
-    assert len(made("tokens")) == 1
+    train_to_end(run)
+    assert len(make_base("tokens")) == 1
 
 
 BASE = f"{OWNER}/roberta"
@@ -215,7 +217,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
     with hub_server(folder / "hub") as url:
         environment = hub_environment(url, folder / "home") | {"MRC_WORKSPACE": str(folder / "workspace")}
 
-        done = python("-c", TRAIN, str(folder), json.dumps(words), environment=environment)
+        done = run_python("-c", TRAIN, str(folder), json.dumps(words), environment=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     state, saved_before = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
     assert state == State.INTERRUPTED
@@ -224,31 +226,33 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
     return _Trainings(base, whole, killed, saved_before, refused, longest)
 
 
-def test_what_was_killed_comes_out_as_if_it_had_not_been(trainings: _Trainings) -> None:
+def test_resumes_identically_after_kill(trainings: _Trainings) -> None:
     whole, killed = trainings.whole, trainings.killed
     assert trainings.saved_before == 5
     assert whole.status().step > 8
-    assert_alike(killed, whole, apart=1e-4)
+    assert_alike(killed, whole, tolerance=1e-4)
 
 
-def test_it_began_with_the_head_of_the_hub_and_learned(trainings: _Trainings) -> None:
+def test_starts_with_hub_head_and_trains_it(trainings: _Trainings) -> None:
     provenance, scores = trainings.whole.provenance(), trainings.whole.scores()
     assert provenance["base"]["reference"] == BASE
     assert provenance["base"]["revision"]
     assert "new_heads" not in provenance
     assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
-    kept, saved = (load_file(one / "model.safetensors") for one in (trainings.base, trainings.whole.model_folder))
-    assert saved.keys() == kept.keys()
-    assert not np.array_equal(saved["lm_head.bias"], kept["lm_head.bias"])
+    base_weights, saved = (
+        load_file(folder / "model.safetensors") for folder in (trainings.base, trainings.whole.model_folder)
+    )
+    assert saved.keys() == base_weights.keys()
+    assert not np.array_equal(saved["lm_head.bias"], base_weights["lm_head.bias"])
 
 
-def test_plain_transformers_loads_it_and_misses_nothing(trainings: _Trainings) -> None:
+def test_transformers_loads_all_weights(trainings: _Trainings) -> None:
     folder = trainings.killed.model_folder
-    plain, told = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
-    assert {name: sorted(keys) for name, keys in told.items() if keys} == {}
+    plain, loading_info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert {name: sorted(keys) for name, keys in loading_info.items() if keys} == {}
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (tokenizer.mask_token, tokenizer.model_max_length) == ("<mask>", 512)
-    text = of_topics(1)[0][:20] + tokenizer.mask_token
+    text = make_documents(1)[0][:20] + tokenizer.mask_token
     given = tokenizer([text], return_tensors="pt")
     assert set(given) == {"input_ids", "attention_mask"}, "there are no segments"
     with torch.no_grad():
@@ -258,6 +262,6 @@ def test_plain_transformers_loads_it_and_misses_nothing(trainings: _Trainings) -
     assert best["score"] == pytest.approx(float(likely.max()), rel=1e-4)
 
 
-def test_as_many_tokens_are_read_as_it_has_positions_for(trainings: _Trainings) -> None:
+def test_max_length_is_limited_by_positions(trainings: _Trainings) -> None:
     assert trainings.as_long_as_it_reads is State.DONE
     assert "max_length must be 512 or less" in trainings.refused

@@ -16,18 +16,18 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.retrieval.dense import Late
+from mrc_workbench.retrieval.dense import LateInteraction
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.engine import speed
-from mrc_workbench.training.engine.adaptation import project
+from mrc_workbench.training.engine.adaptation import add_projection
 from mrc_workbench.training.engine.speed import LowerStates
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import LATE_INTERACTION, LateObjective, LateOptions
 from mrc_workbench.training.recipes.losses import late_loss, negatives_of_processes
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.train import train
 from tests.tiny_models import SENTENCES, build_bi_encoder
-from tests.training.worlds import Trained, base_of, planned, shuffled, source_of, trained_in
+from tests.training.worlds import Trained, create_planned_run, get_base, make_source, shuffled, train_in
 
 pytestmark = pytest.mark.slow
 
@@ -47,11 +47,15 @@ def score(question: np.ndarray, passage: np.ndarray) -> float:
     return float(np.mean([max(float(token @ other) for other in passage) for token in question]))
 
 
-def by_hand(model: MultiVectorEncoder, options: LateOptions) -> float:
+def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> float:
     """The loss as its formula says, of the texts above."""
-    questions = [np.asarray(one, dtype=np.float64) for one in model.encode_query(QUESTIONS, convert_to_numpy=True)]
+    questions = [
+        np.asarray(vectors, dtype=np.float64) for vectors in model.encode_query(QUESTIONS, convert_to_numpy=True)
+    ]
     columns = [model.encode_document(texts, convert_to_numpy=True) for texts in (POSITIVES, *NEGATIVES)]
-    scores = np.array([[[score(one, passage) for passage in column] for column in columns] for one in questions])
+    scores = np.array(
+        [[[score(vectors, passage) for passage in column] for column in columns] for vectors in questions]
+    )
     scores /= options.temperature  # (questions, places, questions that they belong to)
     every = scores.transpose(0, 2, 1).reshape(3, 9)
     contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
@@ -59,8 +63,8 @@ def by_hand(model: MultiVectorEncoder, options: LateOptions) -> float:
         return float(contrasted)
     own = np.array([scores[row, :, row] for row in range(3)])
     p, q = log_softmax(TEACHER.astype(np.float64) / options.teacher_temperature), log_softmax(own)
-    taught = (np.exp(p) * (p - q)).sum(axis=1).mean()
-    return float(options.distillation_weight * taught + (1 - options.distillation_weight) * contrasted)
+    teacher_loss = (np.exp(p) * (p - q)).sum(axis=1).mean()
+    return float(options.distillation_weight * teacher_loss + (1 - options.distillation_weight) * contrasted)
 
 
 @pytest.mark.parametrize(
@@ -72,45 +76,47 @@ def by_hand(model: MultiVectorEncoder, options: LateOptions) -> float:
         {"objective": LateObjective.KL, "distillation_weight": 0.3, "teacher_temperature": 2.5, "temperature": 0.1},
     ],
 )
-def test_the_loss_is_its_formula(told: dict[str, Any]) -> None:
-    options = LateOptions(base=base_of(LATE_INTERACTION), negatives=2, teacher=STARTER, **told)
+def test_loss_matches_formula(told: dict[str, Any]) -> None:
+    options = LateOptions(base=get_base(LATE_INTERACTION), negatives=2, teacher=STARTER, **told)
     model = load_token_encoder(find_model(options.base))
     model.eval()
     columns = [QUESTIONS, POSITIVES, *NEGATIVES]
     features = [
-        model.preprocess(texts) | {"task": "document" if place else "query"} for place, texts in enumerate(columns)
+        model.preprocess(texts) | {"task": "document" if position else "query"}
+        for position, texts in enumerate(columns)
     ]
-    found = late_loss(model, options)(features, torch.tensor(TEACHER))
-    assert float(found.detach()) == pytest.approx(by_hand(model, options), rel=1e-4, abs=1e-4)
+    actual = late_loss(model, options)(features, torch.tensor(TEACHER))
+    assert float(actual.detach()) == pytest.approx(compute_expected_loss(model, options), rel=1e-4, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     options = {"epochs": 30.0, "batch_size": 8, "learning_rate": 3e-3, "dimensions": 8, "evaluation_limit": 0}
-    return trained_in(
-        tmp_path_factory.mktemp("late"), lambda: planned(LATE_INTERACTION, shuffled(40, 40), SHARES, **options)
+    return train_in(
+        tmp_path_factory.mktemp("late"),
+        lambda: create_planned_run(LATE_INTERACTION, shuffled(40, 40), SHARES, **options),
     )
 
 
-def test_it_learns(finished: Trained) -> None:
+def test_training_improves_scores(finished: Trained) -> None:
     assert finished.status.state is State.DONE, finished.status.message
     losses = [entry["loss"] for entry in finished.run.progress() if "loss" in entry]
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2
 
 
-def test_scores_are_those_of_the_retrieval_room(finished: Trained) -> None:
-    material = Material.of(finished.question_set, SHARES, LateOptions(evaluation_limit=0))
-    encoder = TokenEncoder(source_of(finished.run), material.texts, precision=Precision.FLOAT32)
-    late = Late("", material.question_set.passages, encoder)
-    found = late.search([question.text for question in material.validation.questions], 10)
-    means = evaluate(found, material.validation, (1, 10)).means()
-    told = finished.run.scores()["after"]
-    assert {name: told[name] for name in ("recall@1", "ndcg@10")} == pytest.approx(
+def test_scores_match_retrieval_evaluation(finished: Trained) -> None:
+    data = TrainingData.from_question_set(finished.question_set, SHARES, LateOptions(evaluation_limit=0))
+    encoder = TokenEncoder(make_source(finished.run), data.texts, precision=Precision.FLOAT32)
+    late = LateInteraction("", data.question_set.passages, encoder)
+    rankings = late.search([question.text for question in data.validation.questions], 10)
+    means = evaluate(rankings, data.validation, (1, 10)).means()
+    reported = finished.run.scores()["after"]
+    assert {name: reported[name] for name in ("recall@1", "ndcg@10")} == pytest.approx(
         {name: means[name] for name in ("recall@1", "ndcg@10")}, abs=0.02
     )
 
 
-def test_the_model_is_one_of_the_library(finished: Trained) -> None:
+def test_library_loads_model(finished: Trained) -> None:
     model = MultiVectorEncoder(str(finished.run.model_folder), device="cpu")
     assert [type(module).__name__ for module in model] == [
         *("Transformer", "WeightedLayerPooling", "Dense", "MultiVectorMask", "Normalize"),
@@ -118,10 +124,10 @@ def test_the_model_is_one_of_the_library(finished: Trained) -> None:
     (vectors,) = model.encode_document(SENTENCES[:1], convert_to_numpy=True)
     assert vectors.shape[1] == 8
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
-    assert load_token_encoder(source_of(finished.run)).similarity_fn_name == "meanmaxsim"
+    assert load_token_encoder(make_source(finished.run)).similarity_fn_name == "meanmaxsim"
 
 
-def test_shared_passages_and_frozen_layers_learn_in_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three questions a passage make a third of the steps; measuring and training use the same stored states."""
     stored: list[LowerStates] = []
 
@@ -135,46 +141,46 @@ def test_shared_passages_and_frozen_layers_learn_in_fewer_steps(monkeypatch: pyt
     many = shuffled(120, 120)
     questions = [replace(question, relevant=(f"p{row // 3}",)) for row, question in enumerate(many.questions)]
     same = QuestionSet("three a passage", tuple(many.passages)[:40], tuple(questions))
-    run = planned(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
+    run = create_planned_run(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
     ended = train(run)
     assert ended.state is State.DONE, ended.message
     losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) * 0.8
-    passages = Material.of(same, SHARES, LateOptions()).positive_pairs()[1]
+    passages = TrainingData.from_question_set(same, SHARES, LateOptions()).positive_pairs()[1]
     assert ended.total_steps == 20 * -(-len(set(passages.tolist())) // 8)
     (states,) = stored
     assert states.bytes > 0
     assert states.seconds_reused > states.seconds
 
 
-def test_a_projection_begins_with_the_directions_that_lose_least(tmp_path: Any) -> None:
+def test_projection_starts_with_principal_directions(tmp_path: Any) -> None:
     source = find_model(str(build_bi_encoder(tmp_path)))
     plain, model = load_token_encoder(source), load_token_encoder(source)
-    project(model, 6, SENTENCES)
+    add_projection(model, 6, SENTENCES)
     wide = np.concatenate(plain.encode_document(SENTENCES, convert_to_numpy=True)).astype(np.float64)
     expected = wide @ np.linalg.svd(wide, full_matrices=False)[2][:6].T
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    found = np.concatenate(model.encode_document(SENTENCES, convert_to_numpy=True))
+    vectors = np.concatenate(model.encode_document(SENTENCES, convert_to_numpy=True))
     # an axis may point the other way: what counts is how vectors lie to each other
-    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
+    np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)
 
 
-def test_a_projection_makes_vectors_no_longer_and_stands_alone(tmp_path: Any) -> None:
+def test_rejects_longer_or_second_projection(tmp_path: Any) -> None:
     model = load_token_encoder(find_model(str(build_bi_encoder(tmp_path))))
     width = model[0].get_embedding_dimension()
-    project(model, width, SENTENCES)
+    add_projection(model, width, SENTENCES)
     assert len(model) == 4  # as it is
     with pytest.raises(OptionError, match=f"0 or {width}"):
-        project(model, width + 1, SENTENCES)
-    project(model, 4, SENTENCES)
+        add_projection(model, width + 1, SENTENCES)
+    add_projection(model, 4, SENTENCES)
     with pytest.raises(OptionError, match="0 or 4"):
-        project(model, 2, SENTENCES)
+        add_projection(model, 2, SENTENCES)
 
 
-def test_a_starter_has_no_tokens() -> None:
+def test_rejects_starter() -> None:
     with pytest.raises(ModelError, match="knows words and no tokens"):
         LateOptions.check_base(find_model(STARTER))
-    run = planned(LATE_INTERACTION, shuffled(20, 20), base=STARTER)
+    run = create_planned_run(LATE_INTERACTION, shuffled(20, 20), base=STARTER)
     ended = train(run)
     assert (ended.state, ended.code) == (State.FAILED, "not_late")
 
@@ -183,22 +189,22 @@ def test_a_starter_has_no_tokens() -> None:
     ("told", "option"),
     [({"negatives": 0, "teacher": STARTER}, "negatives"), ({"negatives": 1, "teacher": " "}, "teacher")],
 )
-def test_a_teacher_needs_a_name_and_negatives(told: dict[str, Any], option: str) -> None:
+def test_requires_teacher_name_and_negatives(told: dict[str, Any], option: str) -> None:
     with pytest.raises(OptionError) as refused:
         LateOptions(objective=LateObjective.KL, **told)
     assert refused.value.option == option
 
 
-def test_what_several_processes_make_of_it() -> None:
-    taught = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 1}
-    told = [LateOptions(), LateOptions(**taught), LateOptions(**taught, distillation_weight=0.5)]
-    assert [negatives_of_processes(options) for options in told] == ["gathered", "none", "own"]
+def test_negatives_with_several_processes() -> None:
+    distilled = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 1}
+    option_sets = [LateOptions(), LateOptions(**distilled), LateOptions(**distilled, distillation_weight=0.5)]
+    assert [negatives_of_processes(options) for options in option_sets] == ["gathered", "none", "own"]
 
 
-def test_a_teacher_is_asked_and_long_passages_are_cut() -> None:
-    taught = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
+def test_distills_teacher_over_windows() -> None:
+    distilled = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
     options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "recompute": True}
-    run = planned(LATE_INTERACTION, shuffled(24, 24), SHARES, **taught, **options)
+    run = create_planned_run(LATE_INTERACTION, shuffled(24, 24), SHARES, **distilled, **options)
     ended = train(run)
     assert ended.state is State.DONE, ended.message
     assert run.provenance()["windows"]["passages"] > 0

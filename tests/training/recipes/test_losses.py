@@ -19,19 +19,19 @@ from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
-    TAUGHT,
+    DISTILLATION_OBJECTIVES,
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.runs import Run
-from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.training.trainers import make_trainer
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
-from tests.training.worlds import planned, shuffled, source_of, whole, within
+from tests.training.worlds import create_planned_run, in_workspace, make_source, make_unsplit_data, shuffled
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
@@ -81,10 +81,10 @@ def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 class Batch:
     """The first batch that the real trainer would train on, in a model without dropout."""
 
-    def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, material: Material, folder: Path) -> None:
+    def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, data: TrainingData, folder: Path) -> None:
         kind = BI_ENCODER if isinstance(options, BiEncoderOptions) else CROSS_ENCODER
-        task = recipe_of(kind)(options, material).task(find_model(options.base))
-        self.task = task.labelled(lambda lesson: lesson.labels(lambda _: None))
+        task = get_recipe(kind)(options, data).build_task(find_model(options.base))
+        self.task = task.with_labels(lambda teacher: teacher.labels(lambda _: None))
         self.trainer = make_trainer(self.task, options, folder, [])
         self.task.model.eval()
         self._inputs = next(iter(self.trainer.get_train_dataloader()))
@@ -120,16 +120,16 @@ class Batch:
 
 
 @cache
-def five_questions() -> Material:
+def five_questions() -> TrainingData:
     """About the first five of many passages: a batch of all, without a passage twice."""
-    return replace(whole(shuffled(5, 400)), learnable=np.arange(400) >= 5)
+    return replace(make_unsplit_data(shuffled(5, 400)), learnable=np.arange(400) >= 5)
 
 
 def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
-    chosen = BiEncoderOptions(
+    batch_options = BiEncoderOptions(
         base=base, batch_size=5, precision=Precision.FLOAT32, **{"negatives_last": 200, **options}
     )
-    return Batch(chosen, five_questions(), folder)
+    return Batch(batch_options, five_questions(), folder)
 
 
 def text_columns(batch: Batch) -> list[str]:
@@ -137,7 +137,7 @@ def text_columns(batch: Batch) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS))
-def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+def test_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
     options = BI_ENCODERS[name]
     batch = bi_encoder_batch(tiny_bi_encoder if kind == "tiny" else STARTER, tmp_path, **options)
     with batch.watching("sentence_embedding") as seen:
@@ -151,14 +151,14 @@ def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: 
 def prompted(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A base whose prompts change everything."""
     folder = build_bi_encoder(tmp_path_factory.mktemp("prompted") / "base")
-    told = json.loads((folder / "config_sentence_transformers.json").read_text())
+    config = json.loads((folder / "config_sentence_transformers.json").read_text())
     prompts = {"query": f"{SENTENCES[0]} ", "document": f"{SENTENCES[1]} "}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(told | {"prompts": prompts}))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(config | {"prompts": prompts}))
     return str(folder)
 
 
 @pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
-def test_training_reads_what_searching_reads(name: str, prompted: str, tmp_path: Path) -> None:
+def test_training_reads_same_texts_as_search(name: str, prompted: str, tmp_path: Path) -> None:
     """The vectors of a training step are those of a search."""
     batch = bi_encoder_batch(prompted, tmp_path, **BI_ENCODERS[name])
     seen: list[np.ndarray] = []
@@ -172,14 +172,14 @@ def test_training_reads_what_searching_reads(name: str, prompted: str, tmp_path:
     encoder = BiEncoder(find_model(prompted), [], precision=Precision.FLOAT32)
     for column, side in (("anchor", "question"), ("positive", "passage")):
         for text in batch.task.columns[column]:
-            apart = np.abs(rows - encoder.encode(side, [text])).max(axis=1)
-            assert apart.min() < 1e-5, (column, text)
+            differences = np.abs(rows - encoder.encode(side, [text])).max(axis=1)
+            assert differences.min() < 1e-5, (column, text)
             bare = np.asarray(encoder.model.encode([text], normalize_embeddings=True))
             assert np.abs(rows - bare).max(axis=1).min() > 1e-3
 
 
 @pytest.mark.parametrize("name", IN_PARTS)
-def test_in_parts_the_gradient_is_that_of_the_whole_batch(name: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+def test_mini_batches_preserve_gradient(name: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
     whole_batch = bi_encoder_batch(tiny_bi_encoder, tmp_path, **IN_PARTS[name])
     in_parts = bi_encoder_batch(tiny_bi_encoder, tmp_path, mini_batch_size=2, **IN_PARTS[name])
     loss = whole_batch.backward()
@@ -205,7 +205,7 @@ def test_in_parts_the_gradient_is_that_of_the_whole_batch(name: str, tiny_bi_enc
 
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
 @pytest.mark.parametrize("kind", ["tiny", "starter"])
-def test_the_gradient_reaches_every_pair(
+def test_gradient_reaches_every_pair(
     objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, tmp_path: Path
 ) -> None:
     base, teacher = tiny_cross_encoder, STARTER
@@ -216,12 +216,12 @@ def test_the_gradient_reaches_every_pair(
     with batch.watching("scores") as seen:
         batch.backward()
     columns = batch.task.columns
-    shown = np.concatenate([gradient.ravel() for gradient in seen])
+    gradients = np.concatenate([gradient.ravel() for gradient in seen])
     if "passages" in columns:
-        assert len(shown) == sum(map(len, columns["passages"])) == 5 * (1 + options.negatives)
+        assert len(gradients) == sum(map(len, columns["passages"])) == 5 * (1 + options.negatives)
     else:
-        assert len(shown) == 5 * (2 if objective is CrossEncoderObjective.MARGIN_MSE else 1)
-    assert np.abs(shown).min() > 1e-5, shown
+        assert len(gradients) == 5 * (2 if objective is CrossEncoderObjective.MARGIN_MSE else 1)
+    assert np.abs(gradients).min() > 1e-5, gradients
 
 
 BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
@@ -240,85 +240,87 @@ BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
 }
 
 
-def mean_lead(material: Material, scores: np.ndarray) -> float:
+def mean_lead(data: TrainingData, scores: np.ndarray) -> float:
     """Mean over the training questions of the score of their passage minus the best of the others trained on.
 
     `scores` are of every passage, `(n_questions, n_passages)`.
     """
-    relevant = material.train.relevance.toarray()[:, material.learnable]
-    scores = scores[:, material.learnable]
+    relevant = data.train.relevance.toarray()[:, data.learnable]
+    scores = scores[:, data.learnable]
     right = np.where(relevant, scores, -np.inf).max(axis=1)
     return float((right - np.where(relevant, -np.inf, scores).max(axis=1)).mean())
 
 
-def lead_of_bi_encoder(source: ModelSource, material: Material, dimensions: int | None = None) -> float:
-    encoder = BiEncoder(source, material.texts)
-    questions = encoder.encode_questions([question.text for question in material.train.questions])[:, :dimensions]
-    passages = encoder.encode_passages(material.texts)[:, :dimensions]
+def lead_of_bi_encoder(source: ModelSource, data: TrainingData, dimensions: int | None = None) -> float:
+    encoder = BiEncoder(source, data.texts)
+    questions = encoder.encode_questions([question.text for question in data.train.questions])[:, :dimensions]
+    passages = encoder.encode_passages(data.texts)[:, :dimensions]
     questions, passages = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (questions, passages))
-    return mean_lead(material, questions @ passages.T)
+    return mean_lead(data, questions @ passages.T)
 
 
-def lead_of_cross_encoder(source: ModelSource, material: Material) -> float:
-    scorer = CrossEncoderScorer(source, material.texts, new_head=True)
-    pairs = [(question.text, text) for question in material.train.questions for text in material.texts]
-    return mean_lead(material, scorer.score(pairs).reshape(-1, len(material.texts)))
+def lead_of_cross_encoder(source: ModelSource, data: TrainingData) -> float:
+    scorer = CrossEncoderScorer(source, data.texts, new_head=True)
+    pairs = [(question.text, text) for question in data.train.questions for text in data.texts]
+    return mean_lead(data, scorer.score(pairs).reshape(-1, len(data.texts)))
 
 
 def trained(kind: str, base: str, **options: Any) -> Run:
     """Learn which of seven passages a question is about, of five questions by heart."""
     rates = {BI_ENCODER: (0.06, 6e-3), CROSS_ENCODER: (0.2, 6e-3)}
-    told = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
+    settings = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
     never = {"evaluation_steps": 10_000}  # so the last weights are kept
     seven = shuffled(7, 7)
-    run = planned(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **told | never | options)
+    run = create_planned_run(
+        kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **settings | never | options
+    )
     assert train(run).state is State.DONE, run.status().message
     return run
 
 
 @pytest.fixture(scope="module")
-def guide(tiny_bi_encoder: str, workspace_of_the_module: Path) -> str:
+def guide(tiny_bi_encoder: str, module_workspace: Path) -> str:
     """A bi-encoder that knows the answers."""
-    return str(within(workspace_of_the_module, lambda: trained(BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)).folder)
+    return str(in_workspace(module_workspace, lambda: trained(BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)).folder)
 
 
 @pytest.fixture(scope="module")
-def teacher(tiny_cross_encoder: str, workspace_of_the_module: Path) -> str:
+def teacher(tiny_cross_encoder: str, module_workspace: Path) -> str:
     """A cross-encoder that knows the answers."""
-    told = {"negatives": 6, "epochs": 150.0, "learning_rate": 3e-3}
-    run = within(workspace_of_the_module, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **told))
+    settings = {"negatives": 6, "epochs": 150.0, "learning_rate": 3e-3}
+    run = in_workspace(module_workspace, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **settings))
     return str(run.folder)
 
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))
-def test_a_few_steps_of_a_bi_encoder_tell_right_from_wrong(
+def test_few_steps_teach_bi_encoder_to_discriminate(
     name: str, kind: str, tiny_bi_encoder: str, guide: str, teacher: str
 ) -> None:
     options = BI_ENCODERS_THAT_LEARN[name]
     if options["objective"] is GIST:
         options = options | {"guide": guide}
-    if options["objective"] in TAUGHT:
+    if options["objective"] in DISTILLATION_OBJECTIVES:
         options = options | {"teacher": teacher}
     base = tiny_bi_encoder if kind == "tiny" else STARTER
     run = trained(BI_ENCODER, base, **options)
-    material = load_material(run.plan())
+    data = load_training_data(run.plan())
     for dimensions in (None, 8) if "matryoshka" in options else (None,):
-        before = lead_of_bi_encoder(find_model(base), material, dimensions)
-        after = lead_of_bi_encoder(source_of(run), material, dimensions)
+        before = lead_of_bi_encoder(find_model(base), data, dimensions)
+        after = lead_of_bi_encoder(make_source(run), data, dimensions)
         assert before < 0
         # one that is taught leads by the teacher's margin times its own temperature, and by no more
-        assert after > (0.05 if options["objective"] in TAUGHT else 0.3)
+        assert after > (0.05 if options["objective"] in DISTILLATION_OBJECTIVES else 0.3)
 
 
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
 @pytest.mark.parametrize("kind", ["tiny", "starter"])
-def test_a_few_steps_of_a_cross_encoder_tell_right_from_wrong(
+def test_few_steps_teach_cross_encoder_to_discriminate(
     objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, teacher: str
 ) -> None:
     base, epochs = (tiny_cross_encoder, 50.0) if kind == "tiny" else (STARTER, 30.0)
     run = trained(CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
-    material = load_material(run.plan())
-    before, after = (lead_of_cross_encoder(source, material) for source in (find_model(base), source_of(run)))
+    data = load_training_data(run.plan())
+    before, after = (lead_of_cross_encoder(source, data) for source in (find_model(base), make_source(run)))
     assert before < 0
     # a starter only weighs matching words, and no weights of these tell all of the passages apart
     assert after > (0.2 if kind == "tiny" else before + 1.5)

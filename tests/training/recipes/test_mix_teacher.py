@@ -11,8 +11,8 @@ from mrc_workbench.data.store import find
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import encoder_examples
-from mrc_workbench.training.recipes.material import Material
-from mrc_workbench.training.recipes.shown import CANDIDATES, MixTeacher
+from mrc_workbench.training.recipes.material import TrainingData
+from mrc_workbench.training.recipes.shown import CANDIDATES_PER_QUESTION, MixTeacher
 from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
@@ -24,30 +24,34 @@ def teacher(tmp_path: Path) -> MixTeacher:
     options = BiEncoderOptions(
         base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_weight=0.5
     )
-    material = Material.of(find("sample"), SplitOptions(), options)
-    material = replace(material, train=material.train.with_questions(np.arange(20)))
-    _, examples = encoder_examples(options, material)
+    data = TrainingData.from_question_set(find("sample"), SplitOptions(), options)
+    data = replace(data, train=data.train.with_questions(np.arange(20)))
+    _, examples = encoder_examples(options, data)
     assert examples.shared
-    return MixTeacher(base, material, examples)
+    return MixTeacher(base, data, examples)
 
 
-def test_a_label_names_the_passage_and_scores_each_candidate_once(teacher: MixTeacher) -> None:
+def test_label_scores_each_candidate_once(teacher: MixTeacher) -> None:
     progress: list[float] = []
     labels = np.array(teacher.labels(progress.append))
     assert progress[-1] == 1.0
-    assert labels.shape == (len(teacher.examples.question), 1 + 2 * CANDIDATES)
-    positives, candidates, scores = labels[:, 0], labels[:, 1 : 1 + CANDIDATES], labels[:, 1 + CANDIDATES :]
+    assert labels.shape == (len(teacher.examples.question), 1 + 2 * CANDIDATES_PER_QUESTION)
+    positives, candidates, scores = (
+        labels[:, 0],
+        labels[:, 1 : 1 + CANDIDATES_PER_QUESTION],
+        labels[:, 1 + CANDIDATES_PER_QUESTION :],
+    )
     assert positives.tolist() == teacher.examples.passages[:, 0].tolist()
     assert (candidates == positives[:, None]).any(axis=1).all()
-    assert all(len(set(row)) == CANDIDATES for row in candidates.astype(int).tolist())
+    assert all(len(set(row)) == CANDIDATES_PER_QUESTION for row in candidates.astype(int).tolist())
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(scores.mean(axis=1), 0, atol=1e-4)
     # what answers a question stands above the candidates' mean, though no label was read
     assert scores[candidates == positives[:, None]].mean() > 1.0
-    assert np.array(teacher.stand_ins()).shape == labels.shape
+    assert np.array(teacher.placeholder_labels()).shape == labels.shape
 
 
-def test_probabilities_are_those_of_the_batch_s_candidates() -> None:
+def test_probabilities_cover_batch_candidates() -> None:
     import torch
 
     from mrc_workbench.training.recipes.losses import MIX_TEMPERATURE, mix_probabilities
@@ -60,7 +64,7 @@ def test_probabilities_are_those_of_the_batch_s_candidates() -> None:
     torch.testing.assert_close(shares, expected)
 
 
-def test_the_mix_pulls_the_loss_towards_its_own_order(tmp_path: Path) -> None:
+def test_mix_loss_favours_mix_ranking(tmp_path: Path) -> None:
     import torch
 
     from mrc_workbench.models.loading import load_bi_encoder
@@ -77,7 +81,7 @@ def test_the_mix_pulls_the_loss_towards_its_own_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8}])
-def test_a_mix_teaches_only_passages_that_questions_share(changes: dict[str, object]) -> None:
+def test_requires_shared_passages_for_mix(changes: dict[str, object]) -> None:
     given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_weight": 0.5}
     with pytest.raises(OptionError) as refused:
         BiEncoderOptions(**given | changes)  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ import torch
 from mrc_workbench.data.records import Question
 from mrc_workbench.models.reader import SpanOptions, SpanTokens, load_reader
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.recipes.readers import WindowsToRead
+from mrc_workbench.training.recipes.readers import ReaderWindows
 from mrc_workbench.training.text_options import READER
-from tests.training.worlds import CUE, WORDS, base_of
+from tests.training.worlds import CUE, WORDS, get_base
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
@@ -25,20 +25,23 @@ PASSAGE = " ".join((A, B, C, D, E, F, G, H))
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return load_reader(find_model(base_of(READER)), new_head=True)
+    return load_reader(find_model(get_base(READER)), new_head=True)
 
 
 @pytest.fixture
-def windows(model: Any) -> WindowsToRead:
-    return WindowsToRead(SpanTokens(model.tokenizer, 128, OPTIONS, "tiny"))
+def windows(model: Any) -> ReaderWindows:
+    return ReaderWindows(SpanTokens(model.tokenizer, 128, OPTIONS, "tiny"))
 
 
-def asked(*answers: str, starts: tuple[int, ...] = ()) -> Question:
+def make_question(*answers: str, starts: tuple[int, ...] = ()) -> Question:
     return Question("q", CUE, answers, ("p",), starts=starts)
 
 
-def marks(windows: WindowsToRead) -> list[tuple[list[int], list[int]]]:
-    return [(list(one), list(other)) for one, other in zip(windows.begins, windows.finishes, strict=True)]
+def marks(windows: ReaderWindows) -> list[tuple[list[int], list[int]]]:
+    return [
+        (list(begin_positions), list(other))
+        for begin_positions, other in zip(windows.begins, windows.finishes, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +53,11 @@ def marks(windows: WindowsToRead) -> list[tuple[list[int], list[int]]]:
         (f"{C} {D} {E} {F}", [([0], [0]), ([0], [0])]),  # cut in the middle by either
     ],
 )
-def test_marks_of_an_answer(windows: WindowsToRead, answer: str, expected: list[tuple[list[int], list[int]]]) -> None:
-    windows.add_answered(asked(answer), PASSAGE)
-    assert [(one.start, one.first, one.last) for one in windows.windows] == [(START, 0, 5), (START, 3, 8)]
+def test_marks_tokens_of_answer(
+    windows: ReaderWindows, answer: str, expected: list[tuple[list[int], list[int]]]
+) -> None:
+    windows.add_answered(make_question(answer), PASSAGE)
+    assert [(window.start, window.first, window.last) for window in windows.windows] == [(START, 0, 5), (START, 3, 8)]
     assert marks(windows) == expected
     assert windows.counts == {
         **{"answers": 1, "mended": 0, "lost": 0},
@@ -64,41 +69,41 @@ def test_marks_of_an_answer(windows: WindowsToRead, answer: str, expected: list[
     }
 
 
-def test_an_answer_within_a_word_is_marked_by_its_token(windows: WindowsToRead) -> None:
-    windows.add_answered(asked(B[:2]), B)
+def test_marks_token_of_answer_within_word(windows: ReaderWindows) -> None:
+    windows.add_answered(make_question(B[:2]), B)
     assert marks(windows) == [([START], [START])]
 
 
-def test_several_places_are_all_marked(windows: WindowsToRead) -> None:
-    windows.add_answered(asked(B), f"{B} {A} {B} {C}")
-    windows.add_answered(asked(f"{A} {B}", C), f"{A} {B} {C}")
+def test_marks_all_occurrences(windows: ReaderWindows) -> None:
+    windows.add_answered(make_question(B), f"{B} {A} {B} {C}")
+    windows.add_answered(make_question(f"{A} {B}", C), f"{A} {B} {C}")
     assert marks(windows) == [([START, START + 2], [START, START + 2]), ([START, START + 2], [START + 1, START + 2])]
 
 
-def test_what_is_mended_and_what_is_lost_is_counted(windows: WindowsToRead) -> None:
-    windows.add_answered(asked(B, starts=(0,)), PASSAGE)
-    windows.add_answered(asked("없다", starts=(0,)), PASSAGE)
-    windows.add_answered(asked(A, starts=(0,)), A)
+def test_counts_corrected_and_lost_answers(windows: ReaderWindows) -> None:
+    windows.add_answered(make_question(B, starts=(0,)), PASSAGE)
+    windows.add_answered(make_question("없다", starts=(0,)), PASSAGE)
+    windows.add_answered(make_question(A, starts=(0,)), A)
     assert windows.counts == {"answers": 3, "mended": 1, "lost": 1, "without_answer": 1}
     assert len(windows.windows) == 3
 
 
-def test_of_a_passage_that_does_not_answer_one_window_is_read(windows: WindowsToRead) -> None:
+def test_samples_one_window_of_negative_passage(windows: ReaderWindows) -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
-        windows.add_rejected(asked(), PASSAGE, rng)
-    assert {one.first for one in windows.windows} == {0, 3}
+        windows.add_rejected(make_question(), PASSAGE, rng)
+    assert {window.first for window in windows.windows} == {0, 3}
     assert marks(windows) == [([0], [0])] * 20
-    windows.add_rejected(asked(), "", rng)
+    windows.add_rejected(make_question(), "", rng)
     assert windows.columns()["passage"][-1] == ""
     assert windows.counts == {"answers": 0, "mended": 0, "lost": 0, "without_answer": 21}
 
 
-def test_features_are_a_batch_with_its_marks(windows: WindowsToRead, model: Any) -> None:
-    windows.add_answered(asked(B), PASSAGE)
-    windows.add_answered(asked(A), f"{A} {B}")
+def test_features_hold_batch_and_marks(windows: ReaderWindows, model: Any) -> None:
+    windows.add_answered(make_question(B), PASSAGE)
+    windows.add_answered(make_question(A), f"{A} {B}")
     features = windows.features(model, [0, 2])
-    assert {name: (tuple(one.shape), one.dtype) for name, one in features.items()} == {
+    assert {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in features.items()} == {
         **dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), ((2, 9), torch.int64)),
         **dict.fromkeys(("allowed", "begins", "finishes"), ((2, 9), torch.bool)),
     }
@@ -110,18 +115,18 @@ def test_features_are_a_batch_with_its_marks(windows: WindowsToRead, model: Any)
     assert features["attention_mask"][1].tolist() == [1] * 6 + [0] * 3
 
 
-def test_any_examples_may_stand_together(windows: WindowsToRead) -> None:
-    windows.add_answered(asked(B), PASSAGE)
+def test_allows_any_examples_in_a_batch(windows: ReaderWindows) -> None:
+    windows.add_answered(make_question(B), PASSAGE)
     examples = windows.examples()
     assert examples.lengths.tolist() == [9, 9]
-    assert not examples.in_batch
-    assert examples.sound().tolist() == [0, 1]
+    assert not examples.in_batch_negatives
+    assert examples.usable_rows().tolist() == [0, 1]
 
 
-def test_the_loss_is_the_hand_sum(windows: WindowsToRead, model: Any) -> None:
-    windows.add_answered(asked(B), f"{B} {A} {B} {C}")
-    windows.add_answered(asked(f"{A} {B}"), f"{A} {B} {C}")
-    windows.add_rejected(asked(), f"{C} {D}", np.random.default_rng(0))
+def test_loss_matches_manual_sum(windows: ReaderWindows, model: Any) -> None:
+    windows.add_answered(make_question(B), f"{B} {A} {B} {C}")
+    windows.add_answered(make_question(f"{A} {B}"), f"{A} {B} {C}")
+    windows.add_rejected(make_question(), f"{C} {D}", np.random.default_rng(0))
     features = windows.features(model, [0, 1, 2])
     with torch.no_grad():
         logits, losses = model[0](dict(features)), model(dict(features))["losses"].tolist()
@@ -129,18 +134,16 @@ def test_the_loss_is_the_hand_sum(windows: WindowsToRead, model: Any) -> None:
         expected = 0.0
         for side, marked in (("starts", "begins"), ("ends", "finishes")):
             weights = [np.exp(value) for value in logits[side][row].tolist()]
-            allowed = sum(weights[place] for place in np.flatnonzero(features["allowed"][row]))
-            right = sum(weights[place] for place in np.flatnonzero(features[marked][row]))
+            allowed = sum(weights[position] for position in np.flatnonzero(features["allowed"][row]))
+            right = sum(weights[position] for position in np.flatnonzero(features[marked][row]))
             expected -= np.log(right / allowed) / 2
         assert losses[row] == pytest.approx(expected, abs=1e-5)
         assert expected > 0
 
 
-def test_where_every_place_counts_and_one_is_right_it_is_the_loss_of_transformers(
-    windows: WindowsToRead, model: Any
-) -> None:
-    windows.add_answered(asked(f"{B} {C}"), f"{A} {B} {C} {D}")
-    windows.add_answered(asked(D), f"{D} {C} {B} {A}")
+def test_loss_matches_transformers_for_single_spans(windows: ReaderWindows, model: Any) -> None:
+    windows.add_answered(make_question(f"{B} {C}"), f"{A} {B} {C} {D}")
+    windows.add_answered(make_question(D), f"{D} {C} {B} {A}")
     features = windows.features(model, [0, 1])
     features["allowed"] = torch.ones_like(features["allowed"])
     given = {name: features[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
@@ -151,9 +154,9 @@ def test_where_every_place_counts_and_one_is_right_it_is_the_loss_of_transformer
     assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
 
 
-def test_no_gradient_is_undefined(windows: WindowsToRead, model: Any) -> None:
-    windows.add_answered(asked(B), PASSAGE)
-    windows.add_answered(asked(A), A)
+def test_gradients_are_finite(windows: ReaderWindows, model: Any) -> None:
+    windows.add_answered(make_question(B), PASSAGE)
+    windows.add_answered(make_question(A), A)
     model(windows.features(model, [0, 1, 2]))["losses"].mean().backward()
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert gradients

@@ -13,31 +13,31 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import keep
-from mrc_workbench.labs.reading.extractive import best_threshold, read_own_passages
-from mrc_workbench.labs.reading.scores import Rules, judged
+from mrc_workbench.labs.reading.extractive import best_threshold, read_contexts
+from mrc_workbench.labs.reading.scores import ScoringRules, score_answer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, load_reader, options_of
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.recipes.readers import ReaderMaterial, ReaderRecipe, is_unanswerable
+from mrc_workbench.training.recipes.readers import ReaderRecipe, ReaderTrainingData, is_unanswerable
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER, ReaderBestBy, ReaderOptions
-from mrc_workbench.training.train import load_material
+from mrc_workbench.training.train import load_training_data
 from mrc_workbench.workbench.cli import main
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
 from tests.training.worlds import (
     CUE,
     WORDS,
-    base_of,
+    create_planned_run,
     created_reader,
     cue_set,
-    logged,
-    planned,
-    source_of,
-    trained,
-    within,
+    get_base,
+    in_workspace,
+    make_source,
+    read_logged,
+    train_to_end,
 )
 
 __all__ = ["begin"]  # a fixture
@@ -45,62 +45,69 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
 
 @pytest.fixture(scope="module")
-def learned(workspace_of_the_module: Path) -> Run:
+def learned(module_workspace: Path) -> Run:
     """A reader that was taught the rule."""
-    told: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
-    return within(workspace_of_the_module, lambda: trained(created_reader(cue_set(600, words=4), **told)))
+    settings: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
+    return in_workspace(module_workspace, lambda: train_to_end(created_reader(cue_set(600, words=4), **settings)))
 
 
 def pairs_of(run: Run, part: Part) -> tuple[QuestionSet, list[tuple[str, str]]]:
     question_set = ReaderRecipe.family.find(run.plan().data)
-    asked = split(question_set, run.plan().split).questions(question_set, part)
+    question_set_of_part = split(question_set, run.plan().split).questions(question_set, part)
     row_of = question_set.row_of_passage
-    return asked, [(one.text, question_set.passages[row_of[one.relevant[0]]].text) for one in asked.questions]
+    return question_set_of_part, [
+        (question.text, question_set.passages[row_of[question.relevant[0]]].text)
+        for question in question_set_of_part.questions
+    ]
 
 
-def test_the_rule_is_learned_and_holds_for_passages_never_seen(learned: Run) -> None:
+def test_learns_cue_and_generalizes(learned: Run) -> None:
     scores = learned.scores()
     assert scores["before"]["em"] < 0.3
     assert scores["after"]["em"] > 0.9
     assert scores["gain"]["interval"][0] > 0.5
     assert (scores["questions"], scores["measured_on"], scores["rules"]) == (120, "validation", "korquad")
-    asked, pairs = pairs_of(learned, Part.TEST)
-    read = SpanReader(source_of(learned)).read(pairs)
-    said = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
-    right = [judged(one, question.answers, Rules.KORQUAD) for one, question in zip(said, asked.questions, strict=True)]
+    test_set, pairs = pairs_of(learned, Part.TEST)
+    read = SpanReader(make_source(learned)).read(pairs)
+    answers = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
+    right = [
+        score_answer(answer, question.answers, ScoringRules.KORQUAD)
+        for answer, question in zip(answers, test_set.questions, strict=True)
+    ]
     assert np.mean(right, axis=0).min() > 0.9
-    measured = logged(learned, "eval_validation_f1")
+    measured = read_logged(learned, "eval_validation_f1")
     assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
     assert learned.provenance()["answers"] == dict.fromkeys(("mended", "lost", "without_answer"), 0) | {
         **{"answers": 360, "windows": 360}
     }
 
 
-def test_bfloat16_points_at_the_same_spans(learned: Run) -> None:
+def test_bfloat16_finds_same_spans(learned: Run) -> None:
     _, pairs = pairs_of(learned, Part.ALL)
     exact, quick = (
-        SpanReader(source_of(learned), precision=one).read(pairs) for one in (Precision.FLOAT32, Precision.BFLOAT16)
+        SpanReader(make_source(learned), precision=precision).read(pairs)
+        for precision in (Precision.FLOAT32, Precision.BFLOAT16)
     )
     same = (exact.starts[:, 0] == quick.starts[:, 0]) & (exact.ends[:, 0] == quick.ends[:, 0])
     assert same.mean() >= 0.95
 
 
-def test_plain_transformers_loads_it_and_nothing_in_it_is_pickled(learned: Run) -> None:
+def test_transformers_loads_model_without_pickles(learned: Run) -> None:
     assert {path.suffix for path in learned.model_folder.rglob("*") if path.is_file()} == {
         *(".safetensors", ".json", ".md")
     } | {path.suffix for path in learned.model_folder.glob("vocab.txt")}
     network = AutoModelForQuestionAnswering.from_pretrained(learned.model_folder)
     tokenizer = AutoTokenizer.from_pretrained(learned.model_folder)
-    own = load_reader(source_of(learned))
+    own = load_reader(make_source(learned))
     given = tokenizer([CUE, CUE], [" ".join(WORDS[:4]), " ".join([*WORDS[:2], CUE])], padding=True, return_tensors="pt")
     with torch.no_grad():
         theirs, ours = network(**given), own[0](dict(given))
     assert torch.equal(theirs.start_logits, ours["starts"])
     assert torch.equal(theirs.end_logits, ours["ends"])
-    assert options_of(source_of(learned)) == SpanOptions(32, 8, 4)
+    assert options_of(make_source(learned)) == SpanOptions(32, 8, 4)
 
 
-def test_its_card_says_what_it_is(learned: Run) -> None:
+def test_card_describes_reader(learned: Run) -> None:
     card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
     assert "pipeline_tag: question-answering" in card
@@ -120,29 +127,29 @@ SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, 
 WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
 
 
-def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been() -> None:
+def test_resumes_identically_after_stop() -> None:
     options = SHORT | {"negatives_share": 0.5}
     whole, run = (created_reader(cue_set(30, 10), **options) for _ in range(2))
-    trained(whole)
+    train_to_end(whole)
     for step in (2, 4):
         stopped_at(run, step)
-    trained(run)
-    assert_alike(run, whole, "eval_loss", "eval_validation_f1", but=WITHOUT_GRADIENT)
+    train_to_end(run)
+    assert_alike(run, whole, "eval_loss", "eval_validation_f1", ignored=WITHOUT_GRADIENT)
 
 
-def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
+def test_resumes_identically_after_kill_while_saving(begin: Begin) -> None:
     options = OFTEN | {"batch_size": 4, "epochs": 3.0}
     whole, run = (created_reader(cue_set(80), **options) for _ in range(2))
     killed_while_it_saves(run, begin)
-    trained(run)
-    trained(whole)
+    train_to_end(run)
+    train_to_end(whole)
     assert whole.status().step == 36
-    assert_alike(run, whole, "eval_loss", "eval_validation_f1", but=WITHOUT_GRADIENT)
+    assert_alike(run, whole, "eval_loss", "eval_validation_f1", ignored=WITHOUT_GRADIENT)
 
 
-def test_adapters_are_trained_and_merged() -> None:
-    run = trained(created_reader(cue_set(30), lora_rank=2, learning_rate=1e-2))
-    base = load_reader(find_model(base_of(READER)), new_head=True)[0].model.state_dict()
+def test_trains_and_merges_adapters() -> None:
+    run = train_to_end(created_reader(cue_set(30), lora_rank=2, learning_rate=1e-2))
+    base = load_reader(find_model(get_base(READER)), new_head=True)[0].model.state_dict()
     saved = load_file(run.model_folder / "model.safetensors")
     assert saved.keys() == base.keys()
     changed = {name for name, array in saved.items() if not np.array_equal(array, base[name].numpy())}
@@ -152,18 +159,18 @@ def test_adapters_are_trained_and_merged() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"recompute": True}])
-def test_what_it_would_take_is_estimated(options: dict[str, Any]) -> None:
+def test_estimates_time_and_memory(options: dict[str, Any]) -> None:
     run = created_reader(cue_set(30, 6), negatives_share=1.0, epochs=2.0, batch_size=8, **options)
-    found = estimate(run.plan())
-    assert found.fits
-    assert (found.seconds_a_step, found.seconds_measuring, found.seconds_loading) > (0, 0, 0)
-    assert found.seconds > found.steps * found.seconds_a_step
-    assert trained(run).status().total_steps == found.steps
+    result = estimate(run.plan())
+    assert result.fits
+    assert (result.seconds_a_step, result.seconds_measuring, result.seconds_loading) > (0, 0, 0)
+    assert result.seconds > result.steps * result.seconds_a_step
+    assert train_to_end(run).status().total_steps == result.steps
 
 
-def test_a_frozen_table_stays() -> None:
-    run = trained(created_reader(cue_set(30), embedding_table=EmbeddingTable.FROZEN))
-    base = load_reader(find_model(base_of(READER)), new_head=True)[0].model.state_dict()
+def test_frozen_embeddings_stay_unchanged() -> None:
+    run = train_to_end(created_reader(cue_set(30), embedding_table=EmbeddingTable.FROZEN))
+    base = load_reader(find_model(get_base(READER)), new_head=True)[0].model.state_dict()
     saved = load_file(run.model_folder / "model.safetensors")
     name = "bert.embeddings.word_embeddings.weight"
     assert np.array_equal(saved[name], base[name].numpy())
@@ -172,19 +179,21 @@ def test_a_frozen_table_stays() -> None:
 # questions that nobody can answer
 
 
-def test_saying_that_there_is_no_answer_is_judged_at_the_best_threshold() -> None:
-    run = trained(created_reader(cue_set(60, 60), epochs=3.0))
-    material, scores = load_material(run.plan()), run.scores()
-    assert scores["unanswerable"] == sum(map(is_unanswerable, material.validation.questions)) == 12
+def test_scores_no_answer_at_best_threshold() -> None:
+    run = train_to_end(created_reader(cue_set(60, 60), epochs=3.0))
+    data, scores = load_training_data(run.plan()), run.scores()
+    assert scores["unanswerable"] == sum(map(is_unanswerable, data.validation.questions)) == 12
     assert run.provenance()["data"]["unanswerable_questions"] == 60
     assert run.provenance()["answers"]["without_answer"] == 36
-    read = read_own_passages(SpanReader(source_of(run)), material.validation)
-    threshold = best_threshold(read, material.validation, Rules.KORQUAD)
+    read = read_contexts(SpanReader(make_source(run)), data.validation)
+    threshold = best_threshold(read, data.validation, ScoringRules.KORQUAD)
     assert threshold is not None
 
     def reached(at: float) -> list[float]:
-        said = zip(read.said(at), material.validation.questions, strict=True)
-        both: list[float] = np.mean([judged(one, of.answers, Rules.KORQUAD) for one, of in said], axis=0).tolist()
+        answered = zip(read.predictions(at), data.validation.questions, strict=True)
+        both: list[float] = np.mean(
+            [score_answer(answer, of.answers, ScoringRules.KORQUAD) for answer, of in answered], axis=0
+        ).tolist()
         return both
 
     assert [scores["after"][name] for name in ("em", "f1")] == pytest.approx(reached(threshold), abs=1e-6)
@@ -194,24 +203,26 @@ def test_saying_that_there_is_no_answer_is_judged_at_the_best_threshold() -> Non
 
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
     """What a training that starts at the tiny base would be shown."""
-    chosen = ReaderOptions(base=base_of(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
-    recipe = ReaderRecipe(chosen, ReaderMaterial.of(question_set, SplitOptions(0.2, 0.2), chosen))
-    told: dict[str, int] = recipe.task(find_model(base_of(READER))).metadata["answers"]
-    return told
+    reader_options = ReaderOptions(base=get_base(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
+    recipe = ReaderRecipe(
+        reader_options, ReaderTrainingData.from_question_set(question_set, SplitOptions(0.2, 0.2), reader_options)
+    )
+    answer_counts: dict[str, int] = recipe.build_task(find_model(get_base(READER))).metadata["answers"]
+    return answer_counts
 
 
-def test_a_passage_of_an_article_held_out_is_never_shown_even_where_it_does_not_answer() -> None:
+def test_excludes_rejected_passages_of_held_out_articles() -> None:
     question_set = cue_set(20)
     held_out = split(question_set, SplitOptions(0.2, 0.2)).questions(question_set, Part.TEST).questions[0]
-    asked = tuple(replace(one, rejected=(held_out.relevant[0],)) for one in question_set.questions)
-    assert windows_of(replace(question_set, questions=asked))["without_answer"] == 0
+    questions = tuple(replace(question, rejected=(held_out.relevant[0],)) for question in question_set.questions)
+    assert windows_of(replace(question_set, questions=questions))["without_answer"] == 0
     learned = split(question_set, SplitOptions(0.2, 0.2)).questions(question_set, Part.TRAIN).questions[0]
-    asked = tuple(replace(one, rejected=(learned.relevant[0],)) for one in question_set.questions)
-    assert windows_of(replace(question_set, questions=asked))["without_answer"] == 12
+    questions = tuple(replace(question, rejected=(learned.relevant[0],)) for question in question_set.questions)
+    assert windows_of(replace(question_set, questions=questions))["without_answer"] == 12
 
 
 @pytest.mark.parametrize("title", [False, True])
-def test_where_an_answer_begins_is_told_of_its_first_passage_whatever_stands_before_it(title: bool) -> None:
+def test_answer_position_refers_to_first_passage_without_title(title: bool) -> None:
     """A second passage holds the same words elsewhere; nothing is to be mended there."""
     passages, questions = [], []
     for number in range(10):
@@ -222,41 +233,43 @@ def test_where_an_answer_begins_is_told_of_its_first_passage_whatever_stands_bef
         questions.append(
             Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
         )
-    told = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
-    assert told == {"answers": 12, "mended": 0, "lost": 0, "without_answer": 0, "windows": 12}
+    counts = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
+    assert counts == {"answers": 12, "mended": 0, "lost": 0, "without_answer": 0, "windows": 12}
 
 
-def test_where_no_answer_stands_in_its_passage_there_is_nothing_to_read() -> None:
+def test_rejects_set_whose_answers_are_missing_in_passages() -> None:
     question_set = cue_set(20)
-    asked = tuple(replace(one, answers=("없다",), starts=()) for one in question_set.questions)
+    questions = tuple(replace(question, answers=("없다",), starts=()) for question in question_set.questions)
     with pytest.raises(TrainingError) as caught:
-        windows_of(replace(question_set, questions=asked))
+        windows_of(replace(question_set, questions=questions))
     assert caught.value.code == "nothing_to_read"
 
 
 # its place among the others
 
 
-def test_it_goes_on_from_a_bi_encoder_and_from_a_reader() -> None:
+def test_continues_from_bi_encoder_and_reader() -> None:
     question_set = cue_set(30)
-    encoder = trained(planned(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), base=base_of(READER), epochs=1.0))
-    first = trained(created_reader(question_set, base=encoder.id))
-    second = trained(created_reader(question_set, base=first.id))
+    encoder = train_to_end(
+        create_planned_run(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), base=get_base(READER), epochs=1.0)
+    )
+    first = train_to_end(created_reader(question_set, base=encoder.id))
+    second = train_to_end(created_reader(question_set, base=first.id))
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_trains_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = keep(cue_set(30))
-    words = [READER, "--data", data.key, "--base", base_of(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
+    words = [READER, "--data", data.key, "--base", get_base(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
     words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
     assert main(["train", *words]) == 0
-    told = capsys.readouterr().out
-    assert str(tmp_path / "out" / "model") in told
+    output = capsys.readouterr().out
+    assert str(tmp_path / "out" / "model") in output
     options = Run(tmp_path / "out").plan().options
     assert isinstance(options, ReaderOptions)
-    assert (options.rules, options.best_by) == (Rules.SQUAD, ReaderBestBy.EXACT)
+    assert (options.rules, options.best_by) == (ScoringRules.SQUAD, ReaderBestBy.EXACT)
     assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
     assert main(["train", READER, "--data", data.key, "--base", "starter"]) == 2
     assert "base must be a transformer: a starter knows words" in capsys.readouterr().err
-    assert main(["train", READER, "--data", data.key, "--base", base_of(READER), "--overlap", "300"]) == 2
+    assert main(["train", READER, "--data", data.key, "--base", get_base(READER), "--overlap", "300"]) == 2
     assert "overlap must be half of max_length at most" in capsys.readouterr().err

@@ -3,26 +3,26 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
-from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.pairs.store import save_pairs
 from mrc_workbench.data.split import Part, SplitOptions
-from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.labs.embeddings.encoder import DistinctSentences
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.sentence_material import (
-    PAIRS,
-    Judgement,
-    PairMaterial,
+    PAIR_FAMILY,
     PairMeasurement,
-    judgement,
-    triples_of,
+    PairPredictions,
+    PairTrainingData,
+    make_triples,
+    predict_pairs,
 )
 from mrc_workbench.training.text_options import (
-    FITTING,
+    PAIR_KINDS_OF_OBJECTIVE,
     CrossSentenceObjective,
     SentenceCrossEncoderOptions,
     SentenceObjective,
     SentenceOptions,
 )
-from tests.training.recipes.sentence_worlds import SETS, labelled, scored
+from tests.training.recipes.sentence_worlds import SETS, make_labelled_pairs, make_scored_pairs
 
 SHARES = SplitOptions(0.2, 0.2)
 
@@ -33,61 +33,66 @@ def options(objective: SentenceObjective = SentenceObjective.COSENT, **changed: 
 
 @pytest.mark.parametrize("kind", PairKind)
 @pytest.mark.parametrize("objective", SentenceObjective)
-def test_an_objective_is_refused_where_it_does_not_fit_the_pairs(kind: PairKind, objective: SentenceObjective) -> None:
+def test_rejects_objective_for_other_pair_kinds(kind: PairKind, objective: SentenceObjective) -> None:
     pairs = SETS[kind]()
-    if kind in FITTING[objective]:
-        PAIRS.check(pairs, options(objective))
+    if kind in PAIR_KINDS_OF_OBJECTIVE[objective]:
+        PAIR_FAMILY.check(pairs, options(objective))
         return
-    with pytest.raises(OptionError, match=f"{objective} learns from") as told:
-        PAIRS.check(pairs, options(objective))
-    assert (told.value.option, told.value.code) == ("objective", "pair_kind")
-    others = str(told.value).partition("there are ")[2].split(", ")
-    assert others == [one for one in SentenceObjective if kind in FITTING[one]]
+    with pytest.raises(OptionError, match=f"{objective} learns from") as error:
+        PAIR_FAMILY.check(pairs, options(objective))
+    assert (error.value.option, error.value.code) == ("objective", "pair_kind")
+    others = str(error.value).partition("there are ")[2].split(", ")
+    assert others == [candidate for candidate in SentenceObjective if kind in PAIR_KINDS_OF_OBJECTIVE[candidate]]
 
 
-def test_scored_pairs_judge_themselves_and_a_sample_of_them_is_measured() -> None:
-    pairs = scored(100)
-    material = PairMaterial.of(pairs, SHARES, options(evaluation_limit=5))
+def test_scored_pairs_are_their_own_evaluation_set() -> None:
+    pairs = make_scored_pairs(100)
+    data = PairTrainingData.from_pairs(pairs, SHARES, options(evaluation_limit=5))
     rows = split_pairs(pairs, SHARES)
-    assert (material.measure, material.judged_by, len(material.judge)) == ("spearman", "spearman", 5)
-    assert set(material.judge.sentences) <= set(pairs.at(rows[Part.VALIDATION]).sentences)
-    assert material.train.fingerprint == pairs.at(rows[Part.TRAIN]).fingerprint
-    assert material.sample is not None
-    assert len(material.sample) == len(rows[Part.VALIDATION])
-    assert set(material.sample.sentences) <= set(material.train.sentences)
-    assert PairMaterial.of(pairs, SHARES, options(best_by="loss")).judged_by == "loss"
+    assert (data.measure, data.best_by, len(data.evaluation_pairs)) == ("spearman", "spearman", 5)
+    assert set(data.evaluation_pairs.sentences) <= set(pairs.at(rows[Part.VALIDATION]).sentences)
+    assert data.train.fingerprint == pairs.at(rows[Part.TRAIN]).fingerprint
+    assert data.sample is not None
+    assert len(data.sample) == len(rows[Part.VALIDATION])
+    assert set(data.sample.sentences) <= set(data.train.sentences)
+    assert PairTrainingData.from_pairs(pairs, SHARES, options(best_by="loss")).best_by == "loss"
 
 
-def test_labelled_pairs_are_judged_by_their_loss_or_by_scored_pairs() -> None:
-    softmax, judges = SentenceObjective.NLI_SOFTMAX, keep(scored(50))
-    alone = PairMaterial.of(labelled(), SHARES, options(softmax))
-    assert (alone.measure, alone.judged_by, alone.sample) == ("", "loss", None)
-    judged = PairMaterial.of(labelled(), SHARES, options(softmax, judged_on=judges.key))
-    assert (judged.measure, judged.judged_by, judged.sample, judged.judged_on) == (
+def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
+    softmax, judges = SentenceObjective.NLI_SOFTMAX, save_pairs(make_scored_pairs(50))
+    alone = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax))
+    assert (alone.measure, alone.best_by, alone.sample) == ("", "loss", None)
+    judged = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax, judged_on=judges.key))
+    assert (judged.measure, judged.best_by, judged.sample, judged.evaluation_set_name) == (
         *("spearman", "spearman", None),
         "scored",
     )
-    assert judged.judge.fingerprint == scored(50).at(split_pairs(scored(50), SHARES)[Part.VALIDATION]).fingerprint
+    assert (
+        judged.evaluation_pairs.fingerprint
+        == make_scored_pairs(50).at(split_pairs(make_scored_pairs(50), SHARES)[Part.VALIDATION]).fingerprint
+    )
     cross = SentenceCrossEncoderOptions(base="folder", objective=CrossSentenceObjective.CROSS_ENTROPY)
-    assert PairMaterial.of(labelled(), SHARES, cross).judged_by == "accuracy"
+    assert PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, cross).best_by == "accuracy"
 
 
-def test_only_scored_pairs_judge_a_sentence_encoder() -> None:
-    judges = keep(labelled())
+def test_requires_scored_evaluation_set_for_encoder() -> None:
+    judges = save_pairs(make_labelled_pairs())
     with pytest.raises(OptionError, match="judged_on must name a set of scored pairs, and labelled holds labelled"):
-        PAIRS.check(scored(), options(judged_on=judges.key))
+        PAIR_FAMILY.check(make_scored_pairs(), options(judged_on=judges.key))
 
 
-def test_a_set_without_training_rows_is_refused() -> None:
+def test_rejects_set_without_training_pairs() -> None:
     published = np.full(30, 1)
-    columns = [list(column) for column in scored(30).texts]
-    pairs = PairSet.of("dev", PairKind.SCORED, columns, scored(30).values, published=published, scale=(0, 5))
-    with pytest.raises(TrainingError, match="0 training and 30 validation pairs") as told:
-        PairMaterial.of(pairs, SHARES, options())
-    assert told.value.code == "too_few_pairs"
+    columns = [list(column) for column in make_scored_pairs(30).texts]
+    pairs = PairSet.from_columns(
+        "dev", PairKind.SCORED, columns, make_scored_pairs(30).values, published=published, scale=(0, 5)
+    )
+    with pytest.raises(TrainingError, match="0 training and 30 validation pairs") as error:
+        PairTrainingData.from_pairs(pairs, SHARES, options())
+    assert error.value.code == "too_few_pairs"
 
 
-def test_triples_of_labelled_pairs_are_those_counted_by_hand() -> None:
+def test_makes_triples_of_labelled_pairs() -> None:
     rows = [
         ("a", "a follows", Label.ENTAILMENT),
         ("a", "a follows too", Label.ENTAILMENT),
@@ -101,75 +106,82 @@ def test_triples_of_labelled_pairs_are_those_counted_by_hand() -> None:
         ("d", "d is wrong", Label.CONTRADICTION),
     ]
     first, second, labels = (list(column) for column in zip(*rows, strict=True))
-    sentences, triples, relevance = triples_of(PairSet.of("nli", PairKind.LABELLED, [first, second], labels))
-    assert [tuple(sentences[one] for one in row) for row in triples] == [
+    sentences, triples, relevance = make_triples(
+        PairSet.from_columns("nli", PairKind.LABELLED, [first, second], labels)
+    )
+    assert [tuple(sentences[sentence_row] for sentence_row in row) for row in triples] == [
         ("a", "a follows", "a is wrong"),
         ("a", "a follows too", "a is never"),
         ("a", "a also follows", "a is wrong"),
     ]
-    place = sentences.index
+    position = sentences.index
     relevant = {(sentences[row], sentences[column]) for row, column in zip(*relevance.nonzero(), strict=True)}
     entailed = {(premise, other) for premise, other, label in rows if label is Label.ENTAILMENT}
-    assert relevant == entailed | {(one, one) for one in sentences}
+    assert relevant == entailed | {(sentence_row, sentence_row) for sentence_row in sentences}
     assert relevance.shape == (len(sentences),) * 2
-    assert place("a") == triples[0, 0]
+    assert position("a") == triples[0, 0]
 
 
-def test_a_measurement_is_that_of_other_libraries_and_survives_the_disk() -> None:
-    pairs = scored(40)
-    distinct = Distinct.of(pairs)
+def test_metrics_match_other_libraries_and_round_trip() -> None:
+    pairs = make_scored_pairs(40)
+    distinct = DistinctSentences.from_pairs(pairs)
     vectors = np.random.default_rng(0).normal(size=(len(distinct.sentences), 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    found = judgement(pairs, distinct, vectors, "spearman")
+    predictions = predict_pairs(pairs, distinct, vectors, "spearman")
     of = dict(zip(distinct.sentences, vectors, strict=True))
     # a sentence beside itself has the cosine 1 however it is rounded
-    cosines = [1.0 if one == other else float(of[one] @ of[other]) for one, other in zip(*pairs.texts, strict=True)]
-    means = found.means()
+    cosines = [
+        1.0 if sentence == other else float(of[sentence] @ of[other])
+        for sentence, other in zip(*pairs.texts, strict=True)
+    ]
+    means = predictions.means()
     assert means["spearman"] == pytest.approx(spearmanr(cosines, pairs.gold).statistic, abs=1e-6)
     assert means["pearson"] == pytest.approx(pearsonr(cosines, pairs.gold).statistic, abs=1e-5)
     alike = [2 - 2 * cosine for cosine, gold in zip(cosines, pairs.gold, strict=True) if gold >= 0.8]
     assert means["alignment"] == pytest.approx(np.mean(alike), abs=1e-5)
-    apart = [np.exp(-2 * np.sum((a - b) ** 2)) for n, a in enumerate(vectors) for b in vectors[n + 1 :]]
-    assert means["uniformity"] == pytest.approx(np.log(np.mean(apart)), abs=1e-5)
-    material = PairMaterial.of(scored(), SHARES, options())
-    kept = PairMeasurement(found, found, judge=material.judge.fingerprint).kept()
-    read = material.measurement(kept)
+    kernel_values = [np.exp(-2 * np.sum((a - b) ** 2)) for n, a in enumerate(vectors) for b in vectors[n + 1 :]]
+    assert means["uniformity"] == pytest.approx(np.log(np.mean(kernel_values)), abs=1e-5)
+    data = PairTrainingData.from_pairs(make_scored_pairs(), SHARES, options())
+    stored = PairMeasurement(predictions, predictions, evaluation_key=data.evaluation_pairs.fingerprint).to_dict()
+    read = data.measurement(stored)
     assert read is not None
     assert read.means() == {"validation": pytest.approx(means), "training": pytest.approx(means)}
-    assert PairMeasurement.of({}, Judgement.of) is None
-    others = PairMaterial.of(scored(seed=1), SHARES, options())
-    assert others.measurement(kept) is None  # what was kept is of other pairs
+    assert PairMeasurement.from_dict({}, PairPredictions.from_dict) is None
+    others = PairTrainingData.from_pairs(make_scored_pairs(seed=1), SHARES, options())
+    assert others.measurement(stored) is None  # what was kept is of other pairs
 
 
-def test_a_model_that_says_one_thing_only_has_no_correlation() -> None:
-    said = np.ones(5, dtype=np.float32)
+def test_constant_predictions_have_zero_correlation() -> None:
+    predicted = np.ones(5, dtype=np.float32)
     right = np.arange(5, dtype=np.float32)
-    assert Judgement("spearman", said, right).means() == {"spearman": 0.0, "pearson": 0.0}
+    assert PairPredictions("spearman", predicted, right).means() == {"spearman": 0.0, "pearson": 0.0}
 
 
 @pytest.mark.slow
-def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
-    material = PairMaterial.of(scored(200), SHARES, options())
-    gold, rng = material.judge.gold.astype(np.float32), np.random.default_rng(1)
-    better = Judgement("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
-    worse = Judgement("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
-    found = material.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, options())
-    by_hand = [spearmanr(one.said, gold).statistic for one in (worse, better)]
-    assert [found[name]["spearman"] for name in ("before", "after")] == pytest.approx(by_hand)
-    assert found["gain"]["difference"] == pytest.approx(by_hand[1] - by_hand[0])
-    low, high = found["gain"]["interval"]
-    drawn = []
+def test_gain_uses_paired_bootstrap() -> None:
+    data = PairTrainingData.from_pairs(make_scored_pairs(200), SHARES, options())
+    gold, rng = data.evaluation_pairs.gold.astype(np.float32), np.random.default_rng(1)
+    better = PairPredictions("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
+    worse = PairPredictions("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
+    content = data.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, options())
+    by_hand = [spearmanr(predictions.predicted, gold).statistic for predictions in (worse, better)]
+    assert [content[name]["spearman"] for name in ("before", "after")] == pytest.approx(by_hand)
+    assert content["gain"]["difference"] == pytest.approx(by_hand[1] - by_hand[0])
+    low, high = content["gain"]["interval"]
+    resampled = []
     for _ in range(1000):
         rows = rng.integers(len(gold), size=len(gold))  # here every pair is a group of its own
-        after, before = (spearmanr(one.said[rows], gold[rows]).statistic for one in (better, worse))
-        drawn.append(after - before)
-    assert [low, high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.05)
-    interval = found["intervals"]["after"]["spearman"]
+        after, before = (
+            spearmanr(predictions.predicted[rows], gold[rows]).statistic for predictions in (better, worse)
+        )
+        resampled.append(after - before)
+    assert [low, high] == pytest.approx(np.quantile(resampled, [0.025, 0.975]), abs=0.05)
+    interval = content["intervals"]["after"]["spearman"]
     assert interval[0] < by_hand[1] < interval[1]
-    same = material.summary({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, options())
+    same = data.summary({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, options())
     assert same["gain"] == {"measure": "spearman", "difference": 0.0, "interval": [0.0, 0.0]}
 
 
-def test_labels_are_told_by_how_many_are_right() -> None:
+def test_scores_labels_by_accuracy() -> None:
     right = np.array([0, 1, 2, 2], dtype=np.int8)
-    assert Judgement("accuracy", np.array([0, 1, 1, 2], dtype=np.int8), right).means() == {"accuracy": 0.75}
+    assert PairPredictions("accuracy", np.array([0, 1, 1, 2], dtype=np.int8), right).means() == {"accuracy": 0.75}

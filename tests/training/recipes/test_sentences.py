@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Dense
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs import PairKind, split_pairs
-from mrc_workbench.data.pairs.store import find, keep
+from mrc_workbench.data.pairs.store import find, save_pairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep as keep_questions
 from mrc_workbench.labs.embeddings.geometry import trajectory
@@ -27,32 +27,32 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.recipes.sentence_material import TeachersVectors
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.recipes.sentence_material import TeacherVectors
 from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.training.text_options import (
-    FITTING,
+    PAIR_KINDS_OF_OBJECTIVE,
     SENTENCE_CROSS_ENCODER,
     CrossSentenceObjective,
     SentenceObjective,
     SentencePooling,
 )
-from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.train import load_training_data, train
 from mrc_workbench.workbench.cli import main
 from tests.training.recipes.sentence_worlds import (
     KIND,
     SETS,
-    by_topic,
-    created,
-    labelled,
-    planned,
-    scored,
+    create_pair_run,
+    make_labelled_pairs,
+    make_plan,
+    make_scored_pairs,
+    make_topic_pairs,
     tiny_base,
     tiny_bi_encoder,
 )
 from tests.training.test_resume import assert_alike, stopped_at
-from tests.training.worlds import logged, shuffled, trained, within
-from tests.training.worlds import planned as planned_ranker
+from tests.training.worlds import create_planned_run as planned_ranker
+from tests.training.worlds import in_workspace, read_logged, shuffled, train_to_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 CASES = [(KIND, objective) for objective in SentenceObjective]
@@ -61,26 +61,30 @@ CASES += [(SENTENCE_CROSS_ENCODER, objective) for objective in CrossSentenceObje
 
 def run_of(kind: str, objective: Any, **options: Any) -> Run:
     teacher = {"teacher": tiny_bi_encoder()} if objective is SentenceObjective.DISTILLATION else {}
-    return created(SETS[FITTING[objective][0]](), kind, objective=objective, **teacher, **options)
+    return create_pair_run(
+        SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]](), kind, objective=objective, **teacher, **options
+    )
 
 
 @pytest.mark.parametrize(("kind", "objective"), CASES)
-def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been(kind: str, objective: Any) -> None:
+def test_resumes_identically_after_stop(kind: str, objective: Any) -> None:
     whole, run = (run_of(kind, objective, epochs=1.5, evaluation_steps=2, save_steps=2) for _ in range(2))
-    trained(whole)
+    train_to_end(whole)
     stopped_at(run, 3)
-    trained(run)
+    train_to_end(run)
     assert whole.status().step > 3
     assert_alike(run, whole, "eval_loss")
 
 
 @pytest.fixture(scope="module")
-def run(workspace_of_the_module: Path) -> Run:
+def run(module_workspace: Path) -> Run:
     """An encoder trained on scored pairs."""
-    return within(workspace_of_the_module, lambda: trained(created(by_topic(), epochs=6.0, learning_rate=3e-3)))
+    return in_workspace(
+        module_workspace, lambda: train_to_end(create_pair_run(make_topic_pairs(), epochs=6.0, learning_rate=3e-3))
+    )
 
 
-def test_what_is_kept_is_the_best_by_spearman_and_then_by_its_loss(run: Run) -> None:
+def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
     scores, plan = run.scores(), run.plan()
     pairs = find(plan.data)
     judge = pairs.at(split_pairs(pairs, plan.split)[Part.VALIDATION])
@@ -88,7 +92,7 @@ def test_what_is_kept_is_the_best_by_spearman_and_then_by_its_loss(run: Run) -> 
     first, second = (model.encode(list(column), normalize_embeddings=True) for column in judge.texts)
     alone = spearman((first * second).sum(axis=1), judge.gold)
     assert scores["after"]["spearman"] == pytest.approx(alone, abs=0.02)  # bfloat16 where the machine is quicker so
-    measured = logged(run, "eval_validation_spearman")
+    measured = read_logged(run, "eval_validation_spearman")
     assert scores["after"]["spearman"] == pytest.approx(max(measured), abs=1e-6)
     best = [entry for entry in run.progress() if entry.get("eval_validation_spearman") == max(measured)]
     assert len(best) > 1  # all of whom are right, so the loss tells them apart
@@ -99,16 +103,18 @@ def test_what_is_kept_is_the_best_by_spearman_and_then_by_its_loss(run: Run) -> 
     assert run.provenance()["settled"]["best_by"] == "spearman"
 
 
-def test_its_path_through_alignment_and_uniformity_is_told(run: Run) -> None:
+def test_logs_alignment_and_uniformity(run: Run) -> None:
     path = trajectory(run.progress())
     assert path.steps.tolist() == [0, *sorted({e["step"] for e in run.progress() if "eval_validation_spearman" in e})]
     before, after = run.scores()["before"], run.scores()["after"]
     assert (path.alignment[0], path.uniformity[0]) == pytest.approx((before["alignment"], before["uniformity"]))
-    kept = path.steps.tolist().index(run.scores()["kept_step"])
-    assert (path.alignment[kept], path.uniformity[kept]) == pytest.approx((after["alignment"], after["uniformity"]))
+    best_position = path.steps.tolist().index(run.scores()["kept_step"])
+    assert (path.alignment[best_position], path.uniformity[best_position]) == pytest.approx(
+        (after["alignment"], after["uniformity"])
+    )
 
 
-def test_its_card_tells_figures_with_intervals_and_loads(run: Run) -> None:
+def test_card_lists_metrics_with_intervals(run: Run) -> None:
     card = (run.model_folder / "README.md").read_text(encoding="utf-8")
     after, intervals = run.scores()["after"], run.scores()["intervals"]["after"]
     low, high = (100 * end for end in intervals["spearman"])
@@ -122,7 +128,7 @@ def test_its_card_tells_figures_with_intervals_and_loads(run: Run) -> None:
     assert np.linalg.norm(by_hand) == pytest.approx(1, abs=1e-5)
 
 
-def test_it_is_a_bi_encoder_like_any_other(run: Run) -> None:
+def test_result_is_usable_as_bi_encoder(run: Run) -> None:
     question_set = shuffled(12, 12)
     data = keep_questions(question_set)
     spec = DenseSpec(name="Dense", model=run.id)
@@ -131,50 +137,50 @@ def test_it_is_a_bi_encoder_like_any_other(run: Run) -> None:
     vectors = BiEncoder(find_model(run.id), [], precision=Precision.FLOAT32).encode_questions(["한강은"])
     assert vectors.shape == (1, 32)
     searched = planned_ranker(BI_ENCODER, question_set, base=run.id, epochs=1.0, batch_size=4)
-    trained(searched)
+    train_to_end(searched)
     assert searched.provenance()["base"]["reference"] == run.id
-    assert [spec.kind for spec in recipe_of(KIND).retrievers(run.id, "BM25", title=True, named=str)] == [
+    assert [spec.kind for spec in get_recipe(KIND).retrievers(run.id, "BM25", title=True, name_for=str)] == [
         *("dense", "hybrid")
     ]
 
 
-def test_sts_goes_on_from_nli_and_no_label_is_forgotten() -> None:
-    first = trained(run_of(KIND, SentenceObjective.NLI_SOFTMAX, judged_on=keep(scored(120)).key))
+def test_sts_continues_from_nli() -> None:
+    first = train_to_end(run_of(KIND, SentenceObjective.NLI_SOFTMAX, judged_on=save_pairs(make_scored_pairs(120)).key))
     assert first.scores()["judged_on"] == "scored"
     assert first.provenance()["data"]["judged_on"] == "scored"
-    second = trained(created(scored(), base=first.id))
+    second = train_to_end(create_pair_run(make_scored_pairs(), base=first.id))
     before = load_bi_encoder(find_model(first.id), []).encode(["한강은 서울을"])
     np.testing.assert_array_equal(
         load_bi_encoder(find_model(second.plan().options.base), []).encode(["한강은 서울을"]), before
     )
     assert second.scores()["before"]["spearman"] == pytest.approx(
-        recipe_of(KIND)(second.plan().options, load_material(second.plan()))
-        .measured(find_model(first.id))
+        get_recipe(KIND)(second.plan().options, load_training_data(second.plan()))
+        .evaluate(find_model(first.id))
         .means()["validation"]["spearman"]
     )
 
 
-def test_labels_are_told_apart_and_named() -> None:
-    nli = trained(run_of(SENTENCE_CROSS_ENCODER, CrossSentenceObjective.CROSS_ENTROPY, epochs=8.0))
+def test_cross_encoder_predicts_named_labels() -> None:
+    nli = train_to_end(run_of(SENTENCE_CROSS_ENCODER, CrossSentenceObjective.CROSS_ENTROPY, epochs=8.0))
     assert nli.scores()["after"].keys() == {"accuracy"}
-    assert nli.scores()["after"]["accuracy"] == pytest.approx(max(logged(nli, "eval_validation_accuracy")))
+    assert nli.scores()["after"]["accuracy"] == pytest.approx(max(read_logged(nli, "eval_validation_accuracy")))
     plan = nli.plan()
-    judge = labelled().at(split_pairs(labelled(), plan.split)[Part.VALIDATION])
+    judge = make_labelled_pairs().at(split_pairs(make_labelled_pairs(), plan.split)[Part.VALIDATION])
     model = load_cross_encoder(ModelSource("it", folder=nli.model_folder), [], 3)
-    said = model.predict(list(zip(*judge.texts, strict=True))).argmax(axis=1)
-    assert nli.scores()["after"]["accuracy"] == pytest.approx((said == judge.values).mean(), abs=0.06)
+    predicted = model.predict(list(zip(*judge.texts, strict=True))).argmax(axis=1)
+    assert nli.scores()["after"]["accuracy"] == pytest.approx((predicted == judge.values).mean(), abs=0.06)
     assert model.config.id2label == {0: "entailment", 1: "neutral", 2: "contradiction"}
-    with pytest.raises(ModelError, match="gives no 1 scores a pair") as told:
+    with pytest.raises(ModelError, match="gives no 1 scores a pair") as error:
         CrossEncoderScorer(find_model(nli.id), []).load()
-    assert told.value.code == "labels"
-    sts = trained(created(scored(), SENTENCE_CROSS_ENCODER, base=nli.id))  # with a new head
-    one = load_cross_encoder(find_model(sts.id), [])
-    assert isinstance(one.activation_fn, torch.nn.Sigmoid)
-    assert 0 <= one.predict([("한강은", "서울을")])[0] <= 1
+    assert error.value.code == "labels"
+    sts = train_to_end(create_pair_run(make_scored_pairs(), SENTENCE_CROSS_ENCODER, base=nli.id))  # with a new head
+    regression_model = load_cross_encoder(find_model(sts.id), [])
+    assert isinstance(regression_model.activation_fn, torch.nn.Sigmoid)
+    assert 0 <= regression_model.predict([("한강은", "서울을")])[0] <= 1
 
 
-def test_without_scores_the_smallest_loss_is_kept() -> None:
-    run = trained(created(SETS[PairKind.TRIPLETS](), objective="triplet", epochs=4.0))
+def test_saves_smallest_loss_without_scores() -> None:
+    run = train_to_end(create_pair_run(SETS[PairKind.TRIPLETS](), objective="triplet", epochs=4.0))
     scores, losses = run.scores(), {e["step"]: e["eval_loss"] for e in run.progress() if "eval_loss" in e}
     assert (scores["judged_by"], scores["kept_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
     assert "gain" not in scores
@@ -191,8 +197,8 @@ def test_without_scores_the_smallest_loss_is_kept() -> None:
         {"pooling": SentencePooling.FIRST_LAST_AVERAGE, "precision": Precision.FLOAT32},
     ],
 )
-def test_the_options_of_all_trainings_hold_here(options: dict[str, Any]) -> None:
-    run = trained(created(scored(), **options))
+def test_supports_general_training_options(options: dict[str, Any]) -> None:
+    run = train_to_end(create_pair_run(make_scored_pairs(), **options))
     before = dict(load_bi_encoder(find_model(tiny_bi_encoder()), []).named_parameters())
     after = dict(load_bi_encoder(find_model(run.id), []).named_parameters())
     moved = {name for name in before.keys() & after.keys() if not torch.equal(before[name], after[name])}
@@ -202,24 +208,24 @@ def test_the_options_of_all_trainings_hold_here(options: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(("kind", "objective"), CASES)
-def test_an_estimate_counts_the_steps(kind: str, objective: Any) -> None:
+def test_estimate_counts_steps(kind: str, objective: Any) -> None:
     teacher = {"teacher": tiny_bi_encoder()} if objective is SentenceObjective.DISTILLATION else {}
-    pairs = SETS[FITTING[objective][0]]()
-    found = estimate(planned(kind, pairs, objective=objective, **teacher))
-    rows = len(load_material(planned(kind, pairs, objective=objective, **teacher)).train)
+    pairs = SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]]()
+    result = estimate(make_plan(kind, pairs, objective=objective, **teacher))
+    rows = len(load_training_data(make_plan(kind, pairs, objective=objective, **teacher)).train)
     examples = rows // 3 if objective is SentenceObjective.SIMCSE_SUPERVISED else rows
     if objective is not SentenceObjective.SIMCSE_UNSUPERVISED and objective is not SentenceObjective.TSDAE:
-        assert found.steps == -(-examples // 8)
-    assert found.seconds > found.seconds_measuring > 0
-    assert (found.fits, found.device) == (True, "cpu")
+        assert result.steps == -(-examples // 8)
+    assert result.seconds > result.seconds_measuring > 0
+    assert (result.fits, result.device) == (True, "cpu")
 
 
-def test_the_command_trains_and_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    key, nli, before = keep(scored()).key, keep(labelled()).key, all_runs()
+def test_command_trains_and_rejects(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    key, nli, before = save_pairs(make_scored_pairs()).key, save_pairs(make_labelled_pairs()).key, all_runs()
     small = ["--base", tiny_bi_encoder(), "--batch-size", "8", "--epochs", "1"]
     assert main(["train", "sentences", "--data", key, *small, "--out", str(tmp_path / "run")]) == 0
-    told = capsys.readouterr().out
-    assert "before  spearman" in told
+    output = capsys.readouterr().out
+    assert "before  spearman" in output
     assert Run(tmp_path / "run").plan().options.objective is SentenceObjective.COSENT
     assert main(["train", "sentences", "--data", nli, *small]) == 2
     assert "cosent learns from scored pairs, and labelled holds labelled: for these there are nli-softmax" in (
@@ -238,40 +244,40 @@ def test_the_command_trains_and_refuses(capsys: pytest.CaptureFixture[str], tmp_
 
 
 @pytest.mark.parametrize("objective", [SentenceObjective.NLI_SOFTMAX, SentenceObjective.TSDAE])
-def test_a_loss_with_weights_of_its_own_takes_one_process(objective: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_several_processes_for_losses_with_weights(objective: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = run_of(KIND, objective).plan()
-    recipe = recipe_of(KIND)(plan.options, load_material(plan))
+    recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(OptionError, match="learns weights of its own") as told:
-        recipe.task(find_model(tiny_bi_encoder()))
-    assert (told.value.option, told.value.code) == ("objective", "one_process")
+    with pytest.raises(OptionError, match="learns weights of its own") as error:
+        recipe.build_task(find_model(tiny_bi_encoder()))
+    assert (error.value.option, error.value.code) == ("objective", "one_process")
 
 
-def test_where_nothing_can_judge_a_set_that_does_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requires_evaluation_set_without_scores_or_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = run_of(KIND, SentenceObjective.TRIPLET).plan()
-    recipe = recipe_of(KIND)(plan.options, load_material(plan))
+    recipe = get_recipe(KIND)(plan.options, load_training_data(plan))
     monkeypatch.setenv("WORLD_SIZE", "2")  # each would see other examples
-    with pytest.raises(TrainingError, match="name a scored set to be judged on") as told:
-        recipe.task(find_model(tiny_bi_encoder()))
-    assert told.value.code == "nothing_judges"
+    with pytest.raises(TrainingError, match="name a scored set to be judged on") as error:
+        recipe.build_task(find_model(tiny_bi_encoder()))
+    assert error.value.code == "nothing_judges"
 
 
-def test_a_teacher_of_other_dimensions_is_refused(tmp_path: Path) -> None:
+def test_rejects_teacher_of_other_dimensions(tmp_path: Path) -> None:
     teacher = load_bi_encoder(find_model(tiny_bi_encoder()), [])
     teacher.append(Dense(32, 8))
     teacher.save_pretrained(str(tmp_path), create_model_card=False)
-    run = created(SETS[PairKind.PARALLEL](), objective="distillation", teacher=str(tmp_path))
+    run = create_pair_run(SETS[PairKind.PARALLEL](), objective="distillation", teacher=str(tmp_path))
     assert train(run).state is State.FAILED
     assert (run.status().code, "8 dimensions, and the base has 32" in run.status().message) == ("option", True)
 
 
-def test_a_teacher_is_asked_for_the_first_sentences_once() -> None:
+def test_encodes_first_sentences_once_with_teacher() -> None:
     pairs = SETS[PairKind.PARALLEL]()
-    lesson = TeachersVectors(tiny_bi_encoder(), pairs, 32, Precision.FLOAT32)
+    teacher = TeacherVectors(tiny_bi_encoder(), pairs, 32, Precision.FLOAT32)
     shares: list[float] = []
-    taught = np.stack(lesson.labels(shares.append))
+    teacher_vectors = np.stack(teacher.labels(shares.append))
     by_hand = load_bi_encoder(find_model(tiny_bi_encoder()), []).encode(list(pairs.texts[0]), normalize_embeddings=True)
-    np.testing.assert_allclose(taught, by_hand, atol=1e-5)
+    np.testing.assert_allclose(teacher_vectors, by_hand, atol=1e-5)
     assert shares[-1] == pytest.approx(1)
-    assert np.stack(lesson.stand_ins()).shape == taught.shape
-    assert lesson.seconds() > 0
+    assert np.stack(teacher.placeholder_labels()).shape == teacher_vectors.shape
+    assert teacher.estimate_seconds() > 0

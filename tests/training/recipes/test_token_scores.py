@@ -35,11 +35,11 @@ def loss_and_gradients(loss: Any, features: list[dict[str, Any]]) -> tuple[float
     value = loss(features, None)
     value.backward()
     weights = loss.model.named_parameters()
-    return float(value.detach()), {name: one.grad.clone() for name, one in weights if one.grad is not None}
+    return float(value.detach()), {name: weight.grad.clone() for name, weight in weights if weight.grad is not None}
 
 
 @pytest.mark.parametrize("temperature", [0.01, 0.5])
-def test_the_loss_is_that_of_the_library_if_no_passage_repeats(model: Any, temperature: float) -> None:
+def test_loss_matches_library_without_repeated_passages(model: Any, temperature: float) -> None:
     features = features_of(model, QUESTIONS, SENTENCES[:3])
     of_library = late_loss(model, LateOptions(base="folder", temperature=temperature))
     shared = late_loss(model, LateOptions(base="folder", temperature=temperature, shared_passages=True))
@@ -53,12 +53,12 @@ def test_the_loss_is_that_of_the_library_if_no_passage_repeats(model: Any, tempe
         torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-5)
 
 
-def test_several_processes_take_the_library_s_loss(model: Any) -> None:
+def test_uses_library_loss_with_several_processes(model: Any) -> None:
     loss = late_loss(model, LateOptions(base="folder", shared_passages=True), processes=2)
     assert type(loss).__name__ == "MultiVectorMultipleNegativesRankingLoss"
 
 
-def test_a_passage_that_repeats_is_scored_once(model: Any) -> None:
+def test_scores_repeated_passage_once(model: Any) -> None:
     features = features_of(model, QUESTIONS, [SENTENCES[0], SENTENCES[1], SENTENCES[0]])
     scores = mean_max_sims(model, features[0], features_of(model, QUESTIONS, SENTENCES[:2])[1]) / 0.1
     expected = torch.nn.functional.cross_entropy(scores, torch.tensor([0, 1, 0])).item()
@@ -66,14 +66,14 @@ def test_a_passage_that_repeats_is_scored_once(model: Any) -> None:
     assert loss(features).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_scores_are_those_of_search(model: Any) -> None:
+def test_scores_match_search(model: Any) -> None:
     """As the encoder and the library's similarity compute them, of texts of different lengths."""
     expected = model.similarity(model.encode_query(QUESTIONS), model.encode_document(SENTENCES))
     scores = mean_max_sims(model, *features_of(model, QUESTIONS, SENTENCES))
     torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_are_those_of_all_products_at_once() -> None:
+def test_gradients_match_full_computation() -> None:
     generator = torch.Generator().manual_seed(0)
     questions = torch.randn(7, 5, generator=generator, dtype=torch.float64, requires_grad=True)
     passages = torch.randn(9, 5, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -83,12 +83,12 @@ def test_gradients_are_those_of_all_products_at_once() -> None:
     expected = torch.autograd.grad((at_once * weights).sum(), (questions, passages))
     in_parts = best_products(questions, passages, lengths)
     torch.testing.assert_close(in_parts, at_once)
-    found = torch.autograd.grad((in_parts * weights).sum(), (questions, passages))
-    for gradient, other in zip(found, expected, strict=True):
+    actual = torch.autograd.grad((in_parts * weights).sum(), (questions, passages))
+    for gradient, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(gradient, other)
 
 
-def test_masked_tokens_do_not_count() -> None:
+def test_ignores_masked_tokens() -> None:
     """Nor does a text whose tokens are all masked end a training: its first token counts."""
 
     def tokens(features: dict[str, Any], task: str) -> dict[str, Any]:
@@ -119,13 +119,13 @@ def test_masked_tokens_do_not_count() -> None:
         ({"objective": LateObjective.KL, "negatives": 1, "teacher": "starter"}, False),
     ],
 )
-def test_passages_are_shared_only_where_each_question_has_one(changes: dict[str, Any], shares: bool) -> None:
+def test_shares_passages_only_for_compatible_options(changes: dict[str, Any], shares: bool) -> None:
     options: dict[str, Any] = {"base": "folder", "shared_passages": True} | changes
     assert LateOptions(**options).shares_passages is shares
 
 
-def test_a_packaged_base_freezes_the_layers_below_those_that_are_read() -> None:
-    packaged, other = LateOptions.suited_to("packaged:any"), LateOptions.suited_to("some/model")
+def test_packaged_base_freezes_lower_layers() -> None:
+    packaged, other = LateOptions.defaults_for("packaged:any"), LateOptions.defaults_for("some/model")
     assert packaged.shares_passages
     assert (packaged.frozen_layers, packaged.temperature, packaged.learning_rate) == (8, 0.01, 1e-4)
     assert packaged.evaluation_steps == 100
@@ -133,10 +133,10 @@ def test_a_packaged_base_freezes_the_layers_below_those_that_are_read() -> None:
     assert (other.frozen_layers, other.temperature, other.learning_rate) == (0, 0.02, 2e-5)
 
 
-def test_the_states_of_the_highest_frozen_layer_are_read_and_stored(model: Any, tmp_path: Path) -> None:
+def test_stores_states_of_highest_frozen_layer(model: Any, tmp_path: Path) -> None:
     """The tiny model reads its last layer and the one below, the only frozen one."""
     from mrc_workbench.training.engine.adaptation import adapt
-    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes
+    from mrc_workbench.training.engine.speed import cached_lower_layers, passes_by_length
     from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout
 
     folder = str(build_bi_encoder(tmp_path))
@@ -146,7 +146,7 @@ def test_the_states_of_the_highest_frozen_layer_are_read_and_stored(model: Any, 
     loss = SharedPassagesLoss(without_dropout(trained), 0.1, scores=mean_max_sims)
     features = features_of(trained, QUESTIONS, SENTENCES[:3])
     expected_loss, expected = loss_and_gradients(loss, features)
-    with cached_lower_layers(trained, 1) as lower, short_passes(trained):
+    with cached_lower_layers(trained, 1) as lower, passes_by_length(trained):
         assert lower is not None
         calls = calls_of_layers(trained, lambda: loss_and_gradients(loss, features))
         assert calls[0] > 0

@@ -16,19 +16,24 @@ from starlette.testclient import TestClient
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Searcher
-from mrc_workbench.workbench.serving.app import HEADERS, app_of
-from mrc_workbench.workbench.serving.protocol import Limits
+from mrc_workbench.workbench.serving.app import HEADERS, create_app
+from mrc_workbench.workbench.serving.protocol import RequestLimits
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.retrieval.test_contract import bm25, dense
 
 KEY = "correct-horse-battery-staple"
-ASKED = QUESTIONS[0].text
-SEARCHERS = {one.name: Searcher(one, Passages.of(PASSAGES)) for one in (bm25(PASSAGES), dense(PASSAGES))}
-ONE = {"bm25": SEARCHERS["bm25"]}
+QUESTION = QUESTIONS[0].text
+SEARCHERS = {
+    retriever.name: Searcher(retriever, Passages.from_passages(PASSAGES))
+    for retriever in (bm25(PASSAGES), dense(PASSAGES))
+}
+SINGLE_SEARCHER = {"bm25": SEARCHERS["bm25"]}
 
 
-def client(stack: ExitStack, searchers: dict[str, Searcher] = ONE, key: str = "", **limits: Any) -> TestClient:
-    app = app_of(searchers, Limits(**limits), key)
+def client(
+    stack: ExitStack, searchers: dict[str, Searcher] = SINGLE_SEARCHER, key: str = "", **limits: Any
+) -> TestClient:
+    app = create_app(searchers, RequestLimits(**limits), key)
     return stack.enter_context(TestClient(app, "http://127.0.0.1", raise_server_exceptions=False))
 
 
@@ -38,20 +43,20 @@ def service() -> Iterator[TestClient]:
         yield client(stack, max_query_length=60, max_queries=3, max_k=4, max_request_bytes=2000)
 
 
-def test_passages_come_with_their_texts_best_first_as_the_searcher_finds_them() -> None:
+def test_returns_passages_with_texts_in_searcher_order() -> None:
     with ExitStack() as stack:
         both = client(stack, SEARCHERS)
-        answer = both.post("/search", json={"questions": [ASKED, "zebra"], "k": 2, "retriever": "dense"})
+        answer = both.post("/search", json={"questions": [QUESTION, "zebra"], "k": 2, "retriever": "dense"})
         assert answer.status_code == 200
-        found = [[hit._asdict() for hit in hits] for hits in SEARCHERS["dense"].search([ASKED, "zebra"], 2)]
-        ranked = [[{"rank": rank, **hit} for rank, hit in enumerate(hits, 1)] for hits in found]
-        results = [{"question": text, "hits": hits} for text, hits in zip([ASKED, "zebra"], ranked, strict=True)]
+        expected_hits = [[hit._asdict() for hit in hits] for hits in SEARCHERS["dense"].search([QUESTION, "zebra"], 2)]
+        ranked = [[{"rank": rank, **hit} for rank, hit in enumerate(hits, 1)] for hits in expected_hits]
+        results = [{"question": text, "hits": hits} for text, hits in zip([QUESTION, "zebra"], ranked, strict=True)]
         assert answer.json() == {"retriever": "dense", "results": results}
         assert results[0]["hits"]
         assert not results[1]["hits"]
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
-        for asked in ({"question": ASKED}, {"question": ASKED, "retriever": "x"}):
-            refusal = both.post("/search", json=asked)
+        for body in ({"question": QUESTION}, {"question": QUESTION, "retriever": "x"}):
+            refusal = both.post("/search", json=body)
             assert (refusal.status_code, refusal.json()["code"]) == (404, "unknown_retriever")
             assert "bm25, dense" in refusal.json()["error"]
 
@@ -60,19 +65,19 @@ def test_passages_come_with_their_texts_best_first_as_the_searcher_finds_them() 
     ("asked", "words"),
     [
         ({}, "either question or questions"),
-        ({"question": ASKED, "questions": [ASKED]}, "either question or questions"),
+        ({"question": QUESTION, "questions": [QUESTION]}, "either question or questions"),
         ({"question": ""}, "question: "),
         ({"question": "가" * 61}, "at most 60"),
         ({"questions": []}, "at least 1"),
-        ({"questions": [ASKED] * 4}, "at most 3"),
-        ({"question": ASKED, "k": 0}, "k: "),
-        ({"question": ASKED, "k": 5}, "less than or equal to 4"),
-        ({"question": ASKED, "k": "3"}, "valid integer"),
+        ({"questions": [QUESTION] * 4}, "at most 3"),
+        ({"question": QUESTION, "k": 0}, "k: "),
+        ({"question": QUESTION, "k": 5}, "less than or equal to 4"),
+        ({"question": QUESTION, "k": "3"}, "valid integer"),
         ({"question": 7}, "valid string"),
-        ({"question": ASKED, "<b>": 1}, "field that is not known"),
+        ({"question": QUESTION, "<b>": 1}, "field that is not known"),
     ],
 )
-def test_what_may_not_be_asked_is_said_in_words(service: TestClient, asked: object, words: str) -> None:
+def test_rejects_invalid_requests_with_reasons(service: TestClient, asked: object, words: str) -> None:
     refusal = service.post("/search", json=asked)
     assert (refusal.status_code, refusal.json()["code"]) == (422, "not_understood")
     assert words in refusal.json()["error"]
@@ -80,38 +85,40 @@ def test_what_may_not_be_asked_is_said_in_words(service: TestClient, asked: obje
     assert "Value error" not in refusal.text
 
 
-def test_other_places_methods_contents_and_sizes_are_refused(service: TestClient) -> None:
+def test_rejects_other_paths_methods_contents_and_sizes(service: TestClient) -> None:
     typed = {"Content-Type": "application/json"}
     refusals = {
         404: service.get("/docs"),
         405: service.get("/search"),
         413: service.post("/search", content=b"[" * 2001, headers=typed),
-        415: service.post("/search", content=json.dumps({"question": ASKED}), headers={"Content-Type": "text/plain"}),
-        421: service.post("/search", json={"question": ASKED}, headers={"Host": "evil.example:80"}),
+        415: service.post(
+            "/search", content=json.dumps({"question": QUESTION}), headers={"Content-Type": "text/plain"}
+        ),
+        421: service.post("/search", json={"question": QUESTION}, headers={"Host": "evil.example:80"}),
         422: service.post("/search", content=iter([b'{"question"', b":"]), headers=typed),
     }
     for status, refusal in refusals.items():
         assert refusal.status_code == status
         assert set(refusal.json()) == {"code", "error"}
         assert {name: refusal.headers[name] for name in HEADERS} == HEADERS
-    assert service.post("/search", json={"question": ASKED}, headers={"Host": "[::1]:8700"}).status_code == 200
+    assert service.post("/search", json={"question": QUESTION}, headers={"Host": "[::1]:8700"}).status_code == 200
 
 
-def test_without_the_key_nobody_searches_and_probes_need_none() -> None:
+def test_requires_key_for_search_but_not_for_probes() -> None:
     with ExitStack() as stack:
-        kept = client(stack, key=KEY)
+        secured = client(stack, key=KEY)
         for path in ("/livez", "/readyz", "/healthz", "/openapi.json"):
-            assert kept.get(path, headers={"Host": "search.example"}).status_code == 200
-        asked = {"json": {"question": ASKED}}
+            assert secured.get(path, headers={"Host": "search.example"}).status_code == 200
+        body = {"json": {"question": QUESTION}}
         for given in ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {KEY}x"}, {"Authorization": "ké"}):
             headers = {name: text.encode("latin-1") for name, text in given.items()}
-            refusal = kept.post("/search", **asked, headers=headers)
+            refusal = secured.post("/search", **body, headers=headers)
             assert (refusal.status_code, refusal.json()["code"]) == (401, "no_key")
             assert refusal.headers["WWW-Authenticate"] == "Bearer"
         let_in = {"Authorization": f"Bearer {KEY}", "Host": "search.example"}
-        assert kept.post("/search", **asked, headers=let_in).status_code == 200
-        assert kept.get("/healthz").json() == {"status": "ready"}
-        assert KEY not in kept.get("/openapi.json").text
+        assert secured.post("/search", **body, headers=let_in).status_code == 200
+        assert secured.get("/healthz").json() == {"status": "ready"}
+        assert KEY not in secured.get("/openapi.json").text
 
 
 class Held:
@@ -132,20 +139,26 @@ class Held:
         return bm25(PASSAGES).search(questions, k)
 
 
-def test_more_requests_than_may_wait_are_asked_to_come_again_and_so_is_whoever_waits_too_long() -> None:
-    held, asked = Held(), {"question": ASKED}
+def test_rejects_excess_requests_and_times_out_slow_ones() -> None:
+    held, body = Held(), {"question": QUESTION}
     with ExitStack() as stack:
         stack.callback(held.go.set)  # whatever fails, nobody waits for it
-        service = client(stack, {"held": Searcher(held, Passages.of(PASSAGES))}, max_concurrency=1, timeout=1.0)
+        service = client(
+            stack, {"held": Searcher(held, Passages.from_passages(PASSAGES))}, max_concurrency=1, timeout=1.0
+        )
         with ThreadPoolExecutor(1) as others:
-            first = others.submit(service.post, "/search", json=asked)
+            first = others.submit(service.post, "/search", json=body)
             assert held.began.wait(10)
-            busy = service.post("/search", json=asked)
-            assert (busy.status_code, busy.json()["code"], busy.headers["Retry-After"]) == (429, "busy", "1")
+            rejected = service.post("/search", json=body)
+            assert (rejected.status_code, rejected.json()["code"], rejected.headers["Retry-After"]) == (
+                429,
+                "busy",
+                "1",
+            )
             late = first.result(20)
             assert (late.status_code, late.json()["code"], late.headers["Retry-After"]) == (503, "too_slow", "1")
         held.go.set()
-        assert service.post("/search", json=asked).status_code == 200
+        assert service.post("/search", json=body).status_code == 200
         failed = service.post("/search", json={"question": "fail"})
         assert (failed.status_code, failed.json()["code"]) == (500, "failed")
         assert "secret" not in failed.text
@@ -155,13 +168,13 @@ def test_more_requests_than_may_wait_are_asked_to_come_again_and_so_is_whoever_w
         assert "secret" not in away.text
         service.app.state.service.is_ending = True  # type: ignore[attr-defined]
         assert service.get("/healthz").status_code == 503
-        assert service.post("/search", json=asked).headers["Connection"] == "close"
+        assert service.post("/search", json=body).headers["Connection"] == "close"
 
 
 # the head of a request: key, host, id
 
 
-def test_the_key_needs_the_bearer_scheme() -> None:
+def test_key_requires_bearer_scheme() -> None:
     right = [f"{start}{KEY}" for start in ("Bearer ", "bearer ", "BEARER ", "Bearer   ")]
     wrong = [f"{start}{KEY}" for start in ("", "Basic ", "Bearer", "Bearer Bearer ", "Token ", " ")]
     statuses = dict.fromkeys(right, 200) | dict.fromkeys([*wrong, f"Bearer {KEY} x", "Bearer", "Bearer ", ""], 401)
@@ -169,7 +182,7 @@ def test_the_key_needs_the_bearer_scheme() -> None:
         service = client(stack, key=KEY)
         for header, status in statuses.items():
             headers = {"Authorization": header}
-            assert service.post("/search", json={"question": ASKED}, headers=headers).status_code == status, header
+            assert service.post("/search", json={"question": QUESTION}, headers=headers).status_code == status, header
             for path in ("/info", "/metrics"):
                 assert service.get(path, headers=headers).status_code == status, (header, path)
 
@@ -179,7 +192,7 @@ OTHER_HOSTS = ("evil.com", "evil.com:8700", "127.0.0.1.evil.com", "localhost.evi
 
 
 @pytest.mark.parametrize("host", [*OTHER_HOSTS, "0.0.0.0"])  # noqa: S104
-def test_without_a_key_no_path_answers_to_another_host(service: TestClient, host: str) -> None:
+def test_without_key_rejects_other_hosts(service: TestClient, host: str) -> None:
     for path, method in product([*GET_PATHS, "/search", "/nowhere"], ("GET", "HEAD", "OPTIONS", "POST")):
         answer = service.request(method, path, headers={"Host": host})
         assert answer.status_code == 421
@@ -187,14 +200,14 @@ def test_without_a_key_no_path_answers_to_another_host(service: TestClient, host
 
 
 @pytest.mark.parametrize("path", ["/livez/", "/search/", "//livez"])
-def test_a_path_that_is_not_served_is_refused_and_not_redirected(path: str, service: TestClient) -> None:
+def test_rejects_unknown_path_without_redirect(path: str, service: TestClient) -> None:
     for method in ("GET", "HEAD", "POST"):
         answer = service.request(method, path, follow_redirects=False)
         assert answer.status_code == 404
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
 
 
-def test_probes_may_use_head_and_options(service: TestClient) -> None:
+def test_probes_accept_head_and_options(service: TestClient) -> None:
     for path in GET_PATHS:
         assert service.get(path).status_code == 200
         head = service.head(path)
@@ -210,11 +223,11 @@ def test_probes_may_use_head_and_options(service: TestClient) -> None:
     assert not any(name.startswith("access-control") for name in service.options("/search").headers)
 
 
-def test_a_valid_request_id_is_returned_and_another_one_replaced(service: TestClient) -> None:
+def test_returns_valid_request_id_and_replaces_invalid(service: TestClient) -> None:
     for request_id in ("abc-123", "a" * 128, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"):
         headers = {"X-Request-ID": request_id}
         for answer in (
-            service.post("/search", json={"question": ASKED}, headers=headers),
+            service.post("/search", json={"question": QUESTION}, headers=headers),
             service.get("/nowhere", headers=headers),
             service.get("/livez", headers={**headers, "Host": "evil.com"}),
         ):
@@ -235,39 +248,39 @@ NEARLY = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(body=st.binary() | (JSON | NEARLY).map(lambda one: json.dumps(one).encode()))
-def test_whatever_is_sent_is_answered_or_refused_in_json(service: TestClient, body: bytes) -> None:
+@given(body=st.binary() | (JSON | NEARLY).map(lambda value: json.dumps(value).encode()))
+def test_answers_any_body_with_json(service: TestClient, body: bytes) -> None:
     answer = service.post("/search", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (200, 413, 422)
     assert set(answer.json()) == ({"retriever", "results"} if answer.status_code == 200 else {"code", "error"})
 
 
 @pytest.mark.parametrize("body", [b'{"question": "\\ud800"}', b'{"\\udfff": 1}', b"[" * 1500, b'{"k":' + b"9" * 1900])
-def test_what_json_readers_stumble_over_is_refused(service: TestClient, body: bytes) -> None:
+def test_rejects_json_that_readers_disagree_on(service: TestClient, body: bytes) -> None:
     answer = service.post("/search", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (422, "not_understood")
 
 
-def test_the_description_tells_limits_and_its_examples_are_answered() -> None:
+def test_openapi_has_limits_and_working_examples() -> None:
     with ExitStack() as stack:
         both = client(stack, SEARCHERS, key=KEY, max_query_length=77)
-        told = both.get("/openapi.json").json()
-        assert told["openapi"].startswith("3.")
-        assert set(told["paths"]) == {"/search", "/livez", "/readyz", "/healthz", "/info", "/metrics"}
-        assert told["paths"]["/metrics"]["get"]["security"]
-        assert "security" not in told["paths"]["/livez"]["get"]
-        asked = told["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
-        assert '"maxLength": 77' in json.dumps(asked["schema"])
-        assert told["paths"]["/search"]["post"]["security"]
-        for example in asked["examples"].values():
+        openapi = both.get("/openapi.json").json()
+        assert openapi["openapi"].startswith("3.")
+        assert set(openapi["paths"]) == {"/search", "/livez", "/readyz", "/healthz", "/info", "/metrics"}
+        assert openapi["paths"]["/metrics"]["get"]["security"]
+        assert "security" not in openapi["paths"]["/livez"]["get"]
+        content = openapi["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
+        assert '"maxLength": 77' in json.dumps(content["schema"])
+        assert openapi["paths"]["/search"]["post"]["security"]
+        for example in content["examples"].values():
             answer = both.post("/search", json=example["value"], headers={"Authorization": f"Bearer {KEY}"})
             assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("wrong", [{"max_k": 0}, {"timeout": -1.0}, {"batch_wait_ms": float("nan")}])
-def test_a_limit_is_a_positive_number(wrong: dict[str, Any]) -> None:
+def test_requires_positive_limits(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Limits(**wrong)
+        RequestLimits(**wrong)
 
 
 # what an answer holds, and what the description says
@@ -279,14 +292,14 @@ def both() -> Iterator[TestClient]:
         yield client(stack, SEARCHERS, max_k=5)
 
 
-def hits(both: TestClient, **asked: Any) -> list[dict[str, Any]]:
-    answer = both.post("/search", json={"question": ASKED, "retriever": "dense", "k": 5, **asked})
+def hits(both: TestClient, **fields: Any) -> list[dict[str, Any]]:
+    answer = both.post("/search", json={"question": QUESTION, "retriever": "dense", "k": 5, **fields})
     assert answer.status_code == 200, answer.text
     return list(answer.json()["results"][0]["hits"])
 
 
-def refusal(both: TestClient, **asked: Any) -> str:
-    answer = both.post("/search", json={"question": ASKED, "retriever": "dense", **asked})
+def refusal(both: TestClient, **fields: Any) -> str:
+    answer = both.post("/search", json={"question": QUESTION, "retriever": "dense", **fields})
     assert (answer.status_code, answer.json()["code"]) == (422, "not_understood")
     return str(answer.json()["error"])
 
@@ -294,28 +307,29 @@ def refusal(both: TestClient, **asked: Any) -> str:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"query": ASKED, "top_k": 2},
-        {"queries": [ASKED], "top_k": 2},
-        {"questions": [ASKED], "k": 2},
-        {"query": ASKED, "k": 2},
+        {"query": QUESTION, "top_k": 2},
+        {"queries": [QUESTION], "top_k": 2},
+        {"questions": [QUESTION], "k": 2},
+        {"query": QUESTION, "k": 2},
     ],
 )
-def test_names_of_the_field_are_accepted(both: TestClient, asked: dict[str, Any]) -> None:
+def test_accepts_field_aliases(both: TestClient, asked: dict[str, Any]) -> None:
     of_both = [
-        both.post("/search", json={"retriever": "dense", **one}).json() for one in (asked, {"question": ASKED, "k": 2})
+        both.post("/search", json={"retriever": "dense", **body}).json()
+        for body in (asked, {"question": QUESTION, "k": 2})
     ]
     assert of_both[0] == of_both[1]
     assert len(of_both[0]["results"][0]["hits"]) == 2
 
 
 @pytest.mark.parametrize(
-    "asked", [{"query": ASKED}, {"questions": [ASKED]}, {"queries": [ASKED]}, {"k": 1, "top_k": 1}]
+    "asked", [{"query": QUESTION}, {"questions": [QUESTION]}, {"queries": [QUESTION]}, {"k": 1, "top_k": 1}]
 )
-def test_a_question_given_twice_is_refused(both: TestClient, asked: dict[str, Any]) -> None:
+def test_rejects_question_given_twice(both: TestClient, asked: dict[str, Any]) -> None:
     assert refusal(both, **asked)
 
 
-def test_an_offset_skips_the_best_passages(both: TestClient) -> None:
+def test_offset_skips_best_passages(both: TestClient) -> None:
     everything = hits(both)
     for offset in range(5):
         assert hits(both, k=5 - offset, offset=offset) == everything[offset:]
@@ -323,16 +337,16 @@ def test_an_offset_skips_the_best_passages(both: TestClient) -> None:
     assert refusal(both, offset=-1)
 
 
-def test_passages_below_the_least_score_are_left_out(both: TestClient) -> None:
+def test_min_score_leaves_out_lower_passages(both: TestClient) -> None:
     everything = hits(both)
     for hit in everything:
-        found = hits(both, min_score=hit["score"])
-        assert found == [one for one in everything if one["score"] >= hit["score"]]
+        remaining = hits(both, min_score=hit["score"])
+        assert remaining == [row for row in everything if row["score"] >= hit["score"]]
     assert hits(both, min_score=1e9) == []
     assert refusal(both, min_score="1")
 
 
-def test_only_the_fields_asked_for_are_sent(both: TestClient) -> None:
+def test_returns_only_requested_fields(both: TestClient) -> None:
     everything = hits(both)
     assert set(everything[0]) == {"rank", "id", "title", "text", "score"}
     assert hits(both, fields=["id", "score"]) == [{"id": hit["id"], "score": hit["score"]} for hit in everything]
@@ -341,19 +355,24 @@ def test_only_the_fields_asked_for_are_sent(both: TestClient) -> None:
 
 
 def schema(both: TestClient) -> dict[str, Any]:
-    told = both.get("/openapi.json").json()
-    content = told["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
+    openapi = both.get("/openapi.json").json()
+    content = openapi["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
     return dict(content["schema"])
 
 
-def test_the_description_names_retrievers_and_what_is_required(both: TestClient) -> None:
-    told = schema(both)
-    assert told["properties"]["retriever"]["enum"] == ["bm25", "dense"]
-    assert told["required"] == ["retriever"]
-    assert {one["required"][0] for one in told["oneOf"]} == {"question", "questions", "query", "queries"}
-    assert {"top_k", "offset", "min_score", "fields"} <= told["properties"].keys()
+def test_openapi_names_retrievers_and_required_fields(both: TestClient) -> None:
+    request_schema = schema(both)
+    assert request_schema["properties"]["retriever"]["enum"] == ["bm25", "dense"]
+    assert request_schema["required"] == ["retriever"]
+    assert {variant["required"][0] for variant in request_schema["oneOf"]} == {
+        "question",
+        "questions",
+        "query",
+        "queries",
+    }
+    assert {"top_k", "offset", "min_score", "fields"} <= request_schema["properties"].keys()
     with ExitStack() as stack:
-        single = client(stack, ONE)
+        single = client(stack, SINGLE_SEARCHER)
         assert "required" not in schema(single)
         assert schema(single)["properties"]["retriever"]["enum"] == ["bm25"]
         responses = single.get("/openapi.json").json()["paths"]["/search"]["post"]["responses"]

@@ -24,7 +24,7 @@ from tests.milvus_server import serving
 from tests.programs import forks, free_port, wait_for
 
 EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
-ASKED = json.dumps({"question": "자격루는 누가 만들었는가?", "k": 3})
+QUESTION_BODY = json.dumps({"question": "자격루는 누가 만들었는가?", "k": 3})
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def ask(port: int) -> int:
     """Ask over a connection of its own; returns the status."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
-        connection.request("POST", "/search", ASKED, {"Content-Type": "application/json"})
+        connection.request("POST", "/search", QUESTION_BODY, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         assert json.loads(answer.read())["results"][0]["hits"][0]["id"] == "p1"
         return answer.status
@@ -95,8 +95,8 @@ class Load:
                 time.sleep(0.02)
 
     def wait_for(self, more: int) -> None:
-        until, wanted = time.monotonic() + 60, self.answered + more
-        while self.answered < wanted:
+        until, target = time.monotonic() + 60, self.answered + more
+        while self.answered < target:
             assert time.monotonic() < until, self.failed[-3:]
             time.sleep(0.01)
 
@@ -108,7 +108,7 @@ class Load:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("handed_over", [True, False], ids=["socket", "port"])
-def test_a_restart_under_load_loses_no_request(file: Path, handed_over: bool) -> None:
+def test_restart_under_load_loses_no_request(file: Path, handed_over: bool) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         port = listening.getsockname()[1] if handed_over else free_port()
         words, given = ((file,), listening) if handed_over else ((file, "--port", port), None)
@@ -133,7 +133,7 @@ def test_a_restart_under_load_loses_no_request(file: Path, handed_over: bool) ->
 
 
 @pytest.mark.slow
-def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_milvus_replicas_return_equal_results(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(EXPERIMENT.replace('"bm25"', '"milvus"'), encoding="utf-8")
     with ExitStack() as stack:
         monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
@@ -146,7 +146,7 @@ def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_connections_that_send_no_head_are_closed_and_cost_no_log(file: Path, tmp_path: Path) -> None:
+def test_closes_connections_without_request_head_quietly(file: Path, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     words = [sys.executable, "-m", "mrc_workbench", "serve", str(file), "--port", str(port), "--header-timeout", "1"]
     limited = ["bash", "-c", 'ulimit -n 80; exec "$@"', "serve", *words]
@@ -190,13 +190,13 @@ def _read_to_end(connection: socket.socket) -> None:
 
 
 @pytest.mark.slow
-def test_a_head_that_never_ends_is_closed_on_a_connection_that_is_reused(file: Path) -> None:
+def test_closes_reused_connection_with_endless_head(file: Path) -> None:
     port = free_port()
     with served(file, "--port", port, "--header-timeout", "2"):
         wait_for(f"http://127.0.0.1:{port}/readyz")
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         for _ in range(3):  # the second and third come on the connection of the first
-            connection.request("POST", "/search", ASKED, {"Content-Type": "application/json"})
+            connection.request("POST", "/search", QUESTION_BODY, {"Content-Type": "application/json"})
             assert connection.getresponse().read()
         connection.sock.sendall(b"GET /liv")
         _read_to_end(connection.sock)
@@ -207,7 +207,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().err
 
 
-def test_what_cannot_be_served_is_said_before_anything_is_built(
+def test_reports_invalid_arguments_before_building(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert KEY in refusal(capsys, file, "--host", "0.0.0.0")  # noqa: S104
@@ -227,14 +227,14 @@ def test_what_cannot_be_served_is_said_before_anything_is_built(
     assert read_key(_written(tmp_path / "key", "out-of-the-file-it-is\n")) == "out-of-the-file-it-is"
 
 
-def test_earlier_names_of_options_are_accepted_and_not_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_accepts_hidden_earlier_option_names(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for old, new in RENAMED.items():
         assert f"{new} is 0" in refusal(capsys, file, f"--{old.replace('_', '-')}", "0")
         assert f"{new} is 0" in refusal(capsys, file, f"--{new.replace('_', '-')}=0")
     main(["serve", "--help"])
-    told = capsys.readouterr().out
-    assert "--max-k" in told
-    assert not [old for old in RENAMED if f"--{old.replace('_', '-')} " in told]
+    output = capsys.readouterr().out
+    assert "--max-k" in output
+    assert not [old for old in RENAMED if f"--{old.replace('_', '-')} " in output]
 
 
 def _written(path: Path, text: str) -> Path:

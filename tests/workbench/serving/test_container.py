@@ -26,15 +26,15 @@ GUIDE = PROJECT / "docs" / "guides" / "serving.md"
 def stages(text: str) -> dict[str, list[str]]:
     """Return the instructions of each stage, by its name."""
     joined = re.sub(r"\\\n\s*", " ", text)
-    found: dict[str, list[str]] = {}
+    instructions_by_stage: dict[str, list[str]] = {}
     name = ""
     for line in joined.splitlines():
         if start := re.fullmatch(r"FROM (\S+) AS (\w+)", line):
             name = start[2]
-            found[name] = [f"FROM {start[1]}"]
+            instructions_by_stage[name] = [f"FROM {start[1]}"]
         elif line and not line.startswith("#"):
-            found[name].append(line)
-    return found
+            instructions_by_stage[name].append(line)
+    return instructions_by_stage
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def dockerfile() -> dict[str, list[str]]:
 
 
 def of(instructions: list[str], name: str) -> str:
-    (found,) = [line.partition(" ")[2] for line in instructions if line.startswith(f"{name} ")]
-    return found
+    (value,) = [line.partition(" ")[2] for line in instructions if line.startswith(f"{name} ")]
+    return value
 
 
-def test_the_app_is_the_last_stage_and_every_stage_follows_the_base(dockerfile: dict[str, list[str]]) -> None:
+def test_app_is_last_stage_and_all_stages_extend_base(dockerfile: dict[str, list[str]]) -> None:
     assert list(dockerfile) == ["base", "serve", "app"]
     assert [of(dockerfile[name], "FROM") for name in ("serve", "app")] == ["base", "base"]
     assert "USER mrc" in dockerfile["base"]
@@ -55,7 +55,7 @@ def test_the_app_is_the_last_stage_and_every_stage_follows_the_base(dockerfile: 
     assert all(Path(PROJECT, name).exists() for names in copied for name in names)
 
 
-def test_the_server_s_stage_starts_a_command_and_probes_a_path_of_its_own(dockerfile: dict[str, list[str]]) -> None:
+def test_server_stage_starts_command_with_its_own_probe(dockerfile: dict[str, list[str]]) -> None:
     stage = dockerfile["serve"]
     assert json.loads(of(stage, "ENTRYPOINT")) == ["mrc", "serve"]
     words = json.loads(of(stage, "CMD"))
@@ -76,7 +76,7 @@ def serves(words: list[str]) -> str:
     return str(bound.kwargs["port"])
 
 
-def test_the_compose_example_builds_the_server_s_stage(dockerfile: dict[str, list[str]]) -> None:
+def test_compose_example_builds_server_stage(dockerfile: dict[str, list[str]]) -> None:
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     compose: dict[str, Any] = yaml.safe_load(block)
     (service,) = compose["services"].values()
@@ -89,7 +89,7 @@ def test_the_compose_example_builds_the_server_s_stage(dockerfile: dict[str, lis
     assert "MRC_SERVE_KEY" in service["environment"]
 
 
-def test_the_commands_of_the_guide_name_a_stage_that_exists(dockerfile: dict[str, list[str]]) -> None:
+def test_guide_commands_name_existing_stages(dockerfile: dict[str, list[str]]) -> None:
     lines = GUIDE.read_text(encoding="utf-8").splitlines()
     built = [shlex.split(line) for line in lines if line.startswith("docker build")]
     assert built
@@ -154,7 +154,7 @@ def started_and_probed(command: list[str], probe: str, port: str, image: Path, v
             process.wait(timeout=30)
 
 
-def test_the_build_context_leaves_out_what_the_image_does_not_need() -> None:
+def test_build_context_excludes_unneeded_files() -> None:
     patterns = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     for path in (".git", "tests", "data/__pycache__", ".mypy_cache", ".streamlit/secrets.toml", "workspace"):
         assert ignored_by_docker(Path(path), patterns), path
@@ -164,7 +164,7 @@ def test_the_build_context_leaves_out_what_the_image_does_not_need() -> None:
 
 
 @pytest.mark.slow
-def test_the_server_s_command_becomes_healthy_in_a_folder_like_the_image(
+def test_server_command_becomes_healthy_in_image_folder(
     dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
@@ -176,7 +176,7 @@ def test_the_server_s_command_becomes_healthy_in_a_folder_like_the_image(
 
 
 @pytest.mark.slow
-def test_the_app_s_command_becomes_healthy_in_a_folder_like_the_image(
+def test_app_command_becomes_healthy_in_image_folder(
     dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
 ) -> None:
     stage = dockerfile["app"]

@@ -15,8 +15,8 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, write_expe
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import open_searchers
-from mrc_workbench.workbench.serving.app import app_of
-from mrc_workbench.workbench.serving.protocol import Limits
+from mrc_workbench.workbench.serving.app import create_app
+from mrc_workbench.workbench.serving.protocol import RequestLimits
 from tests.depth import sampled
 from tests.milvus_server import serving
 
@@ -52,7 +52,7 @@ def compared(asked: QuestionSet) -> tuple[Comparison, str]:
 
 
 @pytest.mark.parametrize("where", ["here", "Milvus Lite", "a Milvus server"])
-def test_what_is_served_stands_in_the_order_and_has_the_ndcg_of_compare(
+def test_served_results_match_order_and_ndcg_of_comparison(
     where: str, asked: QuestionSet, compared: tuple[Comparison, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comparison, workspace = compared
@@ -63,25 +63,25 @@ def test_what_is_served_stands_in_the_order_and_has_the_ndcg_of_compare(
     with ExitStack() as stack:
         if where == "a Milvus server":
             monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
-        app = app_of(open_searchers(file), Limits(max_queries=AT_ONCE, timeout=600.0))
+        app = create_app(open_searchers(file), RequestLimits(max_queries=AT_ONCE, timeout=600.0))
         service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
-        for name, wanted in comparison.rankings.items():
-            found = Rankings.of_nothing(len(asked.questions), 10)
+        for name, expected in comparison.rankings.items():
+            served = Rankings.empty(len(asked.questions), 10)
             for start in range(0, len(asked.questions), AT_ONCE):
                 texts = [question.text for question in asked.questions[start : start + AT_ONCE]]
                 answer = service.post("/search", json={"questions": texts, "k": 10, "retriever": name}).json()
-                for row, one in enumerate(answer["results"], start):
-                    rows = [asked.row_of_passage[hit["id"]] for hit in one["hits"]]
-                    found.indices[row, : len(rows)], found.scores[row, : len(rows)] = rows, 0.0
-            ndcg = [evaluate(one, asked, (10,)).means()["ndcg@10"] for one in (found, wanted.first(10))]
+                for row, item in enumerate(answer["results"], start):
+                    rows = [asked.row_of_passage[hit["id"]] for hit in item["hits"]]
+                    served.indices[row, : len(rows)], served.scores[row, : len(rows)] = rows, 0.0
+            ndcg = [evaluate(item, asked, (10,)).means()["ndcg@10"] for item in (served, expected.first(10))]
             assert round(ndcg[0], 4) == round(ndcg[1], 4)
-            differing = np.flatnonzero((found.indices != wanted.indices[:, :10]).any(axis=1))
-            _only_near_ties_differ(wanted, found, differing)
+            differing = np.flatnonzero((served.indices != expected.indices[:, :10]).any(axis=1))
+            _only_near_ties_differ(expected, served, differing)
 
 
-def _only_near_ties_differ(wanted: Rankings, found: Rankings, rows: np.ndarray) -> None:
+def _only_near_ties_differ(expected: Rankings, served: Rankings, rows: np.ndarray) -> None:
     """Where Milvus has another order, the passages that changed places have scores equal to float32's accuracy."""
     for row in rows.tolist():
-        score = dict(zip(wanted.indices[row].tolist(), wanted.scores[row].tolist(), strict=True))
-        scores = [score[passage] for passage in found.indices[row].tolist()]
-        np.testing.assert_allclose(scores, wanted.scores[row, :10], rtol=1e-5, atol=1e-6)
+        score = dict(zip(expected.indices[row].tolist(), expected.scores[row].tolist(), strict=True))
+        scores = [score[passage] for passage in served.indices[row].tolist()]
+        np.testing.assert_allclose(scores, expected.scores[row, :10], rtol=1e-5, atol=1e-6)

@@ -17,26 +17,26 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mrc_workbench.data.passages import Passages
-from mrc_workbench.retrieval.milvus_connection import Place, is_reachable
+from mrc_workbench.retrieval.milvus_connection import MilvusSettings, is_reachable
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
-from mrc_workbench.workbench.serving.app import Batches, app_of
+from mrc_workbench.workbench.serving.app import Batches, create_app
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
-from mrc_workbench.workbench.serving.protocol import AccessLog, Limits, Logging, Metrics, access
+from mrc_workbench.workbench.serving.protocol import AccessLog, Logging, Metrics, RequestLimits, access_logger
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.programs import free_port
 from tests.retrieval.test_contract import bm25
-from tests.workbench.serving.test_app import ONE, Held, client
+from tests.workbench.serving.test_app import SINGLE_SEARCHER, Held, client
 from tests.workbench.serving.test_searcher import run
 
-ASKED = QUESTIONS[0].text
+QUESTION = QUESTIONS[0].text
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9.e+-]+|\+Inf)')
 
 
 def samples(text: str) -> dict[str, float]:
     """Parse the text format, strictly: every sample follows a HELP and a TYPE of its name."""
     assert text.endswith("\n")
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     named = ""
     for line in text.splitlines():
         if line.startswith("# "):
@@ -47,31 +47,31 @@ def samples(text: str) -> dict[str, float]:
         assert parts, line
         assert parts[1] in (named, f"{named}_bucket", f"{named}_sum", f"{named}_count")
         key = f"{parts[1]}{{{parts[2]}}}" if parts[2] else parts[1]
-        assert key not in found
-        found[key] = float(parts[3])
-    return found
+        assert key not in values
+        values[key] = float(parts[3])
+    return values
 
 
-def test_metrics_count_requests_refusals_and_questions() -> None:
+def test_counts_requests_refusals_and_questions() -> None:
     with ExitStack() as stack:
-        service = client(stack, ONE)
-        for asked in ({"question": ASKED}, {"questions": [ASKED, ASKED]}, {"question": ""}, {}):
-            service.post("/search", json=asked)
+        service = client(stack, SINGLE_SEARCHER)
+        for body in ({"question": QUESTION}, {"questions": [QUESTION, QUESTION]}, {"question": ""}, {}):
+            service.post("/search", json=body)
         service.get("/nowhere")
         service.request("PATCH", "/search")
         answer = service.get("/metrics")
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    found = samples(answer.text)
-    assert found['mrc_requests_total{method="POST",path="/search",status="200"}'] == 2
-    assert found['mrc_requests_total{method="POST",path="/search",status="422"}'] == 2
-    assert found['mrc_requests_total{method="GET",path="other",status="404"}'] == 1
-    assert found['mrc_requests_total{method="other",path="/search",status="405"}'] == 1
-    assert found['mrc_refusals_total{code="not_understood"}'] == 2
-    assert found['mrc_queries_total{retriever="bm25"}'] == 3
-    assert found['mrc_search_duration_seconds_count{retriever="bm25"}'] == 2
-    assert found["mrc_ready"] == 1
-    assert found["mrc_requests_in_progress"] == 0
-    assert found["process_resident_memory_bytes"] > 1e6
+    values = samples(answer.text)
+    assert values['mrc_requests_total{method="POST",path="/search",status="200"}'] == 2
+    assert values['mrc_requests_total{method="POST",path="/search",status="422"}'] == 2
+    assert values['mrc_requests_total{method="GET",path="other",status="404"}'] == 1
+    assert values['mrc_requests_total{method="other",path="/search",status="405"}'] == 1
+    assert values['mrc_refusals_total{code="not_understood"}'] == 2
+    assert values['mrc_queries_total{retriever="bm25"}'] == 3
+    assert values['mrc_search_duration_seconds_count{retriever="bm25"}'] == 2
+    assert values["mrc_ready"] == 1
+    assert values["mrc_requests_in_progress"] == 0
+    assert values["process_resident_memory_bytes"] > 1e6
 
 
 @pytest.mark.slow
@@ -80,12 +80,12 @@ def test_metrics_count_requests_refusals_and_questions() -> None:
     labels=st.lists(st.text(max_size=12), min_size=1, max_size=4),
     seconds=st.lists(st.floats(0, 100, allow_subnormal=False), max_size=20),
 )
-def test_any_label_and_duration_is_written_in_the_text_format(labels: list[str], seconds: list[float]) -> None:
+def test_writes_any_label_and_duration_in_text_format(labels: list[str], seconds: list[float]) -> None:
     metrics = Metrics()
     for label in labels:
         metrics.count("mrc_refusals_total", code=label)
-        for one in seconds:
-            metrics.observe("mrc_search_duration_seconds", one, retriever=label)
+        for duration in seconds:
+            metrics.observe("mrc_search_duration_seconds", duration, retriever=label)
     text = metrics.text({"mrc_ready": (1, {})})
     counts = [line for line in text.split("\n") if line.startswith("mrc_refusals_total{")]
     assert len(counts) == len(set(labels))
@@ -106,31 +106,36 @@ def _buckets(text: str, label: str) -> list[float]:
 
 def logged(caplog: pytest.LogCaptureFixture, logs: Logging, *requests: dict[str, Any]) -> list[dict[str, Any]]:
     caplog.clear()
-    with ExitStack() as stack, caplog.at_level(logging.WARNING, access.name):
-        app = app_of(ONE, Limits(), logs=logs)
+    with ExitStack() as stack, caplog.at_level(logging.WARNING, access_logger.name):
+        app = create_app(SINGLE_SEARCHER, RequestLimits(), logs=logs)
         service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
-        for asked in requests:
-            service.post("/search", json=asked, headers={"X-Request-ID": "mine"})
-    return [json.loads(record.getMessage()) for record in caplog.records if record.name == access.name]
+        for body in requests:
+            service.post("/search", json=body, headers={"X-Request-ID": "mine"})
+    return [json.loads(record.getMessage()) for record in caplog.records if record.name == access_logger.name]
 
 
-def test_the_access_log_is_json_without_the_text_of_a_question(caplog: pytest.LogCaptureFixture) -> None:
-    asked = ({"question": ASKED}, {"question": ASKED, "k": 0})
-    assert logged(caplog, Logging(), *asked) == []
-    found, refused = logged(caplog, Logging(AccessLog.JSON), *asked)
+def test_access_log_omits_question_texts(caplog: pytest.LogCaptureFixture) -> None:
+    bodies = ({"question": QUESTION}, {"question": QUESTION, "k": 0})
+    assert logged(caplog, Logging(), *bodies) == []
+    records, refused = logged(caplog, Logging(AccessLog.JSON), *bodies)
     measured: dict[str, Any] = {"time": "", "ms": 0, "bytes": 0, "client": ""}
     request = {"event": "request", "request_id": "mine", "method": "POST", "path": "/search", "status": 200}
-    assert found | measured == measured | request | {"retriever": "bm25", "questions": 1, "k": 10}
-    assert found["bytes"] > 0
+    assert records | measured == measured | request | {"retriever": "bm25", "questions": 1, "k": 10}
+    assert records["bytes"] > 0
     assert (refused["status"], refused["code"]) == (422, "not_understood")
-    assert ASKED not in json.dumps([found, refused], ensure_ascii=False)
+    assert QUESTION not in json.dumps([records, refused], ensure_ascii=False)
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
+def test_warnings_are_json_beside_access_log(
     *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("serving", "uvicorn", "uvicorn.error", access.name):  # Streamlit, once imported, takes some for itself
+    for name in (
+        "serving",
+        "uvicorn",
+        "uvicorn.error",
+        access_logger.name,
+    ):  # Streamlit, once imported, takes some for itself
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     _log_to_standard_error(as_json=as_json)
@@ -139,7 +144,7 @@ def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
         raise RuntimeError("질문\nof two lines")
     except RuntimeError:
         logging.getLogger("mrc_workbench.workbench.serving.protocol").exception("request %s failed", "abc")
-    access.warning(json.dumps({"event": "request"}))
+    access_logger.warning(json.dumps({"event": "request"}))
     written = capsys.readouterr().err
     if not as_json:
         assert written.startswith("WARNING: Invalid HTTP request received.\nERROR: request abc failed\nTraceback")
@@ -150,29 +155,33 @@ def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
     assert request == {"event": "request"}
 
 
-def test_slow_requests_are_logged_alone(caplog: pytest.LogCaptureFixture) -> None:
-    (slow,) = logged(caplog, Logging(slow_query_ms=0.001), {"question": ASKED})
+def test_logs_only_slow_requests(caplog: pytest.LogCaptureFixture) -> None:
+    (slow,) = logged(caplog, Logging(slow_query_ms=0.001), {"question": QUESTION})
     assert (slow["event"], slow["retriever"]) == ("slow_query", "bm25")
-    assert logged(caplog, Logging(slow_query_ms=60_000), {"question": ASKED}) == []
+    assert logged(caplog, Logging(slow_query_ms=60_000), {"question": QUESTION}) == []
     with pytest.raises(ValueError, match="slow_query_ms"):
         Logging(slow_query_ms=-1)
 
 
-def test_info_identifies_what_is_served() -> None:
-    told = {"version": "1", "corpus_fingerprint": "abc", "retrievers": [{"name": "bm25", "kind": "bm25", "models": {}}]}
+def test_info_identifies_served_comparison() -> None:
+    information = {
+        "version": "1",
+        "corpus_fingerprint": "abc",
+        "retrievers": [{"name": "bm25", "kind": "bm25", "models": {}}],
+    }
     with ExitStack() as stack:
-        app = app_of(ONE, Limits(), information=told)
+        app = create_app(SINGLE_SEARCHER, RequestLimits(), information=information)
         service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
-        found = service.get("/info").json()
-        assert found | told == found
-        assert found["limits"]["max_k"] == 100
+        info = service.get("/info").json()
+        assert info | information == info
+        assert info["limits"]["max_k"] == 100
         assert 'mrc_info{corpus_fingerprint="abc",version="1"} 1' in service.get("/metrics").text
 
 
-def test_it_is_live_and_not_ready_while_the_engine_behind_it_is_down() -> None:
+def test_is_live_but_not_ready_while_engine_is_down() -> None:
     port, reachable = free_port(), [False]
-    assert not is_reachable(Place(f"http://127.0.0.1:{port}"), 0.5)
-    behind = Searcher(bm25(PASSAGES), Passages.of(PASSAGES), lambda: reachable[0])
+    assert not is_reachable(MilvusSettings(f"http://127.0.0.1:{port}"), 0.5)
+    behind = Searcher(bm25(PASSAGES), Passages.from_passages(PASSAGES), lambda: reachable[0])
     with ExitStack() as stack:
         service = client(stack, {"remote": behind})
         assert service.get("/livez").status_code == 200
@@ -185,20 +194,20 @@ def test_it_is_live_and_not_ready_while_the_engine_behind_it_is_down() -> None:
         assert service.get("/readyz").json() == {"status": "ready"}
 
 
-def test_it_is_live_and_not_ready_while_a_search_hangs() -> None:
+def test_is_live_but_not_ready_while_search_hangs() -> None:
     held = Held()
     with ExitStack() as stack:
         stack.callback(held.go.set)
-        service = client(stack, {"held": Searcher(held, Passages.of(PASSAGES))}, timeout=0.3)
+        service = client(stack, {"held": Searcher(held, Passages.from_passages(PASSAGES))}, timeout=0.3)
         assert service.get("/readyz").status_code == 200
-        assert service.post("/search", json={"question": ASKED}).status_code == 503
+        assert service.post("/search", json={"question": QUESTION}).status_code == 503
         until = time.monotonic() + 10
         while (refusal := service.get("/readyz")).status_code == 200:
             assert time.monotonic() < until
         assert (refusal.status_code, refusal.json()["code"]) == (503, "hanging")
         assert service.get("/livez").status_code == 200
         held.go.set()
-        assert service.post("/search", json={"question": ASKED}).status_code == 200
+        assert service.post("/search", json={"question": QUESTION}).status_code == 200
         assert service.get("/readyz").status_code == 200
 
 
@@ -233,9 +242,11 @@ def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
     return scope, receive
 
 
-def test_requests_of_clients_that_left_are_not_searched() -> None:
+def test_skips_requests_of_disconnected_clients() -> None:
     recording, count = Recording(), 12
-    app = app_of({"recording": Searcher(recording, Passages.of(PASSAGES))}, Limits(max_batch_size=1))
+    app = create_app(
+        {"recording": Searcher(recording, Passages.from_passages(PASSAGES))}, RequestLimits(max_batch_size=1)
+    )
 
     async def visit() -> int:
         statuses: list[int] = []
@@ -264,15 +275,15 @@ def test_requests_of_clients_that_left_are_not_searched() -> None:
     assert recording.searched == ["first", "last"]
 
 
-def test_a_batch_that_was_given_up_while_it_waited_for_the_thread_is_not_searched() -> None:
+def test_skips_cancelled_batch() -> None:
     held, recording = Recording(), Recording()
     recording.go.set()
 
     async def visit() -> None:
         with ThreadPoolExecutor(1) as thread:
             all_batches = [
-                Batches(Searcher(one, Passages.of(PASSAGES)), thread, most=4, seconds=0.001)
-                for one in (held, recording)
+                Batches(Searcher(searcher, Passages.from_passages(PASSAGES)), thread, max_questions=4, seconds=0.001)
+                for searcher in (held, recording)
             ]
             works = [asyncio.create_task(batches.work()) for batches in all_batches]
             first = asyncio.create_task(all_batches[0].search(["first"], 1))
@@ -283,9 +294,9 @@ def test_a_batch_that_was_given_up_while_it_waited_for_the_thread_is_not_searche
             left.cancel()
             held.go.set()
             await first
-            assert (await all_batches[1].search([ASKED], 1))[0][0].id
+            assert (await all_batches[1].search([QUESTION], 1))[0][0].id
             for work in works:
                 work.cancel()
 
     run(visit())
-    assert recording.searched == [ASKED]
+    assert recording.searched == [QUESTION]

@@ -16,13 +16,13 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
-from mrc_workbench.retrieval.searcher import Hit, Searcher, open_searcher, open_searchers
+from mrc_workbench.retrieval.searcher import Searcher, SearchHit, open_searcher, open_searchers
 from mrc_workbench.workbench.serving.app import Batches
-from mrc_workbench.workbench.serving.cli import information_of
+from mrc_workbench.workbench.serving.cli import describe_searchers
 from tests.doubles import QUESTIONS, texts_of
-from tests.retrieval.test_contract import ASKED, MAKERS, MANY, bm25
+from tests.retrieval.test_contract import MAKERS, MANY, QUERIES, bm25
 
 T = TypeVar("T")
 SPECS = (
@@ -39,56 +39,60 @@ def run(asking: Coroutine[Any, Any, T]) -> T:
         return other.submit(asyncio.run, asking).result()
 
 
-def in_batches(searcher: Searcher, asked: Sequence[tuple[Sequence[str], int]], most: int = 4) -> list[object]:
+def in_batches(searcher: Searcher, queries: Sequence[tuple[Sequence[str], int]], most: int = 4) -> list[object]:
     """Ask all at the same time; returns hits or exceptions."""
 
     async def ask() -> list[object]:
         with ThreadPoolExecutor(1) as thread:
-            batches = Batches(searcher, thread, most=most, seconds=0.01)
+            batches = Batches(searcher, thread, max_questions=most, seconds=0.01)
             work = asyncio.create_task(batches.work())
-            found = await asyncio.gather(*(batches.search(*one) for one in asked), return_exceptions=True)
+            results = await asyncio.gather(*(batches.search(*query) for query in queries), return_exceptions=True)
             work.cancel()
-            return list(found)
+            return list(results)
 
     return run(ask())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_what_is_found_is_what_the_retriever_ranks_alone_among_others_and_in_batches(
+def test_returns_equal_results_alone_together_and_in_batches(
     make: Callable[..., Retriever],
 ) -> None:
     retriever = make(MANY)
-    searcher, rankings = Searcher(retriever, Passages.of(MANY)), retriever.search(ASKED, 6)
-    found = searcher.search(ASKED, 6)
-    ids = [[hit.id for hit in hits] for hits in found]
+    searcher, rankings = Searcher(retriever, Passages.from_passages(MANY)), retriever.search(QUERIES, 6)
+    hit_lists = searcher.search(QUERIES, 6)
+    ids = [[hit.id for hit in hits] for hits in hit_lists]
     assert ids == [[MANY[row].id for row in rows if row >= 0] for rows in rankings.indices.tolist()]
-    assert [hit.score for hit in found[0]] == pytest.approx(rankings.scores[0][: len(found[0])].tolist(), rel=1e-6)
-    alone = [[hit.id for hit in searcher.search([text], 6)[0]] for text in ASKED]
-    together = in_batches(searcher, [([text], 1 + row % 6) for row, text in enumerate(ASKED)])
+    assert [hit.score for hit in hit_lists[0]] == pytest.approx(
+        rankings.scores[0][: len(hit_lists[0])].tolist(), rel=1e-6
+    )
+    alone = [[hit.id for hit in searcher.search([text], 6)[0]] for text in QUERIES]
+    together = in_batches(searcher, [([text], 1 + row % 6) for row, text in enumerate(QUERIES)])
     assert alone == ids
-    assert [[hit.id for hit in hits[0]] for hits in together] == [one[: 1 + row % 6] for row, one in enumerate(ids)]
+    assert [[hit.id for hit in hits[0]] for hits in together] == [
+        row_ids[: 1 + row % 6] for row, row_ids in enumerate(ids)
+    ]
 
 
 @pytest.mark.slow
-def test_an_experiment_and_a_kept_comparison_are_opened_and_answer_as_they_were_compared(tmp_path: Path) -> None:
+def test_opens_experiment_and_stored_comparison_with_equal_results(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
-    told: list[tuple[str, float]] = []
-    searchers = open_searchers(file, on_progress=lambda *one: told.append(one))
+    progress: list[tuple[str, float]] = []
+    searchers = open_searchers(file, on_progress=lambda *arguments: progress.append(arguments))
     question_set = find("sample")
     comparison = compare(EXPERIMENT, question_set)
     job = ComparisonJob.of(EXPERIMENT, question_set.fingerprint)
-    keep(comparison, job.folder)
-    asked, before = texts_of(question_set.questions), files()
-    kept = open_searcher(job.folder.name, "Hybrid")
-    for name, searcher in {**searchers, "Hybrid": kept}.items():
+    save_comparison(comparison, job.folder)
+    queries, before = texts_of(question_set.questions), files()
+    stored_searcher = open_searcher(job.folder.name, "Hybrid")
+    for name, searcher in {**searchers, "Hybrid": stored_searcher}.items():
         rows = comparison.rankings[name].indices[:, :10].tolist()
-        wanted = [[question_set.passages[row].id for row in found if row >= 0] for found in rows]
-        assert [[hit.id for hit in hits] for hits in searcher.search(asked, 10)] == wanted
-        assert searcher.search(asked[:1], 1)[0][0].text == question_set.passages[rows[0][0]].text
+        expected = [[question_set.passages[row].id for row in ranked if row >= 0] for ranked in rows]
+        assert [[hit.id for hit in hits] for hits in searcher.search(queries, 10)] == expected
+        assert searcher.search(queries[:1], 1)[0][0].text == question_set.passages[rows[0][0]].text
     assert files() == before
-    assert {name for name, _ in told} == {"BM25", "Words", "Hybrid"}
+    assert {name for name, _ in progress} == {"BM25", "Words", "Hybrid"}
 
 
 def files() -> set[Path]:
@@ -96,28 +100,28 @@ def files() -> set[Path]:
 
 
 def information(file: Path, name: str) -> dict[str, Any]:
-    return information_of(file, open_searchers(file, [name]))
+    return describe_searchers(file, open_searchers(file, [name]))
 
 
 @pytest.mark.slow
-def test_information_identifies_the_index_and_names_no_folder(tmp_path: Path) -> None:
+def test_information_identifies_index_without_folders(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
-    told = information(file, "Hybrid")
-    assert told["corpus_fingerprint"] == find("sample").passages.fingerprint
-    assert told["retrievers"] == [{"name": "Hybrid", "kind": "hybrid", "models": {}}]
-    assert [one["kind"] for one in told["experiment"]["retriever"]] == ["bm25", "bm25", "hybrid"]
-    assert information(file, "Hybrid") == told
+    description = information(file, "Hybrid")
+    assert description["corpus_fingerprint"] == find("sample").passages.fingerprint
+    assert description["retrievers"] == [{"name": "Hybrid", "kind": "hybrid", "models": {}}]
+    assert [spec["kind"] for spec in description["experiment"]["retriever"]] == ["bm25", "bm25", "hybrid"]
+    assert information(file, "Hybrid") == description
     data = tmp_path / "mine.csv"
     data.write_text("question,context,answers\n누구인가?,세종은 왕이다.,세종\n", encoding="utf-8")
     file.write_text(write_experiment(EXPERIMENT.model_copy(update={"data": str(data)})), encoding="utf-8")
     other = information(file, "BM25")
     assert other["data"] == "mine.csv"
     assert str(tmp_path) not in str(other)
-    assert other["corpus_fingerprint"] != told["corpus_fingerprint"]
+    assert other["corpus_fingerprint"] != description["corpus_fingerprint"]
 
 
-def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+def test_reports_unopenable_retrievers(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
     with pytest.raises(ValueError, match="BM25, Words, Hybrid"):
@@ -149,33 +153,33 @@ class Counting:
         return self._retriever.search(questions, k)
 
 
-def test_questions_that_arrive_together_are_searched_together_and_an_error_is_its_own() -> None:
+def test_batches_concurrent_questions_and_isolates_errors() -> None:
     counting = Counting()
-    searcher = Searcher(counting, Passages.of(MANY))
+    searcher = Searcher(counting, Passages.from_passages(MANY))
     texts = texts_of(QUESTIONS)
-    found = in_batches(searcher, [([text], 3) for text in [*texts, *texts]], most=4)
+    results = in_batches(searcher, [([text], 3) for text in [*texts, *texts]], most=4)
     assert [len(searched) for searched in counting.searches] == [4, 4, 4]
-    assert found[:6] == found[6:]
+    assert results[:6] == results[6:]
     counting.searches.clear()
-    found = in_batches(searcher, [([texts[0]], 3), (["fail"], 3), (texts, 2)], most=2)
-    assert isinstance(found[1], RuntimeError)
-    assert found[0] == [searcher.search(texts[:1], 3)[0]]
+    results = in_batches(searcher, [([texts[0]], 3), (["fail"], 3), (texts, 2)], most=2)
+    assert isinstance(results[1], RuntimeError)
+    assert results[0] == [searcher.search(texts[:1], 3)[0]]
     assert counting.searches[:4] == [[texts[0], "fail"], [texts[0]], ["fail"], texts]  # one request is never divided
 
 
-def test_what_nobody_waits_for_any_more_is_not_searched() -> None:
+def test_skips_cancelled_searches() -> None:
     counting = Counting()
 
-    async def ask() -> list[list[Hit]]:
+    async def ask() -> list[list[SearchHit]]:
         with ThreadPoolExecutor(1) as thread:
-            batches = Batches(Searcher(counting, Passages.of(MANY)), thread, most=4, seconds=0.05)
+            batches = Batches(Searcher(counting, Passages.from_passages(MANY)), thread, max_questions=4, seconds=0.05)
             work = asyncio.create_task(batches.work())
             given_up = asyncio.create_task(batches.search(["zebra"], 1))
             await asyncio.sleep(0)
             given_up.cancel()
-            found = await batches.search([QUESTIONS[0].text], 1)
+            hits = await batches.search([QUESTIONS[0].text], 1)
             work.cancel()
-            return found
+            return hits
 
     assert run(ask())[0][0].id == "p1-0"
     assert counting.searches == [[QUESTIONS[0].text]]

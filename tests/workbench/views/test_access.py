@@ -20,9 +20,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from mrc_workbench.data import workspace as workspace_module
-from mrc_workbench.data.workspace import NobodySignedInError, shared_workspace, user_of, users_told_by, workspace
+from mrc_workbench.data.workspace import NotSignedInError, set_user_provider, shared_workspace, user_of, workspace
 from mrc_workbench.workbench.views import access
-from mrc_workbench.workbench.views.access import Gate
+from mrc_workbench.workbench.views.access import AccessMiddleware
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import running_app
 from tests.programs import free_port
@@ -44,17 +44,17 @@ def page() -> None:
     def press() -> None:
         st.session_state["pressed"] = str(workspace())
 
-    if access.granted():
+    if access.is_granted():
         st.text(str(workspace()))
         st.button("press", on_click=press, key="press")
         if access.is_on():
-            access.draw_user(busy=False)
+            access.draw_user(is_running=False)
 
 
 @pytest.fixture(autouse=True)
-def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def _provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace_module, "_told_by", [])
-    users_told_by(access._who)
+    set_user_provider(access._current_user)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def opened_by(person: dict[str, Any], **context: str) -> AppTest:
 
 
 @pytest.mark.usefixtures("sign_in")
-def test_each_is_at_work_in_their_own_workspace_in_callbacks_too() -> None:
+def test_callbacks_use_workspace_of_signed_in_user() -> None:
     for name in ("alice", "bob"):
         app = opened_by({**ALICE, "sub": name})
         own = str(shared_workspace() / "users" / user_of(ISSUER, name))
@@ -87,17 +87,17 @@ def test_each_is_at_work_in_their_own_workspace_in_callbacks_too() -> None:
     "changed",  # a header that a proxy passes on is a text
     [{"is_logged_in": False}, {"is_logged_in": "True"}, {"sub": ""}, {"sub": None}, {"iss": ""}],
 )
-def test_who_is_not_signed_in_sees_a_door_and_nothing_else(changed: dict[str, Any]) -> None:
+def test_shows_only_sign_in_page_if_not_signed_in(changed: dict[str, Any]) -> None:
     app = opened_by({**ALICE, **changed})
     assert [button.label for button in app.button][-1:] != ["press"]
     assert not app.text
     assert not app.sidebar.children
-    assert WORDS["access.about"] in [one.value for one in app.markdown]
+    assert WORDS["access.about"] in [element.value for element in app.markdown]
 
 
 @pytest.mark.usefixtures("sign_in")
-def test_only_verified_addresses_that_the_operator_names_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NobodySignedInError):  # in a thread that belongs to no session
+def test_admits_only_verified_addresses_of_the_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotSignedInError):  # in a thread that belongs to no session
         workspace()
     monkeypatch.setenv("MRC_USER_EMAILS", "@example.org")
     assert opened_by({**ALICE, "email_verified": True}).text
@@ -109,11 +109,11 @@ def test_only_verified_addresses_that_the_operator_names_come_in(monkeypatch: py
 
 
 @pytest.mark.usefixtures("sign_in")
-def test_making_room_removes_what_can_be_made_anew_and_no_more() -> None:
+def test_clearing_cache_removes_only_recomputable_files() -> None:
     own = shared_workspace() / "users" / user_of(ISSUER, "alice")
-    for place in (own / "cache" / "vectors", own / "datasets", shared_workspace() / "cache" / "hub"):
-        place.mkdir(parents=True)
-        (place / "file").write_bytes(b"x" * 1_500_000)
+    for path in (own / "cache" / "vectors", own / "datasets", shared_workspace() / "cache" / "hub"):
+        path.mkdir(parents=True)
+        (path / "file").write_bytes(b"x" * 1_500_000)
     app = opened_by(ALICE)
     assert WORDS["access.held"].format(held="3", limit="2,000") in str(app.get("progress")[0].proto)
     app.button(key="clear_cache").click()
@@ -123,14 +123,14 @@ def test_making_room_removes_what_can_be_made_anew_and_no_more() -> None:
     assert (shared_workspace() / "cache" / "hub" / "file").is_file()
 
 
-def test_without_configuration_nobody_signs_in_and_others_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warns_other_hosts_if_sign_in_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     at_home = opened_by({}, url="http://localhost:8501/")
     assert at_home.text[0].value == str(shared_workspace())
     assert not at_home.warning
     assert not at_home.sidebar.children
     elsewhere = opened_by({}, url="https://mrc.example.org/")
     assert elsewhere.text[0].value == str(shared_workspace())
-    assert [one.value for one in elsewhere.warning] == [WORDS["access.everybody"]]
+    assert [element.value for element in elsewhere.warning] == [WORDS["access.everybody"]]
     option, address = st.get_option, ""
     monkeypatch.setattr(st, "get_option", lambda name: address if name == "server.address" else option(name))
     for address in ("0.0.0.0", "192.168.0.7", ""):  # noqa: S104 - that others reach
@@ -147,12 +147,12 @@ def _secrets_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_secrets_files")
-def test_it_is_on_exactly_where_the_secrets_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enables_sign_in_only_if_secrets_configure_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from streamlit import config
     from streamlit.runtime.secrets import Secrets
 
     files = {"none": None, "other": "[other]\nkey = 1\n", "auth": '[auth]\nclient_id = "x"\n', "broken": "[auth\n"}
-    found: dict[str, object] = {}
+    states: dict[str, object] = {}
     for name, content in files.items():
         path = tmp_path / f"{name}.toml"
         if content is not None:
@@ -160,10 +160,10 @@ def test_it_is_on_exactly_where_the_secrets_say_so(tmp_path: Path, monkeypatch: 
         config.set_option("secrets.files", [str(path)])
         monkeypatch.setattr(st, "secrets", Secrets())
         try:
-            found[name] = access.is_on()
+            states[name] = access.is_on()
         except FileNotFoundError:
-            found[name] = "nobody gets in"
-    assert found == {"none": False, "other": False, "auth": True, "broken": "nobody gets in"}
+            states[name] = "nobody gets in"
+    assert states == {"none": False, "other": False, "auth": True, "broken": "nobody gets in"}
 
 
 class Server(NamedTuple):
@@ -209,16 +209,16 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
 
 
-def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(closed: Server) -> None:
+def test_rejects_uploads_of_anonymous_users_before_reading(closed: Server) -> None:
     with visiting(closed.address) as nobody:
         assert WORDS["access.about"][:40] in nobody.draw()
         before = closed.megabytes()
-        assert [nobody.puts(50) for _ in range(5)] == [403] * 5
-        assert nobody.puts(50, in_chunks=True) == 403
+        assert [nobody.upload(50) for _ in range(5)] == [403] * 5
+        assert nobody.upload(50, in_chunks=True) == 403
         assert closed.megabytes() - before < 40
-        assert nobody.removes() == 403
-        assert nobody.gets("/_stcore/metrics") == 403
-        assert nobody.gets("/_stcore/health") == 200
+        assert nobody.delete_upload() == 403
+        assert nobody.get_status("/_stcore/metrics") == 403
+        assert nobody.get_status("/_stcore/health") == 200
 
 
 def is_taken(app: str, origin: str | None) -> bool:
@@ -232,7 +232,7 @@ def is_taken(app: str, origin: str | None) -> bool:
     return False
 
 
-def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Server) -> None:
+def test_accepts_websockets_only_from_app_pages(closed: Server) -> None:
     assert is_taken(closed.address, closed.address)
     assert is_taken(closed.address, None)  # a program: no browser leaves it out
     port = urlsplit(closed.address).port
@@ -244,59 +244,59 @@ def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Serv
     assert [origin for origin in others if is_taken(closed.address, origin)] == []
 
 
-def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> None:
+def test_serves_no_server_file_at_any_address(closed: Server) -> None:
     with visiting(closed.address) as nobody:
         nobody.draw()
-        page, no_page = (nobody.reads(address)[1] for address in ("/", "/nopage"))
+        page, no_page = (nobody.get_content(address)[1] for address in ("/", "/nopage"))
         assert no_page == Path(get_static_dir(), "index.html").read_bytes()
         for climbing in _CLIMBING:
             for file in ("app.py", ".streamlit/config.toml", "etc/passwd", "%2e%2e/app.py"):
-                status, content = nobody.reads(climbing.format(file))
+                status, content = nobody.get_content(climbing.format(file))
                 assert status in (400, 403, 404) or content in (page, no_page), climbing
         own = nobody.session
         for session in (own, f"{own}%2F..", f"./{own}", f"{own}/", f"%20{own}", f"{own}%0A", f"{own}?", f"x/../{own}"):
-            assert nobody.puts(1, session=session) in (400, 403, 404, 405), session
+            assert nobody.upload(1, session=session) in (400, 403, 404, 405), session
 
 
-def test_who_is_signed_in_hands_in_files_to_their_own_pages_alone(closed: Server) -> None:
+def test_users_upload_only_to_their_own_pages(closed: Server) -> None:
     with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:
         alice.draw()
-        assert alice.puts(1) == 204
-        assert alice.removes() == 204
-        assert alice.gets("/_stcore/metrics") == 200
-        assert nobody.puts(1, session=alice.session) == 403
+        assert alice.upload(1) == 204
+        assert alice.delete_upload() == 204
+        assert alice.get_status("/_stcore/metrics") == 200
+        assert nobody.upload(1, session=alice.session) == 403
         with visiting(closed.address, closed.cookie("bob")) as bob:
             bob.draw()
-            assert bob.puts(1, session=alice.session) == 403
-            assert bob.puts(1) == 204
+            assert bob.upload(1, session=alice.session) == 403
+            assert bob.upload(1) == 204
 
 
-def test_a_user_has_so_much_on_all_open_pages_together_and_is_told(closed: Server) -> None:
+def test_limits_uploads_of_all_open_pages_of_a_user(closed: Server) -> None:
     cookie = closed.cookie("carol")
     with visiting(closed.address, cookie) as carol, visiting(closed.address, cookie) as other:
         carol.draw()
         other.draw()
-        assert [carol.puts(45), other.puts(45), carol.puts(45)] == [204, 204, 413]
-        assert carol.is_told(WORDS["limit.uploads"].format(limit="100"))
-        assert carol.puts(45, in_chunks=True) == 413
+        assert [carol.upload(45), other.upload(45), carol.upload(45)] == [204, 204, 413]
+        assert carol.wait_for_text(WORDS["limit.uploads"].format(limit="100"))
+        assert carol.upload(45, in_chunks=True) == 413
 
 
-def test_what_has_no_length_is_counted_as_it_arrives(opened: Server) -> None:
+def test_counts_uploads_without_length_as_they_arrive(opened: Server) -> None:
     with visiting(opened.address) as visitor:
-        assert visitor.puts(1, session="of-no-page") == 403
+        assert visitor.upload(1, session="of-no-page") == 403
         visitor.draw()
         before = opened.megabytes()
-        assert visitor.puts(400, in_chunks=True) == 413
+        assert visitor.upload(400, in_chunks=True) == 413
         assert opened.megabytes() - before < 60
-        assert visitor.is_told(WORDS["limit.uploads"].format(limit="100"))
+        assert visitor.wait_for_text(WORDS["limit.uploads"].format(limit="100"))
 
 
-def test_all_open_pages_have_so_much_together(opened: Server) -> None:
-    with visiting(opened.address) as one, visiting(opened.address) as other:
-        one.draw()
+def test_limits_uploads_of_all_users_together(opened: Server) -> None:
+    with visiting(opened.address) as first, visiting(opened.address) as other:
+        first.draw()
         other.draw()
-        assert [one.puts(90), other.puts(40), other.puts(40)] == [204, 204, 413]
-        assert other.is_told(WORDS["limit.all_uploads"].format(limit="150"))
+        assert [first.upload(90), other.upload(40), other.upload(40)] == [204, 204, 413]
+        assert other.wait_for_text(WORDS["limit.all_uploads"].format(limit="150"))
 
 
 def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
@@ -313,7 +313,7 @@ def answered(scope: dict[str, Any], answer: Message) -> list[Message]:
         answers.append(message)
 
     with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
-        other.submit(asyncio.run, Gate(app)({"type": "http"} | scope, receive, send)).result()
+        other.submit(asyncio.run, AccessMiddleware(app)({"type": "http"} | scope, receive, send)).result()
     return answers
 
 
@@ -334,16 +334,16 @@ FROM_THE_APP: Message = {"type": "http.response.start", "status": 200, "headers"
         ("/media/report.html", "", "", ""),
     ],
 )
-def test_an_address_of_several_levels_leads_to_the_page_that_says_it_is_missing(
+def test_redirects_nested_addresses_to_missing_page(
     path: str, query: str, base: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "address_of_sign_in", lambda: "")
     monkeypatch.setattr(access, "is_on", lambda: False)
     monkeypatch.setattr(access.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
-    asked = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
-    by_browser = answered(asked | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
+    scope = {"method": "GET", "path": path, "query_string": query.encode(), "scheme": "http"}
+    by_browser = answered(scope | {"headers": [(b"accept", b"text/html,*/*;q=0.8")]}, FROM_THE_APP)[0]
     assert dict(by_browser["headers"]).get(b"location", b"").decode() == way
-    assert answered(asked | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
+    assert answered(scope | {"headers": [(b"accept", b"*/*")]}, FROM_THE_APP) == [FROM_THE_APP]  # a script, an image
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_an_address_of_several_levels_leads_to_the_page_that_says_it_is_missing(
         ("http", "http://localhost:8501/oauth2callback", False),
     ],
 )
-def test_cookies_that_came_by_tls_go_back_by_tls_alone(
+def test_marks_cookies_secure_over_tls(
     scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "address_of_sign_in", lambda: address)

@@ -14,25 +14,25 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet, find, keep
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.packaged import PackagedBase
-from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, add, write_experiment
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, add_retriever, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.milvus import MilvusSearchMode
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Run, create_run, new_plan
-from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, without_plainest
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line, without_weak_baselines
 from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.ui.words import free_name
 from tests.data.split.worlds import chain
 from tests.workbench.views.compare.worlds import whole_sample
 from tests.workbench.views.driving import opened
 
-USUAL = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
+DEFAULT_NAMES = ["BM25", "Dense", "Best mix", "Hybrid", "Reranked"]  # of a set with questions to learn from
 E5 = "packaged:multilingual-e5-small"
 SPECS: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
-CHOICES = Choices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
+CHOICES = RetrieverChoices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
 
 
 def sample() -> StoredSet:
@@ -41,16 +41,16 @@ def sample() -> StoredSet:
 
 def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
     about = (data.key, data.name, data.fingerprint)
-    run = create_run(new_plan(kind, name, about, SplitOptions(seed=seed), RECIPES[kind].options.suited_to()))
+    run = create_run(new_plan(kind, name, about, SplitOptions(seed=seed), RECIPES[kind].options.defaults_for()))
     run.write_status(replace(run.status(), state=State.DONE))
     return run
 
 
-def test_without_trainings_what_searches_and_their_mix_are_picked_and_bm25_of_plain_words_is_not() -> None:
+def test_selects_default_retrievers_and_mix_but_not_word_bm25() -> None:
     choices = choices_for(sample())
-    assert list(choices.specs) == [*USUAL, "BM25 words"]
-    assert list(choices.first_picked) == ["BM25", "Dense", "Best mix"]
-    assert choices.specs["Best mix"].parts == ("BM25", "Dense")
+    assert list(choices.specs) == [*DEFAULT_NAMES, "BM25 words"]
+    assert list(choices.default_names) == ["BM25", "Dense", "Best mix"]
+    assert choices.specs["Best mix"].components == ("BM25", "Dense")
     assert choices.analyzer is Analyzer.KIWI_BIGRAM
 
 
@@ -63,65 +63,65 @@ def test_without_trainings_what_searches_and_their_mix_are_picked_and_bm25_of_pl
         (["BM25"], ["BM25"]),
     ],
 )
-def test_the_plainest_are_told_of_only_where_there_are_no_two_others(picked: list[str], told: list[str]) -> None:
-    assert without_plainest(picked) == told
+def test_drops_weak_baselines_only_if_two_others_remain(picked: list[str], told: list[str]) -> None:
+    assert without_weak_baselines(picked) == told
 
 
-def of_one_passage(passage: str, question: str) -> Choices:
+def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
     passages, questions = (Passage("p", passage),), (Question("q", question, (), ("p",)),)
     return choices_for(keep(QuestionSet("one", passages, questions)))
 
 
-def test_bm25_of_words_is_a_second_one_only_beside_stems() -> None:
-    swahili = of_one_passage("Maneno matatu tofauti.", "Maneno gani?")
+def test_offers_word_bm25_only_beside_another_analyzer() -> None:
+    swahili = single_passage_choices("Maneno matatu tofauti.", "Maneno gani?")
     assert list(swahili.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
-    assert swahili.first_picked == tuple(swahili.specs)
-    english = of_one_passage("Words that are spaced, and nothing else.", "Which words?")
+    assert swahili.default_names == tuple(swahili.specs)
+    english = single_passage_choices("Words that are spaced, and nothing else.", "Which words?")
     assert list(english.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "BM25 words"]
     assert english.analyzer is Analyzer.ENGLISH
     assert "stems (English)" in method_line(english.specs["BM25"], english)
 
 
 @pytest.mark.packaged
-def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_what_it_is(
+def test_uses_packaged_base_for_dense_search_and_names_the_starter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     choices = choices_for(sample())
-    assert list(choices.specs) == ["BM25", "Dense", "Late", *USUAL[2:], "BM25 words", "LSA"]
-    assert choices.first_picked == ("BM25", "Dense", "Late", "Best mix")
-    assert choices.specs["Best mix"].parts == ("BM25", "Dense", "Late")
+    assert list(choices.specs) == ["BM25", "Dense", "Late", *DEFAULT_NAMES[2:], "BM25 words", "LSA"]
+    assert choices.default_names == ("BM25", "Dense", "Late", "Best mix")
+    assert choices.specs["Best mix"].components == ("BM25", "Dense", "Late")
     models = {name: choices.specs[name].model for name in ("Dense", "Late", "LSA")}  # type: ignore[attr-defined]
     assert models == {"Dense": E5, "Late": E5, "LSA": "starter"}
     dimensions = [choices_for(replace(sample(), passages=count)).specs["Late"].dimensions for count in (500, 501)]  # type: ignore[attr-defined]
     assert dimensions == [0, 128]
     more = choices_for(replace(sample(), passages=5_001))  # their tokens are kept when a person asks for them
-    assert more.first_picked == ("BM25", "Dense", "Best mix")
-    assert more.specs["Best mix"].parts == ("BM25", "Dense")
+    assert more.default_names == ("BM25", "Dense", "Best mix")
+    assert more.specs["Best mix"].components == ("BM25", "Dense")
     assert "Late" in more.specs
     experiment = choices.experiment(sample(), ["Dense"], Part.ALL)
     assert 'model = "packaged:multilingual-e5-small"' in write_experiment(experiment)
 
 
-def test_of_a_large_set_bm25_alone_is_picked_at_first() -> None:
+def test_selects_only_bm25_for_large_dataset() -> None:
     choices = choices_for(replace(sample(), passages=1_000_000))
     assert choices.large
-    assert (list(choices.specs), choices.first_picked) == ([*USUAL, "BM25 words"], ("BM25",))
+    assert (list(choices.specs), choices.default_names) == ([*DEFAULT_NAMES, "BM25 words"], ("BM25",))
 
 
-def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() -> None:
+def test_adds_finished_trainings_but_not_unfinished_ones() -> None:
     data = sample()
     finished(BI_ENCODER, "나의 모델", data)
     finished(CROSS_ENCODER, "reader", data)
     about = (data.key, data.name, data.fingerprint)
-    create_run(new_plan(BI_ENCODER, "unfinished", about, SplitOptions(), BiEncoderOptions.suited_to()))
+    create_run(new_plan(BI_ENCODER, "unfinished", about, SplitOptions(), BiEncoderOptions.defaults_for()))
     choices = choices_for(data)
     mix = "Best mix · trained"
     assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader", mix}
-    assert choices.first_picked[-2:] == ("Reranked · reader", mix)
+    assert choices.default_names[-2:] == ("Reranked · reader", mix)
 
 
-def test_the_best_mix_takes_in_the_newest_search_of_each_kind_trained_on_the_same_split() -> None:
+def test_mix_includes_newest_trained_retriever_of_each_kind_and_split() -> None:
     data = sample()
     finished(BI_ENCODER, "of another split", data, seed=7)
     for name in ("one", "another"):  # in the same second: either is the newest
@@ -130,22 +130,22 @@ def test_the_best_mix_takes_in_the_newest_search_of_each_kind_trained_on_the_sam
     choices = choices_for(data)
     mix = choices.specs["Best mix · trained"]
     newest = [name for name in choices.trained if name in ("Dense · one", "Dense · another")][-1]
-    assert mix.parts == (*choices.specs["Best mix"].parts, newest, "Sparse · terms")
+    assert mix.components == (*choices.specs["Best mix"].components, newest, "Sparse · terms")
     assert choices.experiment(data, [mix.name], Part.TEST).seed == 0
     unasked = choices_for(replace(data, questions=99))
     assert not [name for name in unasked.specs if name.startswith("Best mix")]
 
 
-def test_a_trained_sparse_encoder_searches_alone_and_with_bm25() -> None:
+def test_adds_trained_sparse_encoder_alone_and_with_bm25() -> None:
     data = sample()
     run = finished(SPARSE_ENCODER, "terms", data)
     choices = choices_for(data)
     assert choices.specs["Sparse · terms"] == SparseSpec(name="Sparse · terms", model=run.id)
-    assert choices.specs["Hybrid · terms"].parts == ("BM25", "Sparse · terms")
-    assert choices.first_picked[-2:] == ("Sparse · terms", "Best mix · trained")
+    assert choices.specs["Hybrid · terms"].components == ("BM25", "Sparse · terms")
+    assert choices.default_names[-2:] == ("Sparse · terms", "Best mix · trained")
 
 
-def test_names_stay_different_and_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
+def test_keeps_names_unique_and_orders_components_first() -> None:
     assert free_name("Dense", {}) == "Dense"
     assert free_name("Dense", choices_for(sample()).specs) == "Dense (2)"
     experiment = choices_for(sample()).experiment(sample(), ["Hybrid"], Part.ALL)
@@ -153,20 +153,20 @@ def test_names_stay_different_and_an_experiment_lists_what_is_wrapped_before_wha
     assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
 
 
-def test_a_trained_model_is_judged_on_the_split_it_was_trained_with() -> None:
+def test_evaluates_trained_model_on_its_training_split() -> None:
     data = sample()
     finished(BI_ENCODER, "seeded", data, seed=7)
     experiment = choices_for(data).experiment(data, ["BM25", "Dense · seeded"], Part.TEST)
     assert experiment.seed == 7
 
 
-def test_an_imported_run_and_what_wraps_it_cannot_be_asked_something_new() -> None:
+def test_imported_run_and_its_wrappers_are_not_searchable() -> None:
     data = sample()
-    add(data.fingerprint, RunSpec(name="Run", path="/x.trec"))
-    add(data.fingerprint, HybridSpec(name="Both", of=("BM25", "Run")))
+    add_retriever(data.fingerprint, RunSpec(name="Run", path="/x.trec"))
+    add_retriever(data.fingerprint, HybridSpec(name="Both", of=("BM25", "Run")))
     choices = choices_for(data)
     assert {"Run", "Both"} <= choices.specs.keys()
-    assert choices.searchable == [*USUAL, "BM25 words"]
+    assert choices.searchable == [*DEFAULT_NAMES, "BM25 words"]
 
 
 @pytest.fixture(params=["en", "ko"])
@@ -200,41 +200,41 @@ M3, RANKER, BOTH = "BAAI/bge-m3", "BAAI/bge-reranker-base", ("BM25", "Dense")
             f"BM25 상위 20개를 모델로 재정렬. {RANKER}",
         ),
         (
-            MilvusSpec(name="Milvus", search=Search.DENSE, model=M3),
+            MilvusSpec(name="Milvus", search=MilvusSearchMode.DENSE, model=M3),
             f"searches in Milvus: finds passages of similar meaning with {M3}",
             "Milvus에서 검색.",
         ),
         (
-            MilvusSpec(name="Both", search=Search.HYBRID, model=M3),
+            MilvusSpec(name="Both", search=MilvusSearchMode.HYBRID, model=M3),
             f"Milvus: fuses the results of BM25 + {M3}",
             f"BM25 + {M3} 결과를 결합",
         ),
     ],
     ids=lambda value: value.name if isinstance(value, Spec) else "",
 )
-def test_a_retriever_of_every_kind_says_what_it_does(spec: Spec, en: str, ko: str, spoken: str) -> None:
+def test_describes_every_kind_of_retriever(spec: Spec, en: str, ko: str, spoken: str) -> None:
     line = method_line(spec, CHOICES)
     assert line.startswith(f"{retriever_name(spec.name)}: ")
     assert {"en": en, "ko": ko}[spoken] in line
 
 
-def test_a_trained_model_is_told_by_its_base_and_the_name_it_was_given(spoken: str) -> None:
+def test_describes_trained_model_by_base_and_name(spoken: str) -> None:
     plan = new_plan(BI_ENCODER, "Bi-encoder 1", ("k", "n", "f"), SplitOptions(), BiEncoderOptions(base=E5))
     run = create_run(plan)
     run.write_status(replace(run.status(), state=State.DONE))
-    spec, said = DenseSpec(name="Dense · 1", model=run.id), {"en": "trained here (", "ko": "여기서 학습("}
-    assert f"multilingual-e5-small, {said[spoken]}Bi-encoder 1)" in method_line(spec, CHOICES)
+    spec, phrase_by_language = DenseSpec(name="Dense · 1", model=run.id), {"en": "trained here (", "ko": "여기서 학습("}
+    assert f"multilingual-e5-small, {phrase_by_language[spoken]}Bi-encoder 1)" in method_line(spec, CHOICES)
     read = replace(CHOICES, plans={run.id: replace(plan, name="as it was read")})
-    assert f"multilingual-e5-small, {said[spoken]}as it was read)" in method_line(spec, read)
+    assert f"multilingual-e5-small, {phrase_by_language[spoken]}as it was read)" in method_line(spec, read)
 
 
-def test_where_the_analyzer_is_not_known_the_line_says_that_it_suits_the_language(spoken: str) -> None:
-    said = {"en": "split into terms for the language", "ko": "언어에 맞춤"}
-    assert said[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
+def test_describes_unknown_analyzer_as_suited_to_the_language(spoken: str) -> None:
+    phrase_by_language = {"en": "split into terms for the language", "ko": "언어에 맞춤"}
+    assert phrase_by_language[spoken] in method_line(SPECS["BM25"], replace(CHOICES, analyzer=Analyzer.AUTO))
 
 
 @pytest.mark.usefixtures("spoken")
-def test_a_kind_that_was_added_to_the_program_is_called_by_its_kind() -> None:
+def test_describes_added_kind_by_its_kind() -> None:
     class Letters(RunSpec):
         kind: str = "letters"  # type: ignore[assignment]
 
@@ -252,13 +252,13 @@ def page() -> None:
         st.text(kind_words(kind))
 
 
-def test_in_korean_and_in_english() -> None:
+def test_describes_retrievers_in_both_languages() -> None:
     korean, english = ([text.value for text in opened(page, lang=language).text] for language in ("ko", "en"))
     assert korean == ["한국어 샘플", "mine", "바꿔 쓴 표현", "여러 문장 종합", "year", ""]
     assert english == ["Korean sample", "mine", "Paraphrased", "Multi-sentence", "year", ""]
 
 
-def test_every_kind_of_the_sample_has_words() -> None:
+def test_translates_every_kind_of_the_sample() -> None:
     from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 
     kinds = {question.kind for question in find("sample").questions}
@@ -275,7 +275,7 @@ def before_there_was_a_choice(run: Run) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_model_of_an_earlier_version_is_judged_on_its_strict_split_where_it_differs(strict: bool) -> None:
+def test_evaluates_earlier_model_on_its_strict_split(strict: bool) -> None:
     """The questions it was trained on would be test questions of the split that is drawn now."""
     data = keep(chain(60)) if strict else sample()
     before_there_was_a_choice(finished(BI_ENCODER, "old", data))

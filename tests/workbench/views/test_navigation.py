@@ -27,28 +27,28 @@ HEAVY = {"torch", "transformers", "sentence_transformers", "datasets", "kiwipiep
 TOY = "import streamlit as st\n\n\ndef draw() -> None:\n    st.title('A toy')\n"
 
 
-def one_page() -> None:
+def single_page() -> None:
     import streamlit as st
 
     from mrc_workbench.workbench.views import sidebar
-    from mrc_workbench.workbench.views.navigation import draw_ways, page_called
+    from mrc_workbench.workbench.views.navigation import draw_page_links, find_page
 
     sidebar.draw()
-    draw_ways(st.query_params["at"])
-    page_called(st.query_params["at"]).draw()
+    draw_page_links(st.query_params["at"])
+    find_page(st.query_params["at"]).draw()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", [page.name for page in PAGES])
-def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_every_page_on_first_visit(name: str, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.data.jobs.folder.Job.launch", lambda *_, **__: None)
-    app = opened(one_page, at=name, lang=language)
+    app = opened(single_page, at=name, lang=language)
     assert app.title
     assert not app.main.error
     assert f"page.{name}" in catalog(language)
 
 
-def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_library(tmp_path: Path) -> None:
+def test_pages_import_no_model_library(tmp_path: Path) -> None:
     folders = [PROJECT / "workbench" / "views", *(PROJECT / "labs").glob("*/pages")]
     views = [module_of(path) for folder in folders for path in folder.rglob("*.py")]
     assert {page.module for page in PAGES} <= {*views}
@@ -65,11 +65,11 @@ def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_
     assert not read & HEAVY
 
 
-def test_a_page_is_added_by_its_module_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adds_page_by_module_and_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toy_page.py").write_text(TOY, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(navigation, "PAGES", (*PAGES, Page("toy", "toys", "toy_page", inside=True)))
-    app: AppTest = opened(one_page, at="toy")
+    monkeypatch.setattr(navigation, "PAGES", (*PAGES, Page("toy", "toys", "toy_page", is_in_menu=True)))
+    app: AppTest = opened(single_page, at="toy")
     assert [title.value for title in app.title] == ["A toy"]
     assert [link.proto.label for link in app.get("page_link")][-1] == "Toy"
     assert [menu.proto.popover.label for menu in app.main.get("popover")] == ["Toy"]
@@ -83,30 +83,30 @@ CITIES = ("서울", "부산", "대구", "인천", "광주")
 def menus() -> None:
     import streamlit as st
 
-    from mrc_workbench.workbench.views.navigation import draw_ways, pages
+    from mrc_workbench.workbench.views.navigation import draw_page_links, pages
 
-    found = pages()
-    st.json({menu: [page.url_path for page in named] for menu, named in found.items()})
-    draw_ways(st.query_params.get("at", ""))
+    page_menus = pages()
+    st.json({menu: [page.url_path for page in named] for menu, named in page_menus.items()})
+    draw_page_links(st.query_params.get("at", ""))
 
 
 def opened_at(page: str) -> AppTest:
     return opened(menus, data="sample", q="왜?", at=page)
 
 
-def test_a_newcomer_sees_five_pages_and_one_menu_and_every_page_keeps_its_address() -> None:
+def test_shows_five_pages_and_one_menu_with_stable_addresses() -> None:
     app = opened_at("")
     links = app.get("page_link")
     assert [link.proto.label for link in links] == [EN[f"page.{name}"] for name in [*FIVE, "embeddings", "language"]]
     assert {link.proto.query_string for link in links} == {"data=sample&lang=en"}
-    found = json.loads(app.json[0].value)
+    menu_json = json.loads(app.json[0].value)
     first, *others = FIVE
-    assert found[""] == ["", *others, first]  # the first has no path, and is found at its name, too
-    assert found[EN["page.more"]] == ["embeddings", "language"]
+    assert menu_json[""] == ["", *others, first]  # the first has no path, and is found at its name, too
+    assert menu_json[EN["page.more"]] == ["embeddings", "language"]
 
 
 @pytest.mark.parametrize(("page", "told"), [("embeddings", "embeddings"), ("language", "language"), ("search", "more")])
-def test_the_menu_is_called_as_the_page_of_it_that_is_open(page: str, told: str) -> None:
+def test_names_menu_after_its_open_page(page: str, told: str) -> None:
     (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
     assert menu == EN[f"page.{told}"]
 
@@ -120,8 +120,11 @@ def page() -> None:
 def a_set(name: str, title: str = "") -> QuestionSet:
     return QuestionSet(
         name,
-        [Passage(f"p{place}", f"{name}의 {city}", title and f"{title} {place}") for place, city in enumerate(CITIES)],
-        tuple(Question(f"q{place}", f"{city}은?", (city,), (f"p{place}",)) for place, city in enumerate(CITIES)),
+        [
+            Passage(f"p{number}", f"{name}의 {city}", title and f"{title} {number}")
+            for number, city in enumerate(CITIES)
+        ],
+        tuple(Question(f"q{number}", f"{city}은?", (city,), (f"p{number}",)) for number, city in enumerate(CITIES)),
     )
 
 
@@ -136,7 +139,7 @@ def sets() -> tuple[StoredSet, StoredSet]:
     return keep(a_set("older")), keep(a_set("newer"))
 
 
-def test_a_session_without_an_address_opens_the_set_used_last(sets: tuple[StoredSet, StoredSet]) -> None:
+def test_session_without_address_opens_last_used_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
     older, newer = sets
     assert in_use(opened(page)) == newer.key
     app = opened(page)
@@ -147,7 +150,7 @@ def test_a_session_without_an_address_opens_the_set_used_last(sets: tuple[Stored
     assert in_use(opened(page)) == newer.key, "a set that is opened by its address is used"
 
 
-def test_a_session_keeps_its_set_while_another_one_uses_another(sets: tuple[StoredSet, StoredSet]) -> None:
+def test_sessions_keep_their_own_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
     older, newer = sets
     app = opened(page, data=older.key)
     opened(page, data=newer.key)
@@ -160,7 +163,7 @@ def test_a_session_keeps_its_set_while_another_one_uses_another(sets: tuple[Stor
     assert run(app).query_params["at"] in ("1", ["1"])
 
 
-def test_without_the_set_used_last_it_is_the_newest(sets: tuple[StoredSet, StoredSet], tmp_path: Path) -> None:
+def test_uses_newest_dataset_if_last_used_is_missing(sets: tuple[StoredSet, StoredSet], tmp_path: Path) -> None:
     older, newer = sets
     opened(page, data=older.key)
     (tmp_path / "workspace" / "last_used.json").write_text("{", encoding="utf-8")
@@ -174,7 +177,7 @@ def test_without_the_set_used_last_it_is_the_newest(sets: tuple[StoredSet, Store
     assert in_use(opened(page)) == newer.key
 
 
-def test_the_split_counts_questions_and_tells_what_they_are_split_by() -> None:
+def test_counts_split_questions_and_names_split_unit() -> None:
     for title, unit in (("도시", "document"), ("", "passage")):
         app = opened(page, data=keep(a_set("도시", title)).key)
         (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
@@ -182,11 +185,11 @@ def test_the_split_counts_questions_and_tells_what_they_are_split_by() -> None:
         assert f"split by {unit}" in split.proto.help
 
 
-def test_an_address_that_names_no_page_says_so_and_shows_no_other_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_address_without_page(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = SimpleNamespace(intended_page_script_hash="", intended_page_name="nopage")
     monkeypatch.setattr(navigation, "get_script_run_ctx", lambda: SimpleNamespace(pages_manager=manager))
-    found = json.loads(opened_at("").json[0].value)
-    assert found[""] == ["", *FIVE[1:], FIVE[0], "nopage"]
+    menu_json = json.loads(opened_at("").json[0].value)
+    assert menu_json[""] == ["", *FIVE[1:], FIVE[0], "nopage"]
     for known in ("", "search", "compare", "first"):
         manager.intended_page_name = known
         assert "nopage" not in json.loads(opened_at("").json[0].value)[""]
@@ -202,9 +205,7 @@ def test_an_address_that_names_no_page_says_so_and_shows_no_other_page(monkeypat
         ("ko", "nopage", "없는 페이지 – MRC 워크벤치"),
     ],
 )
-def test_the_title_of_the_tab_tells_page_and_dataset_unless_that_is_missing(
-    language: str, path: str, title: str
-) -> None:
+def test_tab_title_names_page_and_dataset_unless_missing(language: str, path: str, title: str) -> None:
     def page_title() -> None:
         import streamlit as st
 
@@ -222,21 +223,21 @@ def named_alike(*texts: str) -> list[str]:
         QuestionSet("질문", (Passage("p1", text),), (Question(f"q-{text}", f"{text}?", relevant=("p1",)),))
         for text in texts
     ]
-    return [keep(one).key for one in sets]
+    return [keep(question_set).key for question_set in sets]
 
 
 def sidebar() -> None:
     import streamlit as st
 
-    from mrc_workbench.workbench.views.resources.sets import chosen_set
+    from mrc_workbench.workbench.views.resources.sets import selected_set
     from mrc_workbench.workbench.views.sidebar import draw
 
     draw()
     st.button("again")
-    st.text(chosen_set().key)
+    st.text(selected_set().key)
 
 
-def test_a_set_stays_in_use_beside_others_of_its_name_and_each_can_be_chosen() -> None:
+def test_selects_each_dataset_of_equal_name() -> None:
     keys = named_alike("서울", "부산", "대구")
     for key in keys:
         app = opened(sidebar, data=key)
@@ -251,9 +252,7 @@ def test_a_set_stays_in_use_beside_others_of_its_name_and_each_can_be_chosen() -
 
 
 @pytest.mark.parametrize(("base", "page"), [("", "/"), ("", "/data"), ("mrc", "/mrc"), ("mrc", "/mrc/data")])
-def test_the_script_that_keeps_the_history_runs_before_the_app(
-    base: str, page: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_script_runs_before_the_app(base: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(navigation.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
     browser = TestClient(Starlette(routes=navigation.document_routes(["data"])))
     answer = browser.get(page)

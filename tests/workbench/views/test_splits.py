@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.store import StoredSet, keep, load
-from mrc_workbench.retrieval.report.words import catalog, few_words, split_words
+from mrc_workbench.retrieval.report.words import catalog, describe_split, few_questions_warning
 from tests.data.split.worlds import chain, tangle
 from tests.workbench.views.compare.worlds import compared
 from tests.workbench.views.compare.worlds import page as compare_page
@@ -33,16 +33,16 @@ def small() -> StoredSet:
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_compare_warns_of_few_questions_and_says_how_the_parts_were_drawn(small: StoredSet, language: str) -> None:
+def test_compare_warns_of_few_questions_and_names_split_method(small: StoredSet, language: str) -> None:
     words = partial(say, language)
     compared(small, "BM25", part=Part.TEST)
     compared(small, "BM25")
     app = opened(compare_page, part="test", retrievers="BM25", lang=language)
-    assert few_words(6, "compared", words) in warnings(app)
-    assert split_words(split(load(small.key)), words) in captions(app)
+    assert few_questions_warning(6, "compared", words) in warnings(app)
+    assert describe_split(split(load(small.key)), words) in captions(app)
     everything = opened(compare_page, part="all", retrievers="BM25", lang=language)
     assert not warnings(everything)
-    assert split_words(split(load(small.key)), words) not in captions(everything)
+    assert describe_split(split(load(small.key)), words) not in captions(everything)
 
 
 def test_tune_warns_of_few_validation_questions(small: StoredSet) -> None:
@@ -52,14 +52,14 @@ def test_tune_warns_of_few_validation_questions(small: StoredSet) -> None:
     assert "share as few relevant passages as possible" in captions(app)
 
 
-def test_train_warns_of_small_parts_and_tells_leaks() -> None:
+def test_train_warns_of_small_parts_and_leaks() -> None:
     keep(tangle(120))
     app = opened(train_page)
     assert [warning[:32] for warning in warnings(app)] == ["Too few validation questions: 12"]
     assert "24 of 24 test questions share a relevant passage with a training question" in captions(app)
 
 
-def test_data_page_and_sidebar_tell_a_published_split() -> None:
+def test_data_page_and_sidebar_report_published_split() -> None:
     keep(chain(60, parts=["train"] * 35 + ["validation"] * 25))
     app = opened(data_page, look="figures")
     assert "Published split: 31 training, 4 validation and 25 test questions." in captions(app)

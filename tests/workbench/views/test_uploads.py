@@ -42,84 +42,84 @@ def drawing(monkeypatch: pytest.MonkeyPatch, server: Server, session: str) -> No
 
 
 def let_in(monkeypatch: pytest.MonkeyPatch, server: Server, user: str, *sessions: str) -> Uploads:
-    found = Uploads()
+    registry = Uploads()
     for session in sessions:
         drawing(monkeypatch, server, session)
-        found.let_in(user)
+        registry.register_session(user)
         server.connected.add(session)
-    return found
+    return registry
 
 
-def test_files_are_let_go_half_a_minute_after_the_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_files_30_seconds_after_disconnect(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(uploads, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    found = let_in(monkeypatch, server, "", "stays", "stumbles", "ends")
+    registry = let_in(monkeypatch, server, "", "stays", "stumbles", "ends")
     for session in ("stays", "stumbles", "ends"):
         server.hold(session, "a", 10)
     server.connected -= {"stumbles", "ends"}
     for seconds, back, held in ((0, (), 3), (20, ("stumbles",), 3), (9, (), 3), (1, (), 2), (60, (), 2)):
         clock.now += seconds
         server.connected.update(back)
-        found.let_go()
+        registry.release_disconnected()
         assert len(server.uploaded_file_mgr.file_storage) == held
-    assert found.whose("ends") is None
-    assert found.whose("stumbles") == "stumbles"
+    assert registry.owner("ends") is None
+    assert registry.owner("stumbles") == "stumbles"
 
 
-def test_who_leaves_a_page_leaves_its_files_and_who_is_kept_out_hands_in_nothing_more(
+def test_releases_files_on_page_change_and_rejects_unregistered_sessions(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = let_in(monkeypatch, server, "alice", "one", "other")
+    registry = let_in(monkeypatch, server, "alice", "one", "other")
     server.hold("one", "a", 10)
     server.hold("other", "a", 10)
     drawing(monkeypatch, server, "one")
-    found.leave_page()
+    registry.leave_page()
     assert list(server.uploaded_file_mgr.file_storage) == ["other"]
-    assert found.whose("one") == "alice"
-    found.keep_out()
-    assert found.whose("one") is None
+    assert registry.owner("one") == "alice"
+    registry.unregister_session()
+    assert registry.owner("one") is None
 
 
-def test_all_that_a_user_holds_or_is_sending_counts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_held_and_arriving_bytes_of_a_user(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_UPLOADS", "1")
     monkeypatch.setenv("MRC_USER_ALL_UPLOADS", "2")
-    found = let_in(monkeypatch, server, "alice", "one", "other")
+    registry = let_in(monkeypatch, server, "alice", "one", "other")
     server.hold("one", "a", 300_000)
-    with found.arriving("one") as first, found.arriving("other") as second:
-        found.add(first, 300_000)
-        found.add(second, 300_000)
+    with registry.track_upload("one") as first, registry.track_upload("other") as second:
+        registry.add(first, 300_000)
+        registry.add(second, 300_000)
         with pytest.raises(LimitError) as refused:
-            found.add(first, 100_000)
+            registry.add(first, 100_000)
         assert refused.value.code == "uploads"
-        found.end(first)
-        found.add(second, 300_000)
+        registry.end(first)
+        registry.add(second, 300_000)
     drawing(monkeypatch, server, "of bob")
-    found.let_in("bob")
-    with found.arriving("of bob") as his:
-        found.add(his, 900_000)
+    registry.register_session("bob")
+    with registry.track_upload("of bob") as his:
+        registry.add(his, 900_000)
         server.hold("of nobody any more", "a", 700_000)
         with pytest.raises(LimitError) as refused:
-            found.add(his, 99_000)
+            registry.add(his, 99_000)
         assert refused.value.code == "all_uploads"
 
 
-def test_empty_files_are_not_free_and_not_without_number(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_number_and_overhead_of_empty_files(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_UPLOADS", "1")
-    found = let_in(monkeypatch, server, "", "one")
-    arriving = [found.arriving("one") for _ in range(65)]
-    for one in arriving[:-1]:
-        one.__enter__()
+    registry = let_in(monkeypatch, server, "", "one")
+    arriving = [registry.track_upload("one") for _ in range(65)]
+    for upload in arriving[:-1]:
+        upload.__enter__()
     with pytest.raises(LimitError, match="64 files"):
         arriving[-1].__enter__()
-    for one in arriving[:-1]:
-        one.__exit__(None, None, None)
+    for upload in arriving[:-1]:
+        upload.__exit__(None, None, None)
     for number in range(1000):
         server.hold("one", f"{number}", 0)
-    with found.arriving("one") as more, pytest.raises(LimitError):
-        found.require_room(more, 0)
+    with registry.track_upload("one") as more, pytest.raises(LimitError):
+        registry.require_room(more, 0)
 
 
-def test_no_field_has_the_words_of_streamlit_alone() -> None:
+def test_every_upload_field_is_translated() -> None:
     sources = {path: path.read_text(encoding="utf-8") for path in (PROJECT / "workbench" / "views").rglob("*.py")}
     with_a_field = {path: source for path, source in sources.items() if "st.file_uploader(" in source}
     assert len(with_a_field) > 4

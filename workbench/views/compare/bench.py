@@ -11,38 +11,45 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.dictionary import stored
-from mrc_workbench.retrieval.analysis.evidence import turned, usual_baseline
-from mrc_workbench.retrieval.analysis.labs import UNCHANGED, best, chosen, tried
+from mrc_workbench.retrieval.analysis.evidence import default_baseline, reversed_test
+from mrc_workbench.retrieval.analysis.labs import UNCHANGED, best_setting_name, selected_spec, tried_specs
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
-from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, add
+from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind, add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
-from mrc_workbench.retrieval.report.words import interval_of_lead
+from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR, legend
+from mrc_workbench.retrieval.report.words import difference_interval
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare.controls import pick_also
+from mrc_workbench.workbench.views.compare.controls import select_also
 from mrc_workbench.workbench.views.compare.kept import close
 from mrc_workbench.workbench.views.compare.running import follow_lab
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import analyzer_words, as_shared, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import HEIGHT, apart, marked_lines, share_scale, tips, with_interval
+from mrc_workbench.workbench.views.ui.charts import (
+    HEIGHT,
+    color_and_shape,
+    interval_tooltips,
+    marked_lines,
+    percent_scale,
+    tooltips,
+)
 from mrc_workbench.workbench.views.ui.job import begin
 from mrc_workbench.workbench.views.ui.state import choose, remember
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
 _AXIS = 56  # pixels of an axis with its title
-_PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
+_SEPARATORS = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
 
 
-def names_by_reference() -> dict[str, str]:
+def dictionary_names() -> dict[str, str]:
     """Return unique names of the stored dictionaries by reference, the newest first."""
     dictionaries = stored()
-    names = [as_shared(dictionary.name.translate(_PARTING), shared=dictionary.shared) for dictionary in dictionaries]
+    names = [as_shared(dictionary.name.translate(_SEPARATORS), shared=dictionary.shared) for dictionary in dictionaries]
     return {
         dictionary.reference: name if names.count(name) == 1 else f"{name} ({dictionary.key[:6]})"
         for dictionary, name in zip(dictionaries, names, strict=True)
@@ -78,34 +85,34 @@ class Bench:
         """Return the scored retrievers, of these kinds if any are given; the default baseline first."""
         specs, measured = self.experiment.specs, self.view.comparison.scores
         names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
-        baseline = usual_baseline(self.view.comparison)
+        baseline = default_baseline(self.view.comparison)
         return sorted(names, key=lambda name: name != baseline)
 
     def pick(
-        self, kinds: tuple[type[Any], ...], name: str, needs: str = "", label: str = "tune.present", **look: Any
+        self, kinds: tuple[type[Any], ...], name: str, needs: str = "", label: str = "tune.present", **kwargs: Any
     ) -> str:
         """Draw the choice of the retriever to tune, in the address as `name`; without one say what the lab `needs`."""
         names = self.names(*kinds)
         if not names:
             st.info(word(f"tune.{needs}"), icon=":material/info:")
             return ""
-        look = {"format_func": retriever_name, "help": word("tune.present_help"), **look}
-        return choose(st.selectbox, name, word(label), names, names[0], follows=True, **look)
+        kwargs = {"format_func": retriever_name, "help": word("tune.present_help"), **kwargs}
+        return choose(st.selectbox, name, word(label), names, names[0], follows=True, **kwargs)
 
     def run(self, experiment: Experiment, tries: str = "") -> LabResult | None:
         """Draw the button that starts a lab, with what it `tries`, or its progress; return the result at the end."""
         job = ComparisonJob.of(experiment, self.view.data.fingerprint)
         if job.done:
             if opened := open_comparison(self.view.data.key, job.folder):
-                table = opened.lab_figures(str(self.measure))
+                table = opened.lab_results(str(self.measure))
                 if not table.empty:
                     return LabResult(experiment, opened, table)
-                st.error(word("tune.nothing", figure=self.measure.long), icon=":material/error:")
+                st.error(word("tune.nothing", figure=self.measure.long_name), icon=":material/error:")
         elif job.running or job.folder.is_dir():  # it was started before
             follow_lab(job)
             if job.running:
                 return None
-        label = word("tune.start", count=f"{len(tried(experiment)):,}")
+        label = word("tune.start", count=f"{len(tried_specs(experiment)):,}")
         with st.container(horizontal=True, vertical_alignment="center"):
             pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")
             if tries:
@@ -114,8 +121,8 @@ class Bench:
             begin(lambda: job.start(experiment))
         return None
 
-    def figure_columns(self) -> dict[str, Any]:
-        return {"value": tables.figure(self.measure.long), **tables.interval()}
+    def metric_columns(self) -> dict[str, Any]:
+        return {"value": tables.labelled_number(self.measure.long_name), **tables.interval()}
 
     @staticmethod
     def difference_columns(key: str) -> dict[str, Any]:
@@ -124,7 +131,7 @@ class Bench:
             f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
         }
 
-    def draw_tried(
+    def draw_settings(
         self,
         lab: LabResult,
         table: pd.DataFrame,
@@ -135,14 +142,14 @@ class Bench:
         answer: DeltaGenerator,
     ) -> None:
         """Draw a lab's table and, in `answer`, how the selected setting compares with the `present` one."""
-        leader = best(table)
+        leader = best_setting_name(table)
         name = self.draw_table(lab, table, columns, leader, key=key)
         with answer:
-            if name not in {spec.name for spec in tried(lab.experiment)}:
-                text = word("tune.one_alone", name=plain(retriever_name(name)), figure=self.measure.long)
+            if name not in {spec.name for spec in tried_specs(lab.experiment)}:
+                text = word("tune.one_alone", name=plain(retriever_name(name)), figure=self.measure.long_name)
                 st.info(text, icon=":material/info:")
             elif name == UNCHANGED:
-                st.info(word("tune.unchanged_is_best", figure=self.measure.long), icon=":material/info:")
+                st.info(word("tune.unchanged_is_best", figure=self.measure.long_name), icon=":material/info:")
             else:
                 self._draw_verdict(lab, name, present, is_best=name == leader)
 
@@ -163,19 +170,21 @@ class Bench:
         """
         by, ascending = smallest_first or "value", bool(smallest_first)
         rows = table.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
-        shown = rows[[name for name in columns if name in rows]].copy()
-        for name in _FRACTIONS & set(shown):
-            shown[name] *= 100
-        place = int(rows.index[rows["name"] == leader][0])
+        displayed = rows[[name for name in columns if name in rows]].copy()
+        for name in _FRACTIONS & set(displayed):
+            displayed[name] *= 100
+        leader_row = int(rows.index[rows["name"] == leader][0])
         st.caption(caption or word("tune.choose_a_row"))
         forms: dict[Any, Any] = {
-            name: "{:.2f}" if name in _FRACTIONS else "{:.3g}" for name in shown.select_dtypes("float")
+            name: "{:.2f}" if name in _FRACTIONS else "{:.3g}" for name in displayed.select_dtypes("float")
         }
-        styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(forms, na_rep="–")
-        picked = tables.draw_choice(
-            styled, columns, f"{key}_{lab.opened.folder}", height=min(38 + 35 * len(shown), 360)
+        styled = displayed.style.map(lambda _: tables.BOLD, subset=([leader_row], displayed.columns)).format(
+            forms, na_rep="–"
         )
-        return str(rows["name"][picked[0] if picked else place])
+        selected_rows = tables.draw_choice(
+            styled, columns, f"{key}_{lab.opened.folder}", height=min(38 + 35 * len(displayed), 360)
+        )
+        return str(rows["name"][selected_rows[0] if selected_rows else leader_row])
 
     def _draw_verdict(self, lab: LabResult, name: str, present: str, *, is_best: bool) -> None:
         """Draw how a setting compares with the present one.
@@ -187,70 +196,70 @@ class Bench:
         fit = lab.opened.cross_fit(present, measure) if is_best else None
         test = fit.test if fit else next(iter(lab.opened.tests((present, name), measure)), None)
         values = {
-            "best": plain(retriever_name(to_use(lab.experiment, name).name)),
+            "best": plain(retriever_name(named_setting(lab.experiment, name).name)),
             "present": plain(retriever_name(present)),
-            "figure": self.measure.long,
+            "figure": self.measure.long_name,
             "questions": f"{self.questions:,}",
-            "count": f"{len(tried(lab.experiment)):,}",
+            "count": f"{len(tried_specs(lab.experiment)):,}",
         }
-        sure = "alone"
+        verdict = "alone"
         with st.container(border=True):
             if test is None:
                 st.markdown(word("tune.verdict_alone", **values))
             else:
-                lead = test if fit or test.a == name else turned(test)
-                sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
+                lead = test if fit or test.a == name else reversed_test(test)
+                verdict = ("more" if lead.difference > 0 else "less") if test.is_significant else "unsure"
                 kind = "selection" if fit else "verdict"
-                st.markdown(word(f"tune.{kind}_{sure}", **values, **_points(lead)))
+                st.markdown(word(f"tune.{kind}_{verdict}", **values, **_lead_values(lead)))
             if fit:
                 same = fit.selections.get(name, 0)
                 st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
             elif is_best:
                 st.caption(word("tune.flattered", count=values["count"]))
-            self.draw_use(lab.experiment, name, recommended=sure == "more")
+            self.draw_use(lab.experiment, name, recommended=verdict == "more")
 
     def draw_use(self, experiment: Experiment, name: str, *, recommended: bool) -> None:
         """Draw the button that selects a setting for the comparison of the test questions."""
-        look: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
-        look |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
+        kwargs: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
+        kwargs |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
         label = word("tune.use" if recommended else "tune.use_anyway")
-        if st.button(label, on_click=self._use, args=(to_use(experiment, name),), **look):
+        if st.button(label, on_click=self._use, args=(named_setting(experiment, name),), **kwargs):
             st.rerun()
 
     def _use(self, spec: Spec) -> None:
         data = self.view.data
         known = choices_for(data).specs
         # of a stored comparison, some may not be selected any more
-        for part in self.experiment.needed(spec.parts):
+        for part in self.experiment.with_dependencies(spec.components):
             if part.name not in known:
-                add(data.fingerprint, part)
-        add(data.fingerprint, spec)
+                add_retriever(data.fingerprint, part)
+        add_retriever(data.fingerprint, spec)
         close()  # the selected retrievers are compared, not the stored ones
-        pick_also([result.name for result in self.view.results], spec.name, Part.TEST)
+        select_also([result.name for result in self.view.results], spec.name, Part.TEST)
         remember("measure", self.measure.name)  # the test shows the metric that was tuned
-        remember("k", str(self.measure.cut))
+        remember("k", str(self.measure.cutoff))
         remember("view", "overview")
 
 
-def _points(lead: PairTest) -> dict[str, str]:
+def _lead_values(lead: PairTest) -> dict[str, str]:
     """Return a difference in percentage points with its interval and p: without a sign if the sign is certain."""
     values = signed_interval(lead.difference, lead.low, lead.high)
-    if lead.sure:
+    if lead.is_significant:
         points = f"{abs(lead.difference) * 100:.1f}"
-        values = {"points": points, **interval_of_lead(lead.difference, lead.low, lead.high)}
+        values = {"points": points, **difference_interval(lead.difference, lead.low, lead.high)}
     return {**values, "p": f"{lead.p:.2g}"}
 
 
-def to_use(experiment: Experiment, name: str) -> Spec:
+def named_setting(experiment: Experiment, name: str) -> Spec:
     """Return the setting of this name as a retriever whose name has the labels of the values in the user's language."""
-    spec = chosen(experiment, name)
-    if experiment.lab is Lab.BM25 and isinstance(spec, TermSpec):
+    spec = selected_spec(experiment, name)
+    if experiment.lab is LabKind.BM25 and isinstance(spec, TermSpec):
         window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
         parts = ["BM25", *window, analyzer_words(spec.analyzer), f"k1 {spec.k1:g}", f"b {spec.b:g}"]
         return spec.model_copy(update={"name": " · ".join(parts)})
-    if not isinstance(spec, TermSpec) or not (called := names_by_reference().get(spec.dictionary)):
+    if not isinstance(spec, TermSpec) or not (dictionary_name := dictionary_names().get(spec.dictionary)):
         return spec
-    return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, called)})
+    return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, dictionary_name)})
 
 
 def heat(
@@ -260,7 +269,7 @@ def heat(
     base = alt.Chart(table).encode(
         x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
         y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[*tips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *with_interval("value", value)],
+        tooltip=[*tooltips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *interval_tooltips("value", value)],
     )
     scale = alt.Scale(scheme="viridis", domain=[*bounds])
     cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
@@ -269,8 +278,8 @@ def heat(
     only_best = base.transform_filter(alt.datum["name"] == best)
     frame = only_best.mark_rect(filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0)
     leader = table.sort_values("value", ascending=False).iloc[0]
-    named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
-    height, description = 34 * table[y[0]].nunique() + _AXIS, charts.best_setting(value, table, named)
+    setting_text = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
+    height, description = 34 * table[y[0]].nunique() + _AXIS, charts.best_setting(value, table, setting_text)
     layers = (cells + texts + frame).properties(height=height, description=description)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
@@ -279,22 +288,22 @@ def bands(
     table: pd.DataFrame, best: str, *, x: str, y: str, detail: tuple[str, str], names: Sequence[str], ordinal: bool
 ) -> alt.LayerChart:
     """One line a name of `detail` (column and title) over `x` in its band "low" to "high", the best setting ringed."""
-    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
-    across = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
-    tint, mark = apart(detail[0], names, names, legend())
+    scale, axis = percent_scale(float(table["low"].min()), float(table["high"].max()))
+    x_axis = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
+    color, mark = color_and_shape(detail[0], names, names, legend())
     base = alt.Chart(table).encode(
-        x=across,
+        x=x_axis,
         y=alt.Y("value:Q", title=y, scale=scale, axis=axis),
-        color=tint,
-        tooltip=[*tips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *with_interval("value", y)],
+        color=color,
+        tooltip=[*tooltips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *interval_tooltips("value", y)],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
     only_best = base.transform_filter(alt.datum["name"] == best)
-    ring = only_best.mark_point(size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle")
+    ring = only_best.mark_point(size=260, stroke=TEXT_COLOUR, strokeWidth=3, filled=False, shape="circle")
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
-    told = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
-    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=told)
+    description = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
+    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=description)
 
 
 def against_cost(
@@ -305,19 +314,21 @@ def against_cost(
     Points that are `joined` by a line have their names beside them, others differ in colour and shape.
     """
     low, high = float(table["y"].min()), float(table["y"].max())
-    room = max(0.005, (high - low) * 0.15)
-    shares = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
+    margin = max(0.005, (high - low) * 0.15)
+    percent_axis = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
     base = alt.Chart(table).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
-        y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
-        tooltip=tips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - margin, high + margin]), axis=percent_axis),
+        tooltip=tooltips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
     )
     if joined:
         dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
-        words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
+        words = base.mark_text(align="left", dx=9, dy=-9, color=TEXT_COLOUR).encode(text=f"{label[0]}:N")
         chart = base.mark_line(color=PALETTE[0], opacity=0.4) + dots + words
     else:
         names = table[label[0]].tolist()
-        chart = base.mark_point(filled=True, size=140, opacity=1).encode(*apart(label[0], names, names, legend()))
+        chart = base.mark_point(filled=True, size=140, opacity=1).encode(
+            *color_and_shape(label[0], names, names, legend())
+        )
     rows = [f"{row[label[0]]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
     return chart.properties(height=HEIGHT, description=charts.describe(y, rows))

@@ -18,37 +18,37 @@ from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import LimitError, user
-from mrc_workbench.models.llm import may_be_given
+from mrc_workbench.models.llm import users_may_set_address
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.analysis.evidence import telling_figure, usual_figure
+from mrc_workbench.retrieval.analysis.evidence import default_measure, discriminating_measure
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
+from mrc_workbench.retrieval.comparison.experiment import add_retriever, add_run, remove_retriever
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, HttpSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.retrieval.milvus import Search
-from mrc_workbench.retrieval.outside import Hit
+from mrc_workbench.retrieval.milvus import MilvusSearchMode
+from mrc_workbench.retrieval.outside import ExternalHit
 from mrc_workbench.retrieval.outside.http_search import PRESETS, HttpCaller, http_retriever
 from mrc_workbench.retrieval.trec import RunError
-from mrc_workbench.workbench.views.choices import Choices, models_at_hand, without_plainest
+from mrc_workbench.workbench.views.choices import RetrieverChoices, local_models, without_weak_baselines
 from mrc_workbench.workbench.views.names import MEASURES, base_name, leading_name, model_label, retriever_name
 from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import state, tables
 from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
 
-_TRIED = 5  # results
-_SHOWN_CHARACTERS = 80  # of a passage
+_PREVIEW_HITS = 5  # results
+_PREVIEW_CHARACTERS = 80  # of a passage
 _LONGEST_NAME = 60
 _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
 
 
-def draw_adding(choices: Choices, data: StoredSet) -> str | None:
+def draw_retriever_form(choices: RetrieverChoices, data: StoredSet) -> str | None:
     """Draw what adds and removes; returns the name of a retriever that was just added."""
     kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
-    add_one = {"run": _add_run, "milvus": _add_milvus, "http": _add_http}.get(kind)
-    name = add_one(choices, data) if add_one else _add_model(kind, choices, data)
+    add_retriever = {"run": _add_run, "milvus": _add_milvus, "http": _add_http}.get(kind)
+    name = add_retriever(choices, data) if add_retriever else _add_model(kind, choices, data)
     if choices.added:
         st.divider()
         st.caption(word("compare.added"))
@@ -56,37 +56,37 @@ def draw_adding(choices: Choices, data: StoredSet) -> str | None:
         left, right = st.columns([5, 1], vertical_alignment="center")
         left.markdown(plain(added))
         if right.button("", icon=":material/delete:", key=f"remove_{added}", help=word("compare.remove_added")):
-            remove(data.fingerprint, added)
+            remove_retriever(data.fingerprint, added)
             st.rerun()
     return name
 
 
 def short_name(model: str) -> str:
     """Return what a model is called in a retriever's name: the name of its training, else the last part of its id."""
-    called = base_name(model)
-    return PurePath(model).name if called == model else called
+    base = base_name(model)
+    return PurePath(model).name if base == model else base
 
 
-def _free_name(kind: str, given: str, choices: Choices) -> str:
+def _free_name(kind: str, given: str, choices: RetrieverChoices) -> str:
     return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:60]}", choices.specs)
 
 
-def _pick_model(kind: str, choices: Choices) -> str:
+def _pick_model(kind: str, choices: RetrieverChoices) -> str:
     """Draw a choice among the models at hand that also takes a hub id or a folder; returns the model, "" for none."""
-    at_hand = models_at_hand(kind, choices)
+    at_hand = local_models(kind, choices)
     key = f"add_{kind}_model"
     typed = st.session_state.get(key)
     labels = state.distinct_labels(at_hand, partial(model_label, read=choices.plans))
     options = [*at_hand, *([typed] if typed and typed not in at_hand else [])]
-    look: dict[str, Any] = {"index": None, "accept_new_options": True, "placeholder": word(f"adding.example_{kind}")}
-    look |= {"format_func": lambda model: labels.get(model, model), "help": word("compare.add_model_help")}
-    picked = st.selectbox(word("compare.add_model"), options, key=key, **look)
-    return (picked or "").strip()
+    kwargs: dict[str, Any] = {"index": None, "accept_new_options": True, "placeholder": word(f"adding.example_{kind}")}
+    kwargs |= {"format_func": lambda model: labels.get(model, model), "help": word("compare.add_model_help")}
+    selected = st.selectbox(word("compare.add_model"), options, key=key, **kwargs)
+    return (selected or "").strip()
 
 
-def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
+def _add_model(kind: str, choices: RetrieverChoices, data: StoredSet) -> str | None:
     model = _pick_model(kind, choices)
-    windows = {} if kind == "sparse" else _windows()
+    windows = {} if kind == "sparse" else _pick_windows()
     if not model:
         st.caption(f":material/info: {word('adding.needs_model')}")
     if not st.button(word("compare.add_this"), disabled=not model or windows is None, type="primary"):
@@ -94,11 +94,11 @@ def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
     values = {"name": _free_name(kind, short_name(model), choices), "model": model, **(windows or {})}
     specs: dict[str, Callable[..., Spec]] = {"dense": DenseSpec, "sparse": SparseSpec}
     spec = specs[kind](**values) if kind in specs else RerankSpec(first=BM25_NAME, **values)
-    add(data.fingerprint, spec)
+    add_retriever(data.fingerprint, spec)
     return spec.name
 
 
-def _windows() -> dict[str, Any] | None:
+def _pick_windows() -> dict[str, Any] | None:
     """Draw how long passages are read; None if that leaves something out."""
     if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
         return {}
@@ -113,7 +113,7 @@ def _windows() -> dict[str, Any] | None:
     return {"windows": True, "window_tokens": tokens, "stride": stride}
 
 
-def _add_run(choices: Choices, data: StoredSet) -> str | None:
+def _add_run(choices: RetrieverChoices, data: StoredSet) -> str | None:
     key = f"upload_run_{st.session_state.get('runs_added', 0)}"
     translate_field(key)
     file = st.file_uploader(word("imported.file"), key=key)
@@ -131,46 +131,46 @@ def _add_run(choices: Choices, data: StoredSet) -> str | None:
     return name
 
 
-def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
-    named = {one: word(f"milvus.search_{one}") for one in Search}
-    search = st.selectbox(word("milvus.search"), [*named], format_func=named.__getitem__) or Search.BM25
+def _add_milvus(choices: RetrieverChoices, data: StoredSet) -> str | None:
+    labels = {option: word(f"milvus.search_{option}") for option in MilvusSearchMode}
+    search = st.selectbox(word("milvus.search"), [*labels], format_func=labels.__getitem__) or MilvusSearchMode.BM25
     model = STARTER
-    if search is not Search.BM25:
+    if search is not MilvusSearchMode.BM25:
         model = _pick_model("dense", choices) or STARTER
         st.caption(word("milvus.model_about"))
     st.caption(word("milvus.about"))
     if not st.button(word("compare.add_this"), type="primary"):
         return None
-    of_model = [] if model == STARTER else [short_name(model)]
-    name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *of_model]), choices)
-    add(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
+    model_names = [] if model == STARTER else [short_name(model)]
+    name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *model_names]), choices)
+    add_retriever(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
     return name
 
 
-def _add_http(choices: Choices, data: StoredSet) -> str | None:
-    if not may_be_given():
+def _add_http(choices: RetrieverChoices, data: StoredSet) -> str | None:
+    if not users_may_set_address():
         st.info(word("outside.outside_address_refused"), icon=":material/lock:")
         return None
     st.caption(word("outside.about"))
     values = _draw_fields()
     questions = question_set(data.key).questions
-    usual = questions[0].text if questions else ""
-    question = st.text_input(word("outside.question"), usual, key=f"http_question_{data.key}")
+    default_question = questions[0].text if questions else ""
+    question = st.text_input(word("outside.question"), default_question, key=f"http_question_{data.key}")
     outcome = st.container()  # above the buttons: what comes below them is out of sight in the popover
     with st.container(horizontal=True):
-        tries = st.button(word("outside.try_it"), icon=":material/play_arrow:", key="http_try")
-        adds = st.button(word("compare.add_this"), type="primary", key="http_add")
-    if not tries and not adds:
+        is_tried = st.button(word("outside.try_it"), icon=":material/play_arrow:", key="http_try")
+        is_added = st.button(word("compare.add_this"), type="primary", key="http_add")
+    if not is_tried and not is_added:
         return None
     try:
-        spec = _spec(values, lambda given: _free_name("http", given, choices))
-        if adds:
-            add(data.fingerprint, spec)
+        spec = _http_spec(values, lambda given: _free_name("http", given, choices))
+        if is_added:
+            add_retriever(data.fingerprint, spec)
             return spec.name
         with outcome, st.spinner(word("outside.trying"), show_time=True):
             caller = HttpCaller(spec.request, spec.ids, spec.scores, spec.timeout)
             retriever = http_retriever(spec.name, caller, question_set(data.key), spec.order)
-            hits, seconds = retriever.preview(question, _TRIED)
+            hits, seconds = retriever.preview(question, _PREVIEW_HITS)
     except Failure as error:
         outcome.error(plain(failure_text(error)), icon=":material/error:")
         return None
@@ -180,17 +180,17 @@ def _add_http(choices: Choices, data: StoredSet) -> str | None:
 
 
 def _draw_fields() -> dict[str, Any]:
-    engine, called = st.columns(2)
+    engine, name_column = st.columns(2)
     labels = {name: word(f"outside.preset_{name}") for name in PRESETS}
     preset = engine.selectbox(word("outside.preset"), [*labels], format_func=labels.__getitem__, key="http_preset")
     known = PRESETS[preset]
 
-    def text(name: str, value: str = "", **look: Any) -> str:
+    def text(name: str, value: str = "", **kwargs: Any) -> str:
         label = word(f"outside.{name}")
-        return str(st.text_input(label, value, key=f"http_{name}_{preset}", **look)).strip()
+        return str(st.text_input(label, value, key=f"http_{name}_{preset}", **kwargs)).strip()
 
     values: dict[str, Any] = {}
-    with called:
+    with name_column:
         values["name"] = text("name", placeholder=word("outside.name_example"))
     values["url"] = text("url", known.url, help=word("outside.url_help"))
     methods = ["POST", "GET"]
@@ -214,8 +214,8 @@ def _draw_more(preset: str, header: str) -> dict[str, Any]:
     if not user():
         left, right = st.columns(2)
         name = left.text_input(word("outside.secret_header"), header, key=f"http_header_{preset}").strip()
-        look: dict[str, Any] = {"placeholder": "MRC_SECRET_SEARCH", "help": word("outside.secret_help")}
-        variable = right.text_input(word("outside.secret_variable"), key=f"http_variable_{preset}", **look).strip()
+        kwargs: dict[str, Any] = {"placeholder": "MRC_SECRET_SEARCH", "help": word("outside.secret_help")}
+        variable = right.text_input(word("outside.secret_variable"), key=f"http_variable_{preset}", **kwargs).strip()
         values["secret_headers"] = {name: variable} if variable else {}
     left, right = st.columns(2)
     values["timeout"] = left.number_input(word("outside.timeout"), 1, 600, 10, key="http_timeout")
@@ -223,7 +223,7 @@ def _draw_more(preset: str, header: str) -> dict[str, Any]:
     return values
 
 
-def _spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
+def _http_spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
     url = values["url"]
     try:
         host = urlsplit(url).netloc.rpartition("@")[2]
@@ -241,22 +241,22 @@ def _spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
         raise Failure(code, cause["msg"], path="") from error
 
 
-def _draw_hits(hits: list[Hit], seconds: float, data: StoredSet) -> None:
+def _draw_hits(hits: list[ExternalHit], seconds: float, data: StoredSet) -> None:
     if not hits:
         st.warning(word("outside.tried_nothing"), icon=":material/search_off:")
         return
     passages = question_set(data.key).passages
     unknown = [hit.reference for hit in hits if hit.row < 0]
-    said = word("outside.tried", count=len(hits), milliseconds=f"{1000 * seconds:,.0f}")
+    message = word("outside.tried", count=len(hits), milliseconds=f"{1000 * seconds:,.0f}")
     if unknown:
         example, own = plain(unknown[0]), plain(passages.ids[0])
         counts = {"count": len(unknown), "of": len(hits)}
-        told = word("outside.tried_unknown", example=example, own=own, **counts)
-        st.warning(f"{said} {told}", icon=":material/warning:")
+        details = word("outside.tried_unknown", example=example, own=own, **counts)
+        st.warning(f"{message} {details}", icon=":material/warning:")
     else:
-        st.success(said, icon=":material/check_circle:")
+        st.success(message, icon=":material/check_circle:")
     missing = word("outside.result_unknown")
-    texts = [passages.texts[hit.row][:_SHOWN_CHARACTERS] if hit.row >= 0 else missing for hit in hits]
+    texts = [passages.texts[hit.row][:_PREVIEW_CHARACTERS] if hit.row >= 0 else missing for hit in hits]
     rows = [(hit.reference, text, hit.score) for hit, text in zip(hits, texts, strict=True)]
     columns = {
         "id": tables.text("outside.result_id"),
@@ -267,66 +267,72 @@ def _draw_hits(hits: list[Hit], seconds: float, data: StoredSet) -> None:
 
 
 def choose_in_address(
-    name: str, options: Mapping[str, str], chosen: str, label: str, *, also: Sequence[str] = (), disabled: bool = False
+    name: str,
+    options: Mapping[str, str],
+    selected: str,
+    label: str,
+    *,
+    also: Sequence[str] = (),
+    disabled: bool = False,
 ) -> None:
     """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
-    look = tie(name, chosen, *also)
-    st.selectbox(label, [*options], format_func=lambda one: options.get(one, one), disabled=disabled, **look)
+    kwargs = bind_to_address(name, selected, *also)
+    st.selectbox(label, [*options], format_func=lambda option: options.get(option, option), disabled=disabled, **kwargs)
 
 
-def tie(name: str, value: str, *also: str) -> dict[str, Any]:
+def bind_to_address(name: str, value: str, *also: str) -> dict[str, Any]:
     """Return what ties a widget to a parameter of the address, at `value`; an entry takes `also` out of it."""
     key = f"why_{name}"
     st.session_state[key] = value
 
     def enter() -> None:
-        change({**dict.fromkeys(also, ""), name: str(st.session_state.get(key) or "").strip()})
+        change_address({**dict.fromkeys(also, ""), name: str(st.session_state.get(key) or "").strip()})
 
     return {"key": key, "on_change": enter}
 
 
-def change(parameters: Mapping[str, str]) -> None:
-    kept = {name: value for name, value in st.query_params.to_dict().items() if name not in parameters}
-    st.query_params.from_dict(kept | {name: value for name, value in parameters.items() if value})
+def change_address(parameters: Mapping[str, str]) -> None:
+    other_parameters = {name: value for name, value in st.query_params.to_dict().items() if name not in parameters}
+    st.query_params.from_dict(other_parameters | {name: value for name, value in parameters.items() if value})
 
 
 NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within", "words"), "")  # of the address
 
 
 def show_why(filters: Mapping[str, str]) -> None:
-    state.keep("view", "why")
-    change({**NO_FILTERS, "question": "", **filters, "view": "why"})
+    state.store_choice("view", "why")
+    change_address({**NO_FILTERS, "question": "", **filters, "view": "why"})
 
 
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
-def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
+def pick_retrievers(choices: RetrieverChoices, data: StoredSet) -> list[str]:
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        times = {name: choices.expected.label(name) if choices.expected else "" for name in choices.specs}
+        time_labels = {name: choices.expected.label(name) if choices.expected else "" for name in choices.specs}
         key = f"{data.key}_{len(choices.specs)}"
         # forecasts change with every measurement: what was selected at first stays selected in this session
-        first = st.session_state.setdefault(f"first_picked_{key}", choices.first_picked)
+        default_names = st.session_state.setdefault(f"first_picked_{key}", choices.default_names)
         # a chip is known to the browser by its label: other labels make another widget
-        picked = pick_among([*choices.specs], first, f"{key}_{key_of(times)[:8]}", times)
+        selected = pick_among([*choices.specs], default_names, f"{key}_{key_of(time_labels)[:8]}", time_labels)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
-        added = draw_adding(choices, data)
+        added = draw_retriever_form(choices, data)
     if choices.large:
         st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
-    elif any(times.values()):
+    elif any(time_labels.values()):
         st.caption(word("compare.slow_unselected"))
     if added:
-        pick_also(picked, added)
+        select_also(selected, added)
         st.rerun()
-    return picked
+    return selected
 
 
-def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
-    usual = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
+def pick_part(choices: RetrieverChoices, selected: Sequence[str]) -> Part:
+    default = Part.TEST if any(name in choices.trained for name in selected) else Part.ALL
     parts = {part.value: word(f"part.{part}") for part in Part}
-    look: dict[str, Any] = {"help": word("compare.questions_help"), "width": 110}
-    return Part(state.choose_named("part", word("compare.questions"), parts, usual.value, **look))
+    kwargs: dict[str, Any] = {"help": word("compare.questions_help"), "width": 110}
+    return Part(state.choose_named("part", word("compare.questions"), parts, default.value, **kwargs))
 
 
 def pick_grade(data: StoredSet) -> int:
@@ -335,36 +341,40 @@ def pick_grade(data: StoredSet) -> int:
     options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
     if len(options) == 1:
         return RELEVANT_GRADE
-    label, look = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": 110}
-    return int(state.choose(st.selectbox, "grade", label, options, options[0], follows=True, **look))
+    label, kwargs = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": 110}
+    return int(state.choose(st.selectbox, "grade", label, options, options[0], follows=True, **kwargs))
 
 
-def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
+def pick_metric(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
     """Draw the choice of metric, K and baseline; returns them. The default K is one that tells the retrievers apart."""
-    measured = comparison.experiment.ks
-    ks = [str(k) for k in measured]
-    known = {Measure.parse(one).name for of in comparison.scores.values() for one in of.per_question}
-    measures = [one for one in MEASURES if one in known] or [*MEASURES[:-1]]
+    available_ks = comparison.experiment.ks
+    ks = [str(k) for k in available_ks]
+    known = {
+        Measure.parse(metric).name
+        for retriever_scores in comparison.scores.values()
+        for metric in retriever_scores.per_question
+    }
+    measures = [metric for metric in MEASURES if metric in known] or [*MEASURES[:-1]]
     measure = leading_name(measures)
-    told = without_plainest([name for name in names if name in comparison.scores])
-    scores = {name: comparison.scores[name] for name in told}
-    usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
-    k, chosen = state.remembered("k", usual, ks), state.remembered("baseline", baseline, names)
-    look: dict[str, Any] = {"format_func": lambda name: word(f"measure.{name}"), "help": word("compare.measure_help")}
-    state.choose(st.selectbox, "measure", word("compare.measure"), measures, measures[0], width=180, **look)
-    state.choose(st.selectbox, "k", "K", ks, usual, follows=True, help=word("compare.k_help"), width=90)
-    look = {"format_func": retriever_name, "help": word("compare.baseline_help"), "follows": True, "width": 220}
-    state.choose(st.selectbox, "baseline", word("compare.baseline"), names, baseline, **look)
-    return measure, int(k), chosen
+    leading = without_weak_baselines([name for name in names if name in comparison.scores])
+    scores = {name: comparison.scores[name] for name in leading}
+    default_k = str(discriminating_measure(scores, available_ks, default_measure(measure, available_ks)).cutoff)
+    k, selected_baseline = state.remembered("k", default_k, ks), state.remembered("baseline", baseline, names)
+    kwargs: dict[str, Any] = {"format_func": lambda name: word(f"measure.{name}"), "help": word("compare.measure_help")}
+    state.choose(st.selectbox, "measure", word("compare.measure"), measures, measures[0], width=180, **kwargs)
+    state.choose(st.selectbox, "k", "K", ks, default_k, follows=True, help=word("compare.k_help"), width=90)
+    kwargs = {"format_func": retriever_name, "help": word("compare.baseline_help"), "follows": True, "width": 220}
+    state.choose(st.selectbox, "baseline", word("compare.baseline"), names, baseline, **kwargs)
+    return measure, int(k), selected_baseline
 
 
-def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
+def select_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
     """Select one more retriever than `names`, and the questions of `part`, when the page is drawn next."""
     st.query_params["run"] = "now"  # it was asked for: what was compared last is not shown in its place
-    pick_only([*(one for one in names if one != name), name], part)
+    select_only([*(other for other in names if other != name), name], part)
 
 
-def pick_only(names: Sequence[str], part: Part | None) -> None:
+def select_only(names: Sequence[str], part: Part | None) -> None:
     st.query_params["retrievers"] = "|".join(names)
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
     if part:
@@ -372,13 +382,13 @@ def pick_only(names: Sequence[str], part: Part | None) -> None:
 
 
 def pick_among(
-    names: Sequence[str], usual: Sequence[str], key: str, times: Mapping[str, str] | None = None
+    names: Sequence[str], default: Sequence[str], key: str, time_labels: Mapping[str, str] | None = None
 ) -> list[str]:
     """Draw the choice of retrievers; `times` are what the chips of some say about the time they take."""
 
     def chip(name: str) -> str:
-        return " · ".join(filter(None, (plain(retriever_name(name)), (times or {}).get(name))))
+        return " · ".join(filter(None, (plain(retriever_name(name)), (time_labels or {}).get(name))))
 
-    look: dict[str, Any] = {"wrap": True, "format_func": chip, "help": word("compare.retrievers_help")}
+    kwargs: dict[str, Any] = {"wrap": True, "format_func": chip, "help": word("compare.retrievers_help")}
     key = f"picked_{key}_{st.session_state.get(_ROUND, 0)}"
-    return state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, key=key, **look)
+    return state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, default, key=key, **kwargs)

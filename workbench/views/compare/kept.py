@@ -9,19 +9,19 @@ import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.workspace import MEGABYTE
-from mrc_workbench.retrieval.analysis.open_comparison import comparable
+from mrc_workbench.retrieval.analysis.open_comparison import find_difference
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import StoredComparison
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Taken, Wanted, archive_of
-from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine, Figure
-from mrc_workbench.retrieval.takeaway.models import ModelFigure
-from mrc_workbench.retrieval.takeaway.signals import foreseen
+from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, ExportResult, archive_path
+from mrc_workbench.retrieval.takeaway.fusion import TRAITS, EngineMetrics, ExportTarget
+from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
+from mrc_workbench.retrieval.takeaway.signals import expected_differences
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
 from mrc_workbench.workbench.views.names import (
-    best_by,
+    best_retriever,
     leading_measure,
     plain_names,
     retriever_name,
@@ -29,111 +29,113 @@ from mrc_workbench.workbench.views.names import (
     set_name,
 )
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
-from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_sets, use_set
+from mrc_workbench.workbench.views.resources.sets import selected_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named
 from mrc_workbench.workbench.views.ui.words import draw_damaged, moment, plain, word, word_or
 
 _OPENED = "opened_comparison"  # of the session
-_OF_ANOTHER = (*running.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
+_RESET_PARAMETERS = (*running.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
 
 
 def draw(view: ComparisonView) -> None:
-    kept = [one for one in store.kept_comparisons() if one.lab is None]
+    comparisons = [comparison for comparison in store.kept_comparisons() if comparison.lab is None]
     st.caption(word("kept.about"))
-    here = view.opened.folder.name
-    table = _table(kept, here)
+    displayed_key = view.opened.folder.name
+    table = _table(comparisons, displayed_key)
     draw_damaged(store.damaged_comparisons(), store.delete)
     columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
-    best = word("compare.best_by", figure=leading_measure().long)
+    best = word("compare.best_by", figure=leading_measure().long_name)
     rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
     if not rows:
         st.caption(word("kept.choose"))
         return
-    selected = kept[rows[0]]
+    selected = comparisons[rows[0]]
     _draw_actions(selected)
-    if current := next((one for one in kept if one.key == here != selected.key), None):
+    if current := next(
+        (comparison for comparison in comparisons if comparison.key == displayed_key != selected.key), None
+    ):
         _draw_changes(view, selected, current)
 
 
-def title_of(kept: StoredComparison) -> str:
-    return kept.name or set_name(kept.data)
+def title_of(stored: StoredComparison) -> str:
+    return stored.name or set_name(stored.data)
 
 
-def asked_for() -> StoredComparison | None:
+def requested_comparison() -> StoredComparison | None:
     """Return the stored comparison that the address names, its dataset made the one in use; None without one.
 
     A user who then selects another dataset leaves the comparison behind. If one cannot be shown, only the reason is.
     """
-    running.leave_other_dataset(chosen_set())
+    running.leave_other_dataset(selected_set())
     key = st.query_params.get(running.KEY)
     if not key:
         return None
-    if running.is_of_page(key, chosen_set()):
+    if running.is_of_page(key, selected_set()):
         st.session_state[_OPENED] = key
         return None
-    kept = store.kept_comparison(key)
-    if kept is None:
-        _tell_and_stop(word("kept.not_here"))
-    elif chosen_set().fingerprint == kept.data_fingerprint:
-        st.session_state[_OPENED] = kept.key
-        return kept
-    elif st.session_state.get(_OPENED) == kept.key:  # its set was in use, and another one was picked since
+    stored = store.get_comparison(key)
+    if stored is None:
+        _report_and_stop(word("kept.not_here"))
+    elif selected_set().fingerprint == stored.data_fingerprint:
+        st.session_state[_OPENED] = stored.key
+        return stored
+    elif st.session_state.get(_OPENED) == stored.key:  # its set was in use, and another one was picked since
         close()
-    elif same := next((one for one in stored_sets() if one.fingerprint == kept.data_fingerprint), None):
+    elif same := next((dataset for dataset in stored_sets() if dataset.fingerprint == stored.data_fingerprint), None):
         use_set(same.key)
         st.rerun()
     else:
-        _tell_and_stop(word("kept.set_is_gone", data=plain(set_name(kept.data))))
+        _report_and_stop(word("kept.set_is_gone", data=plain(set_name(stored.data))))
     return None
 
 
-def _tell_and_stop(text: str) -> NoReturn:
+def _report_and_stop(text: str) -> NoReturn:
     st.error(text, icon=":material/error:")
     st.button(word("kept.back"), icon=":material/arrow_back:", on_click=close)
     st.stop()
 
 
 def _open(key: str) -> None:
-    for name in _OF_ANOTHER:
+    for name in _RESET_PARAMETERS:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
-    running.clear()
+    running.clear_address()
     st.query_params[running.KEY] = key
 
 
 def close() -> None:
     """Go back to the comparison of what is selected by default, without the stored one's choices."""
-    running.clear(choices=True)
+    running.clear_address(choices=True)
 
 
-def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
+def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFrame:
     rows = []
-    for one in kept:
-        names, part = [*retriever_names(one.retrievers).values()], word(f"part.{one.part.value}")
+    for comparison in comparisons:
+        names, part = [*retriever_names(comparison.retrievers).values()], word(f"part.{comparison.part.value}")
         first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
-            "name": ("▶ " if one.key == here else "") + (one.name or f"{first} · {part}"),
-            "made": moment(one.made),
-            "data": set_name(one.data),
+            "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
+            "made": moment(comparison.made),
+            "data": set_name(comparison.data),
             "part": part,
-            "questions": f"{one.questions:,}",
+            "questions": f"{comparison.questions:,}",
             "retrievers": ", ".join(names),
-            "best": _best(one),
+            "best": _best(comparison),
         }
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _best(kept: StoredComparison) -> str:
-    best = best_by(leading_measure(kept.ks), kept.figures)
+def _best(stored: StoredComparison) -> str:
+    best = best_retriever(leading_measure(stored.ks), stored.figures)
     if best is None:
         return "–"
     name, measure, mean = best
     text = f"{retriever_name(name)} {100 * mean:.1f}"
-    return text if measure == leading_measure() else f"{text} ({measure.long})"
+    return text if measure == leading_measure() else f"{text} ({measure.long_name})"
 
 
 def _draw_actions(selected: StoredComparison) -> None:
@@ -155,22 +157,24 @@ def _draw_actions(selected: StoredComparison) -> None:
                 st.rerun()
 
 
-def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison) -> None:
-    st.subheader(word("kept.changes", figure=view.figure.long))
-    if reason := comparable(chosen, current):
+def _draw_changes(view: ComparisonView, selected: StoredComparison, current: StoredComparison) -> None:
+    st.subheader(word("kept.changes", figure=view.metric.long_name))
+    if reason := find_difference(selected, current):
         st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
         return
-    earlier = open_comparison(view.data.key, chosen.folder)
+    earlier = open_comparison(view.data.key, selected.folder)
     changes = view.opened.changes_since(earlier) if earlier else []
-    found = [change for change in changes if change.test.measure == str(view.figure)]
-    if not found:
+    metric_changes = [change for change in changes if change.test.measure == str(view.metric)]
+    if not metric_changes:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return
-    table = in_points([change.test for change in found]).assign(
-        retriever=[change.retriever for change in found],
-        before=[100 * change.before for change in found],
-        after=[100 * change.after for change in found],
-        verdict=[word("kept.changed" if change.test.sure else "kept.not_changed") for change in found],
+    table = in_points([change.test for change in metric_changes]).assign(
+        retriever=[change.retriever for change in metric_changes],
+        before=[100 * change.before for change in metric_changes],
+        after=[100 * change.after for change in metric_changes],
+        verdict=[
+            word("kept.changed" if change.test.is_significant else "kept.not_changed") for change in metric_changes
+        ],
     )
     columns = {
         "retriever": tables.retriever(),
@@ -186,52 +190,55 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
 
 def draw_take_away(view: ComparisonView) -> None:
     st.caption(word("takeaway.about"))
-    found = view.comparison.rankings
-    names = [name for name in view.names if name in found]
+    rankings = view.comparison.rankings
+    names = [name for name in view.names if name in rankings]
     if not names:
         st.info(word("takeaway.nothing_found"), icon=":material/info:")
         return
     left, right = st.columns(2)
     with left:
-        called = dict(zip(names, view.called(names), strict=True))
-        name = choose_named("take", word("takeaway.retriever"), called, names[0])
+        display_names = dict(zip(names, view.labels_for(names), strict=True))
+        name = choose_named("take", word("takeaway.retriever"), display_names, names[0])
     with right:
-        labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in Engine}
-        engine = Engine(choose_named("for", word("takeaway.engine"), labels, Engine.ELASTICSEARCH.value))
-    local = view.spec(name).local
+        labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in ExportTarget}
+        engine = ExportTarget(choose_named("for", word("takeaway.engine"), labels, ExportTarget.ELASTICSEARCH.value))
+    local = view.spec(name).local_spec
     if engine in TRAITS and isinstance(local, LateSpec) and local.first:
         values = {"name": view.display_names[name], "first": view.display_names[local.first]}
         st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
         return
-    wanted = Wanted(view.opened.folder.name, name, engine)
-    job = EXPORTS.job(wanted, str(store.origin_of(view.opened.folder).get("made")))
+    request = ExportRequest(view.opened.folder.name, name, engine)
+    job = EXPORTS.job(request, str(store.origin_of(view.opened.folder).get("made")))
     if not job.done:
 
         def reason(status: Status) -> str:
             return word_or(f"takeaway.{status.code}", status.message, name=view.display_names[name])
 
-        def at_work(status: Status) -> str:
+        def progress_text(status: Status) -> str:
             return word(f"takeaway.at_{status.phase or 'begin'}")
 
-        look: dict[str, Any] = {"about": _foreseen(view.comparison.experiment.specs, name, engine), "reason": reason}
-        draw_job(job, lambda: job.start(wanted), at_work, "takeaway", word("takeaway.make"), **look)
+        kwargs: dict[str, Any] = {
+            "about": _known_differences(view.comparison.experiment.specs, name, engine),
+            "reason": reason,
+        }
+        draw_job(job, lambda: job.start(request), progress_text, "takeaway", word("takeaway.make"), **kwargs)
         return
     try:
-        taken, size = job.load(), archive_of(job).stat().st_size
+        result, size = job.load(), archive_path(job).stat().st_size
     except (OSError, ValueError):
         st.error(word("takeaway.damaged"), icon=":material/error:")
         if st.button(word("takeaway.make"), icon=":material/play_arrow:"):
-            begin(lambda: job.start(wanted))
+            begin(lambda: job.start(request))
         return
-    _draw_taken(archive_of(job), taken, engine, size)
+    _draw_export(archive_path(job), result, engine, size)
 
 
-def _foreseen(specs: Mapping[str, Spec], name: str, engine: Engine) -> str:
+def _known_differences(specs: Mapping[str, Spec], name: str, engine: ExportTarget) -> str:
     """Return what is known of the engine, and what certainly differs there, as Markdown."""
     lines = [word(f"takeaway.of_{engine.value}")]
     if traits := TRAITS.get(engine):
-        codes = foreseen(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
-        lines += [f"- {word('takeaway.foreseen_left_out') if one == 'left_out' else _differs(one)}" for one in codes]
+        codes = expected_differences(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
+        lines += [f"- {word('takeaway.foreseen_left_out') if code == 'left_out' else _differs(code)}" for code in codes]
         lines.append(f"- {word('takeaway.foreseen_figure')}")
     return "\n".join(lines)
 
@@ -240,21 +247,21 @@ def _differs(code: str, left_out: Sequence[str] = ()) -> str:
     return word(f"takeaway.differs_{code}").format(left_out=plain_names(left_out))
 
 
-def _draw_taken(archive: Path, taken: Taken, engine: Engine, size: int) -> None:
-    own = next((one for one in taken.figures if one.engine is engine), None)
-    if own:
-        st.markdown(drift_words((own.there - own.here) * 100))
+def _draw_export(archive: Path, result: ExportResult, engine: ExportTarget, size: int) -> None:
+    engine_score = next((score for score in result.figures if score.engine is engine), None)
+    if engine_score:
+        st.markdown(drift_words((engine_score.there - engine_score.here) * 100))
         if engine in TRAITS:
-            lines = [word("takeaway.kept"), *(_differs(code, own.left_out) for code in own.differs)]
+            lines = [word("takeaway.kept"), *(_differs(code, engine_score.left_out) for code in engine_score.differs)]
             st.markdown("\n".join(f"- {line}" for line in lines))
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
-    look: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
+    kwargs: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
     name = f"takeaway-{engine.value}.zip"
-    st.download_button(label, archive.read_bytes, name, "application/zip", on_click="ignore", **look)
-    if taken.models:
-        _draw_models(taken.models)
-    if taken.figures:
-        _draw_figures(taken.figures, engine)
+    st.download_button(label, archive.read_bytes, name, "application/zip", on_click="ignore", **kwargs)
+    if result.models:
+        _draw_models(result.models)
+    if result.figures:
+        _draw_engine_scores(result.figures, engine)
 
 
 def drift_words(points: float) -> str:
@@ -264,13 +271,13 @@ def drift_words(points: float) -> str:
     return word("takeaway.higher" if points > 0 else "takeaway.lower", points=f"{abs(points):.2f}")
 
 
-def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:
+def _draw_engine_scores(scores: Sequence[EngineMetrics], engine: ExportTarget) -> None:
     st.subheader(word("takeaway.figures"))
-    rows = [(one.there, one.there - one.here, one.low, one.high) for one in figures]
+    rows = [(score.there, score.there - score.here, score.low, score.high) for score in scores]
     table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
-    table["engine"] = [word(f"takeaway.engine_{one.engine.value}") for one in figures]
-    table["left_out"] = [", ".join(map(retriever_name, one.left_out)) for one in figures]
-    chosen = [one.engine is engine for one in figures]
+    table["engine"] = [word(f"takeaway.engine_{score.engine.value}") for score in scores]
+    table["left_out"] = [", ".join(map(retriever_name, score.left_out)) for score in scores]
+    is_selected = [score.engine is engine for score in scores]
     columns = {
         "engine": tables.text("takeaway.engine", "", pinned=True),
         "there": tables.number("takeaway.there", "%.2f"),
@@ -278,22 +285,22 @@ def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:
         **tables.interval("%+.2f"),
         "left_out": tables.text("takeaway.left_out"),
     }
-    styled = table.style.map(lambda _: tables.BOLD, subset=(chosen, ["engine", "there"]))
+    styled = table.style.map(lambda _: tables.BOLD, subset=(is_selected, ["engine", "there"]))
     tables.draw(styled, columns)
-    st.caption(word("takeaway.here", here=f"{figures[0].here * 100:.2f}"))
+    st.caption(word("takeaway.here", here=f"{scores[0].here * 100:.2f}"))
 
 
-def _draw_models(models: Sequence[ModelFigure]) -> None:
+def _draw_models(models: Sequence[OnnxMetrics]) -> None:
     st.subheader(word("takeaway.models"))
     rows = []
-    for one in models:
+    for model in models:
         for form, agreement, ndcg, seconds, size in (
-            ("torch", None, one.ndcg, one.seconds, None),
-            ("float", one.agreement, one.ndcg_float, one.seconds_float, one.bytes_float),
-            ("int8", one.agreement_int8, one.ndcg_int8, one.seconds_int8, one.bytes_int8),
+            ("torch", None, model.ndcg, model.seconds, None),
+            ("float", model.agreement, model.ndcg_float, model.seconds_float, model.bytes_float),
+            ("int8", model.agreement_int8, model.ndcg_int8, model.seconds_int8, model.bytes_int8),
         ):
             texts = ("–" if agreement is None else f"{agreement:.4f}", f"{size / MEGABYTE:,.0f}" if size else "–")
-            rows.append((one.retriever, word(f"takeaway.form_{form}"), texts[0], ndcg * 100, seconds, texts[1]))
+            rows.append((model.retriever, word(f"takeaway.form_{form}"), texts[0], ndcg * 100, seconds, texts[1]))
     columns = {
         "retriever": tables.retriever(),
         "form": tables.text("takeaway.form"),

@@ -23,15 +23,15 @@ from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.lexical import Engine
-from mrc_workbench.workbench.views.compare.bench import BM25_KINDS, Bench, LabResult, names_by_reference
+from mrc_workbench.retrieval.lexical import BM25Engine
+from mrc_workbench.workbench.views.compare.bench import BM25_KINDS, Bench, LabResult, dictionary_names
 from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.ui import tables, words
-from mrc_workbench.workbench.views.ui.state import choose_named, choose_several, leave_top, remember, show_top
+from mrc_workbench.workbench.views.ui.state import choose_named, choose_several, forget_scroll, remember, scroll_to_top
 from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, show_errors, word
 
 _LONGEST_NAME = 60
 # of the session
@@ -42,7 +42,7 @@ _TYPED_ROUND, _UPLOAD_ROUND, _REFUSED = "dictionary_typed_round", "dictionary_up
 
 
 @dataclass(frozen=True)
-class _Offered:
+class _PossibleChanges:
     """Which changes a BM25 can have: the kinds, and the dictionaries by reference, the empty one for none."""
 
     present: TermSpec
@@ -52,124 +52,131 @@ class _Offered:
 
 def draw_changes(bench: Bench) -> None:
     if st.session_state.pop(_TRIED, False):  # from below: the lab is above
-        leave_top()
-        show_top("lab")
-    present, place = "", st.container()
+        forget_scroll()
+        scroll_to_top("lab")
+    present, container = "", st.container()
     if bench.names(*BM25_KINDS):
         with st.container(border=True):
             present = bench.pick(BM25_KINDS, "tuned")
-            experiment = _pick_changes(bench, _offered(bench, present), present)
-        with place:
+            experiment = _pick_changes(bench, _possible_changes(bench, present), present)
+        with container:
             if experiment and (lab := bench.run(experiment)):
-                _draw_changes_found(bench, lab, present)
+                _draw_changes_result(bench, lab, present)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
     if stored := _draw_dictionaries(bench):
         st.session_state[_NEW] = stored.reference
         remember("dictionary", stored.reference)  # the words selected next are added to it
-        name = plain(names_by_reference()[stored.reference])
+        name = plain(dictionary_names()[stored.reference])
         st.toast(word("dictionary_page.kept", name=name), icon=":material/check:")
         st.rerun()
     _offer_new(bench, present)
 
 
-def _offered(bench: Bench, name: str) -> _Offered:
+def _possible_changes(bench: Bench, name: str) -> _PossibleChanges:
     present = bench.view.spec(name)
     if not isinstance(present, TermSpec):
         raise TypeError(f"{name!r} is no BM25")
     suited = retrieval.analyzers_of(bench.view.data.key)[0]
     analyzer = suited if present.analyzer is Analyzer.AUTO else present.analyzer
-    of_kiwi, postings = analyzer in WITH_KIWI, not isinstance(present, BM25Spec) or present.engine is Engine.POSTINGS
+    uses_kiwi, postings = (
+        analyzer in WITH_KIWI,
+        not isinstance(present, BM25Spec) or present.engine is BM25Engine.POSTINGS,
+    )
     fit = {
         "title": present.title and postings,
         "feedback": isinstance(present, BM25Spec) and postings,
-        "compounds": of_kiwi,
+        "compounds": uses_kiwi,
         "dictionary": analyzer not in (Analyzer.BIGRAM, Analyzer.JAPANESE),
     }
     usable = [
         stored.reference
         for stored in dictionaries.stored()
-        if stored.reference != present.dictionary and (of_kiwi or (stored.synonyms and fit["dictionary"]))
+        if stored.reference != present.dictionary and (uses_kiwi or (stored.synonyms and fit["dictionary"]))
     ]
-    without = [""] if present.dictionary else []
-    return _Offered(present, tuple(kind for kind, fits in fit.items() if fits), (*without, *usable))
+    none_option = [""] if present.dictionary else []
+    return _PossibleChanges(present, tuple(kind for kind, fits in fit.items() if fits), (*none_option, *usable))
 
 
-def _pick_changes(bench: Bench, of: _Offered, present: str) -> Experiment | None:
-    default = [kind for kind in of.kinds if kind != "dictionary" or of.dictionaries]
-    kinds = _several("changes", of.kinds, default, lambda kind: word(f"tune.change_{kind}"))
-    now = dict(of.present).items()
-    tried = [[change for change in _pick(kind, of) if not change.items() <= now] for kind in kinds]
+def _pick_changes(bench: Bench, possible: _PossibleChanges, present: str) -> Experiment | None:
+    default = [kind for kind in possible.kinds if kind != "dictionary" or possible.dictionaries]
+    kinds = _choose_values("changes", possible.kinds, default, lambda kind: word(f"tune.change_{kind}"))
+    present_values = dict(possible.present).items()
+    tried = [
+        [change for change in _pick_values(kind, possible) if not change.items() <= present_values] for kind in kinds
+    ]
     if not tried or not all(tried):
         st.info(word("tune.pick_changes"), icon=":material/info:")
         return None
     try:
         return labs.lexical_lab(bench.experiment, present, tried)
     except ValueError:
-        st.error(word("tune.too_many_changes", most=labs.MOST_CHANGES), icon=":material/error:")
+        st.error(word("tune.too_many_changes", most=labs.MAX_CHANGES), icon=":material/error:")
         return None
 
 
-def _pick(kind: str, of: _Offered) -> list[labs.Change]:
+def _pick_values(kind: str, possible: _PossibleChanges) -> list[labs.OptionChange]:
     """Draw the choice of the values that a kind of change tries; return the changes."""
     match kind:
         case "title":
-            weights = [f"{weight:g}" for weight in labs.TITLE_WEIGHTS if weight != of.present.title_weight]
-            selected = _several("titles", weights, ("2", "5"), lambda weight: f"× {weight}")
-            return labs.changes(title_weight=[*map(float, selected)])
+            weights = [f"{weight:g}" for weight in labs.TITLE_WEIGHTS if weight != possible.present.title_weight]
+            selected = _choose_values("titles", weights, ("2", "5"), lambda weight: f"× {weight}")
+            return labs.option_changes(title_weight=[*map(float, selected)])
         case "feedback":
             left, right = st.columns(2)
             with left:
-                passages = _several("passages", [*map(str, labs.FEEDBACK_PASSAGES)], ("10",), str)
+                passages = _choose_values("passages", [*map(str, labs.FEEDBACK_PASSAGES)], ("10",), str)
             with right:
-                every = [f"{share:g}" for share in labs.FEEDBACK_SHARES]
-                shares = _several("shares", every, every, lambda share: f"{float(share) * 100:g}%")
-            return labs.changes(feedback_passages=[*map(int, passages)], feedback_share=[*map(float, shares)])
+                options = [f"{fraction:g}" for fraction in labs.FEEDBACK_SHARES]
+                fractions = _choose_values("shares", options, options, lambda fraction: f"{float(fraction) * 100:g}%")
+            return labs.option_changes(feedback_passages=[*map(int, passages)], feedback_share=[*map(float, fractions)])
         case "compounds":
-            every = [compounds.value for compounds in Compounds if compounds is not of.present.compounds]
-            names = {value: word(f"tune.compounds_{value.replace('-', '_')}") for value in every}
-            selected = _several("compounds", every, every, names.__getitem__)
-            return labs.changes(compounds=[*map(Compounds, selected)])
-    if not of.dictionaries:
+            options = [compounds.value for compounds in Compounds if compounds is not possible.present.compounds]
+            names = {value: word(f"tune.compounds_{value.replace('-', '_')}") for value in options}
+            selected = _choose_values("compounds", options, options, names.__getitem__)
+            return labs.option_changes(compounds=[*map(Compounds, selected)])
+    if not possible.dictionaries:
         st.info(word("tune.no_dictionary"), icon=":material/info:")
         return []
     labels = {"": word("tune.without_dictionary")}
-    labels |= {reference: plain(name) for reference, name in names_by_reference().items()}
-    newest = of.dictionaries[:1]
-    selected = _several(
-        "dictionaries", of.dictionaries, newest, lambda reference: labels.get(reference, plain(reference))
+    labels |= {reference: plain(name) for reference, name in dictionary_names().items()}
+    newest = possible.dictionaries[:1]
+    selected = _choose_values(
+        "dictionaries", possible.dictionaries, newest, lambda reference: labels.get(reference, plain(reference))
     )
-    return labs.changes(dictionary=selected)
+    return labs.option_changes(dictionary=selected)
 
 
-def _several(name: str, options: Sequence[str], default: Sequence[str], called: Callable[[str], str]) -> list[str]:
+def _choose_values(
+    name: str, options: Sequence[str], default: Sequence[str], label_of: Callable[[str], str]
+) -> list[str]:
     key = f"lab_{name}_{'-'.join(options)}_{st.session_state.get(_ROUND, 0)}"
-    look: dict[str, Any] = {"format_func": called, "help": word(f"tune.{name}_help"), "wrap": True}
-    return choose_several(st.pills, name, word(f"tune.{name}"), options, default, key=key, **look)
+    kwargs: dict[str, Any] = {"format_func": label_of, "help": word(f"tune.{name}_help"), "wrap": True}
+    return choose_several(st.pills, name, word(f"tune.{name}"), options, default, key=key, **kwargs)
 
 
-def _draw_changes_found(bench: Bench, lab: LabResult, present: str) -> None:
-    names = names_by_reference()
-    table = lab.table.assign(change=[_in_words(row, names) for _, row in lab.table.iterrows()])
-    figures, differences = bench.figure_columns(), bench.difference_columns("tune.gained")
+def _draw_changes_result(bench: Bench, lab: LabResult, present: str) -> None:
+    names = dictionary_names()
+    table = lab.table.assign(change=[_change_text(row, names) for _, row in lab.table.iterrows()])
+    metric_columns, differences = bench.metric_columns(), bench.difference_columns("tune.gained")
     columns = {
-        "value": figures.pop("value"),
+        "value": metric_columns.pop("value"),
         "difference": differences.pop("difference"),
         "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
         **differences,
-        **figures,
+        **metric_columns,
     }
-    bench.draw_tried(lab, table, columns, present, key="lexical_table", answer=st.container())
+    bench.draw_settings(lab, table, columns, present, key="lexical_table", answer=st.container())
 
 
-def _in_words(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
+def _change_text(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
     """Return what a row of the lab's table changes; `names` are those of dictionaries by reference. Not Markdown."""
     changed, texts = set(row["changed"]), []
     if "title_weight" in changed:
         texts.append(word("tune.said_title", weight=f"{row['title_weight']:g}"))
     if changed & {"feedback_passages", "feedback_terms", "feedback_share"}:
-        share = f"{row['feedback_share'] * 100:g}"
-        texts.append(word("tune.said_feedback", passages=f"{row['feedback_passages']:g}", share=share))
+        percent = f"{row['feedback_share'] * 100:g}"
+        texts.append(word("tune.said_feedback", passages=f"{row['feedback_passages']:g}", share=percent))
     if "compounds" in changed:
         texts.append(word(f"tune.said_{str(row['compounds']).replace('-', '_')}"))
     if "dictionary" in changed:
@@ -181,17 +188,17 @@ def _in_words(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
 
 def _offer_new(bench: Bench, present: str) -> None:
     reference = st.session_state.get(_NEW, "")
-    name = names_by_reference().get(reference)
+    name = dictionary_names().get(reference)
     if not name:
         return
     with st.container(border=True):
         st.markdown(word("dictionary_page.kept", name=plain(name)))
-        if not present or reference not in _offered(bench, present).dictionaries:
+        if not present or reference not in _possible_changes(bench, present).dictionaries:
             return
         label = word("dictionary_page.try", name=plain(retriever_name(present)))
         if st.button(label, icon=":material/science:", key="try_dictionary"):
-            with errors_told():
-                experiment = labs.lexical_lab(bench.experiment, present, [labs.changes(dictionary=(reference,))])
+            with show_errors():
+                experiment = labs.lexical_lab(bench.experiment, present, [labs.option_changes(dictionary=(reference,))])
                 job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
                 if not job.done and not job.running:
                     job.start(experiment)
@@ -207,21 +214,21 @@ def _draw_dictionaries(bench: Bench) -> StoredDictionary | None:
     """Draw the stored dictionaries, the upload of one and the form of a new one; return one that was just stored."""
     st.subheader(word("dictionary_page.title"), anchor=False)
     st.markdown(word("dictionary_page.about"))
-    korean = retrieval.analyzers_of(bench.view.data.key)[0] in WITH_KIWI
-    if not korean:
+    is_korean = retrieval.analyzers_of(bench.view.data.key)[0] in WITH_KIWI
+    if not is_korean:
         st.info(word("dictionary_page.not_korean"), icon=":material/info:")
-    names = names_by_reference()
+    names = dictionary_names()
     label = word("dictionary_page.kept_ones", count=len(names))
-    with st.expander(label, icon=":material/menu_book:", expanded=not korean):
+    with st.expander(label, icon=":material/menu_book:", expanded=not is_korean):
         uploaded = _draw_stored(names)
     saved = None
     with st.container(border=True):
         draw_heading(word("dictionary_page.make"))
-        called = {"": word("dictionary_page.new"), **names}
+        labels = {"": word("dictionary_page.new"), **names}
         label, about = word("dictionary_page.base"), word("dictionary_page.base_help")
-        base = choose_named("dictionary", label, called, "", help=about)
+        base = choose_named("dictionary", label, labels, "", help=about)
         try:
-            saved = _draw_saving(_draw_cut_words(bench, base) if korean else [], base, names)
+            saved = _draw_saving(_draw_cut_words(bench, base) if is_korean else [], base, names)
         except DictionaryError as error:  # of the base
             st.error(plain(failure_text(error)), icon=":material/error:")
     return uploaded or saved
@@ -235,13 +242,15 @@ def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
             counts = word("dictionary_page.counts", words=f"{stored.words:,}", synonyms=f"{stored.synonyms:,}")
             about.markdown(f"**{name}**  \n{counts} · {words.moment(stored.created)}")
             with buttons.container(horizontal=True, horizontal_alignment="right"):
-                with errors_told():
+                with show_errors():
                     key, file_name = f"download_dictionary_{stored.key}", f"dictionary-{stored.key}.txt"
                     lines = retrieval.lines_of(stored)
                     tables.draw_file("dictionary_page.download", lines, file_name, "text/plain", key)
                 if not stored.shared:
-                    sure, removed = (word(f"dictionary_page.{text}", name=name) for text in ("remove_sure", "removed"))
-                    words.draw_remove(stored.key, dictionaries.remove, sure=sure, removed=removed)
+                    confirmation, done_message = (
+                        word(f"dictionary_page.{text}", name=name) for text in ("remove_sure", "removed")
+                    )
+                    words.draw_remove(stored.key, dictionaries.remove, confirmation=confirmation, message=done_message)
     words.draw_damaged(dictionaries.damaged(), dictionaries.remove)
     key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # another one begins anew, empty
     translate_field(key, megabytes=MOST_BYTES // 10**6)
@@ -249,7 +258,7 @@ def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
     file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MOST_BYTES // 10**6, key=key)
     st.caption(word("dictionary_page.lines"))
     uploaded = None
-    with errors_told():
+    with show_errors():
         uploaded = _store_file(file) if isinstance(file, UploadedFile) else None
     return uploaded
 
@@ -279,7 +288,7 @@ def _store_version(dictionary: Dictionary, name: str, source: str = "") -> Store
     """Store a dictionary under this name, numbered if another content has it. Raises `LimitError`."""
     others = [other.name for other in dictionaries.stored() if other.fingerprint != dictionary.fingerprint]
     name = words.free_name(name.strip()[:_LONGEST_NAME], others, "{} {}")
-    return dictionaries.keep(dictionary, name, source=source)
+    return dictionaries.save(dictionary, name, source=source)
 
 
 def _draw_problems(error: DictionaryError) -> None:
@@ -292,9 +301,9 @@ def _draw_problems(error: DictionaryError) -> None:
 
 def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
     number = st.session_state.setdefault(_TYPED_ROUND, 0)  # with another one the field begins anew, empty
-    look: dict[str, Any] = {"placeholder": word("dictionary_page.by_hand_example"), "max_chars": 5000, "height": 100}
+    kwargs: dict[str, Any] = {"placeholder": word("dictionary_page.by_hand_example"), "max_chars": 5000, "height": 100}
     key, about = f"typed_words_{number}", word("dictionary_page.lines")
-    typed = st.text_area(word("dictionary_page.by_hand"), help=about, key=key, **look)
+    typed = st.text_area(word("dictionary_page.by_hand"), help=about, key=key, **kwargs)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     default = names.get(base) or word("dictionary_page.usual_name")
     label, key = word("dictionary_page.name"), f"dictionary_name_{base}"
@@ -306,16 +315,16 @@ def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> S
         st.info(word("dictionary_page.nothing_picked"), icon=":material/touch_app:")
         return None
     stored = None
-    with errors_told():
+    with show_errors():
         try:
-            stored = _store_version(_with(base, selected, typed), name or default)
+            stored = _store_version(_build_dictionary(base, selected, typed), name or default)
             st.session_state[_TYPED_ROUND] = number + 1
         except DictionaryError as error:
             _draw_problems(error)
     return stored
 
 
-def _with(base: str, selected: Sequence[str], typed: str) -> Dictionary:
+def _build_dictionary(base: str, selected: Sequence[str], typed: str) -> Dictionary:
     dictionary = retrieval.dictionary_of(base) or Dictionary()
     if typed.strip():
         dictionaries.read_dictionary(typed.encode(errors="replace"))  # so that problems are reported with their rows
@@ -325,31 +334,31 @@ def _with(base: str, selected: Sequence[str], typed: str) -> Dictionary:
 
 
 def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
-    data, shares = bench.view.data, bench.experiment.split_options
+    data, split_options = bench.view.data, bench.experiment.split_options
     requested = st.session_state.setdefault(_REQUESTED, set())
     request = (data.key, reference)
-    if not retrieval.is_read(data, shares, reference) and request not in requested:
+    if not retrieval.has_cut_words(data, split_options, reference) and request not in requested:
         st.caption(word("dictionary_page.cut_about"))
         label, icon = word("dictionary_page.cut_find"), ":material/content_cut:"
         st.button(label, icon=icon, key="find_cut_words", on_click=requested.add, args=(request,))
         return []
     with _progress() as report:
-        cut = retrieval.words_cut_wrongly(data, shares, reference, report)
-    questions = f"{len(cut.questions):,}"
-    if not cut.words:
+        cut_words = retrieval.words_cut_wrongly(data, split_options, reference, report)
+    questions = f"{len(cut_words.questions):,}"
+    if not cut_words.words:
         st.info(word("dictionary_page.cut_none", questions=questions), icon=":material/check:")
         return []
-    st.caption(word("dictionary_page.cut_found", count=f"{len(cut.words):,}", questions=questions))
+    st.caption(word("dictionary_page.cut_found", count=f"{len(cut_words.words):,}", questions=questions))
     rows = [
         (
-            found.word,
-            " / ".join(found.in_questions),
-            " / ".join(found.in_passages) or "–",
-            len(found.questions),
-            word(f"dictionary_page.evidence_{found.evidence.value}"),
-            cut.questions[found.questions[0]],
+            cut_word.word,
+            " / ".join(cut_word.in_questions),
+            " / ".join(cut_word.in_passages) or "–",
+            len(cut_word.questions),
+            word(f"dictionary_page.evidence_{cut_word.evidence.value}"),
+            cut_words.questions[cut_word.questions[0]],
         )
-        for found in cut.words
+        for cut_word in cut_words.words
     ]
     columns = {
         "word": tables.text("dictionary_page.word", pinned=True),
@@ -359,24 +368,26 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
         "evidence": tables.text("dictionary_page.evidence"),
         "question": tables.text("dictionary_page.example", width="large"),
     }
-    look: dict[str, Any] = {"mode": "multi-row", "height": min(38 + 35 * len(rows), 360)}
+    kwargs: dict[str, Any] = {"mode": "multi-row", "height": min(38 + 35 * len(rows), 360)}
     table = pd.DataFrame(rows, columns=[*columns])
-    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", **look)
-    return [cut.words[row].word for row in selected]
+    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", **kwargs)
+    return [cut_words.words[row].word for row in selected]
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[float], None]]:
     """Yield a function that draws a bar with the time left for a fraction done, 0 to 1; the bar goes at the end."""
-    place, began = st.empty(), time.monotonic()
-    at_work = word("dictionary_page.cut_reading")
+    container, started = st.empty(), time.monotonic()
+    activity = word("dictionary_page.cut_reading")
 
-    def report(share: float) -> None:
-        left = (time.monotonic() - began) * (1 - share) / share if share > 0.02 else 0.0  # of less, nobody can tell
-        text = word("job.left", at_work=at_work, left=words.duration(left)) if left else at_work
-        place.progress(min(1.0, share), text=text)
+    def report(fraction: float) -> None:
+        left = (
+            (time.monotonic() - started) * (1 - fraction) / fraction if fraction > 0.02 else 0.0
+        )  # of less, nobody can tell
+        text = word("job.left", at_work=activity, left=words.duration(left)) if left else activity
+        container.progress(min(1.0, fraction), text=text)
 
     try:
         yield report
     finally:
-        place.empty()
+        container.empty()

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.split.partition import FOLDS
-from mrc_workbench.retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
-from mrc_workbench.retrieval.analysis.questions import Property, most_telling
+from mrc_workbench.retrieval.analysis.evidence import JUDGED, find_published, judged_measures, reversed_test
+from mrc_workbench.retrieval.analysis.questions import SliceProperty, largest_significant_difference
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
@@ -21,9 +21,15 @@ from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import scores
 from mrc_workbench.workbench.views.compare.controls import show_why
-from mrc_workbench.workbench.views.compare.questions import QuestionCase, listed
+from mrc_workbench.workbench.views.compare.questions import QuestionCase, read_question_list
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.compare.where import charted, on_slices, signal_bars, telling_words, usual_property
+from mrc_workbench.workbench.views.compare.where import (
+    default_property,
+    on_slices,
+    select_slices,
+    signal_bars,
+    slice_difference_texts,
+)
 from mrc_workbench.workbench.views.names import plain_names, retriever_name
 from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import charts, tables
@@ -31,17 +37,17 @@ from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.passages import draw_style
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word, word_or
 
-_PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated", "rising_scores")  # of an imported run
-_NOTICED = ("unknown_passages", "repeated", "rising_scores")  # of a retriever from outside
+_SKIPPED_NOTES = ("other_questions", "unknown_passages", "aliases", "repeated", "rising_scores")  # of an imported run
+_RESULT_NOTES = ("unknown_passages", "repeated", "rising_scores")  # of a retriever from outside
 
 
 def draw(view: ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
     questions, ks = len(view.comparison.question_set.questions), view.comparison.experiment.ks
-    look: dict[str, Any] = {"against": view.against, "intervals": view.opened.intervals}
-    scores.draw_table(scores.means(view.results), questions, view.figure, ks, **look)
-    if beside := [name for name in view.ranked if name not in view.charted]:
-        st.caption(word("compare.only_in_table", names=plain_names(beside)))
+    kwargs: dict[str, Any] = {"against": view.baseline_tests, "intervals": view.opened.intervals}
+    scores.draw_table(scores.means(view.results), questions, view.metric, ks, **kwargs)
+    if table_only := [name for name in view.ranked if name not in view.charted]:
+        st.caption(word("compare.only_in_table", names=plain_names(table_only)))
     if len(view.scored) > 1:
         _draw_differences(view)
     _draw_evidence(view)
@@ -49,19 +55,19 @@ def draw(view: ComparisonView) -> None:
 
 def _draw_differences(view: ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
-    by = usual_property(view)
-    parts = view.opened.slices(by)
-    figures, finding = pd.DataFrame(), ""
+    grouping = default_property(view)
+    parts = view.opened.slices(grouping)
+    metrics, finding = pd.DataFrame(), ""
     if parts:
-        figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
-        figures = figures[figures["retriever"].isin(view.leading)]  # tested with all that are selected
-        finding = _finding(view, figures, naming.slice_names(parts, by), by)
+        metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
+        metrics = metrics[metrics["retriever"].isin(view.leading)]  # tested with all that are selected
+        finding = _finding(view, metrics, naming.slice_names(parts, grouping), grouping)
     if finding:
         st.markdown(finding)
     left, right = st.columns([5, 6])
     if parts:
         with left:
-            _draw_kinds(view, figures, naming.slice_names(parts, by), by, finding)
+            _draw_kinds(view, metrics, naming.slice_names(parts, grouping), grouping, finding)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -77,7 +83,7 @@ def _draw_evidence(view: ComparisonView) -> None:
         _draw_tests_in_full(view)
         for result in view.scored:
             if result.signals:
-                _draw_mix(result, view.spec(result.name).parts)
+                _draw_mix(result, view.spec(result.name).components)
         _draw_published(view)
         _draw_notes(view)
     _draw_cautions(view)
@@ -85,32 +91,34 @@ def _draw_evidence(view: ComparisonView) -> None:
         _draw_judged(view)
 
 
-def _finding(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> str:
-    sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
-    said = []
+def _finding(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty) -> str:
+    sides = {"ahead": metrics[metrics["difference"] > 0], "behind": metrics[metrics["difference"] < 0]}
+    texts = []
     for side, table in sides.items():
-        most = most_telling(table)
-        if most is not None:
-            said.append(word(f"compare.finding_{side}", **telling_words(view, most, labels, by)))
-    return " ".join(said)
+        strongest = largest_significant_difference(table)
+        if strongest is not None:
+            texts.append(word(f"compare.finding_{side}", **slice_difference_texts(view, strongest, labels, grouping)))
+    return " ".join(texts)
 
 
-def _draw_kinds(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property, finding: str) -> None:
-    title = word("compare.by_kind", by=word(f"where.grouped_{by.value}"), figure=view.figure.long)
+def _draw_kinds(
+    view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty, finding: str
+) -> None:
+    title = word("compare.by_kind", by=word(f"where.grouped_{grouping.value}"), figure=view.metric.long_name)
     st.markdown(f"##### {title}")
-    drawn, rows = charted(figures, labels, 5)
+    displayed, rows = select_slices(metrics, labels, 5)
     described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
-    x, order = word("where.with_interval", figure=view.figure.long), view.called(view.charted)
-    drawn = naming.with_display_names(drawn, view.display_names)
-    draw_chart(on_slices, drawn, order, view.called(view.names), rows, x=x, alt=described)
+    x, order = word("where.with_interval", figure=view.metric.long_name), view.labels_for(view.charted)
+    displayed = naming.with_display_names(displayed, view.display_names)
+    draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=described)
 
 
 def _draw_forest(view: ComparisonView) -> None:
-    tests = {test.a: test for test in view.against}
+    tests = {test.a: test for test in view.baseline_tests}
     against = [tests[name] for name in view.charted if name in tests]
     if not against:
         return
-    title = word("compare.forest", figure=view.figure.long, baseline=view.display_names[view.baseline])
+    title = word("compare.forest", figure=view.metric.long_name, baseline=view.display_names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
     table = scores.in_points(against).rename(columns={"a": detail})
@@ -120,7 +128,9 @@ def _draw_forest(view: ComparisonView) -> None:
         values = signed_interval(test.difference, test.low, test.high)
         lines.append(word("compare.difference_in_words", name=name, verdict=scores.verdict_of(test), **values))
     described = f"{title}. {'; '.join(lines)}"
-    draw_chart(charts.forest, table, view.called(view.names), x=word("compare.points"), detail=detail, alt=described)
+    draw_chart(
+        charts.forest, table, view.labels_for(view.names), x=word("compare.points"), detail=detail, alt=described
+    )
 
 
 def _draw_curves(view: ComparisonView) -> None:
@@ -136,17 +146,17 @@ def _draw_curves(view: ComparisonView) -> None:
     ]
     curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
     with st.expander(word("compare.curve", measure=height)):
-        shown = curve[curve[detail].isin(view.called(view.charted))]
-        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.figure.long)
+        displayed = curve[curve[detail].isin(view.labels_for(view.charted))]
+        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.metric.long_name)
         untrained = scores.untrained_of(view.charted, choices_for(view.data))
-        look: dict[str, Any] = {
-            "dashed": view.called(name for name in view.charted if name in untrained),
+        kwargs: dict[str, Any] = {
+            "dashed": view.labels_for(name for name in view.charted if name in untrained),
             "alt": described,
         }
-        draw_chart(charts.curves, shown, view.called(view.names), x="K", y=height, detail=detail, **look)
+        draw_chart(charts.curves, displayed, view.labels_for(view.names), x="K", y=height, detail=detail, **kwargs)
         st.caption(word("compare.interval_help"))
-        figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
-        curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
+        percentages = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
+        curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in percentages]
         st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
         scores.draw_costs([results[name] for name in view.ranked])
 
@@ -154,19 +164,19 @@ def _draw_curves(view: ComparisonView) -> None:
 def _draw_tests_in_full(view: ComparisonView) -> None:
     """Draw the tests against the baseline, and those of every pair of the others: no pair is tested twice."""
     others = tuple(name for name in view.scored_names if name != view.baseline)
-    if not view.against and len(others) < 2:
+    if not view.baseline_tests and len(others) < 2:
         return
-    with st.expander(word("compare.tests", figure=view.figure.long)):
+    with st.expander(word("compare.tests", figure=view.metric.long_name)):
         st.caption(word("compare.pairs_help"))
-        _draw_tests(view.against)
+        _draw_tests(view.baseline_tests)
         if len(others) > 1:  # the better one first
-            _draw_tests([turned(test) if test.difference < 0 else test for test in view.others_tested])
+            _draw_tests([reversed_test(test) if test.difference < 0 else test for test in view.others_tested])
 
 
 def _draw_mix(result: Result, parts: Sequence[str]) -> None:
     rows = [
-        (retriever_name(name) if name in parts else signal_words(name), 100 * told["share"], 100 * told["brings"])
-        for name, told in result.signals.items()
+        (retriever_name(name) if name in parts else signal_label(name), 100 * details["share"], 100 * details["brings"])
+        for name, details in result.signals.items()
     ]
     table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
     with st.expander(word("compare.mix_title", name=plain(retriever_name(result.name)))):
@@ -182,7 +192,7 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
         tables.draw(table, columns)
 
 
-def signal_words(name: str) -> str:
+def signal_label(name: str) -> str:
     return word_or(f"signal.{name.removeprefix('BM25 ').replace(' ', '_')}", name)
 
 
@@ -190,50 +200,53 @@ def signal_words(name: str) -> str:
 def _draw_question(view: ComparisonView) -> None:
     """Draw the question disputed most by the baseline and the best dense retriever, or the best other without one."""
     first, *others = view.leading
-    dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
-    figures = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
-    pair = (first, max(figures, key=figures.__getitem__))
+    dense = [name for name in others if isinstance(view.spec(name).local_spec, DenseSpec)]
+    means = {name: view.comparison.scores[name].means()[str(view.metric)] for name in dense or others}
+    pair = (first, max(means, key=means.__getitem__))
     rows = view.opened.disputed_rows(pair, 1)
     if not rows:
         st.caption(word("compare.all_agree"))
         return
-    case = QuestionCase(listed(view), rows[0])
+    case = QuestionCase(read_question_list(view), rows[0])
     draw_style()
     st.caption(word("compare.disputed", names=plain(" · ".join(map(retriever_name, pair)))))
     st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", naming.answers_line(case.question)))))
     by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
-        draw_reasons(case.asked, [view.spec(name) for name in by_rank], view.names)
+        draw_reasons(case.results, [view.spec(name) for name in by_rank], view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
         st.rerun()  # the whole page: another view is to be seen
 
 
 def _draw_published(view: ComparisonView) -> None:
-    asked = len(view.comparison.question_set.questions)
-    for known in published(view.data.name):
-        source = known.source
-        here = {name: of.means().get(source.measure) for name, of in view.comparison.scores.items()}
-        measured = {view.display_names[name]: figure for name, figure in here.items() if figure is not None}
-        rows = [(name, word("published.here"), figure) for name, figure in measured.items()]
-        rows += [(name, word(f"published.{known.kinds[name]}"), figure) for name, figure in known.figures.items()]
+    question_count = len(view.comparison.question_set.questions)
+    for entry in find_published(view.data.name):
+        source = entry.source
+        local_scores = {
+            name: retriever_scores.means().get(source.measure)
+            for name, retriever_scores in view.comparison.scores.items()
+        }
+        measured = {view.display_names[name]: value for name, value in local_scores.items() if value is not None}
+        rows = [(name, word("published.here"), value) for name, value in measured.items()]
+        rows += [(name, word(f"published.{entry.kinds[name]}"), value) for name, value in entry.figures.items()]
         table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
-        with st.expander(word("published.title", name=known.title)):
+        with st.expander(word("published.title", name=entry.title)):
             st.caption(word("published.about", title=source.title, address=source.address, date=f"{source.date}"))
-            if asked != known.questions:
-                st.caption(word("published.others", theirs=f"{known.questions:,}", here=f"{asked:,}"))
+            if question_count != entry.questions:
+                st.caption(word("published.others", theirs=f"{entry.questions:,}", here=f"{question_count:,}"))
             columns = {
                 "name": tables.text("published.name", "", width=tables.width_of(table["name"]), pinned=True),
                 "kind": tables.text("published.kind", ""),
-                "figure": tables.measure(source.measure, Measure.parse(source.measure).long),
+                "figure": tables.measure(source.measure, Measure.parse(source.measure).long_name),
             }
             tables.draw(table.assign(figure=100 * table["figure"]).style.format("{:.2f}", subset=["figure"]), columns)
 
 
-def _draw_tests(found: list[PairTest]) -> None:
-    if not found:
+def _draw_tests(tests: list[PairTest]) -> None:
+    if not tests:
         return
-    table = scores.in_points(found).assign(verdict=[scores.verdict_of(test) for test in found])
+    table = scores.in_points(tests).assign(verdict=[scores.verdict_of(test) for test in tests])
     first, second = (tables.width_of(map(retriever_name, table[side])) for side in ("a", "b"))
     columns = {
         "a": tables.text("compare.first_of_pair", width=first, pinned=True),
@@ -257,16 +270,16 @@ def _draw_judged(view: ComparisonView) -> None:
     table = scores.means(view.scored)
     table["unjudged"] = 1 - table[JUDGED]
     others = [measure for measure in judged if measure != JUDGED]
-    shown = [JUDGED, "unjudged", *others]
-    table[shown] *= 100
+    percent_columns = [JUDGED, "unjudged", *others]
+    table[percent_columns] *= 100
     columns = {
         "retriever": tables.retriever(width=tables.width_of(map(retriever_name, table["retriever"]))),
         JUDGED: tables.measure(JUDGED),
         "unjudged": tables.number("compare.unjudged", "%.2f"),
         **{measure: tables.measure(measure) for measure in others},
     }
-    tables.draw(table.style.format(dict.fromkeys(shown, "{:.2f}"), na_rep="–"), columns, placeholder="–")
-    if not view.opened.at_disadvantage:
+    tables.draw(table.style.format(dict.fromkeys(percent_columns, "{:.2f}"), na_rep="–"), columns, placeholder="–")
+    if not view.opened.underjudged_tests:
         scores.begin_judging(view)
 
 
@@ -279,51 +292,58 @@ def _draw_cautions(view: ComparisonView) -> None:
             if mix == result.name:
                 st.caption(word("compare.blind", name=name, part=plain_names([part]), questions=f"{questions:,}"))
         if result.imported:  # see `retrieval.trec.run.Notes`
-            told = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
-            told += [word(f"imported.{key}", count=f"{notes[key]:,}") for key in _PASSED_OVER if notes.get(key)]
-            st.caption(f"{name}: {' '.join(told)}")
+            texts = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
+            texts += [word(f"imported.{key}", count=f"{notes[key]:,}") for key in _SKIPPED_NOTES if notes.get(key)]
+            st.caption(f"{name}: {' '.join(texts)}")
         elif latency := notes.get("latency"):  # see `retrieval.outside.adapt`
-            told = [word("outside.latency", p50=f"{latency['p50']:,.1f}", p95=f"{latency['p95']:,.1f}")]
-            example, noticed = plain(str(notes.get("unknown_example", ""))), [key for key in _NOTICED if notes.get(key)]
-            told += [word(f"outside.{key}", count=f"{notes[key]:,}", example=example) for key in noticed]
-            st.caption(f"{name}: {' '.join(told)}")
+            texts = [word("outside.latency", p50=f"{latency['p50']:,.1f}", p95=f"{latency['p95']:,.1f}")]
+            example, noticed = (
+                plain(str(notes.get("unknown_example", ""))),
+                [key for key in _RESULT_NOTES if notes.get(key)],
+            )
+            texts += [word(f"outside.{key}", count=f"{notes[key]:,}", example=example) for key in noticed]
+            st.caption(f"{name}: {' '.join(texts)}")
     _draw_cut_off(view)
 
 
 def _draw_notes(view: ComparisonView) -> None:
-    asked = view.comparison.question_set
+    question_set = view.comparison.question_set
     with st.expander(word("compare.notes")):
         if len(set((weights := _weights(view)).values())) > 1:
-            listed = ", ".join(f"{plain(retriever_name(name))} {weight:g}" for name, weight in weights.items())
-            st.caption(word("compare.weights_differ", weights=listed))
-        several = (np.diff(asked.relevance.indptr) > 1).any()
+            weight_list = ", ".join(f"{plain(retriever_name(name))} {weight:g}" for name, weight in weights.items())
+            st.caption(word("compare.weights_differ", weights=weight_list))
+        several = (np.diff(question_set.relevance.indptr) > 1).any()
         st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
         for key, field in (("graded", "grades"), ("grouped", "groups")):
-            if any(getattr(question, field) for question in asked.questions):
+            if any(getattr(question, field) for question in question_set.questions):
                 st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevant_from))
-        if view.scored and asked.judged is None:
+        if view.scored and question_set.judged is None:
             st.caption(word("compare.only_relevant"))
             scores.begin_judging(view)
 
 
 def _draw_cut_off(view: ComparisonView) -> None:
-    shown = {result.name for result in view.results}
+    displayed_names = {result.name for result in view.results}
     passages = f"{len(view.comparison.question_set.passages):,}"
-    for name, count, around in view.comparison.cut_off:
-        wraps = plain_names(other for other in around if other in shown)
-        if name in shown or wraps:
-            said = [word("compare.cut_off", name=plain_names([name]), count=f"{count:,}", passages=passages)]
-            said += [word("compare.cut_off_too", names=wraps)] if wraps else []
+    for name, count, wrapping in view.comparison.cut_off:
+        wraps = plain_names(other for other in wrapping if other in displayed_names)
+        if name in displayed_names or wraps:
+            texts = [word("compare.cut_off", name=plain_names([name]), count=f"{count:,}", passages=passages)]
+            texts += [word("compare.cut_off_too", names=wraps)] if wraps else []
             if isinstance(view.spec(name), ReadingSpec):
-                said.append(word("compare.cut_off_help", windows=word("compare.windows")))
-            st.caption(" ".join(said))
+                texts.append(word("compare.cut_off_help", windows=word("compare.windows")))
+            st.caption(" ".join(texts))
 
 
 def _weights(view: ComparisonView) -> dict[str, float]:
     """Return the fraction of the score that each reranker was given: by a user, its training, or the default."""
-    made = origin_of(view.opened.folder).get("retrievers")
-    shown = {result.name for result in view.scored}
-    rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]
-    told = {name: made[name] for name in rerankers if name in shown and name in made} if isinstance(made, dict) else {}
-    weights = {name: one.get("weight") for name, one in told.items() if isinstance(one, dict)}
+    specs = origin_of(view.opened.folder).get("retrievers")
+    scored_names = {result.name for result in view.scored}
+    rerankers = [spec.name for spec in view.comparison.experiment.retriever if isinstance(spec, RerankSpec)]
+    reranker_specs = (
+        {name: specs[name] for name in rerankers if name in scored_names and name in specs}
+        if isinstance(specs, dict)
+        else {}
+    )
+    weights = {name: spec.get("weight") for name, spec in reranker_specs.items() if isinstance(spec, dict)}
     return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}

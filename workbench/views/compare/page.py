@@ -16,22 +16,22 @@ from streamlit.delta_generator import DeltaGenerator
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import MEGABYTE
-from mrc_workbench.retrieval.analysis.evidence import evidence, usual_baseline
+from mrc_workbench.retrieval.analysis.evidence import default_baseline, evidence
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
-from mrc_workbench.retrieval.comparison.pace import forecasts
+from mrc_workbench.retrieval.comparison.pace import forecast_retrievers
 from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of, scores_content
 from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
-from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, draw_methods
 from mrc_workbench.workbench.views.compare import controls, kept, running, scores
-from mrc_workbench.workbench.views.compare.running import Selected
+from mrc_workbench.workbench.views.compare.running import SelectedComparison
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
-from mrc_workbench.workbench.views.navigation import draw_copy_link, way_to
+from mrc_workbench.workbench.views.navigation import draw_copy_link, draw_page_link
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
-from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
+from mrc_workbench.workbench.views.resources.sets import question_set, selected_set
 from mrc_workbench.workbench.views.ui.state import choose_tab, remember
 from mrc_workbench.workbench.views.ui.words import duration, language, moment, plain, word
 
@@ -57,33 +57,37 @@ def draw_export(view: ComparisonView | None) -> None:
             column.caption(f"**{word(f'export.group_{group}')}**")
             for kind in kinds:
                 about = word("export.everything_help") if kind == "everything" else None
-                look: dict[str, Any] = {"icon": ":material/download:", "help": about, "key": f"export_{kind}"}
-                column.download_button(word(f"export.{kind}"), *files[kind], on_click="ignore", type="tertiary", **look)
-        look = {"icon": ":material/move_up:", "on_click": remember, "args": ("view", "takeaway")}
-        right.button(word("export.take_away"), type="tertiary", **look)
+                kwargs: dict[str, Any] = {"icon": ":material/download:", "help": about, "key": f"export_{kind}"}
+                column.download_button(
+                    word(f"export.{kind}"), *files[kind], on_click="ignore", type="tertiary", **kwargs
+                )
+        kwargs = {"icon": ":material/move_up:", "on_click": remember, "args": ("view", "takeaway")}
+        right.button(word("export.take_away"), type="tertiary", **kwargs)
         right.caption(word("export.again_about"))
 
 
 def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
-    found, opened = view.comparison, view.opened
+    comparison, opened = view.comparison, view.opened
 
     def scores_json() -> str:
-        return json.dumps(scores_content(found), ensure_ascii=False, indent=2)
+        return json.dumps(scores_content(comparison), ensure_ascii=False, indent=2)
 
     def report_html() -> str:
         # charts and templates: only who takes a report away waits for them
         from mrc_workbench.retrieval.report.report import report
 
-        by_baseline = opened.evidence if opened.evidence.baseline == view.baseline else evidence(found, view.baseline)
-        return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
+        by_baseline = (
+            opened.evidence if opened.evidence.baseline == view.baseline else evidence(comparison, view.baseline)
+        )
+        return report(comparison, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
     return {
         "report": (report_html, "report.html", "text/html"),
-        "table": (lambda: csv_bytes(scores.means(found.results)), "scores.csv", "text/csv"),
-        "questions": (lambda: csv_bytes(exports.per_question_table(found)), "questions.csv", "text/csv"),
-        "questions_json": (lambda: exports.per_question_json(found), "questions.jsonl", "application/jsonl"),
-        "markdown": (lambda: exports.markdown_table(found, opened.evidence), "scores.md", "text/markdown"),
-        "latex": (lambda: exports.latex_table(found, opened.evidence), "scores.tex", "application/x-tex"),
+        "table": (lambda: csv_bytes(scores.means(comparison.results)), "scores.csv", "text/csv"),
+        "questions": (lambda: csv_bytes(exports.per_question_table(comparison)), "questions.csv", "text/csv"),
+        "questions_json": (lambda: exports.per_question_json(comparison), "questions.jsonl", "application/jsonl"),
+        "markdown": (lambda: exports.markdown_table(comparison, opened.evidence), "scores.md", "text/markdown"),
+        "latex": (lambda: exports.latex_table(comparison, opened.evidence), "scores.tex", "application/x-tex"),
         "json": (scores_json, "scores.json", "application/json"),
         "experiment": (lambda: _experiment(view), "experiment.toml", "application/toml"),
         "everything": (lambda: _zipped(view, in_language), "comparison.zip", "application/zip"),
@@ -92,9 +96,12 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
 
 def _experiment(view: ComparisonView) -> str:
     """Return the experiment, with what it takes elsewhere: `data` and trained models are names of this workspace."""
-    of = view.comparison.question_set
-    counts = {"passages": f"{len(of.passages):,}", "questions": f"{len(question_set(view.data.key).questions):,}"}
-    remarks = [word("export.about_data", name=of.name, fingerprint=view.data.fingerprint, **counts)]
+    compared_questions = view.comparison.question_set
+    counts = {
+        "passages": f"{len(compared_questions.passages):,}",
+        "questions": f"{len(question_set(view.data.key).questions):,}",
+    }
+    remarks = [word("export.about_data", name=compared_questions.name, fingerprint=view.data.fingerprint, **counts)]
     for spec in view.comparison.experiment.retriever:
         if run := find_run(str(dict(spec).get("model", ""))):
             remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
@@ -126,10 +133,10 @@ VIEWS = {  # module and function that draw each; read when it is first drawn: op
 
 
 def draw() -> None:
-    if stored := kept.asked_for():
-        _draw_kept(stored)
+    if stored := kept.requested_comparison():
+        _draw_stored(stored)
         return
-    data = chosen_set()
+    data = selected_set()
     buttons = _draw_head(data)
     if not data.questions:
         st.info(word("compare.no_questions"), icon=":material/info:")
@@ -137,71 +144,71 @@ def draw() -> None:
     choices = choices_for(data)
     answer, settings = st.container(), _settings()
     with settings:
-        picked = controls.pick_retrievers(choices, data)
+        names = controls.pick_retrievers(choices, data)
         methods = st.container()
-    if not picked:
+    if not names:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
-        experiment = choices.experiment(data, picked, controls.pick_part(choices, picked), controls.pick_grade(data))
-        selected = Selected(data, choices, experiment)
+        experiment = choices.experiment(data, names, controls.pick_part(choices, names), controls.pick_grade(data))
+        selected = SelectedComparison(data, choices, experiment)
         job = selected.job
         running.start_from_link(selected)
-        last = _earlier(selected, picked)
+        last = _earlier(selected, names)
         folder = job.folder if job.done else last.folder if last else None
-        before = scores.untrained_of(picked, choices) if last else []
-        shown = _shown(folder, data, [*picked, *before], list(choices.specs)) if folder else None
-        if shown:
+        untrained = scores.untrained_of(names, choices) if last else []
+        view = _open_view(folder, data, [*names, *untrained], list(choices.specs)) if folder else None
+        if view:
             with st.popover(word("compare.methods"), icon=":material/info:"):
-                draw_methods(picked, choices)
-    running.write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
-    another = last if shown and last and not running.holds(last, experiment) else None
-    waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
+                draw_methods(names, choices)
+    running.write_displayed(folder.name if view and folder else "", data, experiment.split, names)
+    other_comparison = last if view and last and not running.is_superset(last, experiment) else None
+    awaits_user = job.is_unfinished and (view is None or other_comparison is not None)  # for a user to resume it
     with buttons:
-        if not another and not waits:
-            _draw_start(word("compare.run_again" if shown else "compare.run"), selected, again=shown is not None)
-        draw_export(shown)
+        if not other_comparison and not awaits_user:
+            _draw_start(word("compare.run_again" if view else "compare.run"), selected, again=view is not None)
+        draw_export(view)
         draw_copy_link()
     with methods:
-        if not shown and not job.running:  # one at work tells of each what it does
-            draw_methods(picked, choices)
+        if not view and not job.running:  # one at work tells of each what it does
+            draw_methods(names, choices)
         if not job.done and not job.running:
             _draw_costs(data, experiment, choices)
     with answer:
-        if shown and last:
+        if view and last:
             questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
             st.badge(word("compare.earlier", questions=questions, made=moment(last.made)), icon=":material/history:")
-        if waits:
-            running.draw_unfinished(selected, shows_result=shown is not None)
-        elif shown is None:
+        if awaits_user:
+            running.draw_unfinished(selected, shows_result=view is not None)
+        elif view is None:
             running.begin(selected)
-        elif another:
-            _draw_offer(selected, another, picked)
-    if shown:
-        _draw_comparison(shown, choices, answer, more_offered=waits or another is not None)
+        elif other_comparison:
+            _draw_offer(selected, other_comparison, names)
+    if view:
+        _draw_comparison(view, choices, answer, more_offered=awaits_user or other_comparison is not None)
 
 
-def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | None:
+def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
     """Return the earlier comparison to show in place of the selected one, None if that one has more to show."""
     if selected.job.done or selected.job.running:
         return None
-    last = running.holding(selected.experiment, selected.data)
+    last = running.superset_in_address(selected.experiment, selected.data)
     if last is None and selected.job.is_unfinished:
-        last = running.in_address(selected.data)
-    last = last or running.last_finished(selected.data, picked, selected.experiment)
+        last = running.comparison_in_address(selected.data)
+    last = last or running.last_finished(selected.data, names, selected.experiment)
     if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
         return None
     return last
 
 
-def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:
+def _draw_costs(data: StoredSet, experiment: Experiment, choices: RetrieverChoices) -> None:
     """Say how much is stored of every token, and how long reading takes, before a user waits for it."""
     for spec in experiment.retriever:
         comes_with_sample = choices.expected is None and spec.name == LATE_NAME
         if isinstance(spec, LateSpec) and not comes_with_sample:
-            asked = question_set(data.key)
-            megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
-            forecast = forecasts({spec.name: spec}, asked)[spec.name]
+            all_questions = question_set(data.key)
+            megabytes = math.ceil(spec.expected_bytes(all_questions.passages) / MEGABYTE)
+            forecast = forecast_retrievers({spec.name: spec}, all_questions)[spec.name]
             seconds = forecast.seconds if forecast.is_measured else None
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
             if choices.expected and choices.expected.label(spec.name):
@@ -214,11 +221,11 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
     head = st.container(horizontal=True, vertical_alignment="center")
     head.title(word("compare.purpose"), anchor=False)
     counts = word("sidebar.counts", passages=f"{data.passages:,}", questions=f"{data.questions:,}")
-    about, ways = st.columns([2, 3], vertical_alignment="center")
+    about, links = st.columns([2, 3], vertical_alignment="center")
     about.caption(f"{plain(set_name(data.name))} · {counts}")
-    with ways.container(horizontal=True, horizontal_alignment="right", key="ways_on"):
+    with links.container(horizontal=True, horizontal_alignment="right", key="ways_on"):
         for name in ("data", "train", "search"):
-            way_to(name, word(f"compare.to_{name}"))
+            draw_page_link(name, word(f"compare.to_{name}"))
     return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
@@ -227,65 +234,69 @@ def _settings() -> DeltaGenerator:
     return st.container(key="controls")
 
 
-def _draw_kept(stored: StoredComparison) -> None:
-    data = chosen_set()
+def _draw_stored(stored: StoredComparison) -> None:
+    data = selected_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(kept.title_of(stored)))
     st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
     answer, settings = st.container(), _settings()
     with settings:
-        picked = controls.pick_among(stored.retrievers, stored.retrievers, stored.key)
+        names = controls.pick_among(stored.retrievers, stored.retrievers, stored.key)
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):
-        shown = _shown(stored.folder, data, picked, stored.retrievers)
+        view = _open_view(stored.folder, data, names, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=kept.close)
-        draw_export(shown)
+        draw_export(view)
         draw_copy_link()
-    if shown is None:
+    if view is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
-    elif not picked:
+    elif not names:
         answer.info(word("compare.pick_one"), icon=":material/info:")
     else:
-        _draw_comparison(shown, choices_for(data), answer)
+        _draw_comparison(view, choices_for(data), answer)
 
 
 def _draw_comparison(
-    view: ComparisonView, choices: Choices, answer: DeltaGenerator, *, more_offered: bool = False
+    view: ComparisonView, choices: RetrieverChoices, answer: DeltaGenerator, *, more_offered: bool = False
 ) -> None:
     """Draw a comparison; `more_offered` if a button above compares retrievers that it does not have."""
     with answer:
         scores.draw_headline(view, choices, more_offered=more_offered)
         scores.draw_notices(view, choices)
-    name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
-    with place:
+    name, container = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
+    with container:
         module, function = VIEWS[name]
         getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(view)
 
 
-def _draw_start(label: str, selected: Selected, *, again: bool = False) -> None:
+def _draw_start(label: str, selected: SelectedComparison, *, again: bool = False) -> None:
     kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
     if st.button(label, type=kind, icon=":material/play_arrow:", disabled=selected.job.running, key="run"):
         selected.job.start(selected.experiment)
         st.rerun()
 
 
-def _draw_offer(selected: Selected, shown: StoredComparison, picked: Sequence[str]) -> None:
+def _draw_offer(selected: SelectedComparison, earlier: StoredComparison, names: Sequence[str]) -> None:
     """Offer to run the selected comparison in place of the earlier one that is shown."""
-    new = [name for name in picked if name not in shown.retrievers]
+    new = [name for name in names if name not in earlier.retrievers]
     label = word("compare.run_picked")
-    if running.asks_same_questions(shown, selected.experiment) and new:
-        many = len(new) > _MOST_NAMES
-        label = word("compare.with_count", count=len(new)) if many else word("compare.with_new", names=plain_names(new))
+    if running.asks_same_questions(earlier, selected.experiment) and new:
+        has_many = len(new) > _MOST_NAMES
+        label = (
+            word("compare.with_count", count=len(new)) if has_many else word("compare.with_new", names=plain_names(new))
+        )
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         _draw_start(label, selected)
 
 
-def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:
+def _open_view(folder: Path, data: StoredSet, selected: list[str], names: Sequence[str]) -> ComparisonView | None:
     opened = open_comparison(data.key, folder)
     if opened is None:
         return None
-    results = tuple(result for result in opened.comparison.results if result.name in picked)
-    named = [result.name for result in results if result.scores] or [result.name for result in results]
-    usual = usual_baseline(opened.comparison)
-    measure, k, baseline = controls.pick_figure(opened.comparison, named, usual if usual in named else named[0])
+    results = tuple(result for result in opened.comparison.results if result.name in selected)
+    scored_names = [result.name for result in results if result.scores] or [result.name for result in results]
+    initial_baseline = default_baseline(opened.comparison)
+    measure, k, baseline = controls.pick_metric(
+        opened.comparison, scored_names, initial_baseline if initial_baseline in scored_names else scored_names[0]
+    )
     return ComparisonView(data, opened, results, tuple(names), measure, k, baseline)

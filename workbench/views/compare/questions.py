@@ -13,18 +13,18 @@ import streamlit as st
 
 from mrc_workbench.data.records import Passage, Question
 from mrc_workbench.retrieval.analysis import questions
-from mrc_workbench.retrieval.analysis.questions import Block, Fate, Property, Quadrant
+from mrc_workbench.retrieval.analysis.questions import Quadrant, RankBlock, RetrievalOutcome, SliceProperty
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.explain.standing import Duel
-from mrc_workbench.retrieval.rankings import Findings
-from mrc_workbench.retrieval.report.charts import READABLE, legend
-from mrc_workbench.workbench.views.choices import without_plainest
-from mrc_workbench.workbench.views.compare.controls import change
+from mrc_workbench.retrieval.explain.standing import PassagePair
+from mrc_workbench.retrieval.rankings import QueryHits
+from mrc_workbench.retrieval.report.charts import TEXT_COLOUR, legend
+from mrc_workbench.workbench.views.choices import without_weak_baselines
+from mrc_workbench.workbench.views.compare.controls import change_address
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import slice_names, with_display_names
-from mrc_workbench.workbench.views.search.answer import AskedQuestion
+from mrc_workbench.workbench.views.search.answer import QuestionResults
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
+from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
@@ -52,8 +52,8 @@ class QuestionList:
     names: tuple[str, ...]
     pair: tuple[str, str]
     quadrant: Quadrant | None
-    block: Block | None
-    by: Property | None
+    block: RankBlock | None
+    grouping: SliceProperty | None
     within: int | None  # index of the slice
     words: str
     filters: Sequence[Filter]
@@ -62,55 +62,55 @@ class QuestionList:
     def mask(self) -> np.ndarray:
         """Which questions are listed, `(n_questions,)` bool."""
         count = len(self.view.comparison.question_set.questions)
-        return questions.rows_in_all(count, [item.rows for item in self.filters])
+        return questions.intersection_mask(count, [item.rows for item in self.filters])
 
     def in_words(self) -> str:
         return " · ".join(item.text for item in self.filters)
 
 
-def listed(view: ComparisonView) -> QuestionList:
+def read_question_list(view: ComparisonView) -> QuestionList:
     """Read the address. There must be a retriever with rankings."""
     opened, k, filters = view.opened, view.k, list[Filter]()
-    called = {name: plain(displayed) for name, displayed in view.display_names.items()}
+    labels = {name: plain(displayed) for name, displayed in view.display_names.items()}
     names = tuple(result.name for result in view.results if result.rankings)
-    first = _one_of("a", names) or (view.baseline if view.baseline in names else names[0])
+    first = _allowed_value("a", names) or (view.baseline if view.baseline in names else names[0])
     others = tuple(name for name in names if name != first)
-    second = _one_of("b", others)
+    second = _allowed_value("b", others)
     if not second:
-        compared = (first, *([name for name in without_plainest(names) if name != first] or others))
-        second = compared[questions.most_unlike(opened.ranks(compared).ranks, 0, k)]
+        compared = (first, *([name for name in without_weak_baselines(names) if name != first] or others))
+        second = compared[questions.most_different_retriever(opened.ranks(compared).ranks, 0, k)]
     pair = (first, second)
-    quadrant = Quadrant(value) if (value := _one_of("quadrant", tuple(Quadrant))) else None
+    quadrant = Quadrant(value) if (value := _allowed_value("quadrant", tuple(Quadrant))) else None
     if quadrant:
-        text = word(f"why.said_{quadrant.value}", a=called[first], b=called[second], k=k)
+        text = word(f"why.said_{quadrant.value}", a=labels[first], b=labels[second], k=k)
         filters.append(Filter(opened.quadrants(pair, k)[quadrant], text))
-    wanted = st.query_params.get("block", "")
-    blocks = opened.ranks(names).blocks() if wanted else []
-    block = next((block for block in blocks if block_name(names, block) == wanted), None)
+    block_key = st.query_params.get("block", "")
+    blocks = opened.ranks(names).blocks() if block_key else []
+    block = next((block for block in blocks if block_name(names, block) == block_key), None)
     if block:
-        text = word("why.said_block", name=called[names[block.column]], band=band_words(block.band))
+        text = word("why.said_block", name=labels[names[block.column]], band=band_words(block.band))
         filters.append(Filter(opened.ranks(names).order[block.start : block.end], text))
-    fate, of = _one_of("fate", questions.FATES), _one_of("of", names)
+    fate, fate_retriever = _allowed_value("fate", questions.OUTCOMES), _allowed_value("of", names)
     fates: dict[str, np.ndarray] = {}
     with suppress(ValueError):  # a run that was imported may not be so deep
-        fates = opened.fates(k) if fate else {}
-    if of in fates:
-        rows = np.flatnonzero(fates[of] == questions.FATES.index(Fate(fate)))
-        filters.append(Filter(rows, word(f"why.said_{fate}", name=called[of], k=k)))
-    by = Property(value) if (value := _one_of("slice", tuple(Property))) else None
+        fates = opened.outcomes(k) if fate else {}
+    if fate_retriever in fates:
+        rows = np.flatnonzero(fates[fate_retriever] == questions.OUTCOMES.index(RetrievalOutcome(fate)))
+        filters.append(Filter(rows, word(f"why.said_{fate}", name=labels[fate_retriever], k=k)))
+    grouping = SliceProperty(value) if (value := _allowed_value("slice", tuple(SliceProperty))) else None
     index = str(st.query_params.get("within", ""))
-    parts = opened.slices(by) if by and index.isdecimal() else []
+    parts = opened.slices(grouping) if grouping and index.isdecimal() else []
     within = int(index) if parts and int(index) < len(parts) else None
-    if by and within is not None:
-        label = plain(slice_names(parts, by)[within])
-        filters.append(Filter(parts[within].rows, f"{word(f'where.by_{by.value}')}: {label}"))
+    if grouping and within is not None:
+        label = plain(slice_names(parts, grouping)[within])
+        filters.append(Filter(parts[within].rows, f"{word(f'where.by_{grouping.value}')}: {label}"))
     words = str(st.query_params.get("words", ""))[:200].strip()
     if words:
-        filters.append(Filter(opened.rows_with(words), word("why.said_words", words=plain(words))))
-    return QuestionList(view, names, pair, quadrant, block, by, within, words, filters)
+        filters.append(Filter(opened.rows_with_text(words), word("why.said_words", words=plain(words))))
+    return QuestionList(view, names, pair, quadrant, block, grouping, within, words, filters)
 
 
-def block_name(names: tuple[str, ...], block: Block) -> str:
+def block_name(names: tuple[str, ...], block: RankBlock) -> str:
     return f"{block.start}-{block.end} {names[block.column]}"
 
 
@@ -122,7 +122,7 @@ def band_words(band: int) -> str:
     return word("why.band", first=questions.BANDS[band - 1] + 1, last=questions.BANDS[band])
 
 
-def _one_of(name: str, allowed: tuple[str, ...]) -> str:
+def _allowed_value(name: str, allowed: tuple[str, ...]) -> str:
     value = st.query_params.get(name, "")
     return value if value in allowed else ""
 
@@ -155,21 +155,21 @@ class QuestionCase:
     @cached_property
     def confusers(self) -> frozenset[int]:
         """Rows of the passages from the same article that do not answer it."""
-        return self.view.opened.confusers(self.row)
+        return self.view.opened.same_article_rows(self.row)
 
     @cached_property
-    def findings(self) -> dict[str, Findings]:
+    def findings(self) -> dict[str, QueryHits]:
         return questions.findings_of(self.view.comparison, self.row)
 
     @cached_property
-    def asked(self) -> AskedQuestion:
+    def results(self) -> QuestionResults:
         depths = {name: self.depth(name) for name in self.findings}
         among = self.view.comparison.question_set
-        return AskedQuestion(self.key, self.question.text, self.relevant, self.findings, depths, among)
+        return QuestionResults(self.key, self.question.text, self.relevant, self.findings, depths, among)
 
     def depth(self, name: str) -> int:
-        found = self.view.comparison.rankings.get(name)
-        return found.indices.shape[1] if found else 0
+        rankings = self.view.comparison.rankings.get(name)
+        return rankings.indices.shape[1] if rankings else 0
 
     def passage(self, row: int) -> Passage:
         return self.view.comparison.question_set.passages[row]
@@ -180,74 +180,77 @@ class QuestionCase:
 
     def spec(self, name: str) -> Spec:
         """How a retriever is made; of one in Milvus, the local one that has its scores."""
-        return self.view.spec(name).local
+        return self.view.spec(name).local_spec
 
-    def duel(self, name: str, against: int | None = None) -> Duel:
-        return self.asked.duel(name, against)
+    def duel(self, name: str, against: int | None = None) -> PassagePair:
+        return self.results.duel(name, against)
 
 
-def draw_map(of: QuestionList) -> None:
-    ranks = of.view.opened.ranks(of.names).ranks
+def draw_map(question_list: QuestionList) -> None:
+    ranks = question_list.view.opened.ranks(question_list.names).ranks
     everywhere_first = int((ranks == 1).all(axis=1).sum())  # the map begins with them
-    count = len(of.view.comparison.question_set.questions)
+    count = len(question_list.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
     with left:
         draw_heading(word("why.map"), help=word("why.map_help"))
-    look: dict[str, Any] = {"disabled": everywhere_first in (0, count), "key": "why_zoom"}
-    look["help"] = word("why.map_zoom_help", count=f"{everywhere_first:,}")
-    look["on_change"] = lambda: change({"map": "apart" if st.session_state["why_zoom"] else ""})
-    zoomed = right.toggle(word("why.map_zoom"), value=st.query_params.get("map") == "apart", **look)
+    kwargs: dict[str, Any] = {"disabled": everywhere_first in (0, count), "key": "why_zoom"}
+    kwargs["help"] = word("why.map_zoom_help", count=f"{everywhere_first:,}")
+    kwargs["on_change"] = lambda: change_address({"map": "apart" if st.session_state["why_zoom"] else ""})
+    zoomed = right.toggle(word("why.map_zoom"), value=st.query_params.get("map") == "apart", **kwargs)
     first = everywhere_first if zoomed and everywhere_first < count else 0
     # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
-    key = f"why_map_{'-'.join(of.names)}_{first}_{bool(of.block)}"
+    key = f"why_map_{'-'.join(question_list.names)}_{first}_{bool(question_list.block)}"
 
     def choose() -> None:
-        chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
-        change({"block": chosen[0]["block"], "question": ""})
+        selected = st.session_state[key]["selection"].get("block") or [{"block": ""}]
+        change_address({"block": selected[0]["block"], "question": ""})
 
-    blocks, names = with_display_names(_blocks(of, first), of.view.display_names), tuple(of.view.called(of.names))
-    draw_chart(_chart, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
+    blocks, names = (
+        with_display_names(_blocks(question_list, first), question_list.view.display_names),
+        tuple(question_list.view.labels_for(question_list.names)),
+    )
+    draw_chart(_rank_map, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
     with st.expander(word("compare.as_table")):
         bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
         table = pd.DataFrame(questions.band_counts(ranks), columns=bands)
-        table.insert(0, "retriever", list(of.names))
+        table.insert(0, "retriever", list(question_list.names))
         counts = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
         tables.draw(table, {"retriever": tables.retriever(), **counts})
 
 
-def _blocks(of: QuestionList, first: int) -> pd.DataFrame:
-    names, chosen = of.names, of.block
+def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
+    names, selected = question_list.names, question_list.block
     rows = [
         (names[block.column], max(block.start, first), block.end, block.band, block_name(names, block))
-        for block in of.view.opened.ranks(names).blocks()
+        for block in question_list.view.opened.ranks(names).blocks()
         if block.end > first
     ]
     table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
     table["band"] = table["place"].map(band_words)
     table["count"] = table["end"] - table["start"]
-    table["chosen"] = table["block"] == (block_name(names, chosen) if chosen else "")
+    table["chosen"] = table["block"] == (block_name(names, selected) if selected else "")
     return table
 
 
-def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
+def _rank_map(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
     bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
-    chosen = alt.selection_point(name="block", fields=["block"])
-    counted, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
+    selection = alt.selection_point(name="block", fields=["block"])
+    count_title, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
     colours = alt.Scale(domain=bands, range=list(_COLOURS))
     keys = legend(title=rank, columns=1, symbolStrokeWidth=0)  # a phone has room for one column
-    along, axis = alt.Scale(domain=[first, count], nice=False), alt.Axis(grid=False, tickMinStep=1)
+    x_scale, axis = alt.Scale(domain=[first, count], nice=False), alt.Axis(grid=False, tickMinStep=1)
     base = alt.Chart(table).encode(
         y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
-        x=alt.X("start:Q", title=counted, scale=along, axis=axis),
+        x=alt.X("start:Q", title=count_title, scale=x_scale, axis=axis),
         x2="end",
         color=alt.Color("band:N", scale=colours, legend=keys),
         strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
-        opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
-        tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", counted, ",")),
+        opacity=alt.condition(selection, alt.value(1), alt.value(0.45)),
+        tooltip=tooltips(("retriever", word("compare.retriever")), ("band", rank), ("count", count_title, ",")),
     )
     # read aloud: how many of the questions on the map each retriever ranks first
     firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
     rows = [f"{name} {int(firsts.get(name, 0)):,} / {count - first:,}" for name in names]
     description = charts.describe(f"{rank}: {band_words(0)}", rows)
-    marks = base.mark_rect(cursor="pointer", stroke=READABLE).add_params(chosen)
+    marks = base.mark_rect(cursor="pointer", stroke=TEXT_COLOUR).add_params(selection)
     return marks.properties(height=40 * len(names) + 240, description=description)

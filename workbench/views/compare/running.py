@@ -22,13 +22,13 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, FinishedRetriever, StoredComparison
-from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, rounded_duration
-from mrc_workbench.workbench.views.compare.controls import pick_only
+from mrc_workbench.workbench.views.choices import RetrieverChoices, choices_for, method_line, rounded_duration
+from mrc_workbench.workbench.views.compare.controls import select_only
 from mrc_workbench.workbench.views.compare.scores import draw_table
 from mrc_workbench.workbench.views.names import leading_measure, plain_names, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
 from mrc_workbench.workbench.views.ui.state import assume, is_assumed
-from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, word
+from mrc_workbench.workbench.views.ui.words import duration, plain, show_errors, word
 
 _ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
 _IN_MINUTES = 3540.0  # seconds in total from which times are shown in whole minutes
@@ -64,18 +64,20 @@ def total_left(rows: Sequence[ProgressRow]) -> float | None:
 
 
 def state_words(rows: Sequence[ProgressRow]) -> list[str]:
-    tell = rounded_duration if _in_minutes(rows) else duration
+    format_duration = rounded_duration if _in_minutes(rows) else duration
     texts = []
     for row in rows:
         text = word(f"compare.state_{row.state}")
-        texts.append(word("compare.state_with_time", state=text, time=tell(row.seconds)) if row.seconds else text)
+        texts.append(
+            word("compare.state_with_time", state=text, time=format_duration(row.seconds)) if row.seconds else text
+        )
     return texts
 
 
 def total_words(doing: str, rows: Sequence[ProgressRow]) -> str:
-    tell = rounded_duration if _in_minutes(rows) else duration
+    format_duration = rounded_duration if _in_minutes(rows) else duration
     total = total_left(rows)
-    return word("job.left", at_work=doing, left=tell(total)) if total else doing
+    return word("job.left", at_work=doing, left=format_duration(total)) if total else doing
 
 
 def _in_minutes(rows: Sequence[ProgressRow]) -> bool:
@@ -84,23 +86,23 @@ def _in_minutes(rows: Sequence[ProgressRow]) -> bool:
 
 def _finished_names(job: ComparisonJob) -> list[str]:
     """Return the names of the retrievers that the job has searched without failing."""
-    return [name for name, retriever in job.finished().items() if not retriever.failed]
+    return [name for name, retriever in job.finished_retrievers().items() if not retriever.failed]
 
 
 def _draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
     """Draw a row for each retriever, also before it is searched: browsers load the code of tables meanwhile."""
-    finished = job.finished()
+    finished = job.finished_retrievers()
     rows = [{"retriever": name, **(finished[name].figures if name in finished else {})} for name in names]
     questions = max((retriever.questions for retriever in finished.values()), default=0)
     draw_table(pd.DataFrame(rows), questions or 1, leading_measure(experiment.ks), experiment.ks)
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedComparison:
     """The comparison that the page is asked for: the retrievers and questions selected, and the job that compares."""
 
     data: StoredSet
-    choices: Choices
+    choices: RetrieverChoices
     experiment: Experiment
 
     @property
@@ -108,36 +110,40 @@ class Selected:
         return ComparisonJob.of(self.experiment, self.data.fingerprint)
 
 
-def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
+def last_finished(data: StoredSet, names: Sequence[str], experiment: Experiment) -> StoredComparison | None:
     """Return the comparison to show until a user runs the selected one: same questions, most retrievers, newest."""
-    of_data = [one for one in store.kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
+    of_data = [
+        comparison
+        for comparison in store.kept_comparisons()
+        if comparison.data_fingerprint == data.fingerprint and not comparison.lab
+    ]
 
     def fit(stored: StoredComparison) -> tuple[bool, int]:
-        return asks_same_questions(stored, experiment), len(set(picked) & set(stored.retrievers))
+        return asks_same_questions(stored, experiment), len(set(names) & set(stored.retrievers))
 
     with_any = [stored for stored in of_data if fit(stored)[1]]
     return max(with_any, key=fit, default=None)  # of equals the first, which is the newest
 
 
-def shows_all_finished(stored: StoredComparison, selected: Selected) -> bool:
+def shows_all_finished(stored: StoredComparison, selected: SelectedComparison) -> bool:
     finished = _finished_names(selected.job)
     return not finished or (asks_same_questions(stored, selected.experiment) and set(finished) <= set(stored.figures))
 
 
-def start_from_link(selected: Selected) -> None:
+def start_from_link(selected: SelectedComparison) -> None:
     requested = st.query_params.pop("run", None) is not None
     if requested and not selected.job.done and not selected.job.is_stopped:
         selected.job.start(selected.experiment)
 
 
-def begin(selected: Selected) -> None:
+def begin(selected: SelectedComparison) -> None:
     """Start a comparison, once a session, if it is quick and no user stopped it; show its progress, or why it waits."""
     job, started = selected.job, f"started_{selected.data.key}_{selected.job.id}"
     if job.running:
         follow(job, selected)
         return
     reason = _reason_to_wait(selected)
-    if not reason and started not in st.session_state and (job.may_start_by_itself or job.done):
+    if not reason and started not in st.session_state and (job.can_autostart or job.done):
         st.session_state[started] = True
         job.start(selected.experiment)
         # what draws the metrics, while they are waited for
@@ -149,8 +155,8 @@ def begin(selected: Selected) -> None:
         follow(job, selected)
 
 
-def _reason_to_wait(selected: Selected) -> str:
-    stopped = [spec for job in store.stopped_jobs(selected.data.key) for spec in job.unfinished()]
+def _reason_to_wait(selected: SelectedComparison) -> str:
+    stopped = [spec for job in store.stopped_jobs(selected.data.key) for spec in job.unfinished_specs()]
     if names := [spec.name for spec in selected.experiment.retriever if spec in stopped]:
         return word("compare.waits_stopped", names=plain_names(names))
     expected, names = selected.choices.expected, [*selected.experiment.specs]
@@ -158,7 +164,7 @@ def _reason_to_wait(selected: Selected) -> str:
     return word("compare.waits_slow", names=plain_names(slow)) if slow else ""
 
 
-def follow(job: ComparisonJob, selected: Selected) -> None:
+def follow(job: ComparisonJob, selected: SelectedComparison) -> None:
     if not _is_running(job, "compare.not_run"):
         return
     data, experiment = selected.data, selected.experiment
@@ -166,16 +172,16 @@ def follow(job: ComparisonJob, selected: Selected) -> None:
     counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}", "count": len(names)}
     key = "compare.comparing_one" if len(names) == 1 else "compare.comparing"
     st.markdown(word(key, name=plain(set_name(data.name)), **counts))
-    done = job.finished()
+    done = job.finished_retrievers()
     methods = {spec.name: method_line(spec, selected.choices) for spec in experiment.retriever}
 
     def text(status: Status) -> str:
-        rows = progress_rows(names, status, job.finished())
+        rows = progress_rows(names, status, job.finished_retrievers())
         is_searching = any(row.state == "running" for row in rows)
-        return total_words(_at_work(status) if is_searching else word("compare.starting"), rows)
+        return total_words(_progress_text(status) if is_searching else word("compare.starting"), rows)
 
-    every = _POLL_SECONDS if done else _FIRST_POLL_SECONDS
-    job_view.follow(job, _at_work, partial(_draw_methods, job, methods, set(done)), every=every, text=text)
+    interval = _POLL_SECONDS if done else _FIRST_POLL_SECONDS
+    job_view.follow(job, _progress_text, partial(_draw_methods, job, methods, set(done)), interval=interval, text=text)
     finished = _finished_names(job)
     if finished and len(finished) < len(names):
         st.markdown(word("compare.partial_running", names=plain_names(finished)))
@@ -185,7 +191,7 @@ def follow(job: ComparisonJob, selected: Selected) -> None:
 
 def follow_lab(job: ComparisonJob) -> None:
     if _is_running(job, "compare.lab_not_run"):
-        job_view.follow(job, _at_work, every=_POLL_SECONDS)
+        job_view.follow(job, _progress_text, interval=_POLL_SECONDS)
 
 
 def _is_running(job: ComparisonJob, otherwise: str) -> bool:
@@ -205,7 +211,7 @@ def _is_running(job: ComparisonJob, otherwise: str) -> bool:
     return False
 
 
-def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
+def draw_unfinished(selected: SelectedComparison, *, shows_result: bool) -> None:
     """Show the retrievers that a comparison had searched when it ended early, with the ways to go on.
 
     If the page shows the result of an earlier comparison (`shows_result`), only the ways to go on are drawn.
@@ -232,39 +238,39 @@ def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
         _draw_metrics(job, experiment, names)
 
 
-def _draw_finished_only(selected: Selected, names: list[str], label: str) -> None:
+def _draw_finished_only(selected: SelectedComparison, names: list[str], label: str) -> None:
     """Draw the button that makes a complete comparison of the finished retrievers, from their stored rankings."""
     if not st.button(word(label), icon=":material/done_all:", key="only_finished"):
         return
-    with errors_told():
+    with show_errors():
         if selected.job.running:
             selected.job.end()
         split, grade = selected.experiment.split, selected.experiment.relevant_from
         finished = replace(selected, experiment=selected.choices.experiment(selected.data, names, split, grade))
         if not finished.job.done:
             finished.job.start(finished.experiment)
-        pick_only(names, split)
+        select_only(names, split)
         st.rerun()
 
 
-def _at_work(status: Status) -> str:
+def _progress_text(status: Status) -> str:
     return word("compare.at_work", name=plain_names([status.phase])) if status.phase else word("compare.starting")
 
 
-def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str], status: Status) -> None:
+def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], displayed_names: set[str], status: Status) -> None:
     """Draw each retriever with what it does, how it stands and how long it still takes.
 
     The metrics of finished ones stand below, drawn once: drawing them at every poll takes a core from the search.
     """
-    done = job.finished()
+    done = job.finished_retrievers()
     rows = progress_rows([*methods], status, done)
     lines = []
     for row, words in zip(rows, state_words(rows), strict=True):
         name = retriever_name(row.name)
-        does = methods[row.name].removeprefix(f"{name}: ")
-        lines.append(f":material/{_ICONS[row.state]}: **{plain(name)}** · {words} · {plain(does)}")
+        description = methods[row.name].removeprefix(f"{name}: ")
+        lines.append(f":material/{_ICONS[row.state]}: **{plain(name)}** · {words} · {plain(description)}")
     st.caption("  \n".join(lines))
-    if set(done) != drawn:
+    if set(done) != displayed_names:
         st.rerun()
 
 
@@ -276,7 +282,7 @@ _WRITTEN = "comparison_in_address"  # of the session: key of the dataset and of 
 def write_displayed(key: str, data: StoredSet, part: Part, retrievers: Sequence[str]) -> None:
     """Put the comparison displayed by the page of the dataset into the address in one step; an empty key means none."""
     if not key:
-        clear()
+        clear_address()
         return
     st.session_state[_WRITTEN] = (data.key, key)
     if "part" not in st.query_params or is_assumed("part"):
@@ -286,7 +292,7 @@ def write_displayed(key: str, data: StoredSet, part: Part, retrievers: Sequence[
         st.query_params.update(address)
 
 
-def clear(*, choices: bool = False) -> None:
+def clear_address(*, choices: bool = False) -> None:
     st.session_state.pop(_WRITTEN, None)
     for name in (KEY, *(CHOICES if choices else ())):
         if name in st.query_params:
@@ -295,26 +301,26 @@ def clear(*, choices: bool = False) -> None:
 
 def leave_other_dataset(data: StoredSet) -> None:
     """Clear the address if the page of another dataset wrote it: the user has switched to `data` since."""
-    of_data, key = st.session_state.get(_WRITTEN, ("", ""))
-    if of_data and of_data != data.key and st.query_params.get(KEY) == key:
-        clear(choices=True)
+    dataset_key, key = st.session_state.get(_WRITTEN, ("", ""))
+    if dataset_key and dataset_key != data.key and st.query_params.get(KEY) == key:
+        clear_address(choices=True)
 
 
 def is_of_page(key: str, data: StoredSet) -> bool:
     """Whether the page of the dataset displays this comparison: it wrote the key, or the address selects the same."""
     if st.session_state.get(_WRITTEN) == (data.key, key):
         return True
-    experiment = _selected(data)
+    experiment = _experiment_in_address(data)
     if experiment is None:
         return False
     job = ComparisonJob.of(experiment, data.fingerprint)
     if job.is_unfinished:  # the page offers to resume it, and displays the comparison of the key meanwhile
         return True
-    return job.id == key or not (job.done or job.running or holding(experiment, data) is None)
+    return job.id == key or not (job.done or job.running or superset_in_address(experiment, data) is None)
 
 
-def in_address(data: StoredSet) -> StoredComparison | None:
-    stored = store.kept_comparison(st.query_params.get(KEY, ""))
+def comparison_in_address(data: StoredSet) -> StoredComparison | None:
+    stored = store.get_comparison(st.query_params.get(KEY, ""))
     return stored if stored and stored.data_fingerprint == data.fingerprint else None
 
 
@@ -322,18 +328,18 @@ def asks_same_questions(stored: StoredComparison, experiment: Experiment) -> boo
     return (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
 
 
-def holds(stored: StoredComparison, experiment: Experiment) -> bool:
+def is_superset(stored: StoredComparison, experiment: Experiment) -> bool:
     """Whether a stored comparison asked the same of more retrievers than the experiment."""
     return asks_same_questions(stored, experiment) and set(experiment.specs) < set(stored.retrievers)
 
 
-def holding(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
+def superset_in_address(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
     """Return the comparison in the address if it holds the experiment."""
-    stored = in_address(data)
-    return stored if stored and holds(stored, experiment) else None
+    stored = comparison_in_address(data)
+    return stored if stored and is_superset(stored, experiment) else None
 
 
-def _selected(data: StoredSet) -> Experiment | None:
+def _experiment_in_address(data: StoredSet) -> Experiment | None:
     names = [name for name in st.query_params.get("retrievers", "").split("|") if name]
     part, grade = st.query_params.get("part", ""), st.query_params.get("grade", str(RELEVANT_GRADE))
     if not names or part not in [known.value for known in Part] or not grade.isdecimal():

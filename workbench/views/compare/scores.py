@@ -15,20 +15,20 @@ from mrc_workbench.retrieval.analysis import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.measures import CUT, Measure
+from mrc_workbench.retrieval.measures import DEFAULT_CUTOFF, Measure
 from mrc_workbench.retrieval.report.words import (
     Recommendation,
-    best_first,
-    cost_of,
-    headline_words,
     markdown_style,
+    rank_by_mean,
     recommend,
+    retriever_cost,
+    write_headline,
 )
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
-from mrc_workbench.workbench.views.choices import Choices, without_plainest
+from mrc_workbench.workbench.views.choices import RetrieverChoices, without_weak_baselines
 from mrc_workbench.workbench.views.names import plain_names, retriever_name, retriever_names
-from mrc_workbench.workbench.views.search.judging import draw_begin
+from mrc_workbench.workbench.views.search.judging import draw_pool_start
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import remember
 from mrc_workbench.workbench.views.ui.words import failure_text, language, plain, signed_interval, word
@@ -55,7 +55,7 @@ class ComparisonView:
         """What the page calls each retriever, those that others wrap included, by its stored name."""
         return retriever_names([*self.names, *self.comparison.experiment.specs])
 
-    def called(self, names: Iterable[str]) -> list[str]:
+    def labels_for(self, names: Iterable[str]) -> list[str]:
         return [self.display_names[name] for name in names]
 
     @property
@@ -63,39 +63,41 @@ class ComparisonView:
         return self.opened.comparison
 
     @property
-    def figure(self) -> Measure:
+    def metric(self) -> Measure:
         return Measure(self.measure, self.k)
 
     @cached_property
-    def against(self) -> list[PairTest]:
-        return self.opened.tests(self.scored_names, str(self.figure), self.baseline)
+    def baseline_tests(self) -> list[PairTest]:
+        return self.opened.tests(self.scored_names, str(self.metric), self.baseline)
 
     @property
     def others_tested(self) -> list[PairTest]:
         """The tests of every pair without the baseline."""
         others = tuple(name for name in self.scored_names if name != self.baseline)
-        return self.opened.tests(others, str(self.figure))
+        return self.opened.tests(others, str(self.metric))
 
     @cached_property
     def scored(self) -> tuple[Result, ...]:
         """The results that have the figure looked at: a retriever that failed, or is not deep enough, has none."""
-        return tuple(one for one in self.results if one.scores and str(self.figure) in one.scores.per_question)
+        return tuple(
+            result for result in self.results if result.scores and str(self.metric) in result.scores.per_question
+        )
 
     @property
     def scored_names(self) -> tuple[str, ...]:
         """Names of those, the baseline first."""
-        return tuple(sorted((one.name for one in self.scored), key=lambda name: name != self.baseline))
+        return tuple(sorted((result.name for result in self.scored), key=lambda name: name != self.baseline))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """Names of the scored retrievers, best first: the order of tables, charts and legends."""
-        return tuple(best_first(self.comparison, self.figure, self.scored_names))
+        return tuple(rank_by_mean(self.comparison, self.metric, self.scored_names))
 
     @property
     def leading(self) -> tuple[str, ...]:
         """Names of those that sentences and charts are about, the baseline first: see `without_plainest`."""
-        kept = without_plainest(self.scored_names)
-        return tuple(name for name in self.scored_names if name in kept or name == self.baseline)
+        compared = without_weak_baselines(self.scored_names)
+        return tuple(name for name in self.scored_names if name in compared or name == self.baseline)
 
     @property
     def charted(self) -> tuple[str, ...]:
@@ -105,35 +107,38 @@ class ComparisonView:
     @cached_property
     def recommendation(self) -> Recommendation | None:
         """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
-        tests, groups = [*self.against, *self.others_tested], self.opened.groups
+        tests, groups = [*self.baseline_tests, *self.others_tested], self.opened.groups
         names, baseline = self.scored_names, self.baseline
-        return recommend(self.comparison, self.figure, tests, baseline=baseline, groups=groups, names=names)
+        return recommend(self.comparison, self.metric, tests, baseline=baseline, groups=groups, names=names)
 
     @property
     def best_test(self) -> PairTest | None:
         """The largest significant gain over the baseline, else the largest."""
-        tests = [test for test in self.against if test.a in self.leading]
-        surely_above = [test for test in tests if test.sure and test.difference > 0]
-        return max(surely_above or tests, key=lambda test: test.difference, default=None)
+        tests = [test for test in self.baseline_tests if test.a in self.leading]
+        significant_gains = [test for test in tests if test.is_significant and test.difference > 0]
+        return max(significant_gains or tests, key=lambda test: test.difference, default=None)
 
     def test(self, a: str, b: str) -> PairTest | None:
         """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
-        tests = self.against if self.baseline in (a, b) else self.others_tested
-        found = next((test for test in tests if {test.a, test.b} == {a, b}), None)
-        return evidence.turned(found) if found and found.a != a else found
+        tests = self.baseline_tests if self.baseline in (a, b) else self.others_tested
+        match = next((test for test in tests if {test.a, test.b} == {a, b}), None)
+        return evidence.reversed_test(match) if match and match.a != a else match
 
     def spec(self, name: str) -> Spec:
         return self.comparison.experiment.specs[name]
 
 
-_WIDTHS = {f"mrr@{CUT}": 92, f"ndcg@{CUT}": 98}  # pixels: together they fill a page of 1280 pixels
+_WIDTHS = {
+    f"mrr@{DEFAULT_CUTOFF}": 92,
+    f"ndcg@{DEFAULT_CUTOFF}": 98,
+}  # pixels: together they fill a page of 1280 pixels
 _RECALL_WIDTH, _WIDE_COLUMN = 72, 112
-_SOME = 0.1  # share of a time measured on another machine from which it is marked
+_FOREIGN_FRACTION = 0.1  # share of a time measured on another machine from which it is marked
 
 
-def means(found: Sequence[Result]) -> pd.DataFrame:
+def means(results: Sequence[Result]) -> pd.DataFrame:
     """Return one row a retriever: its name, every metric (0 to 1) and its times; only the name if it failed."""
-    return pd.DataFrame([{"retriever": result.name, **result.figures} for result in found])
+    return pd.DataFrame([{"retriever": result.name, **result.metrics} for result in results])
 
 
 def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
@@ -146,7 +151,7 @@ def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
 def draw_table(
     table: pd.DataFrame,
     questions: int,
-    figure: Measure,
+    metric: Measure,
     ks: Sequence[int],
     *,
     against: Sequence[PairTest] = (),
@@ -157,40 +162,42 @@ def draw_table(
     Beside it Recall at the first of `ks`, MRR, nDCG and the milliseconds per query, without columns in which every
     retriever reaches 100. The best of a column is bold, unless all are equal. Another machine's times have an asterisk.
     """
-    of_figure, measures = str(figure), [f"recall@{k}" for k in ks]
-    measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
+    metric_key, measures = str(metric), [f"recall@{k}" for k in ks]
+    measures += [item for item in (f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}") if item not in measures]
     costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
-    table = table.reindex(columns=[*dict.fromkeys(["retriever", of_figure, *measures, *costs])])
-    is_foreign = table.pop("elsewhere_seconds") > _SOME * table["query_seconds"]
+    table = table.reindex(columns=[*dict.fromkeys(["retriever", metric_key, *measures, *costs])])
+    is_foreign = table.pop("elsewhere_seconds") > _FOREIGN_FRACTION * table["query_seconds"]
     marked = set(table.loc[is_foreign, "retriever"])
     table["per_question"] = table.pop("query_seconds") / questions * 1000
     verdicts = {test.b: word("compare.is_baseline") for test in against} | {
         test.a: verdict_of(test) for test in against
     }
     table["verdict"] = [verdicts.get(name, "") for name in table["retriever"]]
-    ends = [(intervals or {}).get(name, {}).get(of_figure) for name in table["retriever"]]
-    table["interval"] = [f"{100 * one[0]:.1f} – {100 * one[1]:.1f}" if one else "" for one in ends]
-    table["looked_at"] = table[of_figure]
+    ends = [(intervals or {}).get(name, {}).get(metric_key) for name in table["retriever"]]
+    table["interval"] = [f"{100 * item[0]:.1f} – {100 * item[1]:.1f}" if item else "" for item in ends]
+    table["looked_at"] = table[metric_key]
     table = table.sort_values("looked_at", ascending=False, kind="stable", ignore_index=True)
-    shares = ["looked_at", *measures]
-    table[shares] *= 100
-    bold = [column for column in shares if table[column].round(2).nunique() > 1]
+    percent_columns = ["looked_at", *measures]
+    table[percent_columns] *= 100
+    bold = [column for column in percent_columns if table[column].round(2).nunique() > 1]
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
     deep = {f"recall@{k}" for k in ks[3:]}
-    beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
+    other_measures = [
+        item for item in measures if item not in {metric_key, *deep} and not (table[item].round(2) == 100).all()
+    ]
     wide: dict[str, Any] = {"width": _WIDE_COLUMN}
     columns = {
         "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
-        "looked_at": tables.measure(of_figure, figure.long, **wide),
+        "looked_at": tables.measure(metric_key, metric.long_name, **wide),
     }
     if intervals:
         columns["interval"] = tables.text("compare.interval", "compare.interval_help", **wide)
     if against:
         columns["verdict"] = tables.text("compare.verdict", **wide)
-    columns |= {column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in beside}
+    columns |= {column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in other_measures}
     if table["per_question"].notna().any():
         columns["per_question"] = tables.number("compare.per_question", explained_by="help.per_question", **wide)
-    formats: dict[Any, Any] = {**dict.fromkeys([*shares, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
+    formats: dict[Any, Any] = {**dict.fromkeys([*percent_columns, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
     styled = styled.format(formats, na_rep="–")
     for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
         if name in marked:
@@ -203,10 +210,10 @@ def draw_table(
 def draw_costs(results: Sequence[Result]) -> None:
     rows = []
     for result in results:
-        cost = cost_of(result)
+        cost = retriever_cost(result)
         if result.scores is None or cost.milliseconds is None:
             continue
-        mark = "*" if cost.is_foreign else ""
+        mark = "*" if cost.is_measured_elsewhere else ""
         size = cost.index_bytes / MEGABYTE if cost.index_bytes else None
         build_seconds = None if result.imported else result.build_seconds
         rows.append((result.name, build_seconds, cost.milliseconds, size, mark))
@@ -226,111 +233,132 @@ def draw_costs(results: Sequence[Result]) -> None:
 
 
 def verdict_of(test: PairTest) -> str:
-    if not test.sure:
+    if not test.is_significant:
         return word("compare.unsure")
     return word("compare.higher" if test.difference > 0 else "compare.lower")
 
 
-def untrained(name: str, choices: Choices) -> str:
+def untrained(name: str, choices: RetrieverChoices) -> str:
     """Return what a trained retriever was before its training, of all that can be selected; empty if none."""
     spec, plan = choices.specs[name], choices.trained[name]
-    parts = tuple(dict.fromkeys(untrained(one, choices) if one in choices.trained else one for one in spec.parts))
+    parts = tuple(
+        dict.fromkeys(
+            untrained(candidate, choices) if candidate in choices.trained else candidate
+            for candidate in spec.components
+        )
+    )
     model = plan.options.base if "model" in dict(spec) else None
 
     def same(other: Spec) -> bool:
-        return other.kind == spec.kind and other.parts == parts and dict(other).get("model") == model
+        return other.kind == spec.kind and other.components == parts and dict(other).get("model") == model
 
-    return next((one.name for one in choices.specs.values() if one.name not in choices.trained and same(one)), "")
+    return next(
+        (
+            candidate.name
+            for candidate in choices.specs.values()
+            if candidate.name not in choices.trained and same(candidate)
+        ),
+        "",
+    )
 
 
-def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
+def untrained_of(names: Sequence[str], choices: RetrieverChoices) -> list[str]:
     return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
 
 
-def draw_notices(view: ComparisonView, choices: Choices) -> None:
+def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
     comparison, experiment = view.comparison, view.comparison.experiment
-    asked = comparison.question_set
-    naming.draw_few(len(asked.questions), "compared")
-    if comparison.parts and experiment.split is not Part.ALL:
-        naming.draw_split(comparison.parts)
+    question_set = comparison.question_set
+    naming.warn_if_few(len(question_set.questions), "compared")
+    if comparison.split and experiment.split is not Part.ALL:
+        naming.draw_split(comparison.split)
     for result in view.results:
-        if result.taught_by is not None:
-            naming.draw_few_taught(plain_names([result.name]), result.taught_by)
+        if result.training_query_count is not None:
+            naming.draw_few_training_queries(plain_names([result.name]), result.training_query_count)
     shallow = dict(comparison.shallow)
     for result in view.results:
         name = plain_names([result.name])
         if result.error is not None:
-            told = word("compare.failed", name=name, reason=plain(failure_text(result.error)))
-            st.error(told, icon=":material/error:")
+            message = word("compare.failed", name=name, reason=plain(failure_text(result.error)))
+            st.error(message, icon=":material/error:")
         elif result not in view.scored:
-            told = word("compare.not_deep_enough", name=name, figure=view.figure.long)
-            st.info(told, icon=":material/info:")
+            message = word("compare.not_deep_enough", name=name, figure=view.metric.long_name)
+            st.info(message, icon=":material/info:")
         elif result.name in shallow:
             depths = {"depth": f"{shallow[result.name]:,}", "needed": f"{comparison.depth:,}"}
             st.info(word("compare.shallow", name=name, **depths), icon=":material/info:")
-    if asked.made:
-        st.warning(naming.made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
-    specs = {result.name: experiment.needed([result.name]) for result in view.results}  # those it wraps included
+    if question_set.generated_counts:
+        st.warning(
+            naming.generated_text(question_set.generated_counts, len(question_set.questions)),
+            icon=":material/auto_awesome:",
+        )
+    specs = {
+        result.name: experiment.with_dependencies([result.name]) for result in view.results
+    }  # those it wraps included
     trained = {dict(choices.specs[name]).get("model") for name in choices.trained} - {None}
-    used = {dict(spec).get("model") for of in specs.values() for spec in of}
+    used = {dict(spec).get("model") for value in specs.values() for spec in value}
     if experiment.split is not Part.TEST and used & trained:
         st.warning(word("compare.trained_on_these"), icon=":material/warning:")
-    tuned = [name for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)]
+    tuned = [name for name, value in specs.items() if any(spec.tuned_on(experiment.split) for spec in value)]
     if tuned:
         st.warning(word("compare.tuned_on_these", names=plain_names(tuned)), icon=":material/warning:")
-    behind = [test for test in view.opened.at_disadvantage if test.a in view.scored_names]
+    behind = [test for test in view.opened.underjudged_tests if test.a in view.scored_names]
     if behind:
-        shares = {name: f"{100 * of.means().get(evidence.JUDGED, 0.0):.0f}" for name, of in comparison.scores.items()}
-        names, best = ", ".join(f"{plain_names([test.a])} ({shares[test.a]}%)" for test in behind), behind[0].b
-        said = word("compare.behind", names=names, best=plain_names([best]), share=shares[best], k=CUT)
-        st.warning(said, icon=":material/balance:")
+        fractions = {
+            name: f"{100 * value.means().get(evidence.JUDGED, 0.0):.0f}" for name, value in comparison.scores.items()
+        }
+        names, best = ", ".join(f"{plain_names([test.a])} ({fractions[test.a]}%)" for test in behind), behind[0].b
+        warning = word("compare.behind", names=names, best=plain_names([best]), share=fractions[best], k=DEFAULT_CUTOFF)
+        st.warning(warning, icon=":material/balance:")
         begin_judging(view)
 
 
 def begin_judging(view: ComparisonView) -> None:
-    draw_begin(view.data, view.opened.folder.name, len(view.comparison.question_set.questions))
+    draw_pool_start(view.data, view.opened.folder.name, len(view.comparison.question_set.questions))
 
 
-def draw_headline(view: ComparisonView, choices: Choices, *, more_offered: bool = False) -> None:
+def draw_headline(view: ComparisonView, choices: RetrieverChoices, *, more_offered: bool = False) -> None:
     """Draw the recommendation and notes; `more_offered` if the page offers to compare other retrievers as well."""
-    found = view.recommendation
-    if found is None:
+    recommendation = view.recommendation
+    if recommendation is None:
         return
     style = markdown_style(language(), lambda name: plain(retriever_name(name)))
-    words = headline_words(found, style, view.opened.intervals[found.name][str(found.measure)])
+    words = write_headline(
+        recommendation, style, view.opened.intervals[recommendation.name][str(recommendation.measure)]
+    )
     with st.container(key="headline", gap="small"):
         st.markdown(words.answer)
         notes = list(words.notes)
-        if not found.compared and not more_offered:
+        if not recommendation.alternative_count and not more_offered:
             notes.append(word("compare.pick_another"))
-        if trained := _of_training(view, choices):
+        if trained := _training_text(view, choices):
             notes.append(trained)
         for note in notes:
             st.caption(note)
         _draw_ceiling(view)
 
 
-def _of_training(view: ComparisonView, choices: Choices) -> str:
+def _training_text(view: ComparisonView, choices: RetrieverChoices) -> str:
     best = next((name for name in view.ranked if name in choices.trained), "")
     if not best:
         return ""
     before = untrained(best, choices)
-    others = dict.fromkeys((before, view.baseline, evidence.usual_baseline(view.comparison)))
+    others = dict.fromkeys((before, view.baseline, evidence.default_baseline(view.comparison)))
     tests = [test for name in others if name != best and (test := view.test(best, name))][:2]
-    gains = [_gain(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
-    said = []
+    gains = [_gain_text(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
+    texts = []
     if gains:
         questions, gain = f"{len(view.comparison.question_set.questions):,}", word("compare.gain_and").join(gains)
-        values = {"best": plain_names([best]), "figure": view.figure.long, "questions": questions}
-        said.append(word("compare.answer_trained", gains=gain, **values))
+        values = {"best": plain_names([best]), "figure": view.metric.long_name, "questions": questions}
+        texts.append(word("compare.answer_trained", gains=gain, **values))
     if before and before not in view.scored_names:
-        said.append(word("compare.pick_untrained", name=plain_names([before])))
-    return " ".join(said)
+        texts.append(word("compare.pick_untrained", name=plain_names([before])))
+    return " ".join(texts)
 
 
-def _gain(test: PairTest, key: str) -> str:
+def _gain_text(test: PairTest, key: str) -> str:
     side = "more" if test.difference > 0 else "less"
-    how = (side if test.sure else f"maybe_{side}") if test.wins or test.losses else "same"
+    how = (side if test.is_significant else f"maybe_{side}") if test.wins or test.losses else "same"
     values = signed_interval(test.difference, test.low, test.high) | {"points": f"{abs(test.difference) * 100:.1f}"}
     return word(f"compare.gain_{how}", other=word(key, name=plain_names([test.b])), **values)
 
@@ -338,14 +366,14 @@ def _gain(test: PairTest, key: str) -> str:
 def _draw_ceiling(view: ComparisonView) -> None:
     scores = {name: view.comparison.scores[name] for name in view.leading}
     ks = view.comparison.experiment.ks
-    default = evidence.usual_figure(view.measure, ks)
-    if view.k < default.cut and evidence.at_ceiling(scores, default):
-        st.caption(word("compare.ceiling_left", figure=default.long, shown=view.figure.long))
-    if not evidence.at_ceiling(scores, view.figure):
+    default = evidence.default_measure(view.measure, ks)
+    if view.k < default.cutoff and evidence.at_ceiling(scores, default):
+        st.caption(word("compare.ceiling_left", figure=default.long_name, shown=view.metric.long_name))
+    if not evidence.at_ceiling(scores, view.metric):
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(word("compare.saturated", figure=view.figure.long), width="content")
-        finer = evidence.telling_figure(scores, ks, view.figure)
-        if finer != view.figure:
-            label = word("compare.look_finer", figure=finer.long)
-            st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")
+        st.caption(word("compare.saturated", figure=view.metric.long_name), width="content")
+        finer = evidence.discriminating_measure(scores, ks, view.metric)
+        if finer != view.metric:
+            label = word("compare.look_finer", figure=finer.long_name)
+            st.button(label, on_click=remember, args=("k", str(finer.cutoff)), type="tertiary", key="finer")

@@ -12,27 +12,27 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split import FEWEST_QUESTIONS, Part
+from mrc_workbench.data.split import MIN_QUESTIONS, Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.combine import Fusion
-from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab
+from mrc_workbench.retrieval.comparison.experiment import Experiment, LabKind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.lexical.terms import OF_ANY_LANGUAGE, OF_ONE_LANGUAGE, UnmatchedQuestions, readings
+from mrc_workbench.retrieval.lexical.terms import LANGUAGE_INDEPENDENT, LANGUAGE_SPECIFIC, UnmatchedQuestions, readings
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.compare.bench import BM25_KINDS, Bench, LabResult, against_cost, bands, heat
 from mrc_workbench.workbench.views.compare.lexical import draw_changes
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.names import analyzer_words, draw_few, draw_split, retriever_name, retriever_names
+from mrc_workbench.workbench.views.names import analyzer_words, draw_split, retriever_name, retriever_names, warn_if_few
 from mrc_workbench.workbench.views.resources.retrieval import analyzers_of
 from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
-from mrc_workbench.workbench.views.ui.state import choose, choose_several, typed
+from mrc_workbench.workbench.views.ui.state import choose, choose_several, draw_text_field
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
@@ -50,23 +50,23 @@ def draw(view: ComparisonView) -> None:
     questions, passages = len(validation.questions), int(question_groups(validation).max()) + 1
     names = {lab.value: word(f"tune.lab_{lab}") for lab in LABS}
     first, label = next(iter(names)), word("tune.lab")
-    lab = Lab(choose(st.segmented_control, "lab", label, [*names], first, format_func=names.get))
+    lab = LabKind(choose(st.segmented_control, "lab", label, [*names], first, format_func=names.get))
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
     draw_split(parts)
-    draw_few(questions, Part.VALIDATION)
-    if FEWEST_QUESTIONS <= questions < _FEW:
+    warn_if_few(questions, Part.VALIDATION)
+    if MIN_QUESTIONS <= questions < _FEW:
         st.caption(f":material/info: {word('tune.few', questions=f'{questions:,}')}")
-    LABS[lab](Bench(view, view.figure, questions))
+    LABS[lab](Bench(view, view.metric, questions))
 
 
 def _draw_values(bench: Bench) -> None:
     names = bench.names(*BM25_KINDS)
     if names:
-        place = st.container()
+        container = st.container()
         experiment = _pick_values(bench, names)
-        with place:
+        with container:
             if experiment and (lab := bench.run(experiment, _tries_in_words(experiment))):
-                _draw_values_found(bench, lab, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
+                _draw_values_result(bench, lab, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
                 _draw_unmatched(lab)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
@@ -75,23 +75,25 @@ def _draw_values(bench: Bench) -> None:
 
 def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
     with st.container(border=True):
-        look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
-        present = st.selectbox(word("tune.present"), names, key="lab_bm25", **look)
+        kwargs: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
+        present = st.selectbox(word("tune.present"), names, key="lab_bm25", **kwargs)
         analyzers = _choose_analyzers(bench.view.data.key)
-        look = {"format_func": lambda length: word(f"tune.window_{length}"), "help": word("tune.windows_help")}
+        kwargs = {"format_func": lambda length: word(f"tune.window_{length}"), "help": word("tune.windows_help")}
         label, default = word("tune.windows"), _WINDOWS[:1]
-        windows = choose_several(st.pills, "windows", label, _WINDOWS, default, key="lab_windows", **look)
+        windows = choose_several(st.pills, "windows", label, _WINDOWS, default, key="lab_windows", **kwargs)
         left, right = st.columns(2)
         # in the address, so that a reload finds the same lab
         k1s, bs = (
-            typed(column.text_input, name, name, ", ".join(map("{:g}".format, values)), help=word(f"tune.{name}_help"))
+            draw_text_field(
+                column.text_input, name, name, ", ".join(map("{:g}".format, values)), help=word(f"tune.{name}_help")
+            )
             for column, name, values in ((left, "k1", labs.K1S), (right, "b", labs.BS))
         )
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return None
     try:
-        values = {"k1s": labs.numbers(k1s, most=10.0), "bs": labs.numbers(bs, most=1.0)}
+        values = {"k1s": labs.parse_numbers(k1s, maximum=10.0), "bs": labs.parse_numbers(bs, maximum=1.0)}
     except ValueError:
         st.error(word("tune.no_numbers"), icon=":material/error:")
         return None
@@ -99,23 +101,23 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
 
 
 def _tries_in_words(experiment: Experiment) -> str:
-    specs = [spec for spec in labs.tried(experiment) if isinstance(spec, TermSpec)]
+    specs = [spec for spec in labs.tried_specs(experiment) if isinstance(spec, TermSpec)]
     analyzers = ", ".join(map(analyzer_words, dict.fromkeys(spec.analyzer for spec in specs)))
     counts = {"k1s": len({spec.k1 for spec in specs}), "bs": len({spec.b for spec in specs})}
     return word("tune.tries_values", analyzers=analyzers, **counts)
 
 
-def _draw_values_found(bench: Bench, lab: LabResult, present: str) -> None:
-    table, leader = lab.table, labs.best(lab.table)
+def _draw_values_result(bench: Bench, lab: LabResult, present: str) -> None:
+    table, leader = lab.table, labs.best_setting_name(lab.table)
     answer = st.container()
     bounds = (float(table["value"].min()), float(table["value"].max()))
-    look: dict[str, Any] = {"x": ("k1", "k1"), "y": ("b", "b"), "value": bench.measure.long, "bounds": bounds}
-    places = st.columns(2)
+    kwargs: dict[str, Any] = {"x": ("k1", "k1"), "y": ("b", "b"), "value": bench.measure.long_name, "bounds": bounds}
+    chart_columns = st.columns(2)
     for number, ((analyzer, sentences), part) in enumerate(table.groupby(["analyzer", "sentences"], sort=False)):
-        with places[number % 2]:
+        with chart_columns[number % 2]:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
             draw_heading(f"{plain(analyzer_words(Analyzer(str(analyzer))))}{window}")
-            draw_chart(heat, part, leader, key=f"heat_{number}", **look)
+            draw_chart(heat, part, leader, key=f"heat_{number}", **kwargs)
     table = table.assign(
         analyzer=[analyzer_words(Analyzer(value)) for value in table["analyzer"]],
         window=[word(f"tune.window_{length}") for length in table["sentences"]],
@@ -125,38 +127,41 @@ def _draw_values_found(bench: Bench, lab: LabResult, present: str) -> None:
         "window": tables.text("tune.windows", ""),
         "k1": "k1",
         "b": "b",
-        **bench.figure_columns(),
+        **bench.metric_columns(),
     }
-    bench.draw_tried(lab, table, columns, present, key="bm25_table", answer=answer)
+    bench.draw_settings(lab, table, columns, present, key="bm25_table", answer=answer)
 
 
 def _draw_unmatched(lab: LabResult) -> None:
     """Draw, for every analyzer of a lab, the questions without a term in common with any passage, or with their own."""
-    specs = [spec for spec in labs.tried(lab.experiment) if isinstance(spec, BM25_KINDS)]
+    specs = [spec for spec in labs.tried_specs(lab.experiment) if isinstance(spec, BM25_KINDS)]
     counts = {analyzer: lab.opened.unmatched(analyzer) for analyzer in dict.fromkeys(spec.analyzer for spec in specs)}
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
-        table = [(analyzer_words(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
+        table = [
+            (analyzer_words(analyzer), len(rows.without_relevant_match), len(rows.without_any_match))
+            for analyzer, rows in counts.items()
+        ]
         columns = {"analyzer": "analyzer", "own": "not_in_own", "anywhere": "not_anywhere"}
         labels = {name: word(f"tune.{key}") for name, key in columns.items()}
         tables.draw(pd.DataFrame(table, columns=[*columns]), labels)
-        with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
+        with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.without_relevant_match)]
         if not with_some:
             st.markdown(word("tune.all_matched"))
             return
-        look: dict[str, Any] = {"format_func": lambda value: analyzer_words(Analyzer(value)), "key": "lab_unmatched"}
-        chosen = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], **look)
-        _draw_unmatched_questions(lab.opened.question_set, counts[Analyzer(chosen or with_some[0])])
+        kwargs: dict[str, Any] = {"format_func": lambda value: analyzer_words(Analyzer(value)), "key": "lab_unmatched"}
+        selected = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], **kwargs)
+        _draw_unmatched_questions(lab.opened.question_set, counts[Analyzer(selected or with_some[0])])
 
 
 def _draw_unmatched_questions(question_set: QuestionSet, rows: UnmatchedQuestions) -> None:
-    questions = [question_set.questions[row] for row in rows.own]
+    questions = [question_set.questions[row] for row in rows.without_relevant_match]
     passages = [question_set.passages[question_set.row_of_passage[question.relevant[0]]] for question in questions]
     table = pd.DataFrame(
         {
             "question": [question.text for question in questions],
             "passage": [" · ".join(filter(None, (passage.title, passage.text))) for passage in passages],
-            "anywhere": ~np.isin(rows.own, rows.anywhere),
+            "anywhere": ~np.isin(rows.without_relevant_match, rows.without_any_match),
         }
     )
     columns = {
@@ -170,24 +175,24 @@ def _draw_unmatched_questions(question_set: QuestionSet, rows: UnmatchedQuestion
 def _choose_analyzers(key: str) -> list[Analyzer]:
     """Draw the choice of analyzers for a stored dataset; return them in the order of `Analyzer`."""
     suited = [analyzer.value for analyzer in analyzers_of(key)]
-    others = (*OF_ANY_LANGUAGE, *sorted(OF_ONE_LANGUAGE, key=analyzer_words))
-    every = list(dict.fromkeys([*suited, *(analyzer.value for analyzer in others)]))
+    others = (*LANGUAGE_INDEPENDENT, *sorted(LANGUAGE_SPECIFIC, key=analyzer_words))
+    all_analyzers = list(dict.fromkeys([*suited, *(analyzer.value for analyzer in others)]))
 
-    def draw_list(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
+    def draw_list(label: str, options: Sequence[str], *, selection_mode: str, **widget_kwargs: Any) -> list[str]:
         del selection_mode  # of pills: there are too many for these
-        return st.multiselect(label, options, **look)
+        return st.multiselect(label, options, **widget_kwargs)
 
-    look = {"format_func": lambda value: analyzer_words(Analyzer(value)), "help": word("tune.analyzers_help")}
+    kwargs = {"format_func": lambda value: analyzer_words(Analyzer(value)), "help": word("tune.analyzers_help")}
     label = word("tune.analyzers")
-    chosen = choose_several(draw_list, "analyzers", label, every, suited, key="lab_analyzers", **look)
-    return [analyzer for analyzer in Analyzer if analyzer.value in chosen]
+    selected = choose_several(draw_list, "analyzers", label, all_analyzers, suited, key="lab_analyzers", **kwargs)
+    return [analyzer for analyzer in Analyzer if analyzer.value in selected]
 
 
 def _draw_readings(key: str) -> None:
     with st.expander(word("tune.readings"), icon=":material/segment:"):
         example = question_set(key).questions[0].text[:2000]
-        look: dict[str, Any] = {"max_chars": 2000, "height": 80, "help": word("tune.text_help"), "key": "lab_text"}
-        text = st.text_area(word("tune.text"), example, **look)
+        kwargs: dict[str, Any] = {"max_chars": 2000, "height": 80, "help": word("tune.text_help"), "key": "lab_text"}
+        text = st.text_area(word("tune.text"), example, **kwargs)
         with st.spinner(word("tune.reading")):
             tokens_of = readings(text, analyzers_of(key)[0])
         rows = [(analyzer_words(analyzer), len(tokens), tokens) for analyzer, tokens in tokens_of.items()]
@@ -200,18 +205,18 @@ def _draw_readings(key: str) -> None:
 
 
 def _draw_layers(bench: Bench) -> None:
-    place = st.container()
+    container = st.container()
     present = bench.pick((LateSpec,), "tokens", "needs_late", help=word("tune.layers_help"))
     if not present:
         return
     labels = {layers.value: word(f"tune.layers_{layers.replace('-', '_')}") for layers in TokenLayers}
     tries = word("tune.tries", values=", ".join(labels.values()))
-    with place:
+    with container:
         if lab := bench.run(labs.layers_lab(bench.experiment, present), tries):
             table = lab.table.assign(title=lab.table["layers"].map(str).map(labels))
             columns = {"title": tables.text("tune.layers", pinned=True)}
-            columns |= bench.figure_columns() | bench.difference_columns("tune.gained")
-            bench.draw_tried(lab, table, columns, present, key="layers_table", answer=st.container())
+            columns |= bench.metric_columns() | bench.difference_columns("tune.gained")
+            bench.draw_settings(lab, table, columns, present, key="layers_table", answer=st.container())
 
 
 def _draw_hybrid(bench: Bench) -> None:
@@ -219,17 +224,17 @@ def _draw_hybrid(bench: Bench) -> None:
     if len(names) < 2:
         st.info(word("tune.needs_two"), icon=":material/info:")
         return
-    place = st.container()
+    container = st.container()
     with st.container(border=True):
         left, right = st.columns(2)
-        called = retriever_names(names)
-        look: dict[str, Any] = {"format_func": lambda name: called.get(name, name), "help": word("tune.mix_help")}
+        labels = retriever_names(names)
+        kwargs: dict[str, Any] = {"format_func": lambda name: labels.get(name, name), "help": word("tune.mix_help")}
         default = (bench.names(BM25Spec) or names)[0]
-        first = choose(left.selectbox, "mix_first", word("tune.mix_first"), names, default, follows=True, **look)
+        first = choose(left.selectbox, "mix_first", word("tune.mix_first"), names, default, follows=True, **kwargs)
         others = [name for name in names if name != first]
         default = next((name for name in bench.names(DenseSpec) if name != first), others[0])
-        second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, default, follows=True, **look)
-    with place:
+        second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, default, follows=True, **kwargs)
+    with container:
         tries = word("tune.tries_mixes", fusions=len(Fusion), weights=len(labs.FIRST_WEIGHTS))
         if lab := bench.run(labs.hybrid_lab(bench.experiment, first, second), tries):
             _draw_mixtures(bench, lab, first, second)
@@ -238,62 +243,62 @@ def _draw_hybrid(bench: Bench) -> None:
 def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> None:
     table = lab.table.assign(x=lab.table["weight"])
     answer = st.container()
-    x, y = word("tune.weight_of", name=retriever_name(first)), bench.measure.long
+    x, y = word("tune.weight_of", name=retriever_name(first)), bench.measure.long_name
     draw_heading(word("tune.curve", figure=y))
     st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
-    look: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
-    draw_chart(bands, table, labs.best(table), x=x, y=y, key="mix_curve", **look)
+    kwargs: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
+    draw_chart(bands, table, labs.best_setting_name(table), x=x, y=y, key="mix_curve", **kwargs)
     columns = {
         "fusion": tables.text("tune.fusion", pinned=True),
         "weight": st.column_config.NumberColumn(x, format="%.2f"),
-        **bench.figure_columns(),
+        **bench.metric_columns(),
     }
     hybrids = [spec for spec in lab.experiment.retriever[2:] if isinstance(spec, HybridSpec) and not spec.chosen_on]
     alone = table[~table["tried"]]
-    present = hybrids[0].name if hybrids else labs.best(alone) if len(alone) else first
-    bench.draw_tried(lab, table, columns, present, key="hybrid_table", answer=answer)
+    present = hybrids[0].name if hybrids else labs.best_setting_name(alone) if len(alone) else first
+    bench.draw_settings(lab, table, columns, present, key="hybrid_table", answer=answer)
 
 
 def _draw_reranking(bench: Bench) -> None:
     if not bench.names(RerankSpec):
         st.info(word("tune.needs_reranker"), icon=":material/info:")
         return
-    place = st.container()
+    container = st.container()
     with st.container(border=True):
         left, right = st.columns([2, 3])
         with left:
             present = bench.pick((RerankSpec,), "reranker")
-        label, about, every = word("tune.depths"), word("tune.depths_help"), [*map(str, labs.DEPTHS)]
-        chosen = choose_several(right.pills, "depths", label, every, every, key="lab_depths", help=about)
-        depths = [*map(int, chosen)]
+        label, about, all_depths = word("tune.depths"), word("tune.depths_help"), [*map(str, labs.DEPTHS)]
+        selected = choose_several(right.pills, "depths", label, all_depths, all_depths, key="lab_depths", help=about)
+        depths = [*map(int, selected)]
         if depths:
             st.caption(word("tune.pairs", pairs=f"{bench.questions * max(depths):,}"))
     if not depths:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return
-    tries = word("tune.tries_depths", depths=", ".join(chosen), weights=len(labs.RERANKER_WEIGHTS))
-    with place:
+    tries = word("tune.tries_depths", depths=", ".join(selected), weights=len(labs.RERANKER_WEIGHTS))
+    with container:
         if lab := bench.run(labs.rerank_lab(bench.experiment, present, depths), tries):
             _draw_reranked(bench, lab, present)
 
 
 def _draw_reranked(bench: Bench, lab: LabResult, present: str) -> None:
     table = lab.table.assign(milliseconds=lab.table["reranking_seconds"] / bench.questions * 1000)
-    leader = labs.best(table)
+    leader = labs.best_setting_name(table)
     answer = st.container()
     _draw_depths(bench, table[table["tried"]], leader)
-    draw_heading(word("tune.depth_and_weight", figure=bench.measure.long))
-    look: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("depth", word("tune.depth"))}
-    look["bounds"] = (float(table["value"].min()), float(table["value"].max()))
-    draw_chart(heat, table, leader, value=bench.measure.long, key="rerank_heat", **look)
+    draw_heading(word("tune.depth_and_weight", figure=bench.measure.long_name))
+    kwargs: dict[str, Any] = {"x": ("weight", word("tune.weight")), "y": ("depth", word("tune.depth"))}
+    kwargs["bounds"] = (float(table["value"].min()), float(table["value"].max()))
+    draw_chart(heat, table, leader, value=bench.measure.long_name, key="rerank_heat", **kwargs)
     columns = {
         "depth": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
         "weight": tables.number("tune.weight", "%.1f"),
-        **bench.figure_columns(),
+        **bench.metric_columns(),
         "ceiling": tables.number("tune.ceiling"),
         "milliseconds": tables.number("tune.milliseconds", "%.1f"),
     }
-    bench.draw_tried(lab, table, columns, present, key="rerank_table", answer=answer)
+    bench.draw_settings(lab, table, columns, present, key="rerank_table", answer=answer)
 
 
 def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
@@ -302,26 +307,26 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     names = [word("tune.best_weight"), word("tune.ceiling")]
     ceiling = dict.fromkeys(("value", "low", "high"), ahead["ceiling"])
     lines = pd.concat([ahead.assign(line=names[0]), ahead.assign(line=names[1], name="", **ceiling)])
-    figure, depth = bench.measure.long, word("tune.depth")
+    metric, depth = bench.measure.long_name, word("tune.depth")
     left, right = st.columns(2)
     with left:
-        draw_heading(word("tune.by_depth", figure=figure))
-        look: dict[str, Any] = {"detail": ("line", ""), "names": names, "ordinal": True, "key": "rerank_depths"}
-        draw_chart(bands, lines, leader, x=depth, y=figure, **look)
+        draw_heading(word("tune.by_depth", figure=metric))
+        kwargs: dict[str, Any] = {"detail": ("line", ""), "names": names, "ordinal": True, "key": "rerank_depths"}
+        draw_chart(bands, lines, leader, x=depth, y=metric, **kwargs)
     with right:
-        draw_heading(word("tune.by_time", figure=figure))
+        draw_heading(word("tune.by_time", figure=metric))
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
-        look = {"label": ("label", depth), "joined": True, "key": "rerank_costs"}
-        draw_chart(against_cost, costs, x=word("tune.milliseconds"), y=figure, **look)
+        kwargs = {"label": ("label", depth), "joined": True, "key": "rerank_costs"}
+        draw_chart(against_cost, costs, x=word("tune.milliseconds"), y=metric, **kwargs)
 
 
 def _draw_index(bench: Bench) -> None:
-    place = st.container()
+    container = st.container()
     present = bench.pick((DenseSpec,), "vectors", "needs_dense", "tune.vectors", help=word("tune.vectors_help"))
     if not present:
         return
     tries = word("tune.tries", values=", ".join(word(f"tune.index_{kind}") for kind in IndexKind))
-    with place:
+    with container:
         lab = bench.run(labs.index_lab(bench.experiment, present), tries)
         if lab and "overlap" in lab.table:
             _draw_indexes(bench, lab)
@@ -335,28 +340,28 @@ def _draw_indexes(bench: Bench, lab: LabResult) -> None:
         megabytes=lab.table["memory_bytes"] / 1e6,
         title=[word(f"tune.index_{name}") for name in lab.table["name"]],
     )
-    sound = table[table["difference_high"] >= 0]  # not surely worse than the exact one, which is among them
-    smallest = str(sound.sort_values("memory_bytes", kind="stable")["name"].iloc[0])
+    acceptable = table[table["difference_high"] >= 0]  # not surely worse than the exact one, which is among them
+    smallest = str(acceptable.sort_values("memory_bytes", kind="stable")["name"].iloc[0])
     answer = st.container()
-    overlap, about = (word(f"tune.{key}", k=bench.measure.cut) for key in ("overlap", "overlap_help"))
+    overlap, about = (word(f"tune.{key}", k=bench.measure.cutoff) for key in ("overlap", "overlap_help"))
     costs = {"milliseconds": "search_time", "megabytes": "memory"}
-    for place, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
-        with place:
+    for container, (column, cost) in zip(st.columns(2), costs.items(), strict=True):
+        with container:
             draw_heading(word(f"tune.against_{cost}"))
             points = table.assign(x=table[column], y=table["overlap"])
-            look: dict[str, Any] = {"label": ("title", word("tune.index")), "joined": False, "key": f"by_{column}"}
-            draw_chart(against_cost, points, x=word(f"tune.{cost}"), y=overlap, **look)
+            kwargs: dict[str, Any] = {"label": ("title", word("tune.index")), "joined": False, "key": f"by_{column}"}
+            draw_chart(against_cost, points, x=word(f"tune.{cost}"), y=overlap, **kwargs)
     columns = {
         "title": tables.text("tune.index", pinned=True),
-        **bench.figure_columns(),
+        **bench.metric_columns(),
         **bench.difference_columns("tune.lost"),
-        "overlap": tables.figure(overlap, about=about),
+        "overlap": tables.labelled_number(overlap, about=about),
         "milliseconds": tables.number("tune.search_time", "%.3f"),
         "building": tables.number("tune.build_time", "%+.2f"),
         "megabytes": tables.number("tune.memory", "%.2f"),
     }
-    look = {"key": "index_table", "smallest_first": "memory_bytes", "caption": word("tune.choose_an_index")}
-    name = bench.draw_table(lab, table, columns, smallest, **look)
+    kwargs = {"key": "index_table", "smallest_first": "memory_bytes", "caption": word("tune.choose_an_index")}
+    name = bench.draw_table(lab, table, columns, smallest, **kwargs)
     with answer, st.container(border=True):
         rows: dict[str, dict[str, Any]] = table.set_index("name").to_dict("index")  # type: ignore[assignment]
         st.markdown(_index_in_words(bench.measure, rows[name], rows[IndexKind.EXACT], is_exact=name == IndexKind.EXACT))
@@ -373,14 +378,14 @@ def _index_in_words(measure: Measure, row: dict[str, Any], exact: dict[str, Any]
         "exact_milliseconds": f"{exact['milliseconds']:.2g}",
     }
     key = "tune.index_is_exact" if is_exact else "tune.index_in_words"
-    return word(key, index=row["title"], k=measure.cut, figure=measure.long, **values)
+    return word(key, index=row["title"], k=measure.cutoff, figure=measure.long_name, **values)
 
 
-LABS: dict[Lab, Callable[[Bench], None]] = {
-    Lab.BM25: _draw_values,
-    Lab.LEXICAL: draw_changes,
-    Lab.HYBRID: _draw_hybrid,
-    Lab.RERANK: _draw_reranking,
-    Lab.INDEX: _draw_index,
-    Lab.LAYERS: _draw_layers,
+LABS: dict[LabKind, Callable[[Bench], None]] = {
+    LabKind.BM25: _draw_values,
+    LabKind.LEXICAL: draw_changes,
+    LabKind.HYBRID: _draw_hybrid,
+    LabKind.RERANK: _draw_reranking,
+    LabKind.INDEX: _draw_index,
+    LabKind.LAYERS: _draw_layers,
 }

@@ -9,18 +9,26 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.retrieval.analysis.open_comparison import MEASURED_SLICES
+from mrc_workbench.retrieval.analysis.open_comparison import MAX_MEASURED_SLICES
 from mrc_workbench.retrieval.analysis.questions import (
     DEPTHS,
-    FATES,
-    Fate,
-    Property,
-    fate_counts,
-    most_contested,
-    most_telling,
+    OUTCOMES,
+    RetrievalOutcome,
+    SliceProperty,
+    count_outcomes,
+    largest_significant_difference,
+    most_contested_slices,
 )
-from mrc_workbench.retrieval.report.charts import FATE_COLOURS, PALETTE, READABLE, colour, columns_for, legend, shape
-from mrc_workbench.retrieval.report.words import interval_of_lead
+from mrc_workbench.retrieval.report.charts import (
+    OUTCOME_COLOURS,
+    PALETTE,
+    TEXT_COLOUR,
+    colour,
+    legend,
+    legend_columns,
+    shape,
+)
+from mrc_workbench.retrieval.report.words import difference_interval
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import retriever_names, slice_names, with_display_names
@@ -31,12 +39,18 @@ from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 _ROW = 14  # pixels a retriever in a slice
-_ROOM = 1.08  # how much wider than its data a logarithmic axis is, at each end
+_AXIS_MARGIN = 1.08  # how much wider than its data a logarithmic axis is, at each end
 _AXIS, _LEGEND_ROW = 56, 24  # pixels of an axis with its title, and of a row of the legend
 
 
 def on_slices(
-    table: pd.DataFrame, drawn: Sequence[str], names: Sequence[str], order: Sequence[str], *, x: str, kind: str = "mean"
+    table: pd.DataFrame,
+    retrievers: Sequence[str],
+    names: Sequence[str],
+    order: Sequence[str],
+    *,
+    x: str,
+    kind: str = "mean",
 ) -> alt.LayerChart:
     """One row a slice ("row", in `order`), in it one mark a retriever, in the order of `drawn`, with its interval.
 
@@ -45,37 +59,37 @@ def on_slices(
     """
     is_difference = kind == "difference"
     ends, form = ("difference_", "+.1f") if is_difference else ("", ".1f")
-    figures = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
-    data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
+    values = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
+    data = table[["row", "retriever", "questions"]].assign(**{name: 100 * column for name, column in values.items()})
     low, high = float(data["low"].min()), float(data["high"].max())
     scale, axis = charts.difference_scale(low, high), alt.Axis()
     if not is_difference:
-        scale, axis = charts.share_scale(low, high, whole=100)
-    columns, keys = columns_for(drawn), legend(columns=columns_for(drawn))
-    titles = charts.tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
+        scale, axis = charts.percent_scale(low, high, whole=100)
+    columns, keys = legend_columns(retrievers), legend(columns=legend_columns(retrievers))
+    titles = charts.tooltips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
-        yOffset=alt.YOffset("retriever:N", sort=drawn),
-        color=colour("retriever", drawn, names, keys),
-        tooltip=[*titles, *charts.with_interval("value", x, form)],
+        yOffset=alt.YOffset("retriever:N", sort=retrievers),
+        color=colour("retriever", retrievers, names, keys),
+        tooltip=[*titles, *charts.interval_tooltips("value", x, form)],
     )
-    along, mark = alt.X("low:Q", title=x, scale=scale, axis=axis), shape("retriever", drawn, names, keys)
-    intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(x=along, x2="high:Q")
+    x_axis, mark = alt.X("low:Q", title=x, scale=scale, axis=axis), shape("retriever", retrievers, names, keys)
+    intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(x=x_axis, x2="high:Q")
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(x="value:Q", shape=mark)
     layers = [*([charts.no_difference()] if is_difference else []), intervals, marks]
-    height = _below(len(drawn), columns) + len(order) * (len(drawn) * _ROW + 12)
+    height = _legend_height(len(retrievers), columns) + len(order) * (len(retrievers) * _ROW + 12)
     described = data.assign(name=data["row"] + ", " + data["retriever"])
-    told = charts.describe(x, charts.intervals(described, "name", "value", form))
-    return alt.layer(*layers).properties(height=height, description=told)
+    description = charts.describe(x, charts.intervals(described, "name", "value", form))
+    return alt.layer(*layers).properties(height=height, description=description)
 
 
-def _below(names: int, columns: int) -> int:
+def _legend_height(names: int, columns: int) -> int:
     return _AXIS + _LEGEND_ROW * ceil(names / columns)
 
 
 def draw_slices(
     table: pd.DataFrame,
-    drawn: Sequence[str],
+    retrievers: Sequence[str],
     names: Sequence[str],
     order: Sequence[str],
     *,
@@ -84,40 +98,42 @@ def draw_slices(
     figure: str,
 ) -> None:
     """Draw the metrics of slices and, of several retrievers, their differences from the baseline."""
-    called = retriever_names(dict.fromkeys((*names, *drawn)))
-    displayed = with_display_names(table, called)
-    shown, every = [called[name] for name in drawn], [called[name] for name in names]
+    labels = retriever_names(dict.fromkeys((*names, *retrievers)))
+    displayed = with_display_names(table, labels)
+    displayed_names, all_names = [labels[name] for name in retrievers], [labels[name] for name in names]
     left, right = st.columns(2)
     with left:
         draw_heading(plain(heading))
-        draw_chart(on_slices, displayed, shown, every, order, x=word("where.with_interval", figure=figure))
-    if len(drawn) > 1:
+        draw_chart(
+            on_slices, displayed, displayed_names, all_names, order, x=word("where.with_interval", figure=figure)
+        )
+    if len(retrievers) > 1:
         with right:
-            draw_heading(word("where.from_first", first=plain(called[baseline])))
+            draw_heading(word("where.from_first", first=plain(labels[baseline])))
             others = displayed[table["retriever"] != baseline]
-            draw_chart(on_slices, others, shown, every, order, x=word("where.points"), kind="difference")
+            draw_chart(on_slices, others, displayed_names, all_names, order, x=word("where.points"), kind="difference")
 
 
 def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.LayerChart:
     """One bar a retriever of the questions it loses ("count"), cut by fate ("label"), in the order of `fates`."""
-    places = {label: place for place, label in enumerate(fates)}
+    positions = {label: position for position, label in enumerate(fates)}
     totals = table.groupby("retriever", as_index=False)["count"].sum()
-    room = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
-    data = table.assign(place=table["label"].map(places))
+    x_scale = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
+    data = table.assign(place=table["label"].map(positions))
     titles = ("retriever:N", word("compare.retriever")), ("label:N", word("where.fate"))
     base = alt.Chart(data).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
-        x=alt.X("count:Q", stack="zero", title=x, scale=room, axis=alt.Axis(tickMinStep=1, format=",d")),
+        x=alt.X("count:Q", stack="zero", title=x, scale=x_scale, axis=alt.Axis(tickMinStep=1, format=",d")),
         order=alt.Order("place:Q"),
-        tooltip=charts.tips(*titles, ("count:Q", x, ",")),
+        tooltip=charts.tooltips(*titles, ("count:Q", x, ",")),
     )
-    scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
+    scale = alt.Scale(domain=list(fates), range=[OUTCOME_COLOURS[fate] for fate in fates.values()])
     bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
     total = alt.Text("count:Q", format=",")
     at_ends = alt.Chart(totals).encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=total)
-    ends = at_ends.mark_text(align="left", dx=6, color=READABLE)
+    ends = at_ends.mark_text(align="left", dx=6, color=TEXT_COLOUR)
     description = charts.describe(x, charts.totals(table, "retriever", "label", "count", (",", ",d")))
-    return (bars + ends).properties(height=_below(len(fates), 2) + 36 * len(order), description=description)
+    return (bars + ends).properties(height=_legend_height(len(fates), 2) + 36 * len(order), description=description)
 
 
 def ceiling_lines(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
@@ -125,30 +141,30 @@ def ceiling_lines(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str],
 
     `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
     """
-    drawn = [*dict.fromkeys(curves["retriever"])]
+    retrievers = [*dict.fromkeys(curves["retriever"])]
     depths = sorted(curves["depth"].unique().tolist())
     # a little wider than the depths: the upright line at the deepest must not lie on the border of the plot
-    scale = alt.Scale(type="log", domain=[depths[0] / _ROOM, depths[-1] * _ROOM], nice=False)
-    across = alt.X("depth:Q", title=x, scale=scale, axis=alt.Axis(values=depths, format="d"))
-    of_retriever, mark = charts.apart("retriever", drawn, names, legend(columns=columns_for(drawn)))
+    scale = alt.Scale(type="log", domain=[depths[0] / _AXIS_MARGIN, depths[-1] * _AXIS_MARGIN], nice=False)
+    x_axis = alt.X("depth:Q", title=x, scale=scale, axis=alt.Axis(values=depths, format="d"))
+    color, mark = charts.color_and_shape("retriever", retrievers, names, legend(columns=legend_columns(retrievers)))
     lowest = min(float(curves["ceiling"].min()), float(own["hit"].min()) if len(own) else 1.0)
-    up, axis = charts.share_scale(lowest, float(curves["ceiling"].max()))
-    said = charts.tips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
+    y_scale, axis = charts.percent_scale(lowest, float(curves["ceiling"].max()))
+    tooltips = charts.tooltips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
     ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")
-    lines = alt.Chart(curves).encode(x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=axis), color=of_retriever)
-    own_tips = [*said, *charts.tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
-    at_depth = alt.Chart(own).encode(color=of_retriever, tooltip=own_tips)
-    told = [
+    lines = alt.Chart(curves).encode(x=x_axis, y=alt.Y("ceiling:Q", title=y, scale=y_scale, axis=axis), color=color)
+    own_tips = [*tooltips, *charts.tooltips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
+    at_depth = alt.Chart(own).encode(color=color, tooltip=own_tips)
+    rows = [
         word("chart.row_ceiling", name=row["retriever"], value=f"{row['hit']:.1%}", ceiling=f"{row['ceiling']:.1%}")
         for row in own.to_dict("records")
     ]
     return (
         lines.mark_line()
-        + lines.mark_point(size=30, filled=True).encode(tooltip=[*said, ceiling_tip])
+        + lines.mark_point(size=30, filled=True).encode(tooltip=[*tooltips, ceiling_tip])
         + at_depth.mark_rule(strokeDash=[6, 4]).encode(y="hit:Q")
-        + at_depth.mark_rule(strokeWidth=2).encode(x=across, y="hit:Q", y2="ceiling:Q")
-        + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=across, y="hit:Q", shape=mark)
-    ).properties(height=charts.HEIGHT, description=charts.describe(y, told))
+        + at_depth.mark_rule(strokeWidth=2).encode(x=x_axis, y="hit:Q", y2="ceiling:Q")
+        + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=x_axis, y="hit:Q", shape=mark)
+    ).properties(height=charts.HEIGHT, description=charts.describe(y, rows))
 
 
 def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
@@ -157,14 +173,14 @@ def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
     base = alt.Chart(table).encode(
         y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
         x=alt.X("share:Q", title=x),
-        tooltip=charts.tips(("signal:N", " "), ("share:Q", x, ".1f")),
+        tooltip=charts.tooltips(("signal:N", " "), ("share:Q", x, ".1f")),
     )
     description = charts.describe(x, charts.values(names, [*table["share"]], ".1f"))
     return base.mark_bar(color=PALETTE[0]).properties(height=_AXIS + 24 * len(names), description=description)
 
 
 def draw(view: ComparisonView) -> None:
-    if not any(one.rankings for one in view.results):  # all failed: no K would help
+    if not any(result.rankings for result in view.results):  # all failed: no K would help
         st.info(word("why.no_rankings"), icon=":material/info:")
         return
     _draw_slices(view)
@@ -174,155 +190,167 @@ def draw(view: ComparisonView) -> None:
 
 @st.fragment
 def _draw_slices(view: ComparisonView) -> None:
-    figure = view.figure.long
-    st.subheader(word("where.slices", figure=figure))
+    metric_name = view.metric.long_name
+    st.subheader(word("where.slices", figure=metric_name))
     if not view.scored:
-        st.info(word("where.no_figure", figure=figure), icon=":material/info:")
+        st.info(word("where.no_figure", figure=metric_name), icon=":material/info:")
         return
-    known = {by.value: word(f"where.by_{by.value}") for by in view.opened.properties}
-    look: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
-    by = Property(choose(st.selectbox, "slice", word("where.by"), [*known], usual_property(view).value, **look))
+    known = {grouping.value: word(f"where.by_{grouping.value}") for grouping in view.opened.properties}
+    kwargs: dict[str, Any] = {"format_func": known.get, "help": word("where.by_help"), "width": 320}
+    grouping = SliceProperty(
+        choose(st.selectbox, "slice", word("where.by"), [*known], default_property(view).value, **kwargs)
+    )
     with st.spinner(word("where.measuring")):
-        parts = view.opened.slices(by)
-        figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
-    if not len(figures):
+        parts = view.opened.slices(grouping)
+        metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
+    if not len(metrics):
         st.info(word("where.no_slice"), icon=":material/info:")
         return
-    labels = slice_names(parts, by)
-    _draw_most_telling(view, figures, labels, by)
-    ranks = figures["retriever"].map(view.ranked.index)
-    figures = figures.iloc[np.lexsort((ranks, figures["slice"]))].reset_index(drop=True)  # the best first in each slice
-    drawn, rows = charted(figures, labels, 12)
-    look = {"baseline": view.scored_names[0], "heading": figure, "figure": figure}
-    draw_slices(drawn, view.ranked, view.names, rows, **look)
+    labels = slice_names(parts, grouping)
+    _draw_most_telling(view, metrics, labels, grouping)
+    ranks = metrics["retriever"].map(view.ranked.index)
+    metrics = metrics.iloc[np.lexsort((ranks, metrics["slice"]))].reset_index(drop=True)  # the best first in each slice
+    displayed, rows = select_slices(metrics, labels, 12)
+    kwargs = {"baseline": view.scored_names[0], "heading": metric_name, "figure": metric_name}
+    draw_slices(displayed, view.ranked, view.names, rows, **kwargs)
     if len(labels) > len(rows):
-        chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
-        st.caption(word(chosen, charted=len(rows), count=f"{len(labels):,}"))
+        key = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
+        st.caption(word(key, charted=len(rows), count=f"{len(labels):,}"))
     st.caption(word("where.each_on_its_own"))
-    _draw_table(view, figures, labels, by)
-    if len(parts) > MEASURED_SLICES:
-        st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
+    _draw_table(view, metrics, labels, grouping)
+    if len(parts) > MAX_MEASURED_SLICES:
+        st.caption(word("where.largest_only", measured=f"{MAX_MEASURED_SLICES:,}", count=f"{len(parts):,}"))
 
 
-def usual_property(view: ComparisonView) -> Property:
-    return Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
+def default_property(view: ComparisonView) -> SliceProperty:
+    return SliceProperty.KIND if SliceProperty.KIND in view.opened.properties else SliceProperty.OVERLAP
 
 
-def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+def _draw_most_telling(
+    view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty
+) -> None:
     """Say in which slice a retriever is significantly furthest from the first; else what all questions say."""
     first, *others = view.scored_names
     if not others:
         return
-    called = view.display_names
-    values = {"first": plain(called[first]), "count": f"{(figures['retriever'] != first).sum():,}"}
-    most, test = most_telling(figures), view.best_test
-    if most is not None:
-        side = "ahead" if most["difference"] > 0 else "behind"
-        st.markdown(word(f"where.telling_{side}", **values | telling_words(view, most, labels, by)))
-    elif test is not None and test.sure:
+    display_names = view.display_names
+    values = {"first": plain(display_names[first]), "count": f"{(metrics['retriever'] != first).sum():,}"}
+    strongest, test = largest_significant_difference(metrics), view.best_test
+    if strongest is not None:
+        side = "ahead" if strongest["difference"] > 0 else "behind"
+        st.markdown(word(f"where.telling_{side}", **values | slice_difference_texts(view, strongest, labels, grouping)))
+    elif test is not None and test.is_significant:
         side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
-        st.markdown(word(f"where.telling_all_{side}", name=plain(called[test.a]), points=points, **values))
+        st.markdown(word(f"where.telling_all_{side}", name=plain(display_names[test.a]), points=points, **values))
     else:
         texts = [word("where.telling_none", **values)]
         if len(others) > 1:  # the answer above may tell of a difference between two of the others
-            texts.append(word("where.telling_others", first=plain(called[first])))
+            texts.append(word("where.telling_others", first=plain(display_names[first])))
         st.markdown(" ".join(texts))
 
 
-def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence[str], by: Property) -> dict[str, str]:
+def slice_difference_texts(
+    view: ComparisonView, strongest: "pd.Series[Any]", labels: Sequence[str], grouping: SliceProperty
+) -> dict[str, str]:
     return {
-        "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
-        "name": plain(view.display_names[most["retriever"]]),
+        "questions": word(f"where.on_{grouping.value}", label=plain(labels[strongest["slice"]])),
+        "name": plain(view.display_names[strongest["retriever"]]),
         "first": plain(view.display_names[view.scored_names[0]]),
-        "points": f"{abs(most['difference']) * 100:.1f}",
-        **interval_of_lead(most["difference"], most["difference_low"], most["difference_high"]),
+        "points": f"{abs(strongest['difference']) * 100:.1f}",
+        **difference_interval(strongest["difference"], strongest["difference_low"], strongest["difference_high"]),
     }
 
 
-def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
-    drawn = figures[figures["slice"].isin(most_contested(figures, count))]
-    sizes = drawn.groupby("slice")["questions"].first()
-    rows = {place: f"{labels[place]} ({size:,})" for place, size in dict(sizes).items()}
-    return drawn.assign(row=drawn["slice"].map(rows)), [*rows.values()]
+def select_slices(metrics: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
+    contested = metrics[metrics["slice"].isin(most_contested_slices(metrics, count))]
+    sizes = contested.groupby("slice")["questions"].first()
+    rows = {index: f"{labels[index]} ({size:,})" for index, size in dict(sizes).items()}
+    return contested.assign(row=contested["slice"].map(rows)), [*rows.values()]
 
 
-def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
-    name = tables.text(f"where.by_{by.value}", width=120, pinned=True)
-    mean = st.column_config.NumberColumn(view.figure.long, help=word("where.best_help"))
-    called = [labels[place] for place in figures["slice"]]
-    table, styled, columns = tables.of_slices(figures, called, view.scored_names[0], name, mean)
-    key = f"slices_{by.value}"
+def _draw_table(view: ComparisonView, metrics: pd.DataFrame, labels: Sequence[str], grouping: SliceProperty) -> None:
+    name = tables.text(f"where.by_{grouping.value}", width=120, pinned=True)
+    mean = st.column_config.NumberColumn(view.metric.long_name, help=word("where.best_help"))
+    slice_labels = [labels[index] for index in metrics["slice"]]
+    table, styled, columns = tables.of_slices(metrics, slice_labels, view.scored_names[0], name, mean)
+    key = f"slices_{grouping.value}"
     with st.expander(word("where.as_table")):
         st.caption(word("where.select_row"))
-        places = figures["slice"].tolist()
+        slice_indices = metrics["slice"].tolist()
 
         def show_questions() -> None:
             if rows := tables.selected_rows(st.session_state[key]):
-                show_why({"slice": by.value, "within": str(places[rows[0]])})
+                show_why({"slice": grouping.value, "within": str(slice_indices[rows[0]])})
 
-        look: dict[str, Any] = {"selection_mode": tables.SINGLE_ROW, "placeholder": "–", "hide_index": True}
-        picked = st.dataframe(styled, on_select=show_questions, key=key, column_config=columns, **look)
-        if tables.selected_rows(picked):
+        kwargs: dict[str, Any] = {"selection_mode": tables.SINGLE_ROW, "placeholder": "–", "hide_index": True}
+        event = st.dataframe(styled, on_select=show_questions, key=key, column_config=columns, **kwargs)
+        if tables.selected_rows(event):
             st.rerun()  # the whole page: another view is to be seen
-        tables.draw_csv("where.csv", lambda: table, f"slices_{by.value}_{view.figure}.csv")
+        tables.draw_csv("where.csv", lambda: table, f"slices_{grouping.value}_{view.metric}.csv")
 
 
 def _draw_lost(view: ComparisonView) -> None:
     st.subheader(word("where.lost", k=view.k))
     st.caption(word("where.lost_help", k=view.k))
-    counts = fate_counts(view.opened.fates(view.k))
-    counts = counts.loc[[name for name in _in_order(view) if name in counts.index]]
+    counts = count_outcomes(view.opened.outcomes(view.k))
+    counts = counts.loc[[name for name in _ordered_names(view) if name in counts.index]]
     if not len(counts):
         st.info(word("where.no_fate", k=view.k), icon=":material/info:")
         return
-    fates = {word(f"fate.{fate}"): fate.value for fate in FATES if fate is not Fate.FOUND and counts[fate].any()}
+    fates = {
+        word(f"fate.{fate}"): fate.value
+        for fate in OUTCOMES
+        if fate is not RetrievalOutcome.FOUND and counts[fate].any()
+    }
     if fates:
         lost = counts.rename(columns={fate: label for label, fate in fates.items()})[[*fates]].rename_axis("retriever")
         long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
         x = word("where.lost_questions")
-        shown = with_display_names(long, view.display_names)
-        draw_chart(lost_questions, shown, order=view.called(counts.index), fates=fates, x=x)
+        displayed = with_display_names(long, view.display_names)
+        draw_chart(lost_questions, displayed, order=view.labels_for(counts.index), fates=fates, x=x)
     else:
         st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
     _draw_numbers(counts, len(view.comparison.question_set.questions), view.display_names)
 
 
-def _in_order(view: ComparisonView) -> list[str]:
-    return [*view.ranked, *(one.name for one in view.results if one.name not in view.ranked)]
+def _ordered_names(view: ComparisonView) -> list[str]:
+    return [*view.ranked, *(result.name for result in view.results if result.name not in view.ranked)]
 
 
-def _draw_numbers(counts: pd.DataFrame, questions: int, called: Mapping[str, str]) -> None:
-    occur = [fate.value for fate in FATES if fate is Fate.FOUND or counts[fate.value].any()]
-    widths = [2, *(1 for _ in occur)]
+def _draw_numbers(counts: pd.DataFrame, questions: int, display_names: Mapping[str, str]) -> None:
+    fates = [fate.value for fate in OUTCOMES if fate is RetrievalOutcome.FOUND or counts[fate.value].any()]
+    widths = [2, *(1 for _ in fates)]
     with st.expander(word("where.numbers")):
         st.caption(word("where.click_number"))
-        head, *heads = st.columns(widths, vertical_alignment="bottom")
+        head, *header_columns = st.columns(widths, vertical_alignment="bottom")
         head.markdown(f"**{word('compare.retriever')}**")
-        for place, fate in zip(heads, occur, strict=True):
-            place.markdown(f"**{word(f'fate.{fate}')}**", help=word(f"fate_help.{fate}"))
+        for cell, fate in zip(header_columns, fates, strict=True):
+            cell.markdown(f"**{word(f'fate.{fate}')}**", help=word(f"fate_help.{fate}"))
         for name, row in counts.iterrows():
-            first, *places = st.columns(widths, vertical_alignment="center")
-            first.markdown(plain(called[str(name)]))
-            for place, fate in zip(places, occur, strict=True):
+            first, *cells = st.columns(widths, vertical_alignment="center")
+            first.markdown(plain(display_names[str(name)]))
+            for cell, fate in zip(cells, fates, strict=True):
                 if not row[fate]:
-                    place.markdown("–")
+                    cell.markdown("–")
                     continue
                 label = f":primary[{row[fate]:,} · {row[fate] / questions:.1%}]"
                 about = word("where.show_questions", fate=word(f"fate.{fate}"))
-                way: dict[str, Any] = {"on_click": show_why, "args": ({"of": str(name), "fate": fate},)}
-                place.button(label, key=f"fate_{name}_{fate}", type="tertiary", help=about, **way)
+                click: dict[str, Any] = {"on_click": show_why, "args": ({"of": str(name), "fate": fate},)}
+                cell.button(label, key=f"fate_{name}_{fate}", type="tertiary", help=about, **click)
 
 
 def _draw_ceilings(view: ComparisonView) -> None:
     st.subheader(word("where.ceilings", k=view.k))
     st.caption(word("where.ceilings_help", k=view.k))
     scores = view.comparison.scores
-    measured = {name: scores[name].means() for name in _in_order(view) if view.spec(name).parts and name in scores}
+    measured = {
+        name: scores[name].means() for name in _ordered_names(view) if view.spec(name).components and name in scores
+    }
     hits = {name: means[f"hit@{view.k}"] for name, means in measured.items() if f"hit@{view.k}" in means}
     if not hits:
         st.info(word("where.no_wrapping"), icon=":material/info:")
         return
-    reads = {name: view.spec(name).candidates(view.k) for name in hits}
+    reads = {name: view.spec(name).candidate_depth(view.k) for name in hits}
     depths = tuple(sorted({*DEPTHS, *reads.values()}))
     ceilings = view.opened.ceilings(depths)
     # how far each gets with its candidates, the first `depth` of each source; NaN where one was not searched so deep
@@ -336,10 +364,10 @@ def _draw_ceilings(view: ComparisonView) -> None:
     )
     # from K on: fewer candidates than K cannot fill the first K
     points = [
-        (name, depth, share)
+        (name, depth, fraction)
         for name in reached["retriever"]
-        for depth, share in zip(depths, ceilings[name], strict=True)
-        if depth >= min(view.k, reads[name]) and not np.isnan(share)
+        for depth, fraction in zip(depths, ceilings[name], strict=True)
+        if depth >= min(view.k, reads[name]) and not np.isnan(fraction)
     ]
     curves = pd.DataFrame(points, columns=["retriever", "depth", "ceiling"])
     displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
@@ -347,15 +375,15 @@ def _draw_ceilings(view: ComparisonView) -> None:
     st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
     if curves["depth"].nunique() > 1:
         own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
-        lines, every = with_display_names(curves, view.display_names), view.called(view.names)
+        lines, all_names = with_display_names(curves, view.display_names), view.labels_for(view.names)
         x, y = word("where.candidates"), word("where.questions_share")
-        draw_chart(ceiling_lines, lines, own, every, x=x, y=y)
+        draw_chart(ceiling_lines, lines, own, all_names, x=x, y=y)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
 
 
-def _with_named_sources(reached: pd.DataFrame, called: Mapping[str, str]) -> pd.DataFrame:
-    return reached.assign(sources=reached["sources"].map(lambda sources: [called[name] for name in sources]))
+def _with_named_sources(reached: pd.DataFrame, display_names: Mapping[str, str]) -> pd.DataFrame:
+    return reached.assign(sources=reached["sources"].map(lambda sources: [display_names[name] for name in sources]))
 
 
 def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
@@ -384,9 +412,11 @@ def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: Compa
         "retriever": tables.retriever(),
         "sources": tables.text("where.sources"),
         "depth": tables.number("where.reads"),
-        "hit": tables.figure(f"Hit@{view.k}", "%.2f"),
+        "hit": tables.labelled_number(f"Hit@{view.k}", "%.2f"),
         "ceiling": tables.number("where.ceiling", "%.2f"),
-        **{depth: tables.figure(word("where.ceiling_at", depth=depth), "%.2f") for depth in map(str, at_depth)},
+        **{
+            depth: tables.labelled_number(word("where.ceiling_at", depth=depth), "%.2f") for depth in map(str, at_depth)
+        },
     }
     with st.expander(word("compare.as_table")):
         tables.draw(table.assign(sources=table["sources"].str.join(", ")), columns, placeholder="–")

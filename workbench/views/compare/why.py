@@ -15,15 +15,20 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.retrieval.analysis.questions import Quadrant
 from mrc_workbench.workbench.views.compare import explained
-from mrc_workbench.workbench.views.compare.controls import NO_FILTERS, change, choose_in_address, tie
-from mrc_workbench.workbench.views.compare.questions import QuestionCase, QuestionList, draw_map, listed
+from mrc_workbench.workbench.views.compare.controls import (
+    NO_FILTERS,
+    bind_to_address,
+    change_address,
+    choose_in_address,
+)
+from mrc_workbench.workbench.views.compare.questions import QuestionCase, QuestionList, draw_map, read_question_list
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import answers_line, kind_words, slice_names
 from mrc_workbench.workbench.views.resources.retrieval import marked_passages
 from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import passages, tables
-from mrc_workbench.workbench.views.ui.state import leave_top, show_top
+from mrc_workbench.workbench.views.ui.state import forget_scroll, scroll_to_top
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
@@ -35,87 +40,93 @@ _RANK_WIDTH, _OVERLAP_WIDTH, _KIND_WIDTH = 60, 80, 104
 
 @st.fragment
 def draw(view: ComparisonView) -> None:
-    if not any(one.rankings for one in view.results):
+    if not any(result.rankings for result in view.results):
         st.info(word("why.no_rankings"), icon=":material/info:")
         return
-    of = listed(view)
-    table = view.opened.questions(of.names)
-    ids = table["id"][of.mask[table.index]].tolist()
+    question_list = read_question_list(view)
+    table = view.opened.questions(question_list.names)
+    ids = table["id"][question_list.mask[table.index]].tolist()
     rows = {question.id: row for row, question in enumerate(view.comparison.question_set.questions)}
-    asked = st.query_params.get("question", "")
-    if asked in rows:
-        draw_question(of, rows[asked], ids)
+    question_id = st.query_params.get("question", "")
+    if question_id in rows:
+        draw_question(question_list, rows[question_id], ids)
         return
-    leave_top()
-    if asked:
-        st.warning(word("why.no_such_question", id=plain(asked)), icon=":material/warning:")
-    draw_map(of)
-    _draw_quadrants(of)
-    _draw_filters(of)
-    every = len(view.comparison.question_set.questions)
+    forget_scroll()
+    if question_id:
+        st.warning(word("why.no_such_question", id=plain(question_id)), icon=":material/warning:")
+    draw_map(question_list)
+    _draw_quadrants(question_list)
+    _draw_filters(question_list)
+    total = len(view.comparison.question_set.questions)
     with st.container(horizontal=True, vertical_alignment="center"):
-        if of.filters:
-            told = {"count": f"{len(ids):,}", "all": f"{every:,}", "which": of.in_words()}
-            st.markdown(word("why.listed", **told), width="content")
+        if question_list.filters:
+            values = {"count": f"{len(ids):,}", "all": f"{total:,}", "which": question_list.in_words()}
+            st.markdown(word("why.listed", **values), width="content")
             icon = ":material/filter_alt_off:"
-            st.button(word("why.clear"), icon=icon, on_click=change, args=(NO_FILTERS,), key="why_clear")
+            st.button(word("why.clear"), icon=icon, on_click=change_address, args=(NO_FILTERS,), key="why_clear")
         else:
-            st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
-    _draw_list(of)
-    draw_remarks(view, judgements.remarks_of(view.data.fingerprint))
+            st.markdown(word("why.listed_all", all=f"{total:,}"), width="content")
+    _draw_list(question_list)
+    draw_remarks(view, judgements.load_remarks(view.data.fingerprint))
 
 
-def _draw_quadrants(of: QuestionList) -> None:
-    if len(of.names) < 2:
+def _draw_quadrants(question_list: QuestionList) -> None:
+    if len(question_list.names) < 2:
         return
-    draw_heading(word("why.quadrants", k=of.view.k), help=word("why.quadrants_help"))
-    called = of.view.display_names
-    options = {name: called[name] for name in of.names}
+    draw_heading(word("why.quadrants", k=question_list.view.k), help=word("why.quadrants_help"))
+    display_names = question_list.view.display_names
+    options = {name: display_names[name] for name in question_list.names}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        for letter, chosen in zip("ab", of.pair, strict=True):
-            choose_in_address(letter, options, chosen, word(f"why.retriever_{letter}"))
-    counts = of.view.opened.quadrants(of.pair, of.view.k)
-    a, b = (plain(called[name]) for name in of.pair)
-    for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
+        for letter, selected in zip("ab", question_list.pair, strict=True):
+            choose_in_address(letter, options, selected, word(f"why.retriever_{letter}"))
+    counts = question_list.view.opened.quadrants(question_list.pair, question_list.view.k)
+    a, b = (plain(display_names[name]) for name in question_list.pair)
+    for column, quadrant in zip(st.columns(4), Quadrant, strict=True):
         label = word(f"why.{quadrant.value}", a=a, b=b)
-        kind, value = ("primary", "") if of.quadrant is quadrant else ("secondary", quadrant.value)
-        look: dict[str, Any] = {"type": kind, "width": "stretch", "key": f"why_quadrant_{quadrant.value}"}
-        place.button(f"**{len(counts[quadrant]):,}**  \n{label}", on_click=change, args=({"quadrant": value},), **look)
+        kind, value = ("primary", "") if question_list.quadrant is quadrant else ("secondary", quadrant.value)
+        kwargs: dict[str, Any] = {"type": kind, "width": "stretch", "key": f"why_quadrant_{quadrant.value}"}
+        column.button(
+            f"**{len(counts[quadrant]):,}**  \n{label}", on_click=change_address, args=({"quadrant": value},), **kwargs
+        )
 
 
-def _draw_filters(of: QuestionList) -> None:
-    properties = of.view.opened.properties
+def _draw_filters(question_list: QuestionList) -> None:
+    properties = question_list.view.opened.properties
     with st.expander(word("why.filters"), icon=":material/filter_alt:"):
-        words = {"": word("why.any"), **{by.value: word(f"where.by_{by.value}") for by in properties}}
-        by = of.by.value if of.by in properties else ""
-        choose_in_address("slice", words, by, word("why.slice"), also=("within",))
-        parts = of.view.opened.slices(of.by) if of.by else []
-        names = slice_names(parts, of.by) if of.by else []
+        words = {"": word("why.any"), **{grouping.value: word(f"where.by_{grouping.value}") for grouping in properties}}
+        grouping = question_list.grouping.value if question_list.grouping in properties else ""
+        choose_in_address("slice", words, grouping, word("why.slice"), also=("within",))
+        parts = question_list.view.opened.slices(question_list.grouping) if question_list.grouping else []
+        names = slice_names(parts, question_list.grouping) if question_list.grouping else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
-        places = {"": word("why.any"), **{str(place): label for place, label in enumerate(labels)}}
-        chosen = "" if of.within is None else str(of.within)
-        choose_in_address("within", places, chosen, word("why.within"), disabled=not parts)
-        look = {"placeholder": word("why.words_placeholder"), "max_chars": 200, **tie("words", of.words)}
-        st.text_input(word("why.words"), type="search", **look)
+        slice_options = {"": word("why.any"), **{str(index): label for index, label in enumerate(labels)}}
+        selected = "" if question_list.within is None else str(question_list.within)
+        choose_in_address("within", slice_options, selected, word("why.within"), disabled=not parts)
+        kwargs = {
+            "placeholder": word("why.words_placeholder"),
+            "max_chars": 200,
+            **bind_to_address("words", question_list.words),
+        }
+        st.text_input(word("why.words"), type="search", **kwargs)
 
 
-def _draw_list(of: QuestionList) -> None:
-    table = of.view.opened.questions(of.names)
-    shown = table[of.mask[table.index]].reset_index(drop=True)
-    if shown.empty:
+def _draw_list(question_list: QuestionList) -> None:
+    table = question_list.view.opened.questions(question_list.names)
+    listed_questions = table[question_list.mask[table.index]].reset_index(drop=True)
+    if listed_questions.empty:
         st.info(word("why.none_listed"), icon=":material/search_off:")
         return
-    ids = shown["id"].tolist()
-    ranks = [f"rank_{column}" for column in range(len(of.names))]
-    key = f"why_list_{abs(hash((of.in_words(), of.names)))}"
+    ids = listed_questions["id"].tolist()
+    ranks = [f"rank_{column}" for column in range(len(question_list.names))]
+    key = f"why_list_{abs(hash((question_list.in_words(), question_list.names)))}"
 
     def pick() -> None:
         if rows := tables.selected_rows(st.session_state[key]):
             open_question(ids[rows[0]])
 
     st.caption(word("why.pick"))
-    called = of.view.called(of.names)
-    widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in called]
+    display_names = question_list.view.labels_for(question_list.names)
+    widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in display_names]
     wider = sum(widths) - _RANK_WIDTH * len(widths)  # the questions give way to longer names
     bar: dict[str, Any] = {"min_value": 0, "max_value": 100, "format": "%d%%", "width": _OVERLAP_WIDTH}
     bar["help"] = word("data_page.overlap_help")
@@ -124,20 +135,24 @@ def _draw_list(of: QuestionList) -> None:
         "kind": tables.text("why.kind", width=_KIND_WIDTH),
         **{
             rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=width)
-            for rank, name, width in zip(ranks, called, widths, strict=True)
+            for rank, name, width in zip(ranks, display_names, widths, strict=True)
         },
         "overlap": st.column_config.ProgressColumn(word("data_page.overlap"), **bar),
     }
-    drawn = [name for name in columns if name != "kind" or table["kind"].any()]
-    shown_now = shown.assign(kind=[*map(kind_words, shown["kind"])], overlap=(100 * shown["overlap"]).round())
-    look: dict[str, Any] = {"hide_index": True, "placeholder": "–", "height": 500, "row_height": _TWO_LINES}
-    look |= {"on_select": pick, "selection_mode": tables.SINGLE_ROW, "key": key}
-    st.dataframe(shown_now, column_order=drawn, column_config=columns, **look)
-    named = {rank: word("why.rank_of", name=name) for rank, name in zip(ranks, of.names, strict=True)}
+    column_order = [name for name in columns if name != "kind" or table["kind"].any()]
+    displayed = listed_questions.assign(
+        kind=[*map(kind_words, listed_questions["kind"])], overlap=(100 * listed_questions["overlap"]).round()
+    )
+    kwargs: dict[str, Any] = {"hide_index": True, "placeholder": "–", "height": 500, "row_height": _TWO_LINES}
+    kwargs |= {"on_select": pick, "selection_mode": tables.SINGLE_ROW, "key": key}
+    st.dataframe(displayed, column_order=column_order, column_config=columns, **kwargs)
+    column_titles = {
+        rank: word("why.rank_of", name=name) for rank, name in zip(ranks, question_list.names, strict=True)
+    }
     with st.container(horizontal=True):
         icon = ":material/arrow_forward:"
         st.button(word("why.first"), icon=icon, on_click=open_question, args=(ids[0],), key="why_first")
-        tables.draw_csv("why.csv", lambda: shown.rename(columns=named), "questions.csv", "why_csv")
+        tables.draw_csv("why.csv", lambda: listed_questions.rename(columns=column_titles), "questions.csv", "why_csv")
 
 
 _COUNTS = ("3", "5", "10", "20")
@@ -145,60 +160,64 @@ _PARTS = ("rankings", "scores")
 
 
 def open_question(id_: str) -> None:
-    change({"question": id_, "explained": "", "against": ""})
+    change_address({"question": id_, "explained": "", "against": ""})
 
 
-def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
+def draw_question(question_list: QuestionList, row: int, ids: Sequence[str]) -> None:
     """Draw the question at `row`; `ids` are those of the list it was selected from, in its order."""
-    asked = QuestionCase(of, row)
-    show_top(asked.question.id)
+    case = QuestionCase(question_list, row)
+    scroll_to_top(case.question.id)
     passages.draw_style()
-    _draw_way(of, asked.question.id, ids)
-    st.subheader(plain(asked.question.text), anchor=False)
-    remarks = judgements.remarks_of(of.view.data.fingerprint)
+    _draw_question_navigation(question_list, case.question.id, ids)
+    st.subheader(plain(case.question.text), anchor=False)
+    remarks = judgements.load_remarks(question_list.view.data.fingerprint)
     with st.spinner(word("why.reading")):  # the first time, while the analyzer is loaded
         left, right = st.columns([3, 2])
         with left:
-            _draw_known(asked)
+            _draw_answers(case)
         with right:
-            _draw_note(of.view.data.fingerprint, remarks, asked.question.id)
+            _draw_note(question_list.view.data.fingerprint, remarks, case.question.id)
         draw_heading(word("why.reasons"))
-        draw_reasons(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
-    wanted = st.query_params.get("shows", "")
-    part = wanted if wanted in _PARTS else _PARTS[0]
-    look: dict[str, Any] = {"format_func": lambda name: word(f"why.shows_{name}"), "label_visibility": "collapsed"}
-    st.segmented_control(word("compare.view"), _PARTS, **look, **tie("shows", part))
+        draw_reasons(
+            case.results, [question_list.view.spec(name) for name in question_list.names], question_list.view.names
+        )
+    requested = st.query_params.get("shows", "")
+    part = requested if requested in _PARTS else _PARTS[0]
+    kwargs: dict[str, Any] = {"format_func": lambda name: word(f"why.shows_{name}"), "label_visibility": "collapsed"}
+    st.segmented_control(word("compare.view"), _PARTS, **kwargs, **bind_to_address("shows", part))
     if part == "scores":
-        explained.draw(asked)
+        explained.draw(case)
     else:
         # training never sees the questions it is measured with: marks of those teach nothing
-        learned = split_of(of.view.data.key, of.view.comparison.experiment.split_options).rows[Part.TRAIN]
-        questions = question_set(of.view.data.key).questions
-        draw_columns(asked, remarks, marks=any(questions[row].id == asked.question.id for row in learned))
+        train_rows = split_of(question_list.view.data.key, question_list.view.comparison.experiment.split_options).rows[
+            Part.TRAIN
+        ]
+        questions = question_set(question_list.view.data.key).questions
+        draw_columns(case, remarks, marks=any(questions[row].id == case.question.id for row in train_rows))
 
 
-def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
-    place = ids.index(name) if name in ids else None
-    before = ids[place - 1] if place else ""
-    after = ids[place + 1] if place is not None and place + 1 < len(ids) else ""
+def _draw_question_navigation(question_list: QuestionList, name: str, ids: Sequence[str]) -> None:
+    index = ids.index(name) if name in ids else None
+    before = ids[index - 1] if index else ""
+    after = ids[index + 1] if index is not None and index + 1 < len(ids) else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         nothing = dict.fromkeys(("question", "explained", "against"), "")
-        st.button(word("why.back"), icon=":material/list:", on_click=change, args=(nothing,), key="why_back")
+        st.button(word("why.back"), icon=":material/list:", on_click=change_address, args=(nothing,), key="why_back")
         for key, icon, target in (("before", "arrow_back", before), ("after", "arrow_forward", after)):
-            look: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": not target, "key": f"why_{key}"}
-            st.button(word(f"why.{key}"), on_click=open_question, args=(target,), **look)
-        told = word("why.not_listed")
-        if place is not None:
-            which = of.in_words() or word("why.all_questions")
-            told = word("why.place", place=f"{place + 1:,}", count=f"{len(ids):,}", which=which)
-        st.caption(told, width="content")
+            kwargs: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": not target, "key": f"why_{key}"}
+            st.button(word(f"why.{key}"), on_click=open_question, args=(target,), **kwargs)
+        text = word("why.not_listed")
+        if index is not None:
+            which = question_list.in_words() or word("why.all_questions")
+            text = word("why.place", place=f"{index + 1:,}", count=f"{len(ids):,}", which=which)
+        st.caption(text, width="content")
 
 
-def _draw_known(case: QuestionCase) -> None:
+def _draw_answers(case: QuestionCase) -> None:
     question = case.question
     kind = f"{word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
-    if told := " · ".join(filter(None, (answers_line(question), kind))):
-        st.markdown(told)
+    if details := " · ".join(filter(None, (answers_line(question), kind))):
+        st.markdown(details)
     marked = marked_passages(case.key, question.text, case.relevant)
     for row, (title, text) in zip(case.relevant, marked, strict=True):
         heading = " · ".join(filter(None, (title.text, case.passage(row).id)))
@@ -208,10 +227,10 @@ def _draw_known(case: QuestionCase) -> None:
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
     key = f"note_{question}"
-    look: dict[str, Any] = {"max_chars": judgements.LONGEST_NOTE, "height": 80}
-    look["placeholder"] = word("why.note_placeholder")
-    look["on_change"] = lambda: judgements.write_note(fingerprint, question, st.session_state[key])
-    st.text_area(word("why.note"), remarks.note(question), key=key, **look)
+    kwargs: dict[str, Any] = {"max_chars": judgements.MAX_NOTE_LENGTH, "height": 80}
+    kwargs["placeholder"] = word("why.note_placeholder")
+    kwargs["on_change"] = lambda: judgements.write_note(fingerprint, question, st.session_state[key])
+    st.text_area(word("why.note"), remarks.note(question), key=key, **kwargs)
 
 
 def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
@@ -220,15 +239,15 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
         if not len(remarks):
             st.info(word("why.no_remarks"), icon=":material/info:")
             return
-        table = judgements.as_table(remarks, question_set(view.data.key))
+        table = judgements.remarks_table(remarks, question_set(view.data.key))
         short = table.assign(passage=table["passage"].str.slice(0, 200))
         columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
         rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
         with st.container(horizontal=True):
             pairs = table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()
-            look: dict[str, Any] = {"on_click": _remove_remarks, "args": (view.data.fingerprint, pairs)}
+            kwargs: dict[str, Any] = {"on_click": _remove_remarks, "args": (view.data.fingerprint, pairs)}
             label = word("why.remove", count=len(rows))
-            st.button(label, icon=":material/delete:", disabled=not rows, key="why_remove", **look)
+            st.button(label, icon=":material/delete:", disabled=not rows, key="why_remove", **kwargs)
             tables.draw_csv("why.csv", lambda: table, "notes-and-hard-negatives.csv", "why_remarks_csv")
 
 
@@ -241,48 +260,50 @@ def _remove_remarks(fingerprint: str, pairs: list[list[str]]) -> None:
 
 
 def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
-    chosen = st.query_params.get("n", "")
-    chosen = chosen if chosen in _COUNTS else "5"
-    st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **tie("n", chosen))
-    count = int(chosen)
+    selected = st.query_params.get("n", "")
+    selected = selected if selected in _COUNTS else "5"
+    st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **bind_to_address("n", selected))
+    count = int(selected)
     st.html(passages.legend_html(truth=bool(case.question.answers)))
     names = case.question_list.names
-    rows = tuple(dict.fromkeys(row for name in names for row in _rows(case, name, count)))
+    rows = tuple(dict.fromkeys(row for name in names for row in _displayed_rows(case, name, count)))
     texts = dict(zip(rows, marked_passages(case.key, case.question.text, rows), strict=True))
     for first in range(0, len(names), passages.MOST):
         row_of_names = names[first : first + passages.MOST]
         # as wide as the others, however few are left for the last row
-        ranks = [next(iter(passages.right_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
+        ranks = [next(iter(passages.answer_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
         wide = min(passages.MOST, len(names))
-        places = passages.side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
-        for place, name in zip(places, row_of_names, strict=True):
-            with place:
+        columns = passages.side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
+        for column, name in zip(columns, row_of_names, strict=True):
+            with column:
                 _draw_column(case, name, count, texts)
                 if marks:
                     _draw_marks(case, name, count, remarks)
 
 
-def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
-    found = case.findings[name].rows
-    right = [row for row in found if row in case.relevant]
-    return [*right, *(row for row in found[:count] if row not in case.relevant)]
+def _displayed_rows(case: QuestionCase, name: str, count: int) -> list[int]:
+    ranked = case.findings[name].rows
+    right = [row for row in ranked if row in case.relevant]
+    return [*right, *(row for row in ranked[:count] if row not in case.relevant)]
 
 
 def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
-    known = passages.truth_line(case.findings[name], case.relevant, case.depth(name))
+    known = passages.answer_rank_text(case.findings[name], case.relevant, case.depth(name))
     st.html(passages.head_html(name, case.view.names, known))
-    rows = _rows(case, name, count)
+    rows = _displayed_rows(case, name, count)
     if not rows:
         st.info(word("why.found_nothing"), icon=":material/info:")
     spec = case.spec(name)
     for row in rows:
         id_, relevant = case.passage(row).id, row in case.relevant
-        one = passages.hit(spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers)
-        st.html(passages.hits_html([one]))
+        card = passages.hit_card(
+            spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers
+        )
+        st.html(passages.hits_html([card]))
 
 
 def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:
-    wrong = [row for row in _rows(case, name, count) if row not in case.relevant]
+    wrong = [row for row in _displayed_rows(case, name, count) if row not in case.relevant]
     if not wrong:
         return
     with st.expander(word("why.mark"), icon=":material/add_circle:"):

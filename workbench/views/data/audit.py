@@ -11,49 +11,55 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.questions import (
-    LEAST_QUESTIONS,
+    MIN_QUESTIONS_FOR_OVERLAP,
     OVERLAP_WIDTH,
     Audit,
+    group_questions_by_passage,
     histogram,
     kinds_table,
     overlap_level,
-    questions_of,
 )
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Split, SplitMethod, parts_table, split_table
-from mrc_workbench.data.text.marking import merged
-from mrc_workbench.workbench.views.names import analyzer_words, draw_few_of, kind_words, language_name, split_text
-from mrc_workbench.workbench.views.resources.sets import content_notes_of, languages_of, passages_found
+from mrc_workbench.data.text.marking import merge_spans
+from mrc_workbench.workbench.views.names import (
+    analyzer_words,
+    kind_words,
+    language_name,
+    split_text,
+    warn_if_parts_are_small,
+)
+from mrc_workbench.workbench.views.resources.sets import content_notes_of, languages_of, matching_passages
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import distribution, draw_chart
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
 
-SHOWN_ROWS = 1000  # of a table
+MAX_ROWS = 1000  # of a table
 _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
 _EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
-_A_PAGE = 5
-_SHOWN_CHARACTERS = 5000
-_SHOWN_QUESTIONS = 30
+_PASSAGES_PER_PAGE = 5
+_MAX_CHARACTERS = 5000
+_MAX_QUESTIONS = 30
 # translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
 _MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
 _TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
 
-def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
-    _draw_counts(figures)
+def draw(questions: QuestionSet, audit: Audit, parts: Split) -> None:
+    _draw_counts(audit)
     _draw_languages(questions)
     if questions.questions:
-        overlap = figures.overlap
+        overlap = audit.overlap
         values = {
             "mean": f"{overlap.mean * 100:.0f}",
             "chance": "–" if math.isnan(overlap.by_chance) else f"{overlap.by_chance * 100:.0f}",
             "questions": f"{overlap.measured:,}",
-            "least": f"{LEAST_QUESTIONS}",
+            "least": f"{MIN_QUESTIONS_FOR_OVERLAP}",
             "unit": word(f"data_page.unit_{overlap.unit}"),
         }
         st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", **values))
-    _draw_doubtful(questions, figures)
+    _draw_doubtful(questions, audit)
     with st.spinner(word("data_page.checking_texts"), show_time=True):
         notes = content_notes_of(questions, parts)
     if notes:
@@ -76,15 +82,15 @@ def _draw_languages(questions: QuestionSet) -> None:
         st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
 
 
-def draw_figures(questions: QuestionSet, figures: Audit) -> None:
-    table = histogram(figures.overlap.shares, OVERLAP_WIDTH)
+def draw_distributions(questions: QuestionSet, audit: Audit) -> None:
+    table = histogram(audit.overlap.shares, OVERLAP_WIDTH)
     if questions.questions and len(table):
         st.markdown(f"**{word('data_page.overlap_title')}**")
-        median = float(np.nanmedian(figures.overlap.shares))
+        median = float(np.nanmedian(audit.overlap.shares))
         _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
-    lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
+    lengths = {"passages": audit.passage_lengths, "questions": audit.question_lengths}
     draw_lengths({name: values for name, values in lengths.items() if len(values)})
-    if figures.kinds:
+    if audit.kinds:
         st.markdown(f"**{word('data_page.kinds')}**")
         columns = {
             "kind": tables.text("column.kind", ""),
@@ -92,31 +98,31 @@ def draw_figures(questions: QuestionSet, figures: Audit) -> None:
             "share": tables.number("data_page.kind_share", "percent"),
             "overlap": tables.number("data_page.overlap", "percent"),
         }
-        kinds = kinds_table(questions, figures)
+        kinds = kinds_table(questions, audit)
         st.dataframe(kinds.assign(kind=kinds["kind"].map(kind_words)), hide_index=True, column_config=columns)
 
 
-def draw_split(questions: QuestionSet, found: Split) -> None:
+def draw_split(questions: QuestionSet, split: Split) -> None:
     st.subheader(word("data_page.split"), anchor=False)
-    if found.method is SplitMethod.GROUPED:
-        options = found.options
+    if split.method is SplitMethod.GROUPED:
+        options = split.options
         shares = {
             "train": 1 - options.validation - options.test,
             "validation": options.validation,
             "test": options.test,
         }
-        about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
+        about = "data_page.split_about" if split.by_article else "data_page.split_about_passages"
         percentages = {part: f"{share:.0%}" for part, share in shares.items()}
         st.markdown(word(about, **percentages, seed=options.seed))
     else:
-        st.markdown(split_text(found))
-    table = parts_table(found)
+        st.markdown(split_text(split))
+    table = parts_table(split)
     if not table["questions"].all():
-        small = "data_page.split_too_small" if found.by_article else "data_page.split_too_small_passages"
+        small = "data_page.split_too_small" if split.by_article else "data_page.split_too_small_passages"
         st.warning(word(small), icon=":material/warning:")
-    draw_few_of(found, [part for part in PARTS if len(found.rows[part])])
+    warn_if_parts_are_small(split, [part for part in PARTS if len(split.rows[part])])
     table["part"] = [word(f"part.{part}") for part in table["part"]]
-    groups, share = ("groups", "share") if found.by_article else ("split_passages", "split_passages_share")
+    groups, share = ("groups", "share") if split.by_article else ("split_passages", "split_passages_share")
     columns = {
         "part": tables.text("data_page.part"),
         "groups": tables.number(f"data_page.{groups}", "localized"),
@@ -124,47 +130,49 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
         "questions": tables.number("data_page.question_count", "localized"),
     }
     st.dataframe(table, hide_index=True, column_config=columns)
-    tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
+    tables.draw_csv("data_page.download_split", lambda: split_table(questions, split), f"{questions.name}_split.csv")
 
 
-def _draw_counts(figures: Audit) -> None:
+def _draw_counts(audit: Audit) -> None:
     counts = {
-        "passage_count": f"{figures.passage_count:,}",
-        "question_count": f"{figures.question_count:,}",
-        "article_count": f"{figures.article_count:,}" if figures.article_count else "–",
-        "overlap": "–" if math.isnan(figures.overlap.mean) else f"{figures.overlap.mean:.0%}",
+        "passage_count": f"{audit.passage_count:,}",
+        "question_count": f"{audit.question_count:,}",
+        "article_count": f"{audit.article_count:,}" if audit.article_count else "–",
+        "overlap": "–" if math.isnan(audit.overlap.mean) else f"{audit.overlap.mean:.0%}",
     }
     with st.container(horizontal=True):
-        for name, shown in counts.items():
+        for name, value in counts.items():
             explained = word(f"data_page.{name}_help") if name in _EXPLAINED else None
-            st.metric(word(f"data_page.{name}"), shown, help=explained, border=True, width=_COUNT_WIDTH)
-    if not figures.question_count:
+            st.metric(word(f"data_page.{name}"), value, help=explained, border=True, width=_COUNT_WIDTH)
+    if not audit.question_count:
         return
     doubtful = {
-        "passages_without_question": figures.passages_without_question,
-        "unanswerable": figures.unanswerable_count,
-        "duplicates": sum(map(len, figures.duplicate_questions.values())),
-        "answers_not_found": len(figures.answers_not_found),
+        "passages_without_question": audit.passages_without_question,
+        "unanswerable": audit.unanswerable_count,
+        "duplicates": sum(map(len, audit.duplicate_questions.values())),
+        "answers_not_found": len(audit.answers_not_found),
     }
     text = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in doubtful.items())
     explained = "\n".join(f"- **{word(f'data_page.{name}')}**: {word(f'data_page.{name}_help')}" for name in doubtful)
     st.caption(text, help=explained)
 
 
-def _draw_doubtful(questions: QuestionSet, figures: Audit) -> None:
+def _draw_doubtful(questions: QuestionSet, audit: Audit) -> None:
     by_id = {question.id: question for question in questions.questions}
     lists = {
         "unanswerable": [question for question in questions.questions if not question.relevant],
-        "duplicates": [by_id[id_] for ids in figures.duplicate_questions.values() for id_ in ids],
-        "answers_not_found": [by_id[id_] for id_ in figures.answers_not_found],
+        "duplicates": [by_id[id_] for ids in audit.duplicate_questions.values() for id_ in ids],
+        "answers_not_found": [by_id[id_] for id_ in audit.answers_not_found],
     }
-    for name, found in lists.items():
-        if not found:
+    for name, listed_questions in lists.items():
+        if not listed_questions:
             continue
-        with st.expander(word(f"data_page.see_{name}", count=f"{len(found):,}")):
-            if len(found) > SHOWN_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{SHOWN_ROWS:,}"))
-            rows = [(question.id, question.text, " | ".join(question.answers)) for question in found[:SHOWN_ROWS]]
+        with st.expander(word(f"data_page.see_{name}", count=f"{len(listed_questions):,}")):
+            if len(listed_questions) > MAX_ROWS:
+                st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
+            rows = [
+                (question.id, question.text, " | ".join(question.answers)) for question in listed_questions[:MAX_ROWS]
+            ]
             columns = {
                 "id": tables.text("column.id", ""),
                 "question": tables.text("column.question", "", width="large"),
@@ -174,8 +182,8 @@ def _draw_doubtful(questions: QuestionSet, figures: Audit) -> None:
 
 
 def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
-    for place, (name, values) in zip(st.columns(len(lengths)), lengths.items(), strict=True):
-        with place:
+    for column, (name, values) in zip(st.columns(len(lengths)), lengths.items(), strict=True):
+        with column:
             st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
             st.caption(word("data_page.lengths_spread", **spread))
@@ -199,60 +207,60 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
 
 def draw_passages(questions: QuestionSet, key: str) -> None:
     """Draw a page of passages; `key` tells the set from others."""
-    look: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
-    pattern = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **look).strip()
-    rows = passages_found(questions, pattern) if pattern else np.arange(len(questions.passages))
+    kwargs: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
+    pattern = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **kwargs).strip()
+    rows = matching_passages(questions, pattern) if pattern else np.arange(len(questions.passages))
     if not len(rows):
         st.info(word("data_page.none_found"), icon=":material/search_off:")
         return
-    pages = math.ceil(len(rows) / _A_PAGE)
+    pages = math.ceil(len(rows) / _PASSAGES_PER_PAGE)
     st.caption(word("data_page.found", count=f"{len(rows):,}", all=f"{len(questions.passages):,}"))
-    place = st.container()
+    container = st.container()
     page = _pick_page(pages, f"{key} {pattern}")
-    shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE].tolist()
-    asked = questions_of(questions, shown)
-    with place:
-        for row in shown:
-            _draw_passage(questions.passages[row], asked[row])
+    displayed_rows = rows[(page - 1) * _PASSAGES_PER_PAGE : page * _PASSAGES_PER_PAGE].tolist()
+    questions_by_passage = group_questions_by_passage(questions, displayed_rows)
+    with container:
+        for row in displayed_rows:
+            _draw_passage(questions.passages[row], questions_by_passage[row])
 
 
 def _pick_page(pages: int, listed: str) -> int:
     """Draw the pagination. The page in the address counts for the first list that a session draws."""
-    given = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
+    address_page = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
     st.session_state["passages_listed"] = True
-    first = int(given) if given.isdecimal() and 1 <= int(given) <= pages else 1
+    first = int(address_page) if address_page.isdecimal() and 1 <= int(address_page) <= pages else 1
     page = st.pagination(pages, default=first, key=f"{PAGE_OF_LIST} {listed}", persist_state="session")
     if page > 1 or PAGE_OF_LIST in st.query_params:
         st.query_params[PAGE_OF_LIST] = str(page)
     return page
 
 
-def _draw_passage(passage: Passage, asked: list[Question]) -> None:
+def _draw_passage(passage: Passage, passage_questions: list[Question]) -> None:
     with st.container(border=True):
         text, questions = st.columns([3, 2])
         with text:
             st.markdown(f"**{plain(passage.title or passage.id)}**")
-            st.html(_marked(passage.text, [answer for question in asked for answer in question.answers]))
+            st.html(_marked(passage.text, [answer for question in passage_questions for answer in question.answers]))
         with questions:
-            st.markdown(f"**{word('data_page.asked', count=f'{len(asked):,}')}**")
+            st.markdown(f"**{word('data_page.asked', count=f'{len(passage_questions):,}')}**")
             items = []
-            for question in asked[:_SHOWN_QUESTIONS]:
+            for question in passage_questions[:_MAX_QUESTIONS]:
                 answers = " | ".join(question.answers)
                 answer = f'<br><small>→ <mark style="{_MARK}">{escape(answers)}</mark></small>' if answers else ""
                 items.append(f'<li style="margin-bottom: 0.4rem">{escape(question.text)}{answer}</li>')
-            if (more := len(asked) - _SHOWN_QUESTIONS) > 0:
+            if (more := len(passage_questions) - _MAX_QUESTIONS) > 0:
                 items.append(f"<li>{escape(word('data_page.more_questions', count=more))}</li>")
             listed = f'<ol style="{_TEXT}; white-space: normal; padding-left: 1.5rem">{"".join(items)}</ol>'
-            st.html(listed if asked else f"<p>{escape(word('data_page.nothing_asked'))}</p>")
+            st.html(listed if passage_questions else f"<p>{escape(word('data_page.nothing_asked'))}</p>")
 
 
 def _marked(text: str, answers: list[str]) -> str:
-    shown, parts, end = text[:_SHOWN_CHARACTERS], [], 0
-    places = ((shown.find(answer), len(answer)) for answer in answers if answer)
-    for start, stop in merged((start, start + length) for start, length in places if start >= 0):
-        parts += [escape(shown[end:start]), f'<mark style="{_MARK}">{escape(shown[start:stop])}</mark>']
+    excerpt, parts, end = text[:_MAX_CHARACTERS], [], 0
+    spans = ((excerpt.find(answer), len(answer)) for answer in answers if answer)
+    for start, stop in merge_spans((start, start + length) for start, length in spans if start >= 0):
+        parts += [escape(excerpt[end:start]), f'<mark style="{_MARK}">{escape(excerpt[start:stop])}</mark>']
         end = stop
-    parts.append(escape(shown[end:]))
-    if len(text) > len(shown):
-        parts.append(f" … <em>{escape(word('data_page.more_characters', count=f'{len(text) - len(shown):,}'))}</em>")
+    parts.append(escape(excerpt[end:]))
+    if len(text) > len(excerpt):
+        parts.append(f" … <em>{escape(word('data_page.more_characters', count=f'{len(text) - len(excerpt):,}'))}</em>")
     return f'<div style="{_TEXT}">{"".join(parts)}</div>'

@@ -11,8 +11,8 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.formats.columns import SENTENCES as SENTENCE_COLUMNS
-from mrc_workbench.data.pairs import Label, PairAudit, PairKind, PairSet, part_to_measure, sentence_set
-from mrc_workbench.data.pairs.store import LEAST_ROWS, PAIR_CATALOG, PairEntry, PairOptions, StoredPairs, obtain_files
+from mrc_workbench.data.pairs import Label, PairAudit, PairKind, PairSet, evaluation_part, sentence_set
+from mrc_workbench.data.pairs.store import MIN_ROWS, PAIR_CATALOG, PairEntry, PairReadOptions, StoredPairs, obtain_files
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
@@ -20,16 +20,16 @@ from mrc_workbench.data.text.marking import marked_sentences
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.data import pairs_preview as preview
-from mrc_workbench.workbench.views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
-from mrc_workbench.workbench.views.data.pairs_preview import Preview, Read
-from mrc_workbench.workbench.views.data.widgets import MEGABYTE, chosen_pairs, draw_pairs, following
+from mrc_workbench.workbench.views.data.audit import MAX_ROWS, draw_lengths, draw_ranges
+from mrc_workbench.workbench.views.data.pairs_preview import AuditedPairs, PairsPreview
+from mrc_workbench.workbench.views.data.widgets import MEGABYTE, download_progress, draw_pairs, selected_pairs
 from mrc_workbench.workbench.views.names import pairs_name, set_name
-from mrc_workbench.workbench.views.navigation import translate_field, way_to
+from mrc_workbench.workbench.views.navigation import draw_page_link, translate_field
 from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of, question_set
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, range_bars, tips
-from mrc_workbench.workbench.views.ui.state import show_top
-from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
+from mrc_workbench.workbench.views.ui.charts import draw_chart, range_bars, tooltips
+from mrc_workbench.workbench.views.ui.state import scroll_to_top
+from mrc_workbench.workbench.views.ui.words import plain, show_errors, word
 
 _SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]
 _PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
@@ -40,18 +40,18 @@ _SENTENCE = "sentence"
 
 
 def draw(used: StoredSet) -> None:
-    shown = preview.current()
-    selected = chosen_pairs()
+    current = preview.current()
+    selected = selected_pairs()
     is_new = selected is not None and preview.stored_last() == selected.key
-    if selected is not None and shown is None and is_new:
-        show_top(f"kept {selected.key}")
+    if selected is not None and current is None and is_new:
+        scroll_to_top(f"kept {selected.key}")
         st.success(word("pairs_page.kept_now", name=plain(pairs_name(selected.name))), icon=":material/check_circle:")
         _draw_next(selected)
     _draw_upload()
-    _draw_others(used, is_open=shown is None)
-    if shown is not None:
-        preview.draw(shown)
-        if (read := shown.read or (shown.before.read if shown.before else None)) is not None:
+    _draw_others(used, is_open=current is None)
+    if current is not None:
+        preview.draw(current)
+        if (read := current.read or (current.before.read if current.before else None)) is not None:
             _draw_audit(read.pairs, read.rows, read.audit)
         return
     draw_pairs(selected.key if selected is not None else "")
@@ -59,16 +59,16 @@ def draw(used: StoredSet) -> None:
         st.header(word("pairs_page.shown", name=plain(pairs_name(selected.name))), anchor=False)
         if not is_new:
             _draw_next(selected)
-        with errors_told():
+        with show_errors():
             with st.spinner(word("data_page.auditing"), show_time=True):
-                pairs, rows, figures = pair_set(selected.key), parts_of(selected.key), pair_audit(selected.key)
-            _draw_audit(pairs, rows, figures)
+                pairs, rows, audit = pair_set(selected.key), parts_of(selected.key), pair_audit(selected.key)
+            _draw_audit(pairs, rows, audit)
 
 
-def _draw_next(kept: StoredPairs) -> None:
+def _draw_next(pairs: StoredPairs) -> None:
     with st.container(horizontal=True):
-        way_to("embeddings", word("pairs_page.to_embeddings"), pairs=kept.key)
-        way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
+        draw_page_link("embeddings", word("pairs_page.to_embeddings"), pairs=pairs.key)
+        draw_page_link("train", word("pairs_page.to_train"), train=SENTENCES, pairs=pairs.key)
 
 
 def _draw_others(used: StoredSet, *, is_open: bool) -> None:
@@ -82,18 +82,18 @@ def _draw_others(used: StoredSet, *, is_open: bool) -> None:
             for entry in _SAMPLES:
                 title = pairs_name(entry.title)
                 if st.button(title, key=f"look_{entry.id}", icon=":material/visibility:", width="stretch"):
-                    _look(entry)
+                    _preview_entry(entry)
         with public:
             st.markdown(f"**{word('pairs_page.public')}**")
             names = {entry.id: pairs_name(entry.title) for entry in _PUBLIC}
-            look: dict[str, Any] = {"key": "public_pairs", "label_visibility": "collapsed"}
-            name = st.selectbox(word("pairs_page.public"), [*names], format_func=names.__getitem__, **look)
+            kwargs: dict[str, Any] = {"key": "public_pairs", "label_visibility": "collapsed"}
+            name = st.selectbox(word("pairs_page.public"), [*names], format_func=names.__getitem__, **kwargs)
             entry = PAIR_CATALOG[name or _PUBLIC[0].id]
             size = word("pairs_page.download_size", size=f"{entry.size / MEGABYTE:.1f}")
             licence = word("data_page.licence", licence=entry.licence)
             st.caption(f"{word(f'pair_set_about.{entry.id}')}  \n{size}  \n{licence}")
             if st.button(word("data_page.look"), key="look_public", icon=":material/visibility:"):
-                _look(entry)
+                _preview_entry(entry)
         _draw_sentences(used)
 
 
@@ -106,127 +106,130 @@ def _draw_upload() -> None:
     if files:
         contents = tuple((file.getvalue(), file.name) for file in files)
         preview.empty_field()
-        preview.look_at(Preview(", ".join(file.name for file in files), files=contents), PairOptions())
+        preview.read_and_show(PairsPreview(", ".join(file.name for file in files), files=contents), PairReadOptions())
 
 
 def _draw_sentences(used: StoredSet) -> None:
     """Offer the sentences of the passages in use, not of its questions, which are for evaluation."""
     with st.container(border=True):
-        about, place = st.columns([3, 1], vertical_alignment="center")
+        about, button_column = st.columns([3, 1], vertical_alignment="center")
         about.caption(word("pairs_page.sentences_about", name=plain(set_name(used.name))))
-        look: dict[str, Any] = {"icon": ":material/notes:", "width": "stretch"}
-        if not place.button(word("pairs_page.sentences"), key="take_sentences", **look):
+        kwargs: dict[str, Any] = {"icon": ":material/notes:", "width": "stretch"}
+        if not button_column.button(word("pairs_page.sentences"), key="take_sentences", **kwargs):
             return
-    with errors_told():
+    with show_errors():
         with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
             title = word("pairs_page.sentences_of", name=set_name(used.name))
             texts = question_set(used.key).passages.texts
             pairs = sentence_set(title, (text[start:end] for text in texts for start, end in marked_sentences(text)))
-            if len(pairs) < LEAST_ROWS:
-                error = DataError.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
-                preview.show(Preview(used.key, title, error=error))
+            if len(pairs) < MIN_ROWS:
+                error = DataError.from_code(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=MIN_ROWS)
+                preview.show(PairsPreview(used.key, title, error=error))
             else:
-                preview.show(Preview(used.key, title, read=Read.of(pairs)))
+                preview.show(PairsPreview(used.key, title, read=AuditedPairs.of(pairs)))
         st.rerun()
 
 
-def _look(entry: PairEntry) -> None:
+def _preview_entry(entry: PairEntry) -> None:
     bar = st.empty()
-    with errors_told():
+    with show_errors():
         try:
-            files = tuple(obtain_files(entry, following(bar.progress)))
+            files = tuple(obtain_files(entry, download_progress(bar.progress)))
         except DataError as error:
-            preview.show(Preview(entry.id, entry.title, error=error))
+            preview.show(PairsPreview(entry.id, entry.title, error=error))
             st.rerun()
         bar.empty()
-        preview.look_at(Preview(entry.id, entry.title, files=files), entry.options)
+        preview.read_and_show(PairsPreview(entry.id, entry.title, files=files), entry.options)
 
 
-def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) -> None:
     summary, parts, spread, all_rows = st.tabs(
         [word("data_page.look_summary"), word("data_page.split"), word("pairs_page.spread"), word("pairs_page.pairs")]
     )
     with summary:
-        _draw_counts(pairs, rows, figures)
+        _draw_counts(pairs, rows, audit)
     with parts:
-        _draw_parts(pairs, rows, figures)
-        _draw_leaks(pairs, figures)
+        _draw_parts(pairs, rows, audit)
+        _draw_leaks(pairs, audit)
     with spread:
         if pairs.kind is PairKind.SCORED:
             st.markdown(f"**{word('pairs_page.scores')}**")
-            ends = {"from": figures.score_edges[:-1], "to": figures.score_edges[1:]}
-            table = pd.DataFrame({**ends, "count": figures.score_counts})
+            ends = {"from": audit.score_edges[:-1], "to": audit.score_edges[1:]}
+            table = pd.DataFrame({**ends, "count": audit.score_counts})
             draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
             draw_ranges(table, "%g")
         if pairs.kind is PairKind.LABELLED:
             st.markdown(f"**{word('pairs_page.labels')}**")
-            table = _shares({_label_words(label): count for label, count in figures.labels.items()}, "label", "count")
+            table = _with_fractions(
+                {_label_words(label): count for label, count in audit.labels.items()}, "label", "count"
+            )
             draw_chart(label_bars, table, x=word("pairs_page.row_count"), y=word("column.label"))
             with st.expander(word("compare.as_table")):
-                _draw_shares(table, "column.label")
+                _draw_fractions(table, "column.label")
         if len(pairs):
-            draw_lengths(dict(zip(_names(pairs), figures.lengths, strict=True)))
+            draw_lengths(dict(zip(_names(pairs), audit.lengths, strict=True)))
     with all_rows:
         _draw_table(pairs, rows, np.arange(len(pairs)))
 
 
-def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) -> None:
     values = {
-        "row_count": figures.row_count,
-        "sentence_count": figures.sentence_count,
-        "repeated": len(figures.repeated),
-        **({"disputed": figures.disputed_count} if len(pairs.values) else {}),
-        **({"equal": figures.equal_count} if pairs.kind.width > 1 else {}),
-        "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
+        "row_count": audit.row_count,
+        "sentence_count": audit.sentence_count,
+        "repeated": len(audit.repeated),
+        **({"disputed": audit.disputed_count} if len(pairs.values) else {}),
+        **({"equal": audit.equal_count} if pairs.kind.width > 1 else {}),
+        "leaked": len(audit.leaks[Part.TRAIN, Part.TEST].rows),
     }
     with st.container(horizontal=True):
         for name, value in values.items():
             label, explained = word(f"pairs_page.{name}"), word(f"pairs_page.{name}_help")
             st.metric(label, f"{value:,}", help=explained, border=True, width=_COUNT_WIDTH)
-    if len(figures.repeated):
-        with st.expander(word("pairs_page.see_repeated", count=f"{len(figures.repeated):,}")):
-            _draw_table(pairs, rows, figures.repeated)
+    if len(audit.repeated):
+        with st.expander(word("pairs_page.see_repeated", count=f"{len(audit.repeated):,}")):
+            _draw_table(pairs, rows, audit.repeated)
 
 
-def _shares(counts: dict[str, int], name: str, number: str) -> pd.DataFrame:
+def _with_fractions(counts: dict[str, int], name: str, number: str) -> pd.DataFrame:
     table = pd.DataFrame(list(counts.items()), columns=[name, number])
     return table.assign(share=table[number] / max(1, sum(counts.values())))
 
 
-def _draw_shares(table: pd.DataFrame, first: str) -> None:
+def _draw_fractions(table: pd.DataFrame, first: str) -> None:
     """Draw a table of names, counts and fractions; `first` is the text key of the names."""
-    name, number, share = table.columns
+    name, number, fraction = table.columns
     columns = {
         name: tables.text(first),
         number: tables.number("pairs_page.row_count", "localized"),
-        share: tables.number("pairs_page.share", "percent"),
+        fraction: tables.number("pairs_page.share", "percent"),
     }
     st.dataframe(table, hide_index=True, column_config=columns)
 
 
-def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
-    drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
+def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) -> None:
+    sampled = [part for part in PARTS if part not in audit.published and audit.part_counts[part]]
     texts = []
-    if figures.published:
-        texts.append(word("pairs_page.published", parts=_named(figures.published)))
-    if drawn:
-        texts.append(word("pairs_page.drawn", parts=_named(drawn), seed=SplitOptions().seed))
+    if audit.published:
+        texts.append(word("pairs_page.published", parts=_part_names(audit.published)))
+    if sampled:
+        texts.append(word("pairs_page.drawn", parts=_part_names(sampled), seed=SplitOptions().seed))
     st.markdown(" ".join(texts))
-    counts = figures.part_counts
-    _draw_shares(
-        _shares({word(f"part.{part}"): count for part, count in counts.items()}, "part", "rows"), "data_page.part"
+    counts = audit.part_counts
+    _draw_fractions(
+        _with_fractions({word(f"part.{part}"): count for part, count in counts.items()}, "part", "rows"),
+        "data_page.part",
     )
     if not counts[Part.TRAIN]:
         st.info(word("pairs_page.no_train"), icon=":material/info:")
     if not counts[Part.TEST]:
-        measured = word(f"part.{part_to_measure(rows)}")
+        measured = word(f"part.{evaluation_part(rows)}")
         st.info(word("pairs_page.no_test", part=measured), icon=":material/info:")
     whole = partial(_table, pairs, rows, np.arange(len(pairs)))
     tables.draw_csv("pairs_page.download", whole, f"{pairs.name}.csv")
 
 
-def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
-    leaks = {parts: leak for parts, leak in figures.leaks.items() if leak.sentences}
+def _draw_leaks(pairs: PairSet, audit: PairAudit) -> None:
+    leaks = {parts: leak for parts, leak in audit.leaks.items() if leak.sentences}
     st.markdown(f"**{word('pairs_page.leaks')}**")
     if not leaks:
         st.success(word("pairs_page.no_leak"), icon=":material/check_circle:")
@@ -242,9 +245,9 @@ def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
     }
     rows = []
     for (first, second), leak in leaks.items():
-        share = len(leak.rows) / max(1, figures.part_counts[second])
+        fraction = len(leak.rows) / max(1, audit.part_counts[second])
         parts = (word(f"part.{first}"), word(f"part.{second}"))
-        rows.append((*parts, leak.sentences, len(leak.rows), share, leak.repeated))
+        rows.append((*parts, leak.sentences, len(leak.rows), fraction, leak.repeated))
     tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
     for (first, second), leak in leaks.items():
         names = {"first": word(f"part.{first}"), "second": word(f"part.{second}")}
@@ -252,10 +255,10 @@ def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
             _draw_table(pairs, {second: leak.rows}, leak.rows)
 
 
-def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> None:
-    if len(shown) > SHOWN_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{SHOWN_ROWS:,}"))
-    table = _table(pairs, rows, shown[:SHOWN_ROWS])
+def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) -> None:
+    if len(indices) > MAX_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
+    table = _table(pairs, rows, indices[:MAX_ROWS])
     if "label" in table:
         table["label"] = [_label_words(Label[name.upper()]) for name in table["label"]]
     table["part"] = [word(f"part.{part}") for part in table["part"]]
@@ -270,18 +273,18 @@ def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray)
     st.dataframe(table, hide_index=True, column_order=order, column_config=columns)
 
 
-def _table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> pd.DataFrame:
+def _table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) -> pd.DataFrame:
     """The shown rows: columns of sentences, "score" or "label", and "part"."""
     part_of_row = np.full(len(pairs), "", dtype=object)
     for part in PARTS:
         part_of_row[rows.get(part, [])] = part.value
-    selected = pairs.at(shown)
+    selected = pairs.at(indices)
     table = pd.DataFrame({name: list(texts) for name, texts in zip(_names(pairs), selected.texts, strict=True)})
     if pairs.kind is PairKind.SCORED:
         table["score"] = selected.values
     if pairs.kind is PairKind.LABELLED:
         table["label"] = [Label(value).name.lower() for value in selected.values]
-    return table.assign(part=part_of_row[shown])
+    return table.assign(part=part_of_row[indices])
 
 
 def _names(pairs: PairSet) -> tuple[str, ...]:
@@ -293,7 +296,7 @@ def _label_words(label: Label) -> str:
     return word(f"pair_label.{label.name.lower()}")
 
 
-def _named(parts: Sequence[Part]) -> str:
+def _part_names(parts: Sequence[Part]) -> str:
     return ", ".join(word(f"part.{part}") for part in parts)
 
 
@@ -316,7 +319,7 @@ def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
         .encode(
             y=alt.Y("label:N", sort=[*table["label"]], title=None, axis=alt.Axis(labelLimit=220)),
             x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
-            tooltip=tips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
+            tooltip=tooltips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
         )
         .properties(height=50 + _A_LABEL * len(table), description=described)
     )

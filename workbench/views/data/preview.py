@@ -8,16 +8,16 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from mrc_workbench.data.apart import File, Report, UnusableFileError
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.apart import File, OnFilesRead, UnusableFileError
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
-from mrc_workbench.data.formats.tables import shown as shortened
+from mrc_workbench.data.formats.tables import display_text as shortened
 from mrc_workbench.data.formats.text import Content, encodings_to_choose
 from mrc_workbench.data.layouts.members import with_distinct_names
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions import Audit, audit
-from mrc_workbench.data.questions.read import Reading, read_files_apart
+from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
 from mrc_workbench.data.split import Split, split
 from mrc_workbench.data.store import CATALOG, display_name, keep
 from mrc_workbench.workbench.views.resources.sets import use_set
@@ -37,20 +37,20 @@ _INCOMPLETE = (
 
 
 @dataclass(frozen=True)
-class Read:
+class AuditedDataset:
     """What was read of files, with its audit and split."""
 
-    reading: Reading
+    reading: QuestionSetReading
     audit: Audit
     split: Split
 
     @classmethod
-    def of(cls, reading: Reading) -> "Read":
+    def of(cls, reading: QuestionSetReading) -> "AuditedDataset":
         return cls(reading, audit(reading.question_set), split(reading.question_set))
 
 
 @dataclass(frozen=True)
-class Preview:
+class DatasetPreview:
     """A file under preview, or several of a collection. `read` is None if `error` says why they cannot be used.
 
     `beside` are files dropped before that these do not complete: a later file may complete all of them.
@@ -61,78 +61,82 @@ class Preview:
     title: str = ""  # what the set is called; empty: as the file
     files: tuple[GivenFile, ...] = field(default=(), repr=False)
     key: str = ""  # of their content
-    columns: Columns = field(default_factory=Columns)
+    columns: QuestionColumns = field(default_factory=QuestionColumns)
     available: tuple[str, ...] = ()  # the columns that can be chosen
     first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
-    candidates: tuple[Columns, ...] = ()  # the readings to choose from
+    candidates: tuple[QuestionColumns, ...] = ()  # the readings to choose from
     encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
     encoding: str = ""  # the one that the user chose
-    read: Read | None = None
+    read: AuditedDataset | None = None
     error: DataError | None = None
     number: int = 0  # of readings chosen: with each, the fields of columns begin anew
     beside: tuple[GivenFile, ...] = field(default=(), repr=False)
 
 
-def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Report | None = None) -> Preview:
+def preview_with(
+    new: Sequence[GivenFile], preview: DatasetPreview | None, progress: OnFilesRead | None = None
+) -> DatasetPreview:
     """Read new files together with those under preview if they form one dataset, else in place of them.
 
     A file that cannot be read is replaced by the next one; a collection may be dropped file by file. A complete dataset
     replaces another one: files of one dataset that are complete alone are dropped together.
     """
-    old = [file for file in _reusable(shown) if file not in new]
-    alone = preview_of(new, progress=progress)
-    if shown is None or not old:
-        return alone
-    if _is_complete(alone) and (shown.read is None or _is_complete(shown)):
-        return alone
-    together = preview_of([*old, *new], progress=progress)
-    if together.read is None:
+    old = [file for file in _reusable(preview) if file not in new]
+    new_preview = preview_of(new, progress=progress)
+    if preview is None or not old:
+        return new_preview
+    if _is_complete(new_preview) and (preview.read is None or _is_complete(preview)):
+        return new_preview
+    combined = preview_of([*old, *new], progress=progress)
+    if combined.read is None:
         # questions and judgements of a dataset whose passages are still to come
-        is_one = _lacks_passages(shown) and _lacks_passages(together, new)
-    elif shown.error is not None and together.read.reading.layout is Layout.ROWS:
-        is_one = False  # the new file is complete without the one that lacks passages
+        is_same_dataset = _lacks_passages(preview) and _lacks_passages(combined, new)
+    elif preview.error is not None and combined.read.reading.layout is Layout.ROWS:
+        is_same_dataset = False  # the new file is complete without the one that lacks passages
     else:
-        is_collection = shown.read is not None and shown.read.reading.layout is not None
-        is_one = is_collection or not _leaves_files_aside(together.read.reading)
-    if is_one:
-        return together
-    if alone.error is None or together.error is None:
-        return alone
-    if "file" in together.error.problem.details:
-        return together  # it says which file is wrong, and the others stay
-    return replace(alone, beside=tuple(old))
+        is_collection = preview.read is not None and preview.read.reading.layout is not None
+        is_same_dataset = is_collection or not _leaves_files_aside(combined.read.reading)
+    if is_same_dataset:
+        return combined
+    if new_preview.error is None or combined.error is None:
+        return new_preview
+    if "file" in combined.error.problem.details:
+        return combined  # it says which file is wrong, and the others stay
+    return replace(new_preview, beside=tuple(old))
 
 
-def _is_complete(preview: Preview) -> bool:
+def _is_complete(preview: DatasetPreview) -> bool:
     """Whether files alone are passages and questions whose relevant passages are known."""
     questions = preview.read.reading.question_set.questions if preview.read else ()
     return any(question.relevant for question in questions)
 
 
-def _reusable(shown: Preview | None) -> list[GivenFile]:
+def _reusable(preview: DatasetPreview | None) -> list[GivenFile]:
     """The files of a preview that a new file may complete: not those of the catalog, nor those that cannot be read."""
-    if shown is None or shown.source in CATALOG:
+    if preview is None or preview.source in CATALOG:
         return []
-    files = [*shown.beside, *shown.files]
-    problems = [shown.error.problem, *shown.error.file_problems] if shown.error is not None else []
-    problems += shown.read.reading.gaps if shown.read is not None else []
+    files = [*preview.beside, *preview.files]
+    problems = [preview.error.problem, *preview.error.file_problems] if preview.error is not None else []
+    problems += preview.read.reading.gaps if preview.read is not None else []
     unresolved = (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)  # other files may resolve them
-    failed = {one.details["file"] for one in problems if "file" in one.details and one.code not in unresolved}
-    if shown.error is not None and shown.error.problem.code not in _INCOMPLETE and not failed:
-        return list(shown.beside)
+    failed = {
+        problem.details["file"] for problem in problems if "file" in problem.details and problem.code not in unresolved
+    }
+    if preview.error is not None and preview.error.problem.code not in _INCOMPLETE and not failed:
+        return list(preview.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
     return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) not in failed]
 
 
-def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
+def _lacks_passages(preview: DatasetPreview, files: Sequence[GivenFile] = ()) -> bool:
     """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
-    if shown.error is None or shown.error.problem.code not in _LACKS_PASSAGES:
+    if preview.error is None or preview.error.problem.code not in _LACKS_PASSAGES:
         return False
-    parts = str(shown.error.problem.details["found"]).split(", ")
+    parts = str(preview.error.problem.details["found"]).split(", ")
     return all(name in parts for _, name in files)
 
 
-def _leaves_files_aside(reading: Reading) -> bool:
+def _leaves_files_aside(reading: QuestionSetReading) -> bool:
     """Whether a file was not read, or holds questions that the passages of the other files do not answer."""
     codes = {gap.code for gap in reading.gaps}
     has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
@@ -141,20 +145,22 @@ def _leaves_files_aside(reading: Reading) -> bool:
 
 
 def preview_of(
-    files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: Report | None = None
-) -> Preview:
+    files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: OnFilesRead | None = None
+) -> DatasetPreview:
     """Read files for the first time, columns guessed."""
     name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
     key = hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
-    return read_again(Preview(name, source or name, title, tuple(files), key), None, progress)
+    return read_again(DatasetPreview(name, source or name, title, tuple(files), key), None, progress)
 
 
-def read_again(preview: Preview, columns: Columns | None, progress: Report | None = None) -> Preview:
+def read_again(
+    preview: DatasetPreview, columns: QuestionColumns | None, progress: OnFilesRead | None = None
+) -> DatasetPreview:
     """Read the files with the columns that the user chose; None: they are guessed."""
     try:
         files = [File(Content(content, preview.encoding), name) for content, name in preview.files]
-        reading = read_files_apart(files, asdict(columns) if columns else None, progress)
+        reading = read_files_in_subprocess(files, asdict(columns) if columns else None, progress)
     except UnusableFileError as error:
         proposal = error.proposal
         return replace(
@@ -172,12 +178,12 @@ def read_again(preview: Preview, columns: Columns | None, progress: Report | Non
     return replace(
         preview,
         title=reading.question_set.name,
-        columns=reading.columns or Columns(),
+        columns=reading.columns or QuestionColumns(),
         available=reading.available_columns,
         first_rows=reading.first_rows,
         candidates=(),
         encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, reading.problems),
-        read=Read.of(reading),
+        read=AuditedDataset.of(reading),
         error=None,
     )
 
@@ -189,14 +195,14 @@ def encodings_if_guessed(files: Sequence[GivenFile], problems: Sequence[Problem]
     return ()
 
 
-def without_answers(preview: Preview) -> Preview:
+def without_answers(preview: DatasetPreview) -> DatasetPreview:
     """Leave out the answers of a file that has no columns to choose from."""
     if preview.read is None:
         return preview
     reading = preview.read.reading
     questions = tuple(replace(question, answers=()) for question in reading.question_set.questions)
     question_set = replace(reading.question_set, questions=questions)
-    return replace(preview, read=Read.of(replace(reading, question_set=question_set)))
+    return replace(preview, read=AuditedDataset.of(replace(reading, question_set=question_set)))
 
 
 class PreviewState(Generic[P]):
@@ -204,37 +210,41 @@ class PreviewState(Generic[P]):
 
     def __init__(self, kind: type[P], prefix: str = "") -> None:
         self._kind = kind
-        self._shown, self._stored, self._round = f"{prefix}preview", f"{prefix}kept_now", f"{prefix}upload_round"
+        self._preview_key, self._stored_key, self._round_key = (
+            f"{prefix}preview",
+            f"{prefix}kept_now",
+            f"{prefix}upload_round",
+        )
 
     def current(self) -> P | None:
-        shown = st.session_state.get(self._shown)
-        return shown if isinstance(shown, self._kind) else None
+        preview = st.session_state.get(self._preview_key)
+        return preview if isinstance(preview, self._kind) else None
 
     def show(self, preview: P) -> None:
-        st.session_state[self._shown] = preview
-        st.session_state.pop(self._stored, None)
+        st.session_state[self._preview_key] = preview
+        st.session_state.pop(self._stored_key, None)
 
     def forget(self) -> None:
         """Forget the preview; the upload field stays, with a file that may be on its way."""
-        st.session_state.pop(self._shown, None)
+        st.session_state.pop(self._preview_key, None)
 
     def empty_field(self) -> None:
         """Empty the upload field when it is drawn next, so that the next file is another set."""
-        st.session_state[self._round] = self.upload_round() + 1
+        st.session_state[self._round_key] = self.upload_round() + 1
 
     def upload_round(self) -> int:
-        return int(st.session_state.get(self._round, 0))
+        return int(st.session_state.get(self._round_key, 0))
 
     def note_stored(self, key: str) -> None:
         self.forget()
-        st.session_state[self._stored] = key
+        st.session_state[self._stored_key] = key
 
     def stored_last(self) -> str:
         """Return the key of the set that was stored last, empty once another preview is shown."""
-        return str(st.session_state.get(self._stored, ""))
+        return str(st.session_state.get(self._stored_key, ""))
 
 
-_STATE = PreviewState(Preview)
+_STATE = PreviewState(DatasetPreview)
 current, show, stored_last = _STATE.current, _STATE.show, _STATE.stored_last
 empty_field, upload_round = _STATE.empty_field, _STATE.upload_round
 
@@ -245,7 +255,7 @@ def drop() -> None:
     empty_field()
 
 
-def use(preview: Preview, read: Read, name: str = "") -> None:
+def use(preview: DatasetPreview, read: AuditedDataset, name: str = "") -> None:
     """Store the set of a preview, under a name if given, and use it everywhere. Raises `LimitError` and `OSError`."""
     question_set = read.reading.question_set
     stored = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)

@@ -7,16 +7,16 @@ from dataclasses import asdict, fields, replace
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.problems import ProblemCode
-from mrc_workbench.data.questions.read import CollectionFile, Reading
+from mrc_workbench.data.questions.read import CollectionFile, QuestionSetReading
 from mrc_workbench.data.split import PARTS, SplitMethod
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.workbench.views.data import preview
-from mrc_workbench.workbench.views.data.preview import Preview, Read
+from mrc_workbench.workbench.views.data.preview import AuditedDataset, DatasetPreview
 from mrc_workbench.workbench.views.data.widgets import (
     draw_discard_button,
-    draw_first,
+    draw_first_rows,
     draw_problems,
     draw_status,
     draw_store_button,
@@ -25,83 +25,87 @@ from mrc_workbench.workbench.views.data.widgets import (
     pick_encoding,
     reading_progress,
 )
-from mrc_workbench.workbench.views.names import few_text, set_name, split_text
+from mrc_workbench.workbench.views.names import few_questions_text, set_name, split_text
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, label_and_help, plain, problem_text, word
+from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, problem_text, show_errors, word
 
-_ROLE_KEYS = {role.name: role.name for role in fields(Columns)}  # their locale keys, whose help is `column.KEY_help`
+_ROLE_KEYS = {
+    role.name: role.name for role in fields(QuestionColumns)
+}  # their locale keys, whose help is `column.KEY_help`
 _ROLE_KEYS |= {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
 _FIELDS_IN_ROW = 3
 _MOST_READINGS = 5  # with a preview each; the others can be chosen by column
 _MOST_LISTED = 50  # columns of each use
-_SHOWN_FILES = 1000
+_MAX_FILES = 1000
 _FILES_WITH_ROWS = 12  # whose first rows are shown
 
 
-def draw(shown: Preview) -> None:
+def draw(current: DatasetPreview) -> None:
     with st.container(border=True):
-        st.subheader(word("data_page.preview", name=plain(shown.title or shown.name)), anchor=False)
+        st.subheader(word("data_page.preview", name=plain(current.title or current.name)), anchor=False)
         top = st.container()
-        if shown.available:
-            _columns(shown)  # before the buttons: whoever changes a column and at once uses the set has it read anew
+        if current.available:
+            _draw_column_choice(
+                current
+            )  # before the buttons: whoever changes a column and at once uses the set has it read anew
         with top:
-            if shown.error is not None:
-                reasons = [failure_text(shown.error), *map(problem_text, shown.error.file_problems)]
+            if current.error is not None:
+                reasons = [failure_text(current.error), *map(problem_text, current.error.file_problems)]
                 listed = "\n".join(f"- {plain(reason)}" for reason in reasons)
                 st.error(listed if len(reasons) > 1 else plain(reasons[0]), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
-                _pick_reading(shown)
-                _pick_encoding(shown, shown.encoding)
-            if shown.read is None:
-                _buttons(shown)
+                _pick_reading(current)
+                _pick_encoding(current, current.encoding)
+            if current.read is None:
+                _draw_buttons(current)
                 return
-            reading = shown.read.reading
-            warnings = [*left_out_words([reading]), *_gaps(reading, grave=True)]
-            if labels := shown.read.audit.labels:
+            reading = current.read.reading
+            warnings = [*left_out_words([reading]), *_gap_texts(reading, is_serious=True)]
+            if labels := current.read.audit.labels:
                 warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
-            understood, notes = _understood(shown, shown.read), _notes(shown.read)
+            understood, notes = _summary(current, current.read), _notes(current.read)
             draw_status(understood, warnings, notes, is_clean=not reading.problems)
-            _buttons(shown)
-            _pick_encoding(shown, shown.encoding or reading.encoding, is_folded=True)
+            _draw_buttons(current)
+            _pick_encoding(current, current.encoding or reading.encoding, is_folded=True)
             _draw_columns(reading)
             _draw_files(reading.files)
-            _draw_split(shown.read)
+            _draw_split(current.read)
             # notices about whole files, such as merged passages; problems of rows have their own lists
             if notices := [problem for problem in reading.problems if problem.row is None]:
                 draw_heading(word("data_page.notices"))
                 st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))
-            draw_problems([reading], shown.title)
+            draw_problems([reading], current.title)
 
 
-def _understood(shown: Preview, found: Read) -> str:
+def _summary(current: DatasetPreview, result: AuditedDataset) -> str:
     """Return what was read as Markdown; of a catalog set with its licence."""
-    reading, figures = found.reading, found.audit
+    reading, audit = result.reading, result.audit
     if reading.layout is not None:
-        return _understood_collection(found)
+        return _collection_summary(result)
     given = reading.paragraph_count if reading.columns is None else reading.row_count
     unit = "paragraphs" if reading.columns is None else "rows"
     parts = [
-        word(f"data_page.given_{unit}", given=f"{given:,}", passages=f"{figures.passage_count:,}"),
-        word("data_page.questions", questions=f"{figures.question_count:,}"),
+        word(f"data_page.given_{unit}", given=f"{given:,}", passages=f"{audit.passage_count:,}"),
+        word("data_page.questions", questions=f"{audit.question_count:,}"),
     ]
-    if figures.article_count:
-        parts.append(word("data_page.articles", articles=f"{figures.article_count:,}"))
+    if audit.article_count:
+        parts.append(word("data_page.articles", articles=f"{audit.article_count:,}"))
     form = " · ".join(filter(None, (word(f"format.{reading.format.value}"), reading.encoding)))
     text = f"**{word('data_page.understood')}** {', '.join(parts)} · {form}"
-    entry = CATALOG.get(shown.source)
+    entry = CATALOG.get(current.source)
     return f"{text} · {word('data_page.licence', licence=entry.licence)}" if entry else text
 
 
-def _understood_collection(found: Read) -> str:
-    reading, figures = found.reading, found.audit
+def _collection_summary(result: AuditedDataset) -> str:
+    reading, audit = result.reading, result.audit
     questions = reading.question_set.questions
     counts = {
-        "given_files": {"files": len({file.name for file in reading.files}), "passages": figures.passage_count},
-        "questions": {"questions": figures.question_count},
+        "given_files": {"files": len({file.name for file in reading.files}), "passages": audit.passage_count},
+        "questions": {"questions": audit.question_count},
         "judgements": {"judgements": reading.judgement_count},
-        "articles": {"articles": figures.article_count},
+        "articles": {"articles": audit.article_count},
         "graded": {"questions": sum(bool(question.grades) for question in questions)},
         "grouped": {"questions": sum(bool(question.groups) for question in questions)},
     }
@@ -114,117 +118,121 @@ def _understood_collection(found: Read) -> str:
     return f"**{word('data_page.understood')}** {layout} · {', '.join(parts)}"
 
 
-def _gaps(reading: Reading, *, grave: bool) -> list[str]:
+def _gap_texts(reading: QuestionSetReading, *, is_serious: bool) -> list[str]:
     """Return what is missing between the files of a collection; unjudged questions are not `grave`."""
-    return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
+    return [
+        plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is is_serious
+    ]
 
 
-def _pick_encoding(shown: Preview, used: str, *, is_folded: bool = False) -> None:
+def _pick_encoding(current: DatasetPreview, used: str, *, is_folded: bool = False) -> None:
     """Draw the encodings to choose from; the files are read again in the one that the user chooses."""
-    encoding = pick_encoding(shown.encodings, used, f"encoding_{shown.key}", is_folded=is_folded)
+    encoding = pick_encoding(current.encodings, used, f"encoding_{current.key}", is_folded=is_folded)
     if encoding is not None:
-        _read_again(replace(shown, encoding=encoding, number=shown.number + 1), None)
+        _read_again(replace(current, encoding=encoding, number=current.number + 1), None)
 
 
-def _read_again(shown: Preview, columns: Columns | None) -> None:
+def _read_again(current: DatasetPreview, columns: QuestionColumns | None) -> None:
     with reading_progress() as progress:
-        preview.show(preview.read_again(shown, columns, progress))
+        preview.show(preview.read_again(current, columns, progress))
     st.rerun()
 
 
-def _columns(shown: Preview) -> None:
+def _draw_column_choice(current: DatasetPreview) -> None:
     st.caption(word("data_page.columns"))
-    given = asdict(shown.columns)
-    first = [role for role in given if role in _FIRST_ROLES or given[role] is not None]
-    more = [role for role in given if role not in first]
-    columns = _pick_columns(first, shown)
-    draw_first(shown.first_rows, shown.available, {_ROLE_KEYS[role]: name for role, name in columns.items()})
+    current_columns = asdict(current.columns)
+    first = [role for role in current_columns if role in _FIRST_ROLES or current_columns[role] is not None]
+    more = [role for role in current_columns if role not in first]
+    columns = _pick_columns(first, current)
+    draw_first_rows(current.first_rows, current.available, {_ROLE_KEYS[role]: name for role, name in columns.items()})
     if more:
-        with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.key}"):
-            columns |= _pick_columns(more, shown)
-    if columns != given:
-        _read_again(shown, Columns(**columns))
+        with st.expander(word("data_page.more_roles"), key=f"more_roles_{current.key}"):
+            columns |= _pick_columns(more, current)
+    if columns != current_columns:
+        _read_again(current, QuestionColumns(**columns))
 
 
-def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]:
-    given = asdict(shown.columns)
+def _pick_columns(roles: Sequence[str], current: DatasetPreview) -> dict[str, str | None]:
+    current_columns = asdict(current.columns)
     columns: dict[str, str | None] = {}
     for start in range(0, len(roles), _FIELDS_IN_ROW):
         row = roles[start : start + _FIELDS_IN_ROW]
-        for role, place in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
-            columns[role] = pick_column(place, _ROLE_KEYS[role], given[role], shown.available, _key(role, shown))
+        for role, container in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
+            columns[role] = pick_column(
+                container, _ROLE_KEYS[role], current_columns[role], current.available, _key(role, current)
+            )
     return columns
 
 
-def _key(role: str, shown: Preview) -> str:
-    return f"column_{role}_{shown.key}_{shown.number}"
+def _key(role: str, current: DatasetPreview) -> str:
+    return f"column_{role}_{current.key}_{current.number}"
 
 
-def _notes(found: Read) -> list[str]:
+def _notes(result: AuditedDataset) -> list[str]:
     """Return further notes on the set as Markdown; the audit below has the details."""
-    figures, gaps = found.audit, found.reading.gaps
+    audit, gaps = result.audit, result.reading.gaps
     unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
-        "unanswerable": figures.unanswerable_count - unjudged,  # which is reported already
-        "duplicates": sum(map(len, figures.duplicate_questions.values())),
-        "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
+        "unanswerable": audit.unanswerable_count - unjudged,  # which is reported already
+        "duplicates": sum(map(len, audit.duplicate_questions.values())),
+        "answers_not_found": 0 if audit.labels else len(audit.answers_not_found),
     }
     doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
-    notes = _gaps(found.reading, grave=False)
+    notes = _gap_texts(result.reading, is_serious=False)
     notes += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
-    if figures.question_count:
+    if audit.question_count:
         return notes
-    has_columns = bool(found.reading.available_columns)  # to choose the column of questions from
+    has_columns = bool(result.reading.available_columns)  # to choose the column of questions from
     return [word("data_page.passages_only" if has_columns else "data_page.passages_only_without_columns"), *notes]
 
 
-def _buttons(shown: Preview) -> None:
+def _draw_buttons(current: DatasetPreview) -> None:
     def leave_labels_out() -> None:
-        if shown.available:
-            st.session_state[_key("answers", shown)] = None  # as if it was chosen so: the file is read again
+        if current.available:
+            st.session_state[_key("answers", current)] = None  # as if it was chosen so: the file is read again
         else:
-            preview.show(preview.without_answers(shown))
+            preview.show(preview.without_answers(current))
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        if shown.read is not None:
+        if current.read is not None:
             button = label_and_help("data_page.use") | {"key": "use"}
-            name = draw_store_button(shown.title, set_name(shown.title), shown.key, **button)
+            name = draw_store_button(current.title, set_name(current.title), current.key, **button)
             if name is not None:
-                with errors_told():
+                with show_errors():
                     with st.spinner(word("data_page.keeping")):
-                        preview.use(shown, shown.read, name)
+                        preview.use(current, current.read, name)
                     st.rerun()
-            if shown.read.audit.labels:
+            if current.read.audit.labels:
                 st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
         draw_discard_button("discard", preview.drop)
 
 
-def _pick_reading(shown: Preview) -> None:
+def _pick_reading(current: DatasetPreview) -> None:
     """Draw the possible readings, which map roles to columns; the files are read again as the user chooses."""
-    if not shown.candidates:
+    if not current.candidates:
         return
     draw_heading(word("data_page.readings"))
     selected = None
-    for number, candidate in enumerate(shown.candidates[:_MOST_READINGS]):
+    for number, candidate in enumerate(current.candidates[:_MOST_READINGS]):
         columns = {role: name for role, name in asdict(candidate).items() if name is not None}
         labels = {role: word(f"column.{_ROLE_KEYS[role]}") for role in columns}
         titles = {role: f"{labels[role]} ({name})" for role, name in columns.items()}  # two roles may have one column
-        rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in shown.first_rows]
+        rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in current.first_rows]
         with st.container(border=True):
             st.markdown(" · ".join(f"{labels[role]} ← {plain(name)}" for role, name in columns.items()))
             st.dataframe(pd.DataFrame(rows, columns=[*titles.values()]), hide_index=True)
-            answers = shown.columns.answers
+            answers = current.columns.answers
             label = "search_answers" if answers is not None and columns.get("context") == answers else "read_so"
-            key = f"reading_{shown.key}_{number}"
+            key = f"reading_{current.key}_{number}"
             if st.button(word(f"data_page.{label}"), icon=":material/check:", key=key):
                 selected = candidate
-    if len(shown.candidates) > _MOST_READINGS:
-        st.caption(word("data_page.more_readings", count=f"{len(shown.candidates) - _MOST_READINGS:,}"))
+    if len(current.candidates) > _MOST_READINGS:
+        st.caption(word("data_page.more_readings", count=f"{len(current.candidates) - _MOST_READINGS:,}"))
     if selected is not None:
-        _read_again(replace(shown, number=shown.number + 1), selected)
+        _read_again(replace(current, number=current.number + 1), selected)
 
 
-def _draw_columns(reading: Reading) -> None:
+def _draw_columns(reading: QuestionSetReading) -> None:
     roles: dict[str, list[str]] = {}
     for role, name in (asdict(reading.columns) if reading.columns is not None else {}).items():
         if name is not None:
@@ -259,7 +267,7 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
         "encoding": tables.text("data_page.file_encoding"),
     }
     table = (
-        pd.DataFrame(map(vars, files[:_SHOWN_FILES]))
+        pd.DataFrame(map(vars, files[:_MAX_FILES]))
         .drop(columns="first_rows")
         .rename(columns={"name": "file", "row_count": "rows"})
     )
@@ -268,8 +276,8 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
     for optional in ("encoding", "left_out"):
         if not table[optional].any():
             del columns[optional]
-    if len(files) > _SHOWN_FILES:
-        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_FILES:,}"))
+    if len(files) > _MAX_FILES:
+        st.caption(word("data_page.first_rows", shown=f"{_MAX_FILES:,}"))
     tables.draw(table, columns)
     with_rows = [file for file in files[:_FILES_WITH_ROWS] if file.first_rows]
     if with_rows:
@@ -279,15 +287,15 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
                 st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
 
 
-def _draw_split(found: Read) -> None:
-    if not found.reading.question_set.questions:
+def _draw_split(result: AuditedDataset) -> None:
+    if not result.reading.question_set.questions:
         return
-    counts = ", ".join(f"{word(f'part.{part}')} {len(found.split.rows[part]):,}" for part in PARTS)
-    source = "published" if found.split.is_published else "drawn"
+    counts = ", ".join(f"{word(f'part.{part}')} {len(result.split.rows[part]):,}" for part in PARTS)
+    source = "published" if result.split.is_published else "drawn"
     draw_heading(word("data_page.split_report"))
     st.markdown(word(f"data_page.split_{source}", counts=counts))
-    if found.split.method is not SplitMethod.GROUPED:
-        st.caption(split_text(found.split))
-    parts = [part for part in PARTS if len(found.split.rows[part]) or not found.split.is_published]
-    if few := [text for part in parts if (text := few_text(len(found.split.rows[part]), part))]:
+    if result.split.method is not SplitMethod.GROUPED:
+        st.caption(split_text(result.split))
+    parts = [part for part in PARTS if len(result.split.rows[part]) or not result.split.is_published]
+    if few := [text for part in parts if (text := few_questions_text(len(result.split.rows[part]), part))]:
         st.markdown(f":material/warning: {' '.join(few)}")

@@ -12,15 +12,15 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data import store
-from mrc_workbench.data.apart import Report
+from mrc_workbench.data.apart import OnFilesRead
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.rows import FileReading
 from mrc_workbench.data.formats.tables import column_names
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import PairFileReading, StoredPairs
 from mrc_workbench.data.problems import Problem
-from mrc_workbench.data.questions.read import Reading
-from mrc_workbench.data.store import LONGEST_NAME, KeptSet, Progress, display_name
+from mrc_workbench.data.questions.read import QuestionSetReading
+from mrc_workbench.data.store import MAX_NAME_CHARACTERS, Progress, StoredItem, display_name
 from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.resources.sets import Cached, pair_set, question_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables
@@ -30,24 +30,24 @@ from mrc_workbench.workbench.views.ui.words import (
     draw_damaged,
     draw_remove,
     duration,
-    errors_told,
     label_and_help,
     language,
     moment,
     plain,
     problem_text,
     reason_text,
+    show_errors,
     word,
 )
 
 MEGABYTE = 10**6  # bytes
 PAIRS_IN_ADDRESS = "pairs"  # those to look at
-_SHOWN_ROWS = 1000
-_SHOWN_COLUMNS = 30  # of the first rows
+_MAX_ROWS = 1000
+_MAX_COLUMNS = 30  # of the first rows
 
 
 @contextmanager
-def reading_progress() -> Iterator[Report]:
+def reading_progress() -> Iterator[OnFilesRead]:
     """Show that files are being read and for how long; of many files, how many are read."""
     bar = st.empty()
 
@@ -60,7 +60,7 @@ def reading_progress() -> Iterator[Report]:
     bar.empty()
 
 
-def following(draw_bar: Callable[..., object]) -> Progress:
+def download_progress(draw_bar: Callable[..., object]) -> Progress:
     """Return what draws a download's bar, with the time left at the pace so far."""
     started = time.monotonic()
 
@@ -77,19 +77,19 @@ def draw_sets(in_use: str) -> None:
     sets = stored_sets()
     with st.expander(word("data_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
         st.caption(word("data_page.sets_about"))
-        for kept in sets:
-            counts = word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}")
-            is_used = kept.key == in_use
-            with _row(kept, set_name(kept.name), counts, store, question_set, is_removable=not is_used):
+        for dataset in sets:
+            counts = word("sidebar.counts", passages=f"{dataset.passages:,}", questions=f"{dataset.questions:,}")
+            is_used = dataset.key == in_use
+            with _row(dataset, set_name(dataset.name), counts, store, question_set, is_removable=not is_used):
                 if is_used:
                     st.badge(word("data_page.is_used"), icon=":material/check:", color="green")
-                elif st.button(word("data_page.use_stored"), key=f"use_{kept.key}"):
-                    use_set(kept.key)
+                elif st.button(word("data_page.use_stored"), key=f"use_{dataset.key}"):
+                    use_set(dataset.key)
                     st.rerun()
     draw_damaged(store.damaged(), store.remove)
 
 
-def draw_pairs(shown: str) -> None:
+def draw_pairs(displayed_key: str) -> None:
     """Draw the list of kept sets of pairs; `shown` is the key of the one that is looked at."""
     sets = pair_store.stored()
     if not sets:
@@ -97,24 +97,24 @@ def draw_pairs(shown: str) -> None:
     else:
         with st.expander(word("pairs_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
             st.caption(word("pairs_page.sets_about"))
-            for kept in sets:
-                counts = word("pairs_page.counts", kind=word(f"pair_kind.{kept.kind}"), rows=f"{kept.rows:,}")
-                with _row(kept, pairs_name(kept.name), counts, pair_store, pair_set):
-                    if kept.key == shown:
+            for pairs in sets:
+                counts = word("pairs_page.counts", kind=word(f"pair_kind.{pairs.kind}"), rows=f"{pairs.rows:,}")
+                with _row(pairs, pairs_name(pairs.name), counts, pair_store, pair_set):
+                    if pairs.key == displayed_key:
                         st.badge(word("pairs_page.is_shown"), icon=":material/visibility:")
-                    elif st.button(word("data_page.look"), key=f"see_{kept.key}"):
-                        remember(PAIRS_IN_ADDRESS, kept.key)
+                    elif st.button(word("data_page.look"), key=f"see_{pairs.key}"):
+                        remember(PAIRS_IN_ADDRESS, pairs.key)
                         st.rerun()
     draw_damaged(pair_store.damaged(), pair_store.remove)
 
 
 @contextmanager
 def _row(
-    kept: KeptSet,
-    called: str,
+    stored_set: StoredItem,
+    label: str,
     counts: str,
-    stored: ModuleType,
-    opened: Cached[[str], Any],
+    store_module: ModuleType,
+    cached_loader: Cached[[str], Any],
     *,
     is_removable: bool = True,
 ) -> Iterator[None]:
@@ -122,47 +122,56 @@ def _row(
     with st.container(border=True):
         name, about, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
         with name.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**{plain(called)}**", width="content")
-            if kept.shared:
+            st.markdown(f"**{plain(label)}**", width="content")
+            if stored_set.shared:
                 st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
         about.text(counts)
-        created.text(moment(kept.created))
+        created.text(moment(stored_set.created))
         with buttons.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
             yield
-            if kept.shared:
+            if stored_set.shared:
                 return
-            with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{kept.key}"):
-                new_name = _draw_name_field(called, f"name_{kept.key}")
-                look: dict[str, Any] = {"type": "primary", "disabled": not new_name, "key": f"rename_yes_{kept.key}"}
-                if st.button(word("data_page.rename_yes"), **look):
-                    with errors_told():
-                        if new_name != called:  # a name that the page translates stays as it is stored
-                            stored.rename(kept.key, new_name)
-                            opened.clear(kept.key)
+            with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{stored_set.key}"):
+                new_name = _draw_name_field(label, f"name_{stored_set.key}")
+                kwargs: dict[str, Any] = {
+                    "type": "primary",
+                    "disabled": not new_name,
+                    "key": f"rename_yes_{stored_set.key}",
+                }
+                if st.button(word("data_page.rename_yes"), **kwargs):
+                    with show_errors():
+                        if new_name != label:  # a name that the page translates stays as it is stored
+                            store_module.rename(stored_set.key, new_name)
+                            cached_loader.clear(stored_set.key)
                         st.toast(word("data_page.renamed", name=plain(new_name)), icon=":material/edit:")
                         st.rerun()
             if is_removable:
-                sure = word("data_page.remove_sure", name=plain(called))
-                draw_remove(kept.key, stored.remove, sure=sure, removed=word("data_page.removed", name=plain(called)))
+                confirmation = word("data_page.remove_sure", name=plain(label))
+                draw_remove(
+                    stored_set.key,
+                    store_module.remove,
+                    confirmation=confirmation,
+                    message=word("data_page.removed", name=plain(label)),
+                )
 
 
-def _draw_name_field(name: str, key: str, **look: Any) -> str:
-    look |= {"max_chars": LONGEST_NAME, "key": key}
-    return display_name(st.text_input(**label_and_help("data_page.name"), value=name, **look) or "")
+def _draw_name_field(name: str, key: str, **kwargs: Any) -> str:
+    kwargs |= {"max_chars": MAX_NAME_CHARACTERS, "key": key}
+    return display_name(st.text_input(**label_and_help("data_page.name"), value=name, **kwargs) or "")
 
 
-def chosen_pairs() -> StoredPairs | None:
+def selected_pairs() -> StoredPairs | None:
     """Return the kept pairs to look at, if there are some: those in use on other pages too, else the newest."""
-    sets = {kept.key: kept for kept in pair_store.stored()}
+    sets = {pairs.key: pairs for pairs in pair_store.stored()}
     return sets.get(remembered(PAIRS_IN_ADDRESS, next(iter(sets), ""), [*sets]))
 
 
-def draw_store_button(stored: str, called: str, preview_key: str, **button: Any) -> str | None:
+def draw_store_button(stored_name: str, displayed_name: str, preview_key: str, **button: Any) -> str | None:
     """Draw the name of a set, `called` if `stored` is translated, and its button; return the new name on a click."""
-    name = _draw_name_field(called, f"set_name_{preview_key}", width=320)
+    name = _draw_name_field(displayed_name, f"set_name_{preview_key}", width=320)
     if not st.button(type="primary", icon=":material/check:", **button):
         return None
-    return stored if name == called else name or stored
+    return stored_name if name == displayed_name else name or stored_name
 
 
 def draw_discard_button(key: str, forget: Callable[[], None]) -> None:
@@ -183,23 +192,25 @@ def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], 
         st.success(text, icon=":material/check_circle:")
 
 
-def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
+def pick_column(
+    container: DeltaGenerator, role: str, current: str | None, available: Sequence[str], key: str
+) -> str | None:
     """Draw the field for the column of a role; returns the selected column, None for none."""
     options = [None, *available]
-    index = options.index(given) if given in options else 0
-    look: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}
-    column: str | None = place.selectbox(**label_and_help(f"column.{role}"), options=options, index=index, **look)
+    index = options.index(current) if current in options else 0
+    kwargs: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}
+    column: str | None = container.selectbox(**label_and_help(f"column.{role}"), options=options, index=index, **kwargs)
     return column
 
 
-def draw_first(
-    first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
+def draw_first_rows(
+    first_rows: Sequence[Mapping[str, str]], available: Sequence[str], column_by_role: Mapping[str, str | None]
 ) -> None:
     """Draw the first rows; the columns `chosen` for a role come first, titled with it."""
     if not first_rows:
         return
-    roles = {name: role for role, name in chosen.items() if name is not None}
-    names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_SHOWN_COLUMNS]
+    roles = {name: role for role, name in column_by_role.items() if name is not None}
+    names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_MAX_COLUMNS]
     titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
     table = pd.DataFrame([[row.get(name, "") for name in names] for row in first_rows], columns=names)
     columns = {name: st.column_config.TextColumn(title) for name, title in titles.items()}
@@ -220,35 +231,39 @@ def left_out_words(readings: Sequence[FileReading]) -> list[str]:
 
 def draw_problems(readings: Sequence[FileReading], title: str) -> None:
     """Draw the rows left out or repaired, by file; notices about whole files are in the report."""
-    for place, reading in enumerate(readings):
+    for index, reading in enumerate(readings):
         if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")
-        _draw_problems(reading, title if len(readings) == 1 else f"{title}_{place + 1}")
+        _draw_problems(reading, title if len(readings) == 1 else f"{title}_{index + 1}")
 
 
 def _draw_problems(reading: FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
-    reported = [problem for problem in reading.problems if problem.row is None] if isinstance(reading, Reading) else []
-    others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in reported]
+    notices = (
+        [problem for problem in reading.problems if problem.row is None]
+        if isinstance(reading, QuestionSetReading)
+        else []
+    )
+    others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in notices]
     if left_out:
-        whole = partial(_in_words, reading.rejected, left_out, texts := catalog(language()))
+        whole = partial(_problem_table, reading.rejected, left_out, texts := catalog(language()))
         with st.expander(word("data_page.see_left_out")):
-            if len(left_out) > _SHOWN_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+            if len(left_out) > _MAX_ROWS:
+                st.caption(word("data_page.first_rows", shown=f"{_MAX_ROWS:,}"))
             wide = {texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")}
-            first = _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts)
+            first = _problem_table(reading.rejected.head(_MAX_ROWS), left_out, texts)
             st.dataframe(first, hide_index=True, column_config=wide)
             if len(left_out) < reading.left_out:
                 st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
             tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
     if others:
-        count = f"{reading.problem_count - reading.left_out - len(reported):,}"
+        count = f"{reading.problem_count - reading.left_out - len(notices):,}"
         with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
-            for problem in others[:_SHOWN_ROWS]:
+            for problem in others[:_MAX_ROWS]:
                 st.text(problem_text(problem))
 
 
-def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
+def _problem_table(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
     """Return the table with the reader's problems, one a row, in the user's language."""
     words = [reason_text(problem, texts) for problem in problems[: len(table)]]
     table = table.assign(problem=words)

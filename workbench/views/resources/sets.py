@@ -15,7 +15,7 @@ import streamlit as st
 from mrc_workbench.data.pairs import PairAudit, audit_pairs, split_pairs
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
-from mrc_workbench.data.questions import Audit, audit, passages_with
+from mrc_workbench.data.questions import Audit, audit, find_passage_rows
 from mrc_workbench.data.questions.content import content_notes
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
@@ -25,14 +25,14 @@ from mrc_workbench.data.store import (
     keep,
     last_used,
     load,
-    note_used,
     passages_of,
     read_entry,
+    record_last_used,
     stored,
 )
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.analysis.evidence import set_languages
+from mrc_workbench.retrieval.analysis.evidence import detect_languages
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -50,13 +50,13 @@ class Cached(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], content: Callable[[Any], object], options: dict[str, Any]) -> None:
         @wraps(function)  # by its name and source the library tells one function's cache from another's
-        def of_workspace(_place: tuple[str, object], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def of_workspace(_workspace_key: tuple[str, object], /, *args: P.args, **kwargs: P.kwargs) -> R:
             return function(*args, **kwargs)
 
         signature = inspect.signature(function)
-        place = inspect.Parameter("workspace", inspect.Parameter.POSITIONAL_ONLY)
+        workspace_parameter = inspect.Parameter("workspace", inspect.Parameter.POSITIONAL_ONLY)
         # from here the library takes what is a part of the key: not what begins with a line
-        parameters = [place, *signature.parameters.values()]
+        parameters = [workspace_parameter, *signature.parameters.values()]
         of_workspace.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         self._content = content
         self._cache: Any = st.cache_resource(show_spinner=False, **options)(of_workspace)
@@ -101,22 +101,22 @@ def _opened(read: Callable[[Path], Any], folder: str, finished: float) -> Any:
 
 
 @cached(max_entries=48)
-def place_of(of: tuple[Any, ...]) -> list[Any]:
+def result_slot(key: tuple[Any, ...]) -> list[Any]:
     """Return the list, at first empty, that stores what is computed for a key.
 
     Elements drawn inside a cached function are drawn again on every call: whatever shows progress is computed outside.
     """
-    del of  # only a key
+    del key  # only a key
     return []
 
 
 def stored_sets() -> list[StoredSet]:
     """Return the sets of the workspace, newest first; the sample is put there on the first visit."""
-    return stored() or [_keep_sample()]
+    return stored() or [_store_sample()]
 
 
-@cached(validate=lambda kept: any(known.key == kept.key for known in stored()))
-def _keep_sample() -> StoredSet:
+@cached(validate=lambda dataset: any(known.key == dataset.key for known in stored()))
+def _store_sample() -> StoredSet:
     return keep(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
 
 
@@ -139,9 +139,9 @@ _BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
     QuestionSet: lambda questions: questions.fingerprint,
     Split: lambda parts: b"|".join(rows.tobytes() for rows in parts.rows.values()),
 }
-passages_found = cached(max_entries=16, hash_funcs=_BY_CONTENT)(passages_with)
+matching_passages = cached(max_entries=16, hash_funcs=_BY_CONTENT)(find_passage_rows)
 content_notes_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(content_notes)
-languages_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(set_languages)
+languages_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(detect_languages)
 
 
 class MissingSet(NamedTuple):
@@ -154,20 +154,20 @@ class MissingSet(NamedTuple):
 def missing_set() -> MissingSet | None:
     """Return the named question set if it is missing; None if it is there, or none is named."""
     key = st.query_params.get("data") or st.session_state.get("data")
-    if not key or any(kept.key == key for kept in stored_sets()):
+    if not key or any(dataset.key == key for dataset in stored_sets()):
         return None
     compared = {comparison.reference: comparison.data for comparison in kept_comparisons()}
     return MissingSet(key, st.session_state.get(_DISPLAYED, {}).get(key) or compared.get(key, ""))
 
 
-def chosen_set() -> StoredSet:
+def selected_set() -> StoredSet:
     """Return the set in use: that of the address, the session, the last use, or the newest; stop if it is missing."""
     require_set()
-    sets = {kept.key: kept for kept in stored_sets()}
+    sets = {dataset.key: dataset for dataset in stored_sets()}
     key = st.query_params.get("data") or st.session_state.get("data") or last_used()
-    chosen = sets[key if key in sets else next(iter(sets))]
-    st.session_state.setdefault(_DISPLAYED, {})[chosen.key] = chosen.name
-    return chosen
+    selected = sets[key if key in sets else next(iter(sets))]
+    st.session_state.setdefault(_DISPLAYED, {})[selected.key] = selected.name
+    return selected
 
 
 def require_set() -> None:
@@ -179,10 +179,10 @@ def require_set() -> None:
     text = word("missing_set.deleted", name=plain(missing.name)) if missing.name else unknown
     st.error(text, icon=":material/folder_off:")
     st.markdown(word("missing_set.choose"))
-    for kept in stored_sets():
-        name = word("data_page.sample") if kept.name == CATALOG[SAMPLE].title else kept.name
-        look: dict[str, Any] = {"icon": ":material/folder_open:", "key": f"open_set_{kept.key}"}
-        st.button(plain(name), on_click=use_set, args=(kept.key,), **look)
+    for dataset in stored_sets():
+        name = word("data_page.sample") if dataset.name == CATALOG[SAMPLE].title else dataset.name
+        kwargs: dict[str, Any] = {"icon": ":material/folder_open:", "key": f"open_set_{dataset.key}"}
+        st.button(plain(name), on_click=use_set, args=(dataset.key,), **kwargs)
     st.stop()
 
 
@@ -191,7 +191,7 @@ def use_set(key: str) -> None:
     before = st.session_state.get("data")
     address = {"data": key}
     if before != key:
-        note_used(key)
+        record_last_used(key)
         if before and PAGE_OF_LIST in st.query_params:
             address[PAGE_OF_LIST] = "1"  # in one step with the set: one entry to go back by
     st.session_state["data"] = key
@@ -200,13 +200,15 @@ def use_set(key: str) -> None:
 
 def stored_pairs() -> list[StoredPairs]:
     """Return the sets of the workspace, newest first; the samples are stored on the first visit."""
-    return pair_store.stored() or _keep_samples()
+    return pair_store.stored() or _store_samples()
 
 
-@cached(validate=lambda kept: {pairs.key for pairs in kept} <= {known.key for known in pair_store.stored()})
-def _keep_samples() -> list[StoredPairs]:
+@cached(
+    validate=lambda stored_sets: {pairs.key for pairs in stored_sets} <= {known.key for known in pair_store.stored()}
+)
+def _store_samples() -> list[StoredPairs]:
     for name in SAMPLES:
-        pair_store.keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name)
+        pair_store.save_pairs(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name)
     return pair_store.stored()
 
 

@@ -11,24 +11,24 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from mrc_workbench.data.formats.opening import set_name as named_by_file
+from mrc_workbench.data.formats.opening import derive_name as named_by_file
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.language.masking import Size
 from mrc_workbench.models.language.tokenizer_training import TokenizerKind
 from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment_as
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.cli import planned_ablation
+from mrc_workbench.training.cli import plan_ablation
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderOptions
-from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.runs import Plan, Run
+from mrc_workbench.training.recipes import get_recipe
+from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.workbench.views.names import pair_set_name, set_name
 from mrc_workbench.workbench.views.navigation import translate_field
-from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_pairs, stored_sets
+from mrc_workbench.workbench.views.resources.sets import selected_set, stored_pairs, stored_sets
 from mrc_workbench.workbench.views.train.cards import close_dialog
 from mrc_workbench.workbench.views.train.composite import draw_experiment_file, setting_words, value_words
 from mrc_workbench.workbench.views.train.fields import entered_value
@@ -39,29 +39,29 @@ from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help,
 _NONE = ""
 _EPOCHS = BiEncoderOptions(base="any").epochs
 _OFFERED: dict[str, Sequence[Any]] = {
-    "objective": [one.value for one in LanguageObjective],
+    "objective": [choice.value for choice in LanguageObjective],
     "pairs_weight": [0.5, 1.0, 3.0, 10.0],
-    "whole_words": [one.value for one in WholeWords],
+    "whole_words": [choice.value for choice in WholeWords],
     "mask_share": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],
-    "size": [one.value for one in Size],
-    "tokenizer_kind": [one.value for one in TokenizerKind],
+    "size": [choice.value for choice in Size],
+    "tokenizer_kind": [choice.value for choice in TokenizerKind],
     "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
 }
 _EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
 _LARGEST_FILE = 1  # MB
 
 
-def draw_ablation(plan: Plan | None) -> None:
+def draw_ablation(plan: TrainingPlan | None) -> None:
     """Draw the two ways to an ablation, around a training that was planned; None where it cannot be."""
-    look: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_ablation_open"}
-    with st.expander(word("ablation.title"), on_change="rerun", **look) as fold:
+    kwargs: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_ablation_open"}
+    with st.expander(word("ablation.title"), on_change="rerun", **kwargs) as fold:
         if not fold.open:
             return
         st.markdown(word("ablation.about"))
         if plan is None:
             st.caption(word("ablation.no_plan"))
         else:
-            _draw_chosen(plan)
+            _draw_variation(plan)
         st.divider()
         _draw_file()
 
@@ -76,10 +76,10 @@ def offered(options: LanguageOptions) -> dict[str, list[Any]]:
     values = {name: list(known) for name, known in _OFFERED.items() if name not in decided}
     values["epochs"] = [round(options.epochs * length, 4) for length in (0.25, 0.5, 2.0, 4.0)]
     values["seed"] = [options.seed + more for more in (1, 2, 3)]
-    return {name: [one for one in known if one != getattr(options, name)] for name, known in values.items()}
+    return {name: [value for value in known if value != getattr(options, name)] for name, known in values.items()}
 
 
-def _draw_chosen(plan: Plan) -> None:
+def _draw_variation(plan: TrainingPlan) -> None:
     if not isinstance(plan.options, LanguageOptions):
         return
     vary: dict[str, list[Any]] = {}
@@ -88,9 +88,9 @@ def _draw_chosen(plan: Plan) -> None:
         columns = columns or [*st.columns(4)]
         with columns.pop(0):
             vary[name] = _pick_values(name, values, getattr(plan.options, name))
-    judges = _pick_judges("train_ablation", (plan.data, chosen_set().key))
-    look: dict[str, Any] = {"key": "train_ablation_untrained", "persist_state": "session"}
-    untrained = st.checkbox(**label_and_help("ablation.with_untrained"), value=True, **look)
+    judges = _pick_judges("train_ablation", (plan.data, selected_set().key))
+    kwargs: dict[str, Any] = {"key": "train_ablation_untrained", "persist_state": "session"}
+    untrained = st.checkbox(**label_and_help("ablation.with_untrained"), value=True, **kwargs)
     experiment = _experiment_around(plan, judges, vary, untrained=untrained)
     _draw_start(experiment, plan.name, "train_ablation")
 
@@ -100,26 +100,26 @@ def _pick_values(name: str, values: list[Any], reference: Any) -> list[Any]:
     if not set(st.session_state.get(key, ())) <= set(values):  # the reference is another value by now
         st.session_state[key] = [value for value in st.session_state[key] if value in values]
     relabel(key)
-    look: dict[str, Any] = {"format_func": partial(value_words, name), "key": key, "persist_state": "session"}
-    look |= {"placeholder": word("ablation.as_in_the_form", value=value_words(name, reference))}
-    look |= {"help": word(_EXPLAINED.get(name, f"option_help.{name}"))}
+    kwargs: dict[str, Any] = {"format_func": partial(value_words, name), "key": key, "persist_state": "session"}
+    kwargs |= {"placeholder": word("ablation.as_in_the_form", value=value_words(name, reference))}
+    kwargs |= {"help": word(_EXPLAINED.get(name, f"option_help.{name}"))}
     label = word("train.objective" if name == "objective" else f"option.{name}")
-    selected = st.multiselect(label, values, **look)
+    selected = st.multiselect(label, values, **kwargs)
     return [value for value in values if value in selected]
 
 
 def _draw_file() -> None:
     st.markdown(word("ablation.by_file"))
     translate_field("upload_ablation", megabytes=_LARGEST_FILE)
-    look: dict[str, Any] = {"max_upload_size": _LARGEST_FILE, "label_visibility": "collapsed"}
-    file = st.file_uploader(word("ablation.experiment_file"), type="toml", key="upload_ablation", **look)
+    kwargs: dict[str, Any] = {"max_upload_size": _LARGEST_FILE, "label_visibility": "collapsed"}
+    file = st.file_uploader(word("ablation.experiment_file"), type="toml", key="upload_ablation", **kwargs)
     if not isinstance(file, UploadedFile):
         return
     try:
         with TemporaryDirectory() as folder:
             path = Path(folder, "experiment.toml")  # what a person called it is no path
             path.write_bytes(file.getvalue())
-            experiment = read_as(AblationExperiment, path)
+            experiment = read_experiment_as(AblationExperiment, path)
         experiment.check()
     except ExperimentError as error:
         st.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
@@ -139,10 +139,10 @@ def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
         _start(experiment, name, st.container())
 
 
-def draw_does_it_help(run: Run) -> None:
+def draw_helps_dialog(run: Run) -> None:
     plan = run.plan()
     st.markdown(word("ablation.helps_about", name=plain(plan.name)))
-    judges = _pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
+    judges = _pick_judges(f"helps_{run.id}", (selected_set().key, plan.data))
     has_judge = bool(judges.questions or judges.sentences)
     pressed = pressed_once(word("ablation.helps_start"), "helps_start", type="primary", disabled=not has_judge)
     messages = st.container()
@@ -151,7 +151,7 @@ def draw_does_it_help(run: Run) -> None:
     if not pressed:
         return
     try:
-        is_same_text = recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+        is_same_text = get_recipe(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
         problem = "" if is_same_text else word("ablation.text_changed")  # the model would be trained again
     except Failure as error:
         problem = plain(failure_text(error))
@@ -172,8 +172,10 @@ class _Judges(NamedTuple):
 
 def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
     """Draw the choices; the first of the question sets `preferred` that has questions is selected by default."""
-    questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
-    pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
+    questions = {stored_set.key: set_name(stored_set.name) for stored_set in stored_sets() if stored_set.questions}
+    pairs = {
+        stored_set.key: pair_set_name(stored_set) for stored_set in stored_pairs() if stored_set.kind is PairKind.SCORED
+    }
     default = next((key for key in (*preferred, *questions) if key in questions), _NONE)
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
@@ -181,16 +183,16 @@ def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
     with middle:
         key = f"{name}_epochs"
         offer(key, _EPOCHS)
-        look: dict[str, Any] = {"min_value": 0.01, "max_value": 100.0, "step": 1.0, "format": "%g", "value": None}
-        look |= {"placeholder": f"{_EPOCHS:g}", "key": key, "persist_state": "session"}
-        epochs = st.number_input(**label_and_help("ablation.epochs"), disabled=not question_set, **look)
+        kwargs: dict[str, Any] = {"min_value": 0.01, "max_value": 100.0, "step": 1.0, "format": "%g", "value": None}
+        kwargs |= {"placeholder": f"{_EPOCHS:g}", "key": key, "persist_state": "session"}
+        epochs = st.number_input(**label_and_help("ablation.epochs"), disabled=not question_set, **kwargs)
     with right:
         scored_pairs = _choose_set(name, "pairs", pairs, _NONE)
     return _Judges(question_set, scored_pairs, float(epochs or _EPOCHS))
 
 
 def _experiment_around(
-    plan: Plan, judges: _Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
+    plan: TrainingPlan, judges: _Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
 ) -> AblationExperiment:
     """Return the experiment whose reference is exactly the training of a plan."""
     return AblationExperiment(
@@ -211,9 +213,9 @@ def _start(experiment: AblationExperiment, name: str, messages: DeltaGenerator) 
     """Check an experiment and start it; a problem is drawn in `messages`."""
     try:
         experiment.check()
-        for base in {experiment.learning(number).base for number in experiment.changes}:
+        for base in {experiment.language_model_options(number).base for number in experiment.changes}:
             find_model(base)  # a command would report it only when it comes to it
-        begin(lambda: planned_ablation(experiment, name), messages)
+        begin(lambda: plan_ablation(experiment, name), messages)
     except ExperimentError as error:
         messages.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
     except OptionError as error:
@@ -231,5 +233,5 @@ def _choose_set(prefix: str, kind: str, names: Mapping[str, str], default: str) 
     if st.session_state[key] not in names:  # such as a set that was removed
         st.session_state[key] = default
     relabel(key)
-    look: dict[str, Any] = {"format_func": names.__getitem__, "key": key, "persist_state": "session"}
-    return str(st.selectbox(**label_and_help(f"ablation.{kind}_from"), options=[*names], **look))
+    kwargs: dict[str, Any] = {"format_func": names.__getitem__, "key": key, "persist_state": "session"}
+    return str(st.selectbox(**label_and_help(f"ablation.{kind}_from"), options=[*names], **kwargs))

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs.store import StoredPairs
-from mrc_workbench.data.workspace import for_this_user
+from mrc_workbench.data.workspace import run_as_current_user
 from mrc_workbench.models.files import HubRevision, ModelError, hub_revision
 from mrc_workbench.models.packaged import DEFAULT, PREFIX, base_at_hand
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
@@ -22,20 +22,20 @@ from mrc_workbench.training.options import NegativesFrom, OptionError, TrainingO
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
+    DISTILLATION_OBJECTIVES,
     LATE_INTERACTION,
-    TAUGHT,
     BiEncoderObjective,
     CrossEncoderObjective,
     LateObjective,
     QuestionSide,
     SparseEncoderObjective,
 )
-from mrc_workbench.training.recipes import kinds_to_start_from, ranking_kinds, recipe_of, usual_base
+from mrc_workbench.training.recipes import compatible_base_kinds, default_base, get_recipe, ranking_kinds
 from mrc_workbench.training.runs import Run, find_model_run
 from mrc_workbench.training.text_options import (
-    CONTRASTED,
-    FITTING,
+    IN_BATCH_OBJECTIVES,
     LANGUAGE_MODEL,
+    PAIR_KINDS_OF_OBJECTIVE,
     CrossSentenceObjective,
     LanguageObjective,
     ReaderObjective,
@@ -43,14 +43,14 @@ from mrc_workbench.training.text_options import (
 )
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, model_label
-from mrc_workbench.workbench.views.study import Learned
+from mrc_workbench.workbench.views.study import TextSource
 from mrc_workbench.workbench.views.ui.state import choose, offer, relabel, remember, remembered
-from mrc_workbench.workbench.views.ui.words import failure_text, known, label_and_help, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import failure_text, has_text, label_and_help, plain, word, word_or
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
-NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
+NEGATIVES_SAMPLED = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 _GROUPS = {
     "common": "max_length pooling temperature patience lora_rank recompute title",
     "learning": "batches_of shared_passages mix_weight warmup weight_decay seed",
@@ -63,7 +63,7 @@ _GROUPS = {
 }
 MORE = {group: tuple(names.split()) for group, names in _GROUPS.items()}
 # the others, such as those of an added kind, are drawn with those of the loss
-LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
+LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_SAMPLED, *chain(*MORE.values())}
 _NOT_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding_table"}
 _NOT_OF_A_STARTER = _NOT_OF_A_NEW_MODEL | {
     *("pooling", "max_length", "windows", "shared_passages", "mix_weight"),
@@ -79,10 +79,10 @@ _ALL_BUT_READERS = _KNOWN - {*ReaderObjective}
 _ALL_BUT_TRIPLETS: set[StrEnum] = {*BiEncoderObjective, *SparseEncoderObjective} - {BiEncoderObjective.TRIPLET}
 _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "guide": {BiEncoderObjective.GIST},
-    "teacher": {CrossEncoderObjective.MARGIN_MSE, *TAUGHT, SentenceObjective.DISTILLATION},
-    "teacher_temperature": {*TAUGHT},
-    "teacher_bm25": {*TAUGHT},
-    "distillation_weight": {*TAUGHT},
+    "teacher": {CrossEncoderObjective.MARGIN_MSE, *DISTILLATION_OBJECTIVES, SentenceObjective.DISTILLATION},
+    "teacher_temperature": {*DISTILLATION_OBJECTIVES},
+    "teacher_bm25": {*DISTILLATION_OBJECTIVES},
+    "distillation_weight": {*DISTILLATION_OBJECTIVES},
     "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "triplet_margin": {BiEncoderObjective.TRIPLET, SentenceObjective.TRIPLET},
@@ -96,7 +96,7 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "mix_weight": {BiEncoderObjective.MULTIPLE_NEGATIVES},
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
-        *(SparseEncoderObjective.SPLADE, *TAUGHT, *CONTRASTED),
+        *(SparseEncoderObjective.SPLADE, *DISTILLATION_OBJECTIVES, *IN_BATCH_OBJECTIVES),
     },
     "mini_batch_size": _ALL_BUT_TRIPLETS,
     "title": _ALL_BUT_READERS,  # passages are read without
@@ -112,7 +112,7 @@ def _askers() -> ThreadPoolExecutor:
 @st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
 def hub_answer(hub_id: str) -> Future[HubRevision]:
     """Query the hub in the background, for all users: where users sign in, without a token. No page waits for it."""
-    return _askers().submit(for_this_user(hub_revision), hub_id)
+    return _askers().submit(run_as_current_user(hub_revision), hub_id)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Base:
     usable: bool = False
 
     @property
-    def starter(self) -> bool:
+    def is_starter(self) -> bool:
         return is_a_starter(self.reference)
 
 
@@ -132,17 +132,31 @@ def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
     left, right = st.columns(2, vertical_alignment="bottom")
     # hub ids and folders that were typed or stand in the address
-    given = [one for one in (st.session_state.get("kept_base"), st.query_params.get("base")) if one and one.strip()]
-    typed = [one for one in given if one != STARTER and not one.startswith(PREFIX) and find_model_run(one) is None]
+    requested = [
+        candidate
+        for candidate in (st.session_state.get("kept_base"), st.query_params.get("base"))
+        if candidate and candidate.strip()
+    ]
+    typed = [
+        candidate
+        for candidate in requested
+        if candidate != STARTER and not candidate.startswith(PREFIX) and find_model_run(candidate) is None
+    ]
     choices = list(dict.fromkeys([*base_choices(kind), *typed]))
-    look: dict[str, Any] = {"format_func": partial(model_label, kind=kind), "help": word("train.base_help")}
+    kwargs: dict[str, Any] = {"format_func": partial(model_label, kind=kind), "help": word("train.base_help")}
     with left:
         reference = choose(
-            st.selectbox, "base", word("train.base_pick"), choices, usual_base(kind), accept_new_options=True, **look
+            st.selectbox,
+            "base",
+            word("train.base_pick"),
+            choices,
+            default_base(kind),
+            accept_new_options=True,
+            **kwargs,
         ).strip()
     base = Base(reference, _runs(kind).get(reference), usable=_draw_availability(kind, reference, right))
     if base.run is None:
-        options = suited_to(kind, base)
+        options = options_for_base(kind, base)
         objective = word_or(f"objective.{options.objective}", str(options.objective))
         values = {"epochs": f"{options.epochs:g}", "batch": f"{options.batch_size:,}"}
         right.caption(word("train.preset", objective=objective, **values))
@@ -151,55 +165,55 @@ def pick_base(kind: str) -> Base:
 
 def base_choices(kind: str) -> list[str]:
     """Return the bases that are offered by name; any other is typed."""
-    recipe = recipe_of(kind)
-    offered = recipe.options.offered()
-    runs = [run for one in kinds_to_start_from(kind) for run in _runs(one)]
+    recipe = get_recipe(kind)
+    offered = recipe.options.available_bases()
+    runs = [run for other_kind in compatible_base_kinds(kind) for run in _runs(other_kind)]
     fitting = runs if STARTER in offered else [run for run in runs if not is_a_starter(run)]
     first = [DEFAULT_BI_ENCODER] if DEFAULT_BI_ENCODER in (*offered, recipe.base) else []
     return list(dict.fromkeys([*first, *offered, recipe.base, *fitting]))
 
 
-def suited_to(kind: str, base: Base) -> TrainingOptions:
+def options_for_base(kind: str, base: Base) -> TrainingOptions:
     """Return options that suit the base; where none do, those of the usual one, until another is chosen."""
-    suited, reference = recipe_of(kind).options.suited_to, STARTER if base.starter else base.reference
+    suited, reference = get_recipe(kind).options.defaults_for, STARTER if base.is_starter else base.reference
     try:
-        return suited(reference or usual_base(kind))
+        return suited(reference or default_base(kind))
     except OptionError:
-        return suited(usual_base(kind))
+        return suited(default_base(kind))
 
 
 def _runs(kind: str) -> dict[str, Run]:
     return {run.id: run for run, plan in finished_runs().items() if plan.kind == kind}
 
 
-def _draw_availability(kind: str, reference: str, place: DeltaGenerator) -> bool:
+def _draw_availability(kind: str, reference: str, container: DeltaGenerator) -> bool:
     """Draw in `place` where the model is, or below why it cannot be had; returns whether it can be used."""
     try:
         source = find_model(reference)
-        recipe_of(kind).options.check_base(source)
+        get_recipe(kind).options.check_base(source)
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return False
     if reference == STARTER:
         new = kind == LANGUAGE_MODEL
-        place.caption(word("train.about_new_model" if new else "train.about_starter"))
+        container.caption(word("train.about_new_model" if new else "train.about_starter"))
         if not (new or base_at_hand()):
             st.caption(word("train.no_packaged", model=DEFAULT.name, package=DEFAULT.requirement))
     elif source.packaged:
         packaged = source.packaged
-        place.caption(word("train.about_packaged", origin=packaged.origin, licence=packaged.licence.upper()))
+        container.caption(word("train.about_packaged", origin=packaged.origin, licence=packaged.licence.upper()))
         if kind == CROSS_ENCODER:
             st.caption(word("train.about_pairs_read"))
     elif source.hub_id is None:
-        place.caption(word("train.about_folder"))
+        container.caption(word("train.about_folder"))
     elif not hub_answer(source.hub_id).done():
-        with place:
+        with container:
             _wait_for_the_hub(source.hub_id)
     elif refusal := hub_answer(source.hub_id).exception():
-        _say_what_is_missing(kind, source.hub_id, refusal)
+        _draw_hub_problem(kind, source.hub_id, refusal)
         return False
     else:
-        with place.container(horizontal=True, vertical_alignment="center"):
+        with container.container(horizontal=True, vertical_alignment="center"):
             st.caption(_hub_words(hub_answer(source.hub_id).result()), width="content")
             _check_again(source.hub_id)
     return True
@@ -212,21 +226,21 @@ def _wait_for_the_hub(hub_id: str) -> None:
     st.caption(f":material/hourglass_empty: {word('train.hub_asking')}")
 
 
-def _say_what_is_missing(kind: str, hub_id: str, error: BaseException) -> None:
-    offers_starter = STARTER in recipe_of(kind).options.offered()
+def _draw_hub_problem(kind: str, hub_id: str, error: BaseException) -> None:
+    offers_starter = STARTER in get_recipe(kind).options.available_bases()
     key = f"model.{getattr(error, 'code', '')}"
     keys = [key, "model.hub_unknown"] if offers_starter else [f"{key}_no_starter", key, "model.hub_unknown"]
-    st.warning(word(next(filter(known, keys)), model=plain(hub_id)), icon=":material/cloud_off:")
+    st.warning(word(next(filter(has_text, keys)), model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
-        for number, base in enumerate(recipe_of(kind).options.offered()):
+        for number, base in enumerate(get_recipe(kind).options.available_bases()):
             if base == STARTER:
                 label, icon = word("train.use_starter"), ":material/bolt:"
             elif base.startswith(PREFIX):
                 label, icon = word("train.use_installed", model=base_name(base, kind)), ":material/check:"
             else:  # another model of the hub
                 continue
-            look: dict[str, Any] = {"type": "primary" if number == 0 else "secondary", "key": f"train_use_{base}"}
-            st.button(label, on_click=remember, args=("base", base), icon=icon, **look)
+            kwargs: dict[str, Any] = {"type": "primary" if number == 0 else "secondary", "key": f"train_use_{base}"}
+            st.button(label, on_click=remember, args=("base", base), icon=icon, **kwargs)
         _check_again(hub_id)
 
 
@@ -246,14 +260,14 @@ def _hub_words(revision: HubRevision) -> str:
     return f":material/cloud_download: {text}"
 
 
-def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
+def pick_objective(kind: str, base: Base, data: TextSource | StoredPairs) -> str:
     pairs = data.kind if isinstance(data, StoredPairs) else None
-    choices = objectives(kind, starter=base.starter, pairs=pairs)
+    choices = objectives(kind, starter=base.is_starter, pairs=pairs)
     if not choices:
         st.info(word("train.no_objective"), icon=":material/info:")
         st.stop()
     key = f"train_{kind}_objective"
-    options = base.run.plan().options if base.run else suited_to(kind, base)
+    options = base.run.plan().options if base.run else options_for_base(kind, base)
     suited = (options.objective.value, SentenceObjective.SIMCSE_SUPERVISED.value)  # to the base, or else to the data
     default = next((objective for objective in suited if objective in choices), choices[0])
     if st.session_state.get(key) not in choices:
@@ -262,8 +276,8 @@ def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
     relabel(key)
     left, right = st.columns(2, vertical_alignment="bottom")
     labels = {choice: word_or(f"objective.{choice}", choice) for choice in choices}
-    look: dict[str, Any] = {"format_func": labels.__getitem__, "key": key, "persist_state": "session"}
-    selected = str(left.selectbox(**label_and_help("train.objective"), options=choices, **look))
+    kwargs: dict[str, Any] = {"format_func": labels.__getitem__, "key": key, "persist_state": "session"}
+    selected = str(left.selectbox(**label_and_help("train.objective"), options=choices, **kwargs))
     remember("objective", selected)
     right.caption(word_or(f"objective_does.{selected}", ""))
     return selected
@@ -271,11 +285,11 @@ def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
 
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
     """Return the objectives of a kind, with `pairs` those that learn from such pairs."""
-    every = type(recipe_of(kind).options.suited_to().objective)
+    objective_class = type(get_recipe(kind).options.defaults_for().objective)
     if pairs is not None:
-        return [known.value for known in every if pairs in FITTING[known]]
+        return [known.value for known in objective_class if pairs in PAIR_KINDS_OF_OBJECTIVE[known]]
     # a starter has no tokenizer for a guide
-    return [known.value for known in every if not (starter and known is BiEncoderObjective.GIST)]
+    return [known.value for known in objective_class if not (starter and known is BiEncoderObjective.GIST)]
 
 
 def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_trained: bool = False) -> dict[str, Any]:
@@ -283,22 +297,22 @@ def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_t
 
     A finished training that continues keeps its settings (`as_trained`) instead of the objective's defaults.
     """
-    settings = {} if as_trained else options.settings_for(objective)
+    settings = {} if as_trained else options.defaults_for_objective(objective)
     values = asdict(options) | settings | {"objective": objective}
-    if objective in TAUGHT:
+    if objective in DISTILLATION_OBJECTIVES:
         values["negatives"] = values["negatives"] or 4  # for the teacher to order
-    for name, (low, high) in fitted(kind, objective).items():
+    for name, (low, high) in objective_limits(kind, objective).items():
         values[name] = min(max(values[name], low), high)
     return values
 
 
-def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
+def affects_training(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
     objective = values["objective"]
-    if name in (*NEGATIVES_SOURCE, *NEGATIVES_DRAWN) and not _matters_of_negatives(name, values):
+    if name in (*NEGATIVES_SOURCE, *NEGATIVES_SAMPLED) and not _negatives_affect_training(name, values):
         return False
     # a teacher does not score the batch's other passages, and questions of IDF have only their own terms
-    if name == "batches_of" and objective in TAUGHT and values["distillation_weight"] == 1:
+    if name == "batches_of" and objective in DISTILLATION_OBJECTIVES and values["distillation_weight"] == 1:
         return False
     if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
         return False
@@ -312,7 +326,7 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     return objective not in _KNOWN or objective in _ONLY_FOR.get(name, _KNOWN)
 
 
-def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
+def _negatives_affect_training(name: str, values: Mapping[str, Any]) -> bool:
     if values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return False  # it takes the hardest passages of the batch
     if name != "negatives_share" and values.get("negatives_share") == 0:
@@ -322,12 +336,12 @@ def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
     return bool(name == "negatives" or values["negatives"])
 
 
-def fitted(kind: str, objective: str) -> dict[str, tuple[int, int]]:
+def objective_limits(kind: str, objective: str) -> dict[str, tuple[int, int]]:
     """Return the smallest and largest value that an objective leaves to options which it restricts."""
     if kind in ranking_kinds() and objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return {"negatives": (0, 0)}
     if kind in ranking_kinds() and objective == BiEncoderObjective.TRIPLET:
         return {"negatives": (1, 20), "mini_batch_size": (0, 0)}
-    if kind in (BI_ENCODER, LATE_INTERACTION) and objective in TAUGHT:
+    if kind in (BI_ENCODER, LATE_INTERACTION) and objective in DISTILLATION_OBJECTIVES:
         return {"negatives": (1, 20)}
     return {}

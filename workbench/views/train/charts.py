@@ -10,20 +10,20 @@ import streamlit as st
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.retrieval.report.charts import PALETTE, legend, shape
-from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
-from mrc_workbench.training.recipes.readers import READERS
-from mrc_workbench.training.recipes.sentence_material import PAIRS
-from mrc_workbench.training.results import MEASURES, Curves, Points, advice, curves
-from mrc_workbench.training.runs import Plan, Run
-from mrc_workbench.workbench.views.names import draw_few, leading_measure
+from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
+from mrc_workbench.training.recipes.readers import READER_FAMILY
+from mrc_workbench.training.recipes.sentence_material import PAIR_FAMILY
+from mrc_workbench.training.results import MEASURES, Curves, Points, get_advice, read_curves
+from mrc_workbench.training.runs import Run, TrainingPlan
+from mrc_workbench.workbench.views.names import leading_measure, warn_if_few
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
+from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
-_NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}
+_NAMES = _GEOMETRY | {metric: name for recipe in RECIPES.values() for metric, name in recipe.family.measures.items()}
 _BM25 = PALETTE[0]
-_BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
+_OTHER_COLOUR = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
 _ON_TEST = "_tested"  # ends the name of a row of test questions
 _TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
@@ -43,41 +43,43 @@ def measure_name(name: str) -> str:
 
 
 def measure_names(kind: str) -> dict[str, str]:
-    return {name: measure_name(name) for name in recipe_of(kind).family.curves}
+    return {name: measure_name(name) for name in get_recipe(kind).family.curves}
 
 
-def best_by(run: Run, plan: Plan) -> str:
+def checkpoint_metric(run: Run, plan: TrainingPlan) -> str:
     """Return the measure that selects the checkpoint, or the kind's default if the loss selects it."""
     settled = run.provenance().get("settled", {}).get("best_by", plan.options.best_by.value)
-    return str(settled) if settled in measure_names(plan.kind) else recipe_of(plan.kind).measure
+    return str(settled) if settled in measure_names(plan.kind) else get_recipe(plan.kind).measure
 
 
 def pick_measure(key: str, kind: str, first: str) -> str:
     names = measure_names(kind)
-    look: dict[str, Any] = {"format_func": names.__getitem__, "required": True, "label_visibility": "collapsed"}
-    measure = st.segmented_control(word("train.measure_shown"), list(names), default=first, key=key, **look)
+    kwargs: dict[str, Any] = {"format_func": names.__getitem__, "required": True, "label_visibility": "collapsed"}
+    measure = st.segmented_control(word("train.measure_shown"), list(names), default=first, key=key, **kwargs)
     return str(measure or first)
 
 
-def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0, kept_step: int = 0) -> None:
+def draw_run_chart(name: str, run_curves: Curves, colour: str, *, last_step: int = 0, best_step: int = 0) -> None:
     is_measure = name in MEASURES
     own, other = ("validation", "training") if is_measure else ("training", "validation")
-    lines, colours = {word(f"train.line_{own}"): found.points[name]}, [colour]
-    if found.beside[name]:
-        lines[word(f"train.line_{other}")] = found.beside[name]
-        colours = [colour, _BESIDE] if is_measure else [_BESIDE, colour]  # validation questions have the same colour
-    kept = next((point for point in found.points[name] if is_measure and point[0] == kept_step), None)
-    draw_figure(name, lines, colours, last_step=last_step, bm25=found.bm25.get(name), kept=kept)
+    lines, colours = {word(f"train.line_{own}"): run_curves.points[name]}, [colour]
+    if run_curves.comparison_points[name]:
+        lines[word(f"train.line_{other}")] = run_curves.comparison_points[name]
+        colours = (
+            [colour, _OTHER_COLOUR] if is_measure else [_OTHER_COLOUR, colour]
+        )  # validation questions have the same colour
+    best_point = next((point for point in run_curves.points[name] if is_measure and point[0] == best_step), None)
+    draw_step_chart(name, lines, colours, last_step=last_step, bm25=run_curves.bm25.get(name), best_point=best_point)
 
 
-def draw_figure(
+def draw_step_chart(
     name: str,
     lines: dict[str, Points],
     colours: Sequence[str],
     *,
     last_step: int = 0,
     bm25: float | None = None,
-    kept: tuple[int, float] | None = None,
+    best_point: tuple[int, float] | None = None,
 ) -> None:
     """Draw a figure by step, one line a training, with its heading and its table.
 
@@ -85,9 +87,9 @@ def draw_figure(
     the point of the step whose model was kept.
     """
     if name in MEASURES:
-        of_pairs = name in PAIRS.curves
+        of_pairs = name in PAIR_FAMILY.curves
         heading = word("train.measured_pairs" if of_pairs else "train.measured", measure=measure_name(name))
-        how = "measured_pairs" if of_pairs else "measured_passages" if name in READERS.curves else "measured"
+        how = "measured_pairs" if of_pairs else "measured_passages" if name in READER_FAMILY.curves else "measured"
         help_text = f"{word('help.' + name.partition('@')[0])} {word(f'train.{how}_help')}"
         tables.draw_heading(heading, help=help_text)
     else:
@@ -98,7 +100,7 @@ def draw_figure(
         return
     table = pd.DataFrame(rows, columns=["run", "step", "value"])
     last = max(last_step, int(table["step"].max()))
-    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=kept)
+    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=best_point)
     # a row for each step; the columns are the trainings, and BM25
     wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
     wide = wide.reindex(columns=[run for run in lines if run in wide])
@@ -108,8 +110,8 @@ def draw_figure(
         wide["BM25"] = bm25
     columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=_FORMATS.get(name, _SHARE)[1]))
     with st.expander(word("train.as_table")):
-        shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
-        st.dataframe(shown, hide_index=True, column_config=columns, height=220)
+        displayed = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
+        st.dataframe(displayed, hide_index=True, column_config=columns, height=220)
 
 
 def _chart(
@@ -133,15 +135,15 @@ def _chart(
         color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
         tooltip=[
             *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
-            *tips(("step:Q", step), ("value:Q", _short(name), in_tooltip)),
+            *tooltips(("step:Q", step), ("value:Q", _short(name), in_tooltip)),
         ],
     )
     marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
     # questions that do not judge have a grey, dashed line
-    dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _BESIDE else [1, 0] for tint in colours])
+    dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _OTHER_COLOUR else [1, 0] for tint in colours])
     lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
     chart = (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
-    rows = charts.courses(table, "run", "step", "value", described)
+    rows = charts.line_texts(table, "run", "step", "value", described)
     if kept is not None:
         point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
@@ -160,7 +162,7 @@ def _short(name: str) -> str:
     return measure_name(name) if name in MEASURES else word(f"train.{name}")
 
 
-def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
+def draw_scores(run: Run, plan: TrainingPlan, scores: dict[str, Any]) -> None:
     """Draw what changed in sentences, and a table of the scores with their 95% intervals if known, the best bold."""
     if scores.get("interpolated"):
         order = ("interpolated", "bm25", "before", "after")  # of a reranker: first the mix, as it is used
@@ -170,19 +172,19 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
         return
-    judge = _judge(scores)
+    judge = _judge_kind(scores)
     asks_questions = judge in ("questions", "passages")
-    names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
+    names = {key: name for key, name in measure_names(plan.kind).items() if any(key in row for row in rows.values())}
     if judge == "pairs":  # the figures of their space are no shares
-        names = {of: name for of, name in names.items() if of in _TIMES_100}
+        names = {key: name for key, name in names.items() if key in _TIMES_100}
     leading = str(leading_measure())
     names = dict(sorted(names.items(), key=lambda item: item[0] != leading))  # its column comes first
-    measure = (scores.get("gain") or {}).get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
+    measure = (scores.get("gain") or {}).get("measure", get_recipe(plan.kind).measure)  # older scores name no gain
     _draw_headline(names, rows, scores)
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
         _draw_sentences((measure, names[measure]), rows, scores)
-        if asks_questions and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
-            st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
+        if asks_questions and (advice_code := get_advice(plan, scores, read_curves(run, [measure]).points[measure])):
+            st.info(word(f"advice.{advice_code}"), icon=":material/lightbulb:")
     if "perplexity" in rows["after"]:
         known = ("unigram", "before", "after")
         values = {name: f"{rows[name]['perplexity']:,.0f}" if name in rows else "–" for name in known}
@@ -192,7 +194,7 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     by_question = scores.get("intervals") and asks_questions
     st.caption(_measured_on(plan, scores), help=word("train.intervals_help") if by_question else None)
     if scores.get("kept_step"):
-        st.caption(_kept_step_text(scores, run, plan))
+        st.caption(_best_step_text(scores, run, plan))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
@@ -202,12 +204,12 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
     mixed = {"interpolated", "bm25"} <= rows.keys()
     test = {} if mixed else _of_test(scores)
     before, after = ("bm25", "interpolated") if mixed else ("before", "after")
-    figures = test or rows
+    displayed_scores = test or rows
     gain = (test or scores).get("mixed_gain" if mixed else "gain") or {}
     measure = gain.get("measure", "")
-    if measure not in names or not {before, after} <= figures.keys():
+    if measure not in names or not {before, after} <= displayed_scores.keys():
         return
-    was, now = (_shown(figures[name][measure]) for name in (before, after))
+    was, now = (_to_percent(displayed_scores[name][measure]) for name in (before, after))
     low, high = gain["interval"]
     about = {"measure": names[measure], "before": f"{was:.1f}", "after": f"{now:.1f}"}
     difference = {"difference": signed((now - was) / 100), "low": signed(low), "high": signed(high)}
@@ -220,10 +222,10 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
         st.caption(word(key, questions=f"{questions:,}"))
     for part, measured in ((Part.VALIDATION, scores), (Part.TEST, test)):
         if questions := measured.get("questions"):
-            draw_few(questions, part)
+            warn_if_few(questions, part)
 
 
-def _judge(scores: dict[str, Any]) -> str:
+def _judge_kind(scores: dict[str, Any]) -> str:
     """What judged a training, by what its scores count; of a reader, questions about passages that it reads."""
     counted = {"pairs": "pairs", "hidden": "text", "rules": "passages"}
     return next((judge for name, judge in counted.items() if name in scores), "questions")
@@ -241,36 +243,38 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
     """
     measure, name = names
     if {"interpolated", "bm25"} <= rows.keys():
-        st.markdown(_change("mixed", names, rows["bm25"], rows["interpolated"], gain=scores.get("mixed_gain")))
-        before, after, bm25 = (_shown(rows[of][measure]) for of in ("before", "after", "bm25"))
+        st.markdown(_change_text("mixed", names, rows["bm25"], rows["interpolated"], gain=scores.get("mixed_gain")))
+        before, after, bm25 = (_to_percent(rows[row_name][measure]) for row_name in ("before", "after", "bm25"))
         outcome = "same" if after == bm25 else "above" if after > bm25 else "below"
         st.markdown(word(f"train.alone_{outcome}", measure=name, before=before, after=after, bm25=bm25))
     else:
-        text = _change("went", names, rows["before"], rows["after"], gain=scores.get("gain"))
-        asks_questions = _judge(scores) in ("questions", "passages")
-        if (asked := scores.get("questions")) and asks_questions:
-            text = word("train.on_validation", questions=f"{asked:,}") + " " + text
+        text = _change_text("went", names, rows["before"], rows["after"], gain=scores.get("gain"))
+        asks_questions = _judge_kind(scores) in ("questions", "passages")
+        if (question_count := scores.get("questions")) and asks_questions:
+            text = word("train.on_validation", questions=f"{question_count:,}") + " " + text
         if (sample := scores.get("training_sample")) and asks_questions:
-            text += " " + _change("learned", names, sample["before"], sample["after"], questions=sample["questions"])
+            text += " " + _change_text(
+                "learned", names, sample["before"], sample["after"], questions=sample["questions"]
+            )
         st.markdown(text)
     if test := _of_test(scores):
-        asked, gain = test["questions"], test.get("gain")
-        text = _change("tested", names, test["before"], test["after"], gain=gain, questions=asked)
+        question_count, gain = test["questions"], test.get("gain")
+        text = _change_text("tested", names, test["before"], test["after"], gain=gain, questions=question_count)
         if "bm25" in test:
-            text += " " + word("train.tested_bm25", bm25=_shown(test["bm25"][measure]))
+            text += " " + word("train.tested_bm25", bm25=_to_percent(test["bm25"][measure]))
         st.markdown(text, help=word("train.tested_help"))
 
 
-def _change(
-    what: str, names: tuple[str, str], before: Row, after: Row, *, gain: Any = None, questions: int | None = None
+def _change_text(
+    key_prefix: str, names: tuple[str, str], before: Row, after: Row, *, gain: Any = None, questions: int | None = None
 ) -> str:
     """Return what changed, and whether that is significant unless it stayed the same."""
     measure, name = names
-    was, now = _shown(before[measure]), _shown(after[measure])
+    was, now = _to_percent(before[measure]), _to_percent(after[measure])
     outcome = "same" if was == now else "up" if now > was else "down"
     about = {"measure": name, "before": was, "after": now, "points": f"{abs(now - was):.1f}"}
-    asked = {} if questions is None else {"questions": f"{questions:,}"}
-    text = word(f"train.{what}_{outcome}", **about, **asked)
+    counts = {} if questions is None else {"questions": f"{questions:,}"}
+    text = word(f"train.{key_prefix}_{outcome}", **about, **counts)
     if was == now or not gain:
         return text
     low, high = gain["interval"]
@@ -278,8 +282,8 @@ def _change(
     return f"{text} {word(key, low=signed(low), high=signed(high))}"
 
 
-def _shown(share: float) -> float:
-    return round(share * 100, 1)
+def _to_percent(fraction: float) -> float:
+    return round(fraction * 100, 1)
 
 
 def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, str], heading: str) -> None:
@@ -299,7 +303,7 @@ def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, s
                 text = f"{table.loc[row, measure]:.2f} [{low * 100:.1f}–{high * 100:.1f}]"
                 style = tables.write(style, row, measure, text)
     width = _WIDTH if intervals else "small"
-    columns = {of: tables.measure(of, label, width=width) for of, label in names.items()}
+    columns = {column: tables.measure(column, label, width=width) for column, label in names.items()}
     tables.draw(style, {"row": tables.text(heading, width="medium"), **columns})
 
 
@@ -313,8 +317,8 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
     return word(f"train.row_{name}")
 
 
-def _measured_on(plan: Plan, scores: dict[str, Any]) -> str:
-    intervals, test, judge = scores.get("intervals") or {}, _of_test(scores), _judge(scores)
+def _measured_on(plan: TrainingPlan, scores: dict[str, Any]) -> str:
+    intervals, test, judge = scores.get("intervals") or {}, _of_test(scores), _judge_kind(scores)
     questions = f"{scores.get('questions', 0):,}"
     if judge == "pairs":
         notes = [word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")]
@@ -327,29 +331,29 @@ def _measured_on(plan: Plan, scores: dict[str, Any]) -> str:
             notes.append(word("train.measured_on_unanswerable", count=f"{unanswerable:,}"))
     else:
         notes = [word("train.measured_on", questions=questions)]
-    if made := sum(scores.get("made_questions", {}).values()):
-        notes.append(word("train.measured_on_made", made=f"{made:,}"))
+    if generated := sum(scores.get("made_questions", {}).values()):
+        notes.append(word("train.measured_on_made", made=f"{generated:,}"))
     if intervals:
         notes.append(word("train.intervals_of_text" if judge == "text" else "train.intervals"))
-        drawn = [*(scores.get(name, {}) for name in intervals), *(test.get(name, {}) for name in _TESTED)]
-        if judge != "text" and {value for row in drawn for value in row.values()} & {0, 1}:
+        score_rows = [*(scores.get(name, {}) for name in intervals), *(test.get(name, {}) for name in _TESTED)]
+        if judge != "text" and {value for row in score_rows for value in row.values()} & {0, 1}:
             notes.append(word("train.intervals_at_the_end"))
     if test:
         notes.append(word("train.measured_on_test", questions=f"{test['questions']:,}"))
     elif plan.kind in ranking_kinds() and plan.split.test:
         notes.append(word("train.not_tested", use=word("train.use")))
-    if plan.options.reranked:
-        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    if plan.options.rerank_depth:
+        notes.append(word("train.measured_reranked", depth=plan.options.rerank_depth))
     return " ".join(notes)
 
 
-def _kept_step_text(scores: dict[str, Any], run: Run, plan: Plan) -> str:
+def _best_step_text(scores: dict[str, Any], run: Run, plan: TrainingPlan) -> str:
     steps = {"step": f"{scores['kept_step']:,}", "total": f"{run.status().total_steps:,}"}
-    names, judge = measure_names(plan.kind), _judge(scores)
-    measure = plan.options.best_by.value if judge == "text" else best_by(run, plan)
+    names, judge = measure_names(plan.kind), _judge_kind(scores)
+    measure = plan.options.best_by.value if judge == "text" else checkpoint_metric(run, plan)
     if scores.get("judged_by") == "loss":
         return word("train.kept_step_loss", **steps)
     if judge == "text" and measure not in names:
         return word("train.kept_step_perplexity", **steps)
-    of = f"_{judge}" if judge in ("text", "pairs") else ""
-    return word(f"train.kept_step{of}", **steps, measure=names[measure])
+    suffix = f"_{judge}" if judge in ("text", "pairs") else ""
+    return word(f"train.kept_step{suffix}", **steps, measure=names[measure])

@@ -12,7 +12,7 @@ from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.retrieval.report.charts import PALETTE, READABLE
+from mrc_workbench.retrieval.report.charts import PALETTE, TEXT_COLOUR
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.jobs import (
@@ -20,28 +20,28 @@ from mrc_workbench.training.jobs import (
     REFERENCE,
     UNTRAINED,
     Ablation,
-    Difference,
-    Findings,
-    Search,
-    Table,
+    AblationTable,
+    SettingsSearch,
+    SettingsSearchResult,
     Variant,
+    VariantDifference,
 )
-from mrc_workbench.training.runs import Plan, Run, find_run
-from mrc_workbench.workbench.views.choices import choices_for, model_place
+from mrc_workbench.training.runs import Run, TrainingPlan, find_run
+from mrc_workbench.workbench.views.choices import choices_for, model_reference
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.train.cards import draw_parts
 from mrc_workbench.workbench.views.train.fields import fill_in_settings
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
+from mrc_workbench.workbench.views.ui.charts import draw_chart, interval_tooltips, tooltips
 from mrc_workbench.workbench.views.ui.words import (
+    draw_training_failure,
     label_and_help,
     language,
     plain,
     signed,
     signed_interval,
-    tell_training_failure,
     word,
     word_or,
 )
@@ -67,7 +67,7 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
     for variant in variants:
         if variant.code:
             st.markdown(word("ablation.failed", name=plain(_variant_name(variant, varied=varied))))
-            tell_training_failure(variant.code, variant.message, plan.options.base)
+            draw_training_failure(variant.code, variant.message, plan.options.base)
     # those made for it, and earlier ones that it reused
     names = [name for variant in variants for name in (variant.model, variant.tuned)]
     reused = [run for name in names if name and (run := find_run(name))]
@@ -84,9 +84,9 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
 def draw_ablation_buttons(ablation: Ablation) -> None:
     table, experiment = ablation.table, experiment_of(ablation.plan())
     if ablation.done and table:
-        if tuned := [run for one in table.variants if one.tuned and (run := find_run(one.tuned))]:
-            _draw_way_to_compare(ablation, tuned)
-        tables.draw_csv("ablation.csv", lambda: as_written(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
+        if tuned := [run for variant in table.variants if variant.tuned and (run := find_run(variant.tuned))]:
+            _draw_compare_button(ablation, tuned)
+        tables.draw_csv("ablation.csv", lambda: as_table(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
     if experiment:
         draw_experiment_file(experiment, f"{ablation.id}.toml", f"file_{ablation.id}")
 
@@ -95,39 +95,44 @@ def draw_experiment_file(experiment: AblationExperiment, file_name: str, key: st
     tables.draw_file("ablation.file", write_experiment(experiment), file_name, "application/toml", key)
 
 
-def _draw_way_to_compare(ablation: Ablation, tuned: list[Run]) -> None:
+def _draw_compare_button(ablation: Ablation, tuned: list[Run]) -> None:
     fingerprint = tuned[0].plan().fingerprint
-    data = next((kept for kept in stored() if kept.fingerprint == fingerprint), None)
+    data = next((dataset for dataset in stored() if dataset.fingerprint == fingerprint), None)
     help_text = word("ablation.compare_help" if data else "train.use_no_data")
-    look: dict[str, Any] = {"icon": ":material/leaderboard:", "help": help_text, "disabled": data is None}
-    if st.button(word("ablation.compare"), key=f"compare_{ablation.id}", **look) and data:
+    kwargs: dict[str, Any] = {"icon": ":material/leaderboard:", "help": help_text, "disabled": data is None}
+    if st.button(word("ablation.compare"), key=f"compare_{ablation.id}", **kwargs) and data:
         use_set(data.key)
-        models = {model_place(run) for run in tuned}
+        models = {model_reference(run) for run in tuned}
         specs = choices_for(data).specs.values()
         names = [BM25_NAME, *(spec.name for spec in specs if isinstance(spec, DenseSpec) and spec.model in models)]
         open_page("compare", data=data.key, retrievers="|".join(names), part="test", lang=language())
 
 
-def as_written(table: Table) -> pd.DataFrame:
+def as_table(table: AblationTable) -> pd.DataFrame:
     """Return a row for each variant: scores from 0 to 1 and differences to the reference."""
     rows: list[dict[str, Any]] = []
-    for one in table.variants:
-        changed = ", ".join(f"{name} = {value}" for name, value in one.changed.items())
-        row = {"variant": one.number, "same_hidden_tokens": one.alike, "failed": one.code, "changed": changed}
+    for variant in table.variants:
+        changed = ", ".join(f"{name} = {value}" for name, value in variant.changed.items())
+        row = {
+            "variant": variant.number,
+            "same_hidden_tokens": variant.alike,
+            "failed": variant.code,
+            "changed": changed,
+        }
         for name in table.measures:
-            if figure := _figure(one, name):
-                row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
-            if apart := _difference(one, name):
-                row |= {f"{name}_difference_{end}": value for end, value in apart._asdict().items()}
+            if score := _score(variant, name):
+                row |= {name: score.value, f"{name}_low": score.low, f"{name}_high": score.high}
+            if difference := _difference(variant, name):
+                row |= {f"{name}_difference_{end}": value for end, value in difference._asdict().items()}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _figure(variant: Variant, measure: str) -> Interval | None:
+def _score(variant: Variant, measure: str) -> Interval | None:
     return (variant.figures or {}).get(measure)
 
 
-def _difference(variant: Variant, measure: str) -> Difference | None:
+def _difference(variant: Variant, measure: str) -> VariantDifference | None:
     return (variant.differences or {}).get(measure)
 
 
@@ -144,66 +149,66 @@ def _measure_words(name: str, about: str = "measure") -> str:
     return word(f"ablation.{about}_{name.partition('@')[0]}")
 
 
-def _in_units(name: str, value: float) -> float:
+def _display_value(name: str, value: float) -> float:
     """Return a figure as it is shown: times 100, except for perplexity."""
     return value if name == _PERPLEXITY else 100 * value
 
 
-def _figure_words(name: str, value: float) -> str:
-    return f"{_in_units(name, value):,.1f}"
+def _score_text(name: str, value: float) -> str:
+    return f"{_display_value(name, value):,.1f}"
 
 
 def _is_comparable(variant: Variant, measure: str) -> bool:
     return variant.alike or measure not in _OF_HIDDEN_TOKENS
 
 
-def _conclusions(table: Table, *, varied: bool) -> list[str]:
+def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
     """Return, as Markdown, the best variant and the gain of the training, each if it was evaluated."""
     measure = next((name for name in _DECIDING if name in table.measures), None)
-    known = {one.number: one for one in table.variants}
-    if measure is None or REFERENCE not in known or not (reference := _figure(known[REFERENCE], measure)):
+    known = {variant.number: variant for variant in table.variants}
+    if measure is None or REFERENCE not in known or not (reference := _score(known[REFERENCE], measure)):
         return [word("ablation.nothing_judges")]
-    measured = [(one, figure) for one in table.variants if (figure := _figure(one, measure))]
-    rivals = [(one, figure) for one, figure in measured if one.number != UNTRAINED]
+    measured = [(variant, score) for variant in table.variants if (score := _score(variant, measure))]
+    rivals = [(variant, score) for variant, score in measured if variant.number != UNTRAINED]
     conclusions = [_best_words(rivals, reference, measure)] if varied and len(rivals) > 1 else []
     base = known.get(UNTRAINED)
     if base and (tested := _difference(base, measure)):
         # how far the reference is above the base: the stored difference is the reverse
         gain = (-tested.value, -tested.high, -tested.low)
         key = "helped" if tested.high < 0 else "harmed" if tested.low > 0 else "unsure"
-        figures = {"figure": reference.value, "without": (base.figures or {})[measure].value}
-        texts = {name: _figure_words(measure, value) for name, value in figures.items()}
+        values = {"figure": reference.value, "without": (base.figures or {})[measure].value}
+        texts = {name: _score_text(measure, value) for name, value in values.items()}
         conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **signed_interval(*gain)))
     return conclusions
 
 
 def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, measure: str) -> str:
-    best, figure = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == REFERENCE))
-    values = {"measure": _measure_words(measure), "figure": _figure_words(measure, figure.value)}
+    best, score = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == REFERENCE))
+    values = {"measure": _measure_words(measure), "figure": _score_text(measure, score.value)}
     tested = _difference(best, measure)
     if best.number == REFERENCE or tested is None:
         return word("ablation.reference_best", **values)
-    values |= {"name": plain(_variant_name(best, varied=True)), "reference": _figure_words(measure, reference.value)}
+    values |= {"name": plain(_variant_name(best, varied=True)), "reference": _score_text(measure, reference.value)}
     return word("ablation.best" if tested.low > 0 else "ablation.best_unsure", **values, **signed_interval(*tested[:3]))
 
 
-def _draw_table(table: Table, key: str, *, varied: bool) -> None:
+def _draw_table(table: AblationTable, key: str, *, varied: bool) -> None:
     measures = table.measures
     key = f"ablation_measure_{key}_{len(measures)}"  # more of them are known at the end
-    look: dict[str, Any] = {"format_func": _measure_words, "required": True, "label_visibility": "collapsed"}
-    measure = str(st.pills(word("ablation.measure"), measures, default=measures[-1], key=key, **look) or measures[-1])
-    figures = [
+    kwargs: dict[str, Any] = {"format_func": _measure_words, "required": True, "label_visibility": "collapsed"}
+    measure = str(st.pills(word("ablation.measure"), measures, default=measures[-1], key=key, **kwargs) or measures[-1])
+    rows = [
         {
-            "variant": _variant_name(one, varied=varied),
-            "reference": one.number == REFERENCE,
-            "alike": _is_comparable(one, measure),
-            **{end: _in_units(measure, value) for end, value in figure._asdict().items()},
+            "variant": _variant_name(variant, varied=varied),
+            "reference": variant.number == REFERENCE,
+            "alike": _is_comparable(variant, measure),
+            **{end: _display_value(measure, value) for end, value in score._asdict().items()},
         }
-        for one in table.variants
-        if (figure := _figure(one, measure))
+        for variant in table.variants
+        if (score := _score(variant, measure))
     ]
-    if figures:
-        draw_chart(variants_chart, pd.DataFrame(figures), x=_measure_words(measure), y=word("ablation.variant"))
+    if rows:
+        draw_chart(variants_chart, pd.DataFrame(rows), x=_measure_words(measure), y=word("ablation.variant"))
     _draw_numbers(table, measure, varied=varied)
     st.caption(" ".join(_notes(table, measure, varied=varied)))
 
@@ -212,11 +217,11 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     """One row a "variant": "value", "low" to "high", hollow if not "alike"; a dashed line at the "reference"."""
     base = alt.Chart(table).encode(
         y=alt.Y("variant:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
-        tooltip=[*tips(("variant:N", y)), *with_interval("value", x, ",.2f")],
+        tooltip=[*tooltips(("variant:N", y)), *interval_tooltips("value", x, ",.2f")],
     )
     scale = alt.Scale(zero=False, padding=12)
     whole = alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5))
-    line = alt.Chart(table[table["reference"]]).mark_rule(color=READABLE, strokeDash=[5, 4], strokeWidth=1.5)
+    line = alt.Chart(table[table["reference"]]).mark_rule(color=TEXT_COLOUR, strokeDash=[5, 4], strokeWidth=1.5)
     intervals = base.mark_rule(strokeWidth=3, color=_COLOUR).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
         x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
@@ -226,28 +231,28 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
 
 
-def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
+def _draw_numbers(table: AblationTable, measure: str, *, varied: bool) -> None:
     """Draw the table; the cells stay numbers below their texts, so columns sort."""
-    tests = [_difference(one, measure) for one in table.variants]
+    tests = [_difference(variant, measure) for variant in table.variants]
     rows: list[dict[str, Any]] = []
-    for one, tested in zip(table.variants, tests, strict=True):
-        row = {name: _in_units(name, figure.value) for name in table.measures if (figure := _figure(one, name))}
+    for variant, tested in zip(table.variants, tests, strict=True):
+        row = {name: _display_value(name, score.value) for name in table.measures if (score := _score(variant, name))}
         difference = {"difference": 100 * tested.value, "p": tested.p} if tested else {}
-        rows.append({"variant": _variant_name(one, varied=varied), **row, **difference})
+        rows.append({"variant": _variant_name(variant, varied=varied), **row, **difference})
     numbers = pd.DataFrame(rows, columns=["variant", *table.measures, "difference", "p"])
     style = numbers.style.format("{:.4f}", subset=["p"], na_rep="")
     best = {name: _best_number(table, name) for name in table.measures}
-    for place, (one, tested) in enumerate(zip(table.variants, tests, strict=True)):
+    for row_index, (variant, tested) in enumerate(zip(table.variants, tests, strict=True)):
         for name in table.measures:
             cell = ""
-            if figure := _figure(one, name):
-                value, low, high = (_figure_words(name, end) for end in figure)
-                cell = f"{value} [{low}–{high}]{'' if _is_comparable(one, name) else f' {_OTHERS}'}"
-            style = tables.write(style, place, name, cell)
-            if one.number == best[name]:
-                style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], [name]])
+            if score := _score(variant, name):
+                value, low, high = (_score_text(name, end) for end in score)
+                cell = f"{value} [{low}–{high}]{'' if _is_comparable(variant, name) else f' {_OTHERS}'}"
+            style = tables.write(style, row_index, name, cell)
+            if variant.number == best[name]:
+                style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[row_index], [name]])
         text = "{points} [{low}, {high}]".format(**signed_interval(*tested[:3])) if tested else ""
-        style = tables.write(style, place, "difference", text)
+        style = tables.write(style, row_index, "difference", text)
     measured = {
         name: st.column_config.NumberColumn(_measure_words(name), help=_measure_words(name, "help"), width=155)
         for name in (measure, *table.measures)
@@ -259,19 +264,19 @@ def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
     tables.draw(style, columns | measured, placeholder="–")
 
 
-def _best_number(table: Table, name: str) -> int:
+def _best_number(table: AblationTable, name: str) -> int:
     """Return the number of the variant that is best by a measure, among the comparable ones."""
-    comparable = [one for one in table.variants if _is_comparable(one, name)]
-    known = {one.number: figure.value for one in comparable if (figure := _figure(one, name))}
+    comparable = [variant for variant in table.variants if _is_comparable(variant, name)]
+    known = {variant.number: score.value for variant in comparable if (score := _score(variant, name))}
     sign = -1 if name == _PERPLEXITY else 1
     return max(known, key=lambda number: sign * known[number], default=-1)
 
 
-def _notes(table: Table, measure: str, *, varied: bool) -> list[str]:
+def _notes(table: AblationTable, measure: str, *, varied: bool) -> list[str]:
     notes = [word("ablation.dashed", name=_variant_name(Variant(REFERENCE, {}), varied=varied))]
-    if varied and any(_difference(one, measure) for one in table.variants):
+    if varied and any(_difference(variant, measure) for variant in table.variants):
         notes.append(word("ablation.tested_together"))
-    if any(_figure(one, name) and not one.alike for one in table.variants for name in _OF_HIDDEN_TOKENS):
+    if any(_score(variant, name) and not variant.alike for variant in table.variants for name in _OF_HIDDEN_TOKENS):
         notes.append(word("ablation.other_tokens", mark=_OTHERS))
     judges = [word("ablation.questions", count=f"{table.questions:,}")] if table.questions else []
     judges += [word("ablation.pairs", count=f"{table.pairs:,}")] if table.pairs else []
@@ -280,9 +285,9 @@ def _notes(table: Table, measure: str, *, varied: bool) -> list[str]:
     return [*notes, word("ablation.intervals_of")]
 
 
-def draw_search(search: Search, *, is_running: bool = False) -> None:
+def draw_search(search: SettingsSearch, *, is_running: bool = False) -> None:
     """Draw what a search has found so far, and its trials; the findings of an ended one can be used in the form."""
-    findings, plan = search.found, search.plan()
+    findings, plan = search.outcome, search.plan()
     if is_running:
         st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
     if findings:
@@ -291,8 +296,8 @@ def draw_search(search: Search, *, is_running: bool = False) -> None:
             _draw_conclusion(findings)
         _draw_findings(plan, findings)
         if is_complete:
-            look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
-            st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **look)
+            kwargs: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
+            st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **kwargs)
     trials = search.parts()
     draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
 
@@ -312,28 +317,28 @@ def value_words(name: str, value: Any) -> str:
     return word_or(f"choice.{name}_{value}", number)
 
 
-def _draw_conclusion(found: Findings) -> None:
-    values = {"measure": Measure.parse(found.measure).long}
-    if found.best == DEFAULTS:
+def _draw_conclusion(findings: SettingsSearchResult) -> None:
+    values = {"measure": Measure.parse(findings.measure).long_name}
+    if findings.best == DEFAULTS:
         st.markdown(word("settings.defaults_best", **values))
         return
-    best = next(trial for trial in found.tried if trial.number == found.best)
+    best = next(trial for trial in findings.tried if trial.number == findings.best)
     values |= signed_interval(best.difference, best.difference_low, best.difference_high)
-    key = "settings.better" if found.chosen != DEFAULTS else "settings.alike"
+    key = "settings.better" if findings.chosen != DEFAULTS else "settings.alike"
     st.markdown(word(key, setting=plain(setting_words(best.changed)), **values))
 
 
-def _draw_findings(plan: Plan, found: Findings) -> None:
+def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
     """Draw a row for each trial, those that came furthest first; the cells stay numbers, so columns sort by them."""
-    measure = Measure.parse(found.measure).long
-    tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
+    measure = Measure.parse(findings.measure).long_name
+    tried = sorted(findings.tried, key=lambda trial: (-trial.share, trial.number != DEFAULTS, -trial.value))
     table = pd.DataFrame(map(vars, tried)).rename(columns={"p_family": "p"})
-    table["chosen"] = ["✓" if one.number == found.chosen else "" for one in tried]
-    table["setting"] = [setting_words(one.changed) for one in tried]
+    table["chosen"] = ["✓" if trial.number == findings.chosen else "" for trial in tried]
+    table["setting"] = [setting_words(trial.changed) for trial in tried]
     columns = {
         "chosen": tables.text("settings.chosen", width=45),
         "setting": tables.text("settings.setting", width=250),
-        "value": tables.measure(found.measure, measure, width=130),
+        "value": tables.measure(findings.measure, measure, width=130),
         "difference": tables.number("settings.difference", width=130),
         "p": tables.number("settings.p", "%.4f"),
         "epochs": tables.number("settings.epochs", width=55),
@@ -341,23 +346,23 @@ def _draw_findings(plan: Plan, found: Findings) -> None:
         "loss": tables.number("settings.loss", width=65),
     }
     style = table[[*columns]].style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
-    for place, one in enumerate(tried):
+    for row_index, trial in enumerate(tried):
         texts = {
-            "value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]",
-            "difference": f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]",
+            "value": f"{100 * trial.value:.2f} [{100 * trial.low:.1f}–{100 * trial.high:.1f}]",
+            "difference": f"{signed(trial.difference)} [{signed(trial.difference_low)}, {signed(trial.difference_high)}]",
         }
-        if one.number == DEFAULTS:  # they differ from themselves in nothing
+        if trial.number == DEFAULTS:  # they differ from themselves in nothing
             texts |= {"difference": "", "p": ""}
         for column, text in texts.items():
-            style = tables.write(style, place, column, text)
-        if one.number == found.chosen:
-            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
+            style = tables.write(style, row_index, column, text)
+        if trial.number == findings.chosen:
+            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[row_index], :])
     tables.draw(style, columns)
-    values = {"questions": f"{found.questions:,}", "measure": measure}
-    notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
-    for key, numbers in (("settings.failed", found.failed), ("settings.untried", found.untried)):
+    values = {"questions": f"{findings.questions:,}", "measure": measure}
+    notes = [word("settings.measured_on", **values, untrained=f"{100 * findings.untrained:.2f}")]
+    for key, numbers in (("settings.failed", findings.failed), ("settings.untried", findings.untried)):
         if numbers:
             notes.append(word(key, numbers=", ".join(map(str, numbers))))
-    if plan.options.reranked:
-        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    if plan.options.rerank_depth:
+        notes.append(word("train.measured_reranked", depth=plan.options.rerank_depth))
     st.caption(" ".join(notes))

@@ -16,11 +16,11 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import base_at_hand
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.training.jobs import Findings
+from mrc_workbench.training.jobs import SettingsSearchResult
 from mrc_workbench.training.options import BestBy, Report, TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipes import kinds_alike, recipe_of
-from mrc_workbench.training.runs import Plan, Run, mined_by
+from mrc_workbench.training.recipes import equivalent_kinds, get_recipe
+from mrc_workbench.training.runs import Run, TrainingPlan, options_of_next_round
 from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
@@ -31,15 +31,15 @@ from mrc_workbench.workbench.views.train.base import (
     LISTED,
     MORE,
     NEEDED,
-    NEGATIVES_DRAWN,
+    NEGATIVES_SAMPLED,
     NEGATIVES_SOURCE,
     Base,
-    fitted,
-    matters,
+    affects_training,
+    objective_limits,
+    options_for_base,
     starting_values,
-    suited_to,
 )
-from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, remember, take_back
+from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, remember, reset_fields
 from mrc_workbench.workbench.views.ui.words import label_and_help, word, word_or
 
 _MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
@@ -51,7 +51,7 @@ _SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the larg
 
 
 @dataclass(frozen=True)
-class Field:
+class OptionField:
     """An option of a kind to be entered: what it is offered with, and its smallest and largest value if a number."""
 
     kind: str
@@ -64,14 +64,14 @@ class Field:
     model: str = ""  # which kind of model it names, where it is another than its name says
 
 
-def draw_field(field: Field) -> Any:
+def draw_field(field: OptionField) -> Any:
     """Draw the widget of an option; returns what is entered, None for a number left empty."""
-    hold_field(field)
+    offer_field(field)
     start = field.start
     help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
     if field.low is not None:
         key = "train.range" if field.high is not None else "train.range_open"
-        help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))
+        help_text += " " + word(key, low=_number_text(field.low), high=_number_text(field.high or 0))
     words: dict[str, Any] = {"label": word_or(f"option.{field.name}", field.name), "help": help_text, "key": field.key}
     words["persist_state"] = "session"  # a look at another page loses nothing that was entered
     if field.name in _MODELS:
@@ -83,7 +83,7 @@ def draw_field(field: Field) -> Any:
         relabel(field.key)
         labels = {choice: word_or(f"choice.{field.name}_{choice}", choice) for choice in _choices(field)}
         if isinstance(start, BestBy):
-            labels = {choice: Measure.parse(choice).long for choice in labels}
+            labels = {choice: Measure.parse(choice).long_name for choice in labels}
         return str(st.selectbox(**words, options=[*labels], format_func=labels.__getitem__))
     if isinstance(start, bool):
         return st.checkbox(**words)
@@ -91,17 +91,17 @@ def draw_field(field: Field) -> Any:
         return st.text_input(**words, max_chars=200)
     number = type(start)
     step = float(f"{start / 2:.0e}") if field.name in _SMALL else _STEPS.get(field.name, 0.05)
-    look: dict[str, Any] = {"step": 1, "format": None} if number is int else {"step": step, "format": "%g"}
-    look |= {"min_value": None if field.low is None else number(field.low)}
-    look |= {"max_value": None if field.high is None else number(field.high)}
+    kwargs: dict[str, Any] = {"step": 1, "format": None} if number is int else {"step": step, "format": "%g"}
+    kwargs |= {"min_value": None if field.low is None else number(field.low)}
+    kwargs |= {"max_value": None if field.high is None else number(field.high)}
     # what it is offered with stands in the session; an emptied field falls back to it
-    return st.number_input(**words, value=None, placeholder=_shown(start), **look)
+    return st.number_input(**words, value=None, placeholder=_number_text(start), **kwargs)
 
 
-def hold_field(field: Field) -> Any:
+def offer_field(field: OptionField) -> Any:
     """Offer the initial value of an option, and return what is entered, of a field that may be folded away."""
     if field.name in _MODELS:
-        return _hold_model(field)
+        return _offer_model(field)
     start = entered_value(field.start)
     if field.name == "judged_on" and start not in _judging_sets():
         start = ""
@@ -111,55 +111,55 @@ def hold_field(field: Field) -> Any:
     return st.session_state[field.key]
 
 
-def _shown(value: float) -> str:
+def _number_text(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _draw_model(field: Field, words: dict[str, Any]) -> str:
+def _draw_model(field: OptionField, words: dict[str, Any]) -> str:
     """Draw the choice of a model; returns its reference, empty if none is selected: a teacher is optional."""
     relabel(field.key)
     models = _models(field)
     labels = distinct_labels(models, lambda model: model_label(model) if model else word("train.guide_itself"))
-    look: dict[str, Any] = {"format_func": labels.__getitem__, "placeholder": word("train.pick_model")}
-    selected = st.selectbox(**words, options=models, index=None if field.name == "teacher" else 0, **look)
+    kwargs: dict[str, Any] = {"format_func": labels.__getitem__, "placeholder": word("train.pick_model")}
+    selected = st.selectbox(**words, options=models, index=None if field.name == "teacher" else 0, **kwargs)
     if selected != OTHER:  # which is in no list: a hub id or a folder
         return str(selected or "")
-    look = {"placeholder": word("train.other_example"), "key": f"{field.key}_other", "persist_state": "session"}
-    return str(st.text_input(**label_and_help("train.other"), max_chars=1000, **look)).strip()
+    kwargs = {"placeholder": word("train.other_example"), "key": f"{field.key}_other", "persist_state": "session"}
+    return str(st.text_input(**label_and_help("train.other"), max_chars=1000, **kwargs)).strip()
 
 
-def _hold_model(field: Field) -> str:
+def _offer_model(field: OptionField) -> str:
     name, key, start, choices = field.name, field.key, field.start, _models(field)
     known = start in choices or (name == "teacher" and not start)
     offer(key, (start or (_ITSELF if name == "guide" else None)) if known else OTHER)
     if st.session_state[key] not in choices:  # such as a run that was deleted
         st.session_state[key] = choices[0] if name != "teacher" else None
     offer(f"{key}_other", "" if known else start)
-    chosen = st.session_state[key]
-    return str((st.session_state[f"{key}_other"] if chosen == OTHER else chosen) or "").strip()
+    selected = st.session_state[key]
+    return str((st.session_state[f"{key}_other"] if selected == OTHER else selected) or "").strip()
 
 
-def _models(field: Field) -> list[str]:
+def _models(field: OptionField) -> list[str]:
     """What a field that names a model offers."""
     kind = field.model or _MODELS[field.name]
-    kinds = kinds_alike(kind)
+    kinds = equivalent_kinds(kind)
     runs = [run.id for run, plan in finished_runs().items() if plan.kind in kinds]
     packaged = [base.reference] if (base := base_at_hand()) else []
     if field.name == "guide":  # it must read texts as the base does, and starters have no tokenizer
-        return [_ITSELF, *packaged, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+        return [_ITSELF, *packaged, get_recipe(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
     if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
         return [STARTER, *runs, OTHER]
-    return [*packaged, STARTER, recipe_of(kind).base, *runs, OTHER]
+    return [*packaged, STARTER, get_recipe(kind).base, *runs, OTHER]
 
 
 def _judging_sets() -> dict[str, str]:
     """The names, by key, of the sets whose scores or labels can judge a training on others."""
-    judging = (kept for kept in stored_pairs() if kept.kind in (PairKind.SCORED, PairKind.LABELLED))
-    names = {"": word("train.judged_by_itself"), **{kept.key: pair_set_name(kept) for kept in judging}}
+    judging = (pairs for pairs in stored_pairs() if pairs.kind in (PairKind.SCORED, PairKind.LABELLED))
+    names = {"": word("train.judged_by_itself"), **{pairs.key: pair_set_name(pairs) for pairs in judging}}
     return distinct_labels(names, names.__getitem__)
 
 
-def _choices(field: Field) -> list[str]:
+def _choices(field: OptionField) -> list[str]:
     return [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
 
 
@@ -174,23 +174,23 @@ class OptionFields:
         self._kind, self._base = kind, base
         if base.run:  # a finished run is trained on as it was trained
             plan = base.run.plan()
-            options, shares = plan.options, plan.split
+            options, split_options = plan.options, plan.split
         else:
-            options, shares = suited_to(kind, base), SplitOptions()
+            options, split_options = options_for_base(kind, base), SplitOptions()
         self._start = starting_values(kind, options, objective, as_trained=base.run is not None)
-        self._start |= {"base": base.reference, "test": shares.test, "validation": shares.validation}
-        self._start["split_seed"] = shares.seed
+        self._start |= {"base": base.reference, "test": split_options.test, "validation": split_options.validation}
+        self._start["split_seed"] = split_options.seed
         # of each option and of the split: its smallest and largest value, and its help
         self._about: dict[str, dict[str, Any]] = {
-            **{field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)},
+            **{field.name: dict(field.metadata) for field in fields(get_recipe(kind).options)},
             **{name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()},
         }
         if kind == SENTENCES:
             self._about["teacher"]["model"] = BI_ENCODER  # whose vectors are learned, not its scores
-        for name, (low, high) in fitted(kind, objective).items():
+        for name, (low, high) in objective_limits(kind, objective).items():
             self._about[name] |= {"low": low, "high": high}
         self._entered: dict[str, Any] = {}
-        self._places: dict[str, DeltaGenerator] = {}
+        self._containers: dict[str, DeltaGenerator] = {}
 
     @property
     def changed(self) -> list[str]:
@@ -201,26 +201,26 @@ class OptionFields:
         self._row(FIRST, columns)
 
     def draw_needed(self) -> None:
-        if names := self._of(NEEDED):
+        if names := self._relevant_names(NEEDED):
             self._row(names, st.columns(2))
 
     def draw_negatives(self) -> DeltaGenerator | None:
         """Draw the options of hard negatives; returns the container to show them in, None if folded or unused."""
-        if not self._of(NEGATIVES_SOURCE):
+        if not self._relevant_names(NEGATIVES_SOURCE):
             return None
         with self._fold("hard_negatives", ":material/rule:") as fold:
-            self._rows(self._of(NEGATIVES_SOURCE), drawn=bool(fold.open))
-            self._rows(self._of(NEGATIVES_DRAWN), drawn=bool(fold.open))
-            return st.container() if fold.open and self._of(NEGATIVES_DRAWN) else None
+            self._rows(self._relevant_names(NEGATIVES_SOURCE), is_drawn=bool(fold.open))
+            self._rows(self._relevant_names(NEGATIVES_SAMPLED), is_drawn=bool(fold.open))
+            return st.container() if fold.open and self._relevant_names(NEGATIVES_SAMPLED) else None
 
     def draw_more(self) -> None:
         with self._fold("more", ":material/tune:") as fold:
             others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
             for group, names in (MORE | {"loss": (*MORE["loss"], *others), "split": tuple(_SPLIT)}).items():
-                own = self._of(names)
+                own = self._relevant_names(names)
                 if own and fold.open:
                     st.markdown(f"**{word(f'train.group_{group}')}**")
-                self._rows(own, drawn=bool(fold.open))
+                self._rows(own, is_drawn=bool(fold.open))
                 # where else the curves could go, and how
                 missing = [report.value for report in Report if group == "measuring" and not _installed(report)]
                 if missing and fold.open:
@@ -246,8 +246,8 @@ class OptionFields:
 
     def report(self, name: str, problem: str) -> None:
         """Draw a problem beside its field, and by the button where the field may be folded away."""
-        if name in self._places:
-            self._places[name].error(problem)
+        if name in self._containers:
+            self._containers[name].error(problem)
         if name not in NEEDED:
             st.error(f"**{word_or(f'option.{name}', name)}**: {problem}", icon=":material/error:")
 
@@ -259,42 +259,44 @@ class OptionFields:
         for name, value in options.items():
             st.session_state[self.key(name)] = value
 
-    def take_back(self) -> None:
+    def reset(self) -> None:
         """Fill in the defaults again; only while no field is drawn, as in a callback."""
-        take_back(self.key(name) for name in self.changed)
+        reset_fields(self.key(name) for name in self.changed)
 
-    def _of(self, names: Iterable[str]) -> list[str]:
-        kept = {name: st.session_state.get(self.key(name)) for name in DECIDING}
-        values = self._start | {name: value for name, value in kept.items() if value is not None}
-        return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
+    def _relevant_names(self, names: Iterable[str]) -> list[str]:
+        entered = {name: st.session_state.get(self.key(name)) for name in DECIDING}
+        values = self._start | {name: value for name, value in entered.items() if value is not None}
+        return [
+            name for name in names if name in values and affects_training(name, values, starter=self._base.is_starter)
+        ]
 
     def _fold(self, name: str, icon: str) -> ExpanderContainer:
         return st.expander(word(f"train.{name}"), icon=icon, key=f"train_{self._kind}_{name}_open", on_change="rerun")
 
-    def _rows(self, names: Sequence[str], *, drawn: bool) -> None:
-        if not drawn:
-            self._entered |= {name: hold_field(self._field(name)) for name in names}
+    def _rows(self, names: Sequence[str], *, is_drawn: bool) -> None:
+        if not is_drawn:
+            self._entered |= {name: offer_field(self._field(name)) for name in names}
             return
         boxes = [name for name in names if isinstance(self._start[name], bool)]
         others = [name for name in names if name not in boxes]
         # check boxes stand in rows of their own: they have no label above them, and a long one beside them
-        for alike, columns in ((others, _COLUMNS), (boxes, _COLUMNS // 2)):
-            for first in range(0, len(alike), columns):
-                self._row(alike[first : first + columns], st.columns(columns))
+        for group, columns in ((others, _COLUMNS), (boxes, _COLUMNS // 2)):
+            for first in range(0, len(group), columns):
+                self._row(group[first : first + columns], st.columns(columns))
 
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):
             with column:
                 self._entered[name] = draw_field(self._field(name))
-                self._places[name] = st.empty()
+                self._containers[name] = st.empty()
 
-    def _field(self, name: str) -> Field:
-        return Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
+    def _field(self, name: str) -> OptionField:
+        return OptionField(self._kind, name, self.key(name), self._start[name], **self._about[name])
 
 
-def fill_in_settings(plan: Plan, findings: Findings) -> None:
+def fill_in_settings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
     """Fill the findings of a search into the form, with kind, base and objective; only as a callback."""
-    names = {name for one in findings.tried for name in one.changed}
+    names = {name for trial in findings.tried for name in trial.changed}
     _fill_in(plan.kind, plan.options.base, replace(plan.options, **findings.changes), names)
 
 
@@ -302,7 +304,7 @@ def fill_in_another_round(run: Run) -> None:
     """Fill in a training whose hard negatives a finished bi-encoder finds; only as a callback."""
     plan = run.plan()
     if isinstance(plan.options, BiEncoderOptions):
-        options = replace(mined_by(run.id, plan.options), rounds=1)
+        options = replace(options_of_next_round(run.id, plan.options), rounds=1)
         _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
 
 

@@ -16,56 +16,56 @@ from mrc_workbench.data.pairs import split_pairs
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.text.corpora import PassageCorpus, StoredText, opened
+from mrc_workbench.data.text.corpora import PassageCorpus, StoredText, open_stored_text
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.comparison.multistage import FEWEST
+from mrc_workbench.retrieval.comparison.multistage import MIN_LABELLED_QUESTIONS
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.training.jobs import QUEUE, CompositeRun, RehearsalTask, all_jobs
+from mrc_workbench.training.jobs import QUEUE, CompositeRun, DryRunTask, all_jobs
 from mrc_workbench.training.options import OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
-from mrc_workbench.training.recipes.sentence_material import PAIRS
-from mrc_workbench.training.runs import Plan, all_runs, find_model_run, new_plan
+from mrc_workbench.training.recipes import RECIPES, get_recipe, ranking_kinds
+from mrc_workbench.training.recipes.sentence_material import PAIR_FAMILY
+from mrc_workbench.training.runs import TrainingPlan, all_runs, find_model_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.names import (
-    best_by,
-    draw_few_of,
+    best_retriever,
     draw_split,
     kind_name,
     leading_measure,
     pair_set_name,
     retriever_name,
+    warn_if_parts_are_small,
 )
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources import sets
-from mrc_workbench.workbench.views.study import Learned, learned_name, pick_text, reference_of
+from mrc_workbench.workbench.views.study import TextSource, pick_text, reference_of, text_source_name
 from mrc_workbench.workbench.views.train import start
 from mrc_workbench.workbench.views.train.ablation import draw_ablation
 from mrc_workbench.workbench.views.train.base import Base, pick_base, pick_objective
 from mrc_workbench.workbench.views.train.cards import draw_stopped, latest_stopped
 from mrc_workbench.workbench.views.train.fields import OptionFields
-from mrc_workbench.workbench.views.train.runs import draw_at_work, draw_queue, draw_runs
-from mrc_workbench.workbench.views.ui.state import choose, offer, remember, remembered, show_top
+from mrc_workbench.workbench.views.train.runs import draw_queue, draw_running, draw_runs
+from mrc_workbench.workbench.views.ui.state import choose, offer, remember, remembered, scroll_to_top
 from mrc_workbench.workbench.views.ui.words import language, particle, plain, word, word_or
 
 
 def draw() -> None:
-    QUEUE.keep_going()  # the machine may have been switched off while runs waited
-    data = sets.chosen_set()
+    QUEUE.ensure_worker()  # the machine may have been switched off while runs waited
+    data = sets.selected_set()
     st.title(word("train.title"))
-    at_work = QUEUE.at_work()
-    if at_work:
-        show_top(at_work.id)
-        draw_at_work(at_work)
-    draw_queue(at_work, QUEUE.queued())
+    running = QUEUE.at_work()
+    if running:
+        scroll_to_top(running.id)
+        draw_running(running)
+    draw_queue(running, QUEUE.queued())
     jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
-    stopped = None if at_work else latest_stopped(jobs)
+    stopped = None if running else latest_stopped(jobs)
     if stopped:
         draw_stopped(stopped)
     kind = _pick_kind()
-    if recipe_of(kind).family is PAIRS:
+    if get_recipe(kind).family is PAIR_FAMILY:
         _draw_training(kind, pick_pairs())
     elif kind == LANGUAGE_MODEL:
         _draw_training(kind, pick_text(data))
@@ -76,16 +76,16 @@ def draw() -> None:
         st.info(word("train.no_questions"), icon=":material/info:")
         if st.button(word("train.to_data"), key="to_data"):
             open_page("data")
-    wholes = {job.id for job in jobs if isinstance(job, CompositeRun)}
-    parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in wholes)
-    elsewhere = {at_work, stopped, *QUEUE.queued(), *parts}
+    composite_ids = {job.id for job in jobs if isinstance(job, CompositeRun)}
+    parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in composite_ids)
+    elsewhere = {running, stopped, *QUEUE.queued(), *parts}
     ended = [job for job in jobs if job not in elsewhere]
-    draw_runs(ended, at_work=bool(at_work))
+    draw_runs(ended, is_training=bool(running))
 
 
 def draw_untrained(data: StoredSet) -> None:
     """Draw the best score that comparisons of the same questions reach untrained, never on test questions."""
-    if data.questions - data.made < FEWEST:
+    if data.questions - data.made < MIN_LABELLED_QUESTIONS:
         return
     best: tuple[str, Measure, float] | None = None
     questions: tuple[Part, int, int] | None = None
@@ -95,8 +95,8 @@ def draw_untrained(data: StoredSet) -> None:
         if stored.part is Part.TEST or not is_same:
             continue
         untrained = _untrained_names(origin_of(stored.folder).get("experiment", {}).get("retriever", ()))
-        figures = {name: values for name, values in stored.figures.items() if name in untrained}
-        rival = best_by(leading_measure(stored.ks), figures)
+        untrained_scores = {name: values for name, values in stored.figures.items() if name in untrained}
+        rival = best_retriever(leading_measure(stored.ks), untrained_scores)
         if rival and (best is None or (rival[1] == best[1] and rival[2] > best[2])):
             best = rival
             questions = evaluated
@@ -105,7 +105,7 @@ def draw_untrained(data: StoredSet) -> None:
         name, measure, mean = best
         score = f"{100 * mean:.1f}"
         score += particle(score, "이", "가") if language() == "ko" else ""
-        about = {"name": plain(retriever_name(name)), "measure": measure.long, "questions": f"{questions[2]:,}"}
+        about = {"name": plain(retriever_name(name)), "measure": measure.long_name, "questions": f"{questions[2]:,}"}
         text = word("train.untrained", **about, score=score)
     st.caption(f":material/bolt: {text}")
 
@@ -115,9 +115,9 @@ def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
     parts = {str(spec["name"]): [*spec.get("of", ()), spec.get("first")] for spec in specs}
     trained = {str(spec["name"]) for spec in specs if find_model_run(str(spec.get("model", "")))}
     names = set(parts) - trained
-    while found := {name for name in names if trained & {*parts[name]}}:
-        trained |= found
-        names -= found
+    while dependent := {name for name in names if trained & {*parts[name]}}:
+        trained |= dependent
+        names -= dependent
     return names
 
 
@@ -131,15 +131,15 @@ def _pick_kind() -> str:
 
     selected = remembered("train", BI_ENCODER, list(RECIPES))
     first = list(dict.fromkeys([BI_ENCODER, CROSS_ENCODER, selected]))
-    look: dict[str, Any] = {"required": True, "label_visibility": "collapsed", "width": "content"}
+    kwargs: dict[str, Any] = {"required": True, "label_visibility": "collapsed", "width": "content"}
     with st.container(horizontal=True, vertical_alignment="center"):
         # pills wrap
-        kind = choose(st.pills, "train", word("train.kind"), first, BI_ENCODER, format_func=kind_name, **look)
+        kind = choose(st.pills, "train", word("train.kind"), first, BI_ENCODER, format_func=kind_name, **kwargs)
         with st.popover(word("train.more_kinds"), type="tertiary", key=popover_key, on_change="rerun") as popover:
             for other in (other for other in RECIPES if popover.open and other not in first):
                 button: dict[str, Any] = {"key": f"train_kind_{other}", "on_click": select, "args": (other,)}
                 st.button(kind_name(other), width="stretch", **button)
-                st.caption(word_or(f"train.about_{other}", recipe_of(other).does))
+                st.caption(word_or(f"train.about_{other}", get_recipe(other).does))
     return kind
 
 
@@ -148,16 +148,19 @@ def pick_pairs() -> StoredPairs:
     stored = {pairs.key: pairs for pairs in sets.stored_pairs()}
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        look: dict[str, Any] = {"format_func": lambda key: pair_set_name(stored[key]), "help": word("train.pairs_help")}
-        key = choose(st.selectbox, "pairs", word("train.pairs"), list(stored), next(iter(stored)), **look)
+        kwargs: dict[str, Any] = {
+            "format_func": lambda key: pair_set_name(stored[key]),
+            "help": word("train.pairs_help"),
+        }
+        key = choose(st.selectbox, "pairs", word("train.pairs"), list(stored), next(iter(stored)), **kwargs)
     counts = {part.value: f"{len(rows):,}" for part, rows in sets.parts_of(key).items()}
     right.caption(word("train.pairs_about", kind=word(f"pair_kind.{stored[key].kind.value}"), **counts))
     return stored[key]
 
 
-def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
-    name = pair_set_name(data) if isinstance(data, StoredPairs) else learned_name(data)
-    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
+def _draw_training(kind: str, data: TextSource | StoredPairs) -> None:
+    name = pair_set_name(data) if isinstance(data, StoredPairs) else text_source_name(data)
+    st.markdown(word_or(f"train.get_{kind}", get_recipe(kind).does, data=plain(name)))
     if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)
@@ -168,7 +171,7 @@ def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
 
 
 @st.fragment
-def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs) -> None:
+def draw_form(kind: str, base: Base, objective: str, data: TextSource | StoredPairs) -> None:
     """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
@@ -180,8 +183,8 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
                 # short, so that tables can show the retriever's name; runs of a comparison share their beginning
                 taken = {run.plan().name.split(" · ")[0] for run in all_runs()}
                 numbered = (f"{kind_name(kind)} {number}" for number in count(1))
-                usual_name = next(name for name in numbered if name not in taken)
-                offer(key, usual_name)
+                default_name = next(name for name in numbered if name not in taken)
+                offer(key, default_name)
                 name = st.text_input(word("train.name"), key=key, max_chars=80, persist_state="session")
             form.draw_first(columns)
         form.draw_needed()
@@ -191,41 +194,41 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         messages = st.container()  # below the buttons: they must not move while they are pressed
         with messages:
-            entered = _planned(form, data, kind, name.strip() or usual_name)
+            entered = _build_plan(form, data, kind, name.strip() or default_name)
             if entered and isinstance(data, StoredSet) and kind != LANGUAGE_MODEL:
                 parts = sets.split_of(data.key, entered.split)
                 draw_split(parts)
-                draw_few_of(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
+                warn_if_parts_are_small(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
         plan = entered if base.usable else None
-        estimate = start.dry_run_of(plan, RehearsalTask.ESTIMATE)
+        estimate = start.dry_run_of(plan, DryRunTask.ESTIMATE)
         with buttons:
             if changed := form.changed:  # they may be folded away
                 names = ", ".join(word_or(f"option.{name}", name) for name in changed)
-                look: dict[str, Any] = {"icon": ":material/undo:", "type": "tertiary", "key": "train_take_back"}
-                st.button(word("train.take_back", count=len(changed)), on_click=form.take_back, help=names, **look)
+                kwargs: dict[str, Any] = {"icon": ":material/undo:", "type": "tertiary", "key": "train_take_back"}
+                st.button(word("train.take_back", count=len(changed)), on_click=form.reset, help=names, **kwargs)
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
             start.draw_known_time(plan)
-            start.draw_ask_button(RehearsalTask.ESTIMATE, estimate, messages)
+            start.draw_dry_run_button(DryRunTask.ESTIMATE, estimate, messages)
             start.draw_start_button(plan, messages)
         with messages:
-            start.estimate_by_itself(estimate, form)
+            start.start_default_estimate(estimate, form)
             start.draw_estimate(estimate, form)
     if negatives is not None:
         with negatives:
-            start.draw_negatives(start.dry_run_of(plan, RehearsalTask.NEGATIVES))
+            start.draw_negatives(start.dry_run_of(plan, DryRunTask.NEGATIVES))
     if kind == LANGUAGE_MODEL:
         draw_ablation(plan)
     elif kind in ranking_kinds():
         start.draw_several(kind, plan, base)
 
 
-def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: str) -> Plan | None:
+def _build_plan(form: OptionFields, data: TextSource | StoredPairs, kind: str, name: str) -> TrainingPlan | None:
     """Return the plan of what was entered; None if it does not fit, which is reported beside the field."""
     try:
         split = replace(SplitOptions(*form.split()), strict=form.is_strict_on(data.fingerprint))
-        options = recipe_of(kind).options(**form.options())
-        learned = _checked(kind, data, split, options)
+        options = get_recipe(kind).options(**form.options())
+        training_source = _check_data(kind, data, split, options)
         for field, model in form.models().items():
             try:
                 find_model(model)
@@ -237,16 +240,16 @@ def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: s
     except ValueError:  # all that is left are the shares of the split
         form.report("validation", word("option_problem.validation"))
         return None
-    return new_plan(kind, name, learned, split, options)
+    return new_plan(kind, name, training_source, split, options)
 
 
-def _checked(
-    kind: str, data: Learned | StoredPairs, split: SplitOptions, options: TrainingOptions
+def _check_data(
+    kind: str, data: TextSource | StoredPairs, split: SplitOptions, options: TrainingOptions
 ) -> tuple[str, str, str]:
     """Reference, name and fingerprint of what a training learns from. Raises `OptionError` where it cannot."""
-    family = recipe_of(kind).family
+    family = get_recipe(kind).family
     if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # its documents are split by their hashes
-        corpus = opened(data) if isinstance(data, StoredText) else PassageCorpus(sets.question_set(data.key))
+        corpus = open_stored_text(data) if isinstance(data, StoredText) else PassageCorpus(sets.question_set(data.key))
         family.check(corpus, options)
         return reference_of(data), data.name, corpus.fingerprint
     if isinstance(data, StoredSet):
@@ -256,7 +259,7 @@ def _checked(
         pairs = sets.pair_set(data.key)
         family.check(pairs, options)
         rows = split_pairs(pairs, split)
-    judged = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
-    if len(rows[Part.TRAIN]) < 2 or not judged:
+    has_judge = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
+    if len(rows[Part.TRAIN]) < 2 or not has_judge:
         raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
     return data.key, data.name, data.fingerprint

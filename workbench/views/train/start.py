@@ -15,11 +15,11 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.files import downloaded_commits
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.dry_run import Load
-from mrc_workbench.training.halving import changes_of
-from mrc_workbench.training.jobs import QUEUE, Rehearsal, RehearsalTask, create_search
-from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, Pooling
-from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
+from mrc_workbench.training.dry_run import ProcessorLoad
+from mrc_workbench.training.halving import propose_changes
+from mrc_workbench.training.jobs import QUEUE, DryRunJob, DryRunTask, create_search
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, BiEncoderPooling
+from mrc_workbench.training.runs import TrainingPlan, count_rounds, create_rounds
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name
 from mrc_workbench.workbench.views.resources.sets import split_of
@@ -30,63 +30,63 @@ from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import follow
 from mrc_workbench.workbench.views.ui.words import (
     attempt,
+    draw_training_failure,
     duration,
     label_and_help,
     plain,
     plain_number,
-    tell_training_failure,
     word,
     word_or,
 )
 
 # what a training's time does not depend on; it grows with the epochs
-_FREE = {
+_TIME_INDEPENDENT = {
     *("epochs", "learning_rate", "weight_decay", "warmup", "seed", "best_by", "patience"),
     *("temperature", "positive_margin", "negative_margin", "triplet_margin", "scale"),
     *("logging_steps", "save_limit", "save_minutes", "save_steps", "kept_models", "report_to"),
 }
-_ICONS = {RehearsalTask.ESTIMATE: ":material/timer:", RehearsalTask.NEGATIVES: ":material/visibility:"}
-_SHOWN_ROWS = 500
-_SHOWN_CHARACTERS = 200
+_ICONS = {DryRunTask.ESTIMATE: ":material/timer:", DryRunTask.NEGATIVES: ":material/visibility:"}
+_MAX_ROWS = 500
+_MAX_CHARACTERS = 200
 _STARTED = "trainings_started"
 
 
-def draw_known_time(plan: Plan | None) -> None:
+def draw_known_time(plan: TrainingPlan | None) -> None:
     """Draw the time known from the newest training of the same kind, base, data and settings, by its epochs."""
     if plan is None:
         return
-    decides = _decides(plan)
+    time_settings = _time_settings(plan)
     for run, earlier in finished_runs().items():
-        if (spent := run.status().spent) and _decides(earlier) == decides:
+        if (spent := run.status().total_seconds) and _time_settings(earlier) == time_settings:
             seconds = spent * plan.options.epochs / earlier.options.epochs
             st.caption(word("train.known_time", time=duration(seconds), name=plain(earlier.name)), width="content")
             return
 
 
-def _decides(plan: Plan) -> dict[str, Any]:
-    options = {name: value for name, value in asdict(plan.options).items() if name not in _FREE}
+def _time_settings(plan: TrainingPlan) -> dict[str, Any]:
+    options = {name: value for name, value in asdict(plan.options).items() if name not in _TIME_INDEPENDENT}
     return options | {"kind": plan.kind, "data": plan.fingerprint, "split": plan.split}
 
 
 class DryRun(NamedTuple):
     """The plan of the training as it is entered now, and the job that tries it out."""
 
-    plan: Plan
-    job: Rehearsal
+    plan: TrainingPlan
+    job: DryRunJob
 
 
-def dry_run_of(plan: Plan | None, task: RehearsalTask) -> DryRun | None:
+def dry_run_of(plan: TrainingPlan | None, task: DryRunTask) -> DryRun | None:
     """Return the dry run of a plan; that of a plan since changed is ended."""
-    rehearsal = Rehearsal.of(plan, task) if plan else None
+    job = DryRunJob.for_plan(plan, task) if plan else None
     key = _dry_run_key(task)
-    earlier: Rehearsal | None = st.session_state.get(key)
-    if earlier and rehearsal != earlier:
+    earlier: DryRunJob | None = st.session_state.get(key)
+    if earlier and job != earlier:
         earlier.end()
         del st.session_state[key]
-    return DryRun(plan, rehearsal) if plan and rehearsal else None
+    return DryRun(plan, job) if plan and job else None
 
 
-def draw_ask_button(task: RehearsalTask, dry_run: DryRun | None, messages: DeltaGenerator) -> None:
+def draw_dry_run_button(task: DryRunTask, dry_run: DryRun | None, messages: DeltaGenerator) -> None:
     """Draw the button that starts a dry run; an error is drawn in `messages`."""
     name = f"ask_{task.value}"
     is_disabled = dry_run is None or dry_run.job.running
@@ -98,7 +98,7 @@ def draw_ask_button(task: RehearsalTask, dry_run: DryRun | None, messages: Delta
         st.session_state[_dry_run_key(task)] = dry_run.job
 
 
-def estimate_by_itself(dry_run: DryRun | None, form: OptionFields) -> None:
+def start_default_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
     """Start the estimate of the default settings of a base on this machine, once a session, while nothing trains."""
     if dry_run is None or not starts_by_itself(dry_run.plan, form):
         return
@@ -108,10 +108,10 @@ def estimate_by_itself(dry_run: DryRun | None, form: OptionFields) -> None:
     st.session_state[begun] = True
     with suppress(OSError, LimitError):  # no user requested it; a request reports the reason
         dry_run.job.start(dry_run.plan)
-        st.session_state[_dry_run_key(RehearsalTask.ESTIMATE)] = dry_run.job
+        st.session_state[_dry_run_key(DryRunTask.ESTIMATE)] = dry_run.job
 
 
-def starts_by_itself(plan: Plan, form: OptionFields) -> bool:
+def starts_by_itself(plan: TrainingPlan, form: OptionFields) -> bool:
     """Whether the settings are the defaults, nothing trains or waits, and nothing would be downloaded."""
     if form.changed or QUEUE.at_work() or QUEUE.queued():
         return False
@@ -119,11 +119,11 @@ def starts_by_itself(plan: Plan, form: OptionFields) -> bool:
     return hub_id is None or bool(downloaded_commits(hub_id))
 
 
-def _dry_run_key(task: RehearsalTask) -> str:
+def _dry_run_key(task: DryRunTask) -> str:
     return f"train_asked_{task.value}"
 
 
-def _is_answered(dry_run: DryRun) -> bool:
+def _is_finished(dry_run: DryRun) -> bool:
     """Whether the answer is there; if not, draw how it stands."""
     if dry_run.job.done:
         return True
@@ -132,42 +132,42 @@ def _is_answered(dry_run: DryRun) -> bool:
         follow(dry_run.job, lambda status: word(key, time=duration(time.time() - status.started)))
     elif dry_run.job.failed:
         base = base_name(dry_run.plan.options.base, dry_run.plan.kind)
-        tell_training_failure(*dry_run.job.problem(), base, unforeseen="train.not_answered")
+        draw_training_failure(*dry_run.job.problem(), base, unforeseen="train.not_answered")
     return False
 
 
 def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
-    if dry_run is None or not _is_answered(dry_run):
+    if dry_run is None or not _is_finished(dry_run):
         return
-    found = dry_run.job.estimate()
-    if not found.fits and not found.instead:
+    estimate = dry_run.job.estimate()
+    if not estimate.fits and not estimate.instead:
         st.error(word("train.too_large"), icon=":material/memory:")
-    elif not found.fits:
-        options = ", ".join(_option_text(name, value) for name, value in found.instead.items())
+    elif not estimate.fits:
+        options = ", ".join(_option_text(name, value) for name, value in estimate.instead.items())
         st.error(word("train.too_large_instead", options=options), icon=":material/memory:")
-        look: dict[str, Any] = {"icon": ":material/check:", "key": "train_use_instead"}
-        st.button(word("train.use_instead"), on_click=form.enter, args=(found.instead,), **look)
-    is_busy = Load(others=found.others, own=0.0).is_busy
-    key = "train.estimate_on_busy" if is_busy else "train.estimate_rough" if found.rough else "train.estimate"
+        kwargs: dict[str, Any] = {"icon": ":material/check:", "key": "train_use_instead"}
+        st.button(word("train.use_instead"), on_click=form.enter, args=(estimate.instead,), **kwargs)
+    is_loaded = ProcessorLoad(others_fraction=estimate.others, own_fraction=0.0).is_contended
+    key = "train.estimate_on_busy" if is_loaded else "train.estimate_rough" if estimate.rough else "train.estimate"
     values = {
-        "time": duration(found.seconds),
-        "alone": duration(found.seconds_alone or found.seconds),
-        "steps": f"{found.steps:,}",
-        "memory": f"{found.memory / 1e9:.1f}",
-        "available": f"{found.memory_available / 1e9:.1f}",
+        "time": duration(estimate.seconds),
+        "alone": duration(estimate.seconds_alone or estimate.seconds),
+        "steps": f"{estimate.steps:,}",
+        "memory": f"{estimate.memory / 1e9:.1f}",
+        "available": f"{estimate.memory_available / 1e9:.1f}",
     }
-    st.info(word(key, **values), icon=_ICONS[RehearsalTask.ESTIMATE])
+    st.info(word(key, **values), icon=_ICONS[DryRunTask.ESTIMATE])
     parts = {
-        "device": plain(found.device.upper()),
-        "step": plain_number(found.seconds_a_step),
-        "measuring": duration(found.seconds_measuring),
-        "loading": duration(found.seconds_loading),
+        "device": plain(estimate.device.upper()),
+        "step": plain_number(estimate.seconds_a_step),
+        "measuring": duration(estimate.seconds_measuring),
+        "loading": duration(estimate.seconds_loading),
     }
     st.caption(word("train.estimate_parts", **parts))
-    if (rounds := rounds_of(dry_run.plan.options)) > 1:
-        st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
-    if found.seconds_teaching:
-        st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
+    if (rounds := count_rounds(dry_run.plan.options)) > 1:
+        st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * estimate.seconds)))
+    if estimate.seconds_teaching:
+        st.caption(word("train.estimate_teaching", teaching=duration(estimate.seconds_teaching)))
     if QUEUE.at_work():
         st.caption(word("train.estimate_busy"))
 
@@ -181,8 +181,8 @@ def _option_text(name: str, value: object) -> str:
 
 
 def draw_negatives(dry_run: DryRun | None) -> None:
-    draw_ask_button(RehearsalTask.NEGATIVES, dry_run, st.container())
-    if dry_run is None or not _is_answered(dry_run):
+    draw_dry_run_button(DryRunTask.NEGATIVES, dry_run, st.container())
+    if dry_run is None or not _is_finished(dry_run):
         return
     table = dry_run.job.negatives()
     questions = len(split_of(dry_run.plan.data, dry_run.plan.split).rows[Part.TRAIN])
@@ -209,13 +209,13 @@ def draw_negatives(dry_run: DryRun | None) -> None:
 @st.fragment
 def _browse(table: pd.DataFrame) -> None:
     key = "train_negatives_search"
-    wanted = st.text_input(word("train.negatives_search"), key=key, type="search", max_chars=200).strip()
-    found = table[table["question"].str.contains(wanted, case=False, regex=False)] if wanted else table
-    shown = found.head(_SHOWN_ROWS).reset_index(drop=True)
-    if len(found) > len(shown):
-        st.caption(word("train.negatives_first", shown=f"{len(shown):,}", all=f"{len(found):,}"))
+    query = st.text_input(word("train.negatives_search"), key=key, type="search", max_chars=200).strip()
+    matches = table[table["question"].str.contains(query, case=False, regex=False)] if query else table
+    displayed = matches.head(_MAX_ROWS).reset_index(drop=True)
+    if len(matches) > len(displayed):
+        st.caption(word("train.negatives_first", shown=f"{len(displayed):,}", all=f"{len(matches):,}"))
     texts = ("question", "positive", "passage")
-    short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in texts})
+    short = displayed.assign(**{name: displayed[name].str.slice(0, _MAX_CHARACTERS) for name in texts})
     short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
     columns = {  # what counts first
         "question": tables.text("train.negatives_question", width="medium"),
@@ -231,7 +231,7 @@ def _browse(table: pd.DataFrame) -> None:
     if not rows:
         st.caption(word("train.negatives_pick"))
         return
-    row = shown.iloc[rows[0]]  # one negative beside the question's own passage, whole
+    row = displayed.iloc[rows[0]]  # one negative beside the question's own passage, whole
     st.markdown(f"**{plain(str(row['question']))}**")
     for column, name in zip(st.columns(2, border=True), ("positive", "passage"), strict=True):
         with column:
@@ -239,29 +239,29 @@ def _browse(table: pd.DataFrame) -> None:
             st.text(str(row[name]))
 
 
-def pressed_once(label: str, name: str, **look: Any) -> bool:
+def pressed_once(label: str, name: str, **kwargs: Any) -> bool:
     """Draw a button that starts trainings: the second press of a double click starts nothing."""
-    return st.button(label, key=f"{name}_{trainings_started()}", **{"icon": ":material/play_arrow:", **look})
+    return st.button(label, key=f"{name}_{trainings_started()}", **{"icon": ":material/play_arrow:", **kwargs})
 
 
 def trainings_started() -> int:
     return int(st.session_state.get(_STARTED, 0))
 
 
-def draw_start_button(plan: Plan | None, messages: DeltaGenerator) -> None:
+def draw_start_button(plan: TrainingPlan | None, messages: DeltaGenerator) -> None:
     """Draw the button that starts the planned training, or queues it; an error is drawn in `messages`."""
-    busy = QUEUE.at_work() is not None or bool(QUEUE.queued())
-    label, icon = ("enqueue", "playlist_add") if busy else ("start", "play_arrow")
-    look = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if busy else None}
-    pressed = pressed_once(word(f"train.{label}"), "train_start", type="primary", disabled=plan is None, **look)
+    is_running = QUEUE.at_work() is not None or bool(QUEUE.queued())
+    label, icon = ("enqueue", "playlist_add") if is_running else ("start", "play_arrow")
+    kwargs = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if is_running else None}
+    pressed = pressed_once(word(f"train.{label}"), "train_start", type="primary", disabled=plan is None, **kwargs)
     if pressed and plan:
         _start([plan], messages)
 
 
-def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
-    title = word("settings.find" if base.starter or kind != BI_ENCODER else "train.several")
-    look: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_several_open"}
-    with st.expander(title, on_change="rerun", **look) as fold:
+def draw_several(kind: str, plan: TrainingPlan | None, base: Base) -> None:
+    title = word("settings.find" if base.is_starter or kind != BI_ENCODER else "train.several")
+    kwargs: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_several_open"}
+    with st.expander(title, on_change="rerun", **kwargs) as fold:
         if not fold.open:
             return
         messages = st.container()
@@ -271,32 +271,32 @@ def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
             return
         _draw_search(plan, messages)
         options = plan.options
-        if base.starter or not isinstance(options, BiEncoderOptions):
+        if base.is_starter or not isinstance(options, BiEncoderOptions):
             return
         st.divider()
         st.markdown(f"**{word('train.poolings')}**")
         st.markdown(word("train.poolings_about"))
         if pressed_once(word("train.poolings_start"), "train_poolings", icon=":material/filter_3:"):
-            poolings = [Pooling.MEAN, Pooling.CLS, Pooling.MAX]
+            poolings = [BiEncoderPooling.MEAN, BiEncoderPooling.CLS, BiEncoderPooling.MAX]
             variants = [(f"{plan.name} · {pooling}", replace(options, pooling=pooling)) for pooling in poolings]
             _start([replace(plan, name=name, options=variant) for name, variant in variants], messages)
 
 
-def _draw_search(plan: Plan, messages: DeltaGenerator) -> None:
-    tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
+def _draw_search(plan: TrainingPlan, messages: DeltaGenerator) -> None:
+    tried = "\n".join(f"1. {setting_words(changes)}" for changes in propose_changes(plan.options))
     st.caption(word("settings.tried") + "\n\n" + tried)
     key = "train_settings_minutes"
     st.session_state.setdefault(key, 10)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        look: dict[str, Any] = {"key": key, "width": 220, "persist_state": "session"}
-        minutes = st.number_input(**label_and_help("settings.minutes"), min_value=1, max_value=600, **look)
+        kwargs: dict[str, Any] = {"key": key, "width": 220, "persist_state": "session"}
+        minutes = st.number_input(**label_and_help("settings.minutes"), min_value=1, max_value=600, **kwargs)
         pressed = pressed_once(word("settings.start", minutes=minutes), "train_find")
     if pressed and minutes:
         begin(lambda: create_search(plan, float(minutes)), messages)
 
 
-def _start(plans: list[Plan], messages: DeltaGenerator) -> None:
-    begin(lambda: [create_rounds(plan) for plan in plans], messages, sum(rounds_of(plan.options) for plan in plans))
+def _start(plans: list[TrainingPlan], messages: DeltaGenerator) -> None:
+    begin(lambda: [create_rounds(plan) for plan in plans], messages, sum(count_rounds(plan.options) for plan in plans))
 
 
 def begin(make: Callable[[], object], messages: DeltaGenerator, count: int = 1) -> None:
@@ -304,7 +304,7 @@ def begin(make: Callable[[], object], messages: DeltaGenerator, count: int = 1) 
 
     def start() -> None:
         QUEUE.admit(count)
-        estimate: Rehearsal | None = st.session_state.pop(_dry_run_key(RehearsalTask.ESTIMATE), None)
+        estimate: DryRunJob | None = st.session_state.pop(_dry_run_key(DryRunTask.ESTIMATE), None)
         if estimate and estimate.running:
             estimate.end()  # the training needs the machine
         make()

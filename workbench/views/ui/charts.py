@@ -15,7 +15,15 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, columns_for, legend, letter_of, shape
+from mrc_workbench.retrieval.report.charts import (
+    PALETTE,
+    TEXT_COLOUR,
+    colour,
+    legend,
+    legend_columns,
+    mark_character,
+    shape,
+)
 from mrc_workbench.workbench.views.ui.words import language, word
 
 HEIGHT = 320
@@ -30,45 +38,45 @@ _CONFIG: dict[str, Any] = {
 }
 _PADDING = {"left": 0, "top": 4, "right": 8, "bottom": 4}
 _CELLS = ("#eef3f8", "#0072B2")
-_at_work = Lock()  # Altair's settings are those of all threads
+_altair_lock = Lock()  # Altair's settings are those of all threads
 
 
-def tips(*of: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
+def tooltips(*columns: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
     """Return tooltips of columns ("value:Q") with their titles and, for numbers, their format."""
-    return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in of]
+    return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in columns]
 
 
-def with_interval(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
+def interval_tooltips(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
     """Return tooltips of a metric, a column with its title, and of the ends of its interval, "low" and "high"."""
     titles = {value: title, "low": word("compare.low"), "high": word("compare.high")}
-    return tips(*((f"{name}:Q", title, form) for name, title in titles.items()))
+    return tooltips(*((f"{name}:Q", title, form) for name, title in titles.items()))
 
 
-def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
+def names_in_column(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
     """Return those of the names, in their fixed order, that a column holds."""
     return [name for name in names if name in set(column)]
 
 
-def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
+def percent_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
     """Return a scale with room at both ends and its axis in percent; `whole` is 100%; ticks beyond have no label."""
-    room = max(0.005 * whole, (high - low) * 0.08)
+    margin = max(0.005 * whole, (high - low) * 0.08)
     form = ".1f" if high - low < 0.05 * whole else ".0f"
     times, sign = (100, "%") if whole == 1 else (1, "")
     label = f"datum.value > {1.0001 * whole} ? '' : format(datum.value * {times}, '{form}') + '{sign}'"
-    domain = [max(0.0, low - room), high + room]
+    domain = [max(0.0, low - margin), high + margin]
     return alt.Scale(domain=domain, nice=False), alt.Axis(labelExpr=label, tickCount=TICKS)
 
 
 def difference_scale(low: float, high: float) -> alt.Scale:
     low, high = min(0.0, low), max(0.0, high)
-    room = max(0.5, (high - low) * 0.06) if high > low else 1.0
-    return alt.Scale(domain=[low - room, high + room], nice=False)
+    margin = max(0.5, (high - low) * 0.06) if high > low else 1.0
+    return alt.Scale(domain=[low - margin, high + margin], nice=False)
 
 
-def apart(
-    field: str, drawn: Sequence[str], names: Sequence[str], told: alt.Legend | None = None
+def color_and_shape(
+    field: str, displayed_names: Sequence[str], names: Sequence[str], chart_legend: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.Shape]:
-    return colour(field, drawn, names, told), shape(field, drawn, names, told)
+    return colour(field, displayed_names, names, chart_legend), shape(field, displayed_names, names, chart_legend)
 
 
 def marked_lines(base: alt.Chart, mark: alt.Shape | None = None, *, size: int = 70, **line: Any) -> list[alt.Chart]:
@@ -84,13 +92,13 @@ def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *
     if not written:
         return alt.layer(shaded)
     on_dark = alt.condition(f"datum.{value} > {sum(bounds) / 2}", alt.value("white"), alt.value("#1f2430"))
-    figures = base.mark_text(fontSize=11).encode(text=alt.Text(f"{value}:Q", format=form), color=on_dark)
-    return shaded + figures
+    cell_texts = base.mark_text(fontSize=11).encode(text=alt.Text(f"{value}:Q", format=form), color=on_dark)
+    return shaded + cell_texts
 
 
 def no_difference() -> alt.Chart:
     """Return the dashed line at 0."""
-    return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
+    return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=TEXT_COLOUR, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
 def curves(
@@ -100,43 +108,45 @@ def curves(
 
     The legend has a piece of each line, dashed for the names `dashed`, and the mark of its points.
     """
-    drawn = [*dict.fromkeys(table[detail])]
-    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
-    tint, mark = apart(detail, drawn, names)
+    retrievers = [*dict.fromkeys(table[detail])]
+    scale, axis = percent_scale(float(table["low"].min()), float(table["high"].max()))
+    color, mark = color_and_shape(detail, retrievers, names)
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(y, type="quantitative", scale=scale, axis=axis),
-        tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
+        tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *interval_tooltips(y, y)],
     )
-    band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=tint)
-    labels = {name: f"{letter_of(name, names)} {name}" for name in drawn}  # the mark of its points before the name
+    band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=color)
+    labels = {
+        name: f"{mark_character(name, names)} {name}" for name in retrievers
+    }  # the mark of its points before the name
     piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
-    lines = legend(columns=columns_for(drawn), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
-    dashes = alt.Scale(domain=drawn, range=[[4, 3] if name in dashed else [1, 0] for name in drawn])
+    lines = legend(columns=legend_columns(retrievers), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
+    dashes = alt.Scale(domain=retrievers, range=[[4, 3] if name in dashed else [1, 0] for name in retrievers])
     line = base.mark_line().encode(
-        color=colour(detail, drawn, names, lines),
+        color=colour(detail, retrievers, names, lines),
         strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=lines),
     )
-    points = base.mark_point(filled=True, size=70, opacity=1).encode(color=tint, shape=mark)
-    description = describe(y, courses(table, detail, x, y, ".1%"))
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(color=color, shape=mark)
+    description = describe(y, line_texts(table, detail, x, y, ".1%"))
     layers = alt.layer(band, line, points).properties(height=_CURVES_HEIGHT, description=description)
     return layers.resolve_legend(color="independent", strokeDash="independent")  # the legend is of the lines alone
 
 
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
     """One row a retriever, in the order of the table: its "difference" in points, "low" to "high"."""
-    drawn = [*table[detail]]
+    retrievers = [*table[detail]]
     scale = difference_scale(float(table["low"].min()), float(table["high"].max()))
     base = alt.Chart(table).encode(
-        y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=260)),
-        color=colour(detail, drawn, names),
-        tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
+        y=alt.Y(detail, type="nominal", sort=retrievers, title=None, axis=alt.Axis(labelLimit=260)),
+        color=colour(detail, retrievers, names),
+        tooltip=[alt.Tooltip(detail), *interval_tooltips("difference", x, "+.2f")],
     )
     ends = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
-    mark = shape(detail, drawn, names)
+    mark = shape(detail, retrievers, names)
     marks = base.mark_point(filled=True, size=110, opacity=1).encode(x="difference:Q", shape=mark)
     description = describe(x, intervals(table, detail, "difference", "+.1f"))
-    height = _FOREST_AXIS + _FOREST_ROW * len(drawn)
+    height = _FOREST_AXIS + _FOREST_ROW * len(retrievers)
     return (no_difference() + ends + marks).properties(height=height, description=description)
 
 
@@ -149,7 +159,7 @@ def range_bars(
         x=alt.X("from:Q", bin="binned", title=x, axis=axis, scale=scale),
         x2="to",
         y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
-        tooltip=tips(("from:Q", "≥", form), ("to:Q", "<", form), ("count:Q", y, ",")),
+        tooltip=tooltips(("from:Q", "≥", form), ("to:Q", "<", form), ("count:Q", y, ",")),
     )
     return base.mark_bar(color=PALETTE[0])
 
@@ -181,7 +191,7 @@ def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *
         yOffset=alt.YOffset("side:N", sort=list(sides)),
         x=alt.X("value:Q", title=x),
         color=alt.Color("side:N", scale=scale, legend=legend(orient="top")),
-        tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
+        tooltip=tooltips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
     )
     named = table["term"] + " (" + table["side"] + ")"
     description = describe(x, values([*named], [*table["value"]], "+.2f"))
@@ -196,8 +206,8 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
     base = alt.Chart(table).encode(
         y=alt.Y("side:N", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
         x=alt.X("value:Q", title=x),
-        color=colour("part", present(names, table["part"]), names, legend(orient="top")),
-        tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
+        color=colour("part", names_in_column(names, table["part"]), names, legend(orient="top")),
+        tooltip=tooltips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
     )
     description = describe(x, totals(table, "side", "part", "value", (".3f", "+.3f")))
     return base.mark_bar(height=22).properties(height=98 + 38 * len(sides), description=description)
@@ -205,18 +215,18 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
 
 def draw_chart(
     make: Callable[..., Any],
-    *of: Any,
+    *args: Any,
     key: str | None = None,
     on_select: Literal["ignore"] | Callable[[], None] = "ignore",
     selection_mode: str | None = None,
     alt: str | None = None,
-    **named: Any,
+    **kwargs: Any,
 ) -> None:
     """Draw the Altair chart that `make` returns for these arguments and the language; equal charts are rendered once.
 
     `alt` tells screen readers what the chart shows, in place of the chart's own description.
     """
-    spec = made(language(), make, *of, **named)
+    spec = made(language(), make, *args, **kwargs)
     if alt:
         spec = {**spec, "description": alt}
     st.vega_lite_chart(spec=spec, key=key, on_select=on_select, selection_mode=selection_mode)
@@ -232,10 +242,10 @@ def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
     max_entries=256,
     hash_funcs={FunctionType: lambda make: make.__qualname__ + make.__module__, pd.DataFrame: _content},
 )
-def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dict[str, Any]:
+def made(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
     del language  # only a part of the key
-    chart = make(*of, **named)
-    with _at_work, alt.data_transformers.enable("default", max_rows=None):
+    chart = make(*args, **kwargs)
+    with _altair_lock, alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
     spec["config"], spec["padding"] = _CONFIG, _PADDING  # in place of Altair's sizes of a plot: the page has its own
     for name, rows in spec["datasets"].items():  # as the page sends them: else it would make them of rows every time
@@ -259,17 +269,17 @@ def describe(title: str, rows: Sequence[str]) -> str:
     return word("chart.finding", title=title, rows="; ".join(listed))
 
 
-def values(names: Sequence[str], figures: Sequence[float], form: str) -> list[str]:
+def values(names: Sequence[str], numbers: Sequence[float], form: str) -> list[str]:
     """Return a row for each name with its figure; `form` is a Python format such as ".1%"."""
-    return [word("chart.row", name=name, value=format(value, form)) for name, value in zip(names, figures, strict=True)]
+    return [word("chart.row", name=name, value=format(value, form)) for name, value in zip(names, numbers, strict=True)]
 
 
 def intervals(table: pd.DataFrame, name: str, value: str, form: str) -> list[str]:
     """Return a row for each row of the table: its name, its figure and the interval "low" to "high"."""
     rows = []
     for row in table.to_dict("records"):
-        figures = {"value": row[value], "low": row["low"], "high": row["high"]}
-        texts = {key: format(figure, form) for key, figure in figures.items()}
+        numbers = {"value": row[value], "low": row["low"], "high": row["high"]}
+        texts = {key: format(number, form) for key, number in numbers.items()}
         rows.append(word("chart.row_interval", name=row[name], **texts))
     return rows
 
@@ -277,13 +287,13 @@ def intervals(table: pd.DataFrame, name: str, value: str, form: str) -> list[str
 def totals(table: pd.DataFrame, name: str, part: str, value: str, forms: tuple[str, str]) -> list[str]:
     """Return a row for each name: the total of its values, and each part; `forms` are those of totals and parts."""
     rows = []
-    for of, parts in table.groupby(name, sort=False):
+    for label, parts in table.groupby(name, sort=False):
         listed = ", ".join(values([*parts[part]], [*parts[value]], forms[1]))
-        rows.append(word("chart.row_of", name=of, value=format(parts[value].sum(), forms[0]), parts=listed))
+        rows.append(word("chart.row_of", name=label, value=format(parts[value].sum(), forms[0]), parts=listed))
     return rows
 
 
-def courses(table: pd.DataFrame, name: str, x: str, y: str, form: str) -> list[str]:
+def line_texts(table: pd.DataFrame, name: str, x: str, y: str, form: str) -> list[str]:
     """Return a row for each line of a chart: its figure at the first and at the last `x`."""
     rows = []
     for line, points in table.groupby(name, sort=False):

@@ -12,8 +12,8 @@ import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.problems import MISSING_EXTRA
-from mrc_workbench.models.llm import ADDRESS, MODEL, Endpoint, may_be_given
-from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, search_failure_text, word
+from mrc_workbench.models.llm import ADDRESS, MODEL, Endpoint, users_may_set_address
+from mrc_workbench.workbench.views.ui.words import duration, plain, search_failure_text, show_errors, word
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -23,8 +23,8 @@ _POLL_SECONDS = 0.5
 def draw_job(
     job: Job,
     start: Callable[[], object],
-    at_work: Callable[[Status], str],
-    words: str,
+    progress_text: Callable[[Status], str],
+    section: str,
     label: str,
     *,
     about: str = "",
@@ -37,23 +37,23 @@ def draw_job(
     no user has started yet; one that a user stopped, or that failed, waits for the button.
     """
     if job.running:
-        follow(job, at_work, every=_POLL_SECONDS)
+        follow(job, progress_text, interval=_POLL_SECONDS)
         return
     begun = f"started_{job.id}"
-    if by_itself and job.may_start_by_itself and begun not in st.session_state:
+    if by_itself and job.can_autostart and begun not in st.session_state:
         st.session_state[begun] = True
         begin(start)
     status = job.status()
     if job.failed:
         failed, lacks_library = status.state is State.FAILED, status.code == MISSING_EXTRA
         why = word("extra.job") if lacks_library else plain(reason(status))
-        told = word(f"{words}.failed", reason=why) if failed else word(f"{words}.interrupted")
-        st.error(told, icon=":material/error:")
+        message = word(f"{section}.failed", reason=why) if failed else word(f"{section}.interrupted")
+        st.error(message, icon=":material/error:")
         if lacks_library:
             st.code(status.message, language=None, wrap_lines=True)
         draw_last_lines(job, word("job.log"))
     elif status.state is State.STOPPED:
-        st.info(word(f"{words}.stopped"), icon=":material/info:")
+        st.info(word(f"{section}.stopped"), icon=":material/info:")
     if about:
         st.markdown(about)
     if st.button(label, type="primary", icon=":material/play_arrow:", key=f"start_{job.id}"):
@@ -61,17 +61,17 @@ def draw_job(
 
 
 def begin(start: Callable[[], object]) -> None:
-    with errors_told():
+    with show_errors():
         start()
         st.rerun()
 
 
 def follow(
     job: Job,
-    at_work: Callable[[Status], str],
-    below: Callable[[Status], None] | None = None,
+    progress_text: Callable[[Status], str],
+    draw_below: Callable[[Status], None] | None = None,
     *,
-    every: float = 1.0,
+    interval: float = 1.0,
     text: Callable[[Status], str] | None = None,
 ) -> None:
     """Draw the job anew every so many seconds until it ends; it continues without the page, too.
@@ -79,29 +79,31 @@ def follow(
     `at_work` says what it does, `below` draws more of it. `text` says what it does with the time left, for a job that
     reports the time of its parts.
     """
-    st.fragment(_draw, run_every=every)(job, text or (lambda status: with_time_left(at_work(status), status)), below)
+    st.fragment(_draw, run_every=interval)(
+        job, text or (lambda status: with_time_left(progress_text(status), status)), draw_below
+    )
 
 
-def _draw(job: Job, text: Callable[[Status], str], below: Callable[[Status], None] | None) -> None:
+def _draw(job: Job, text: Callable[[Status], str], draw_below: Callable[[Status], None] | None) -> None:
     if not job.running:
         st.rerun()
     status = job.status()
     bar, button = st.columns([5, 1], vertical_alignment="bottom")
     bar.progress(min(1.0, status.share), text=text(status))
     # a job that saves is asked first, and ended at once where that is not enough
-    asked = status.state is State.STOPPING
-    name, icon = ("end", "dangerous") if asked else ("stop", "stop")
-    look: dict[str, Any] = {"icon": f":material/{icon}:", "key": f"{name}_{job.id}", "width": "stretch"}
-    look["help"] = word(f"job.{name}_help") if job.saves else None
-    button.button(word(f"job.{name}"), on_click=job.stop if job.saves and not asked else job.end, **look)
-    if below:
-        below(status)
+    is_stopping = status.state is State.STOPPING
+    name, icon = ("end", "dangerous") if is_stopping else ("stop", "stop")
+    kwargs: dict[str, Any] = {"icon": f":material/{icon}:", "key": f"{name}_{job.id}", "width": "stretch"}
+    kwargs["help"] = word(f"job.{name}_help") if job.can_save else None
+    button.button(word(f"job.{name}"), on_click=job.stop if job.can_save and not is_stopping else job.end, **kwargs)
+    if draw_below:
+        draw_below(status)
 
 
 def with_time_left(text: str, status: Status) -> str:
-    if status.state is State.STOPPING or not status.left:
+    if status.state is State.STOPPING or not status.remaining_seconds:
         return text
-    return word("job.left", at_work=text, left=duration(status.left))
+    return word("job.left", at_work=text, left=duration(status.remaining_seconds))
 
 
 def draw_log(job: Job, lines: int) -> None:
@@ -114,16 +116,16 @@ def draw_last_lines(job: Job, heading: str) -> None:
             st.code(log, language=None)
 
 
-def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
+def compute_on_request(name: str, label: str, compute: Callable[[], T]) -> T | None:
     """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes, or None."""
     pressed = f"why_model_{name}"
     if not st.session_state.get(pressed):
         press = partial(st.session_state.update, {pressed: True})
-        st.button(ask, on_click=press, icon=":material/psychology:", key=f"ask_{pressed}")
+        st.button(label, on_click=press, icon=":material/psychology:", key=f"ask_{pressed}")
         return None
     try:
         with st.spinner(word("search.loading"), show_time=True):
-            return tell()
+            return compute()
     except Exception as error:
         logger.warning("the model of %r cannot be asked: %s", name, error)
         st.error(plain(search_failure_text(error)), icon=":material/error:")
@@ -139,13 +141,13 @@ class LanguageModel:
     key: str = field(default="", repr=False)
 
     def endpoint(self) -> Endpoint:
-        return Endpoint.of(self.address, self.key)
+        return Endpoint.from_input(self.address, self.key)
 
 
 def language_model() -> LanguageModel | None:
     """Return the language model that was named; None if none is, or its address is unknown."""
     typed = {name: str(st.session_state.get(f"answers_{name}", "")).strip() for name in ("address", "secret")}
-    address, key = typed.values() if may_be_given() else ("", "")
+    address, key = typed.values() if users_may_set_address() else ("", "")
     name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
     known = bool(address or os.environ.get(ADDRESS, "").strip())
     return LanguageModel(name, address, key) if name and known else None
@@ -161,7 +163,7 @@ def pick_language_model() -> LanguageModel | None:
 
 def draw_language_model() -> None:
     st.caption(word("answers.language_model_about"))
-    typed = may_be_given()
+    typed = users_may_set_address()
     with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed
         if typed:
             _draw_text("address", placeholder="http://localhost:11434/v1")
@@ -171,5 +173,5 @@ def draw_language_model() -> None:
         st.form_submit_button(word("answers.use_model"), key="use_model", type="primary", width="stretch")
 
 
-def _draw_text(name: str, **look: str) -> None:
-    st.text_input(word(f"made.{name}"), key=f"answers_{name}", help=word(f"answers.{name}_help"), **look)  # type: ignore[call-overload]
+def _draw_text(name: str, **kwargs: str) -> None:
+    st.text_input(word(f"made.{name}"), key=f"answers_{name}", help=word(f"answers.{name}_help"), **kwargs)  # type: ignore[call-overload]

@@ -12,9 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from mrc_workbench.data.text.marking import MarkedText, Piece
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.encoders import LateExplanation
-from mrc_workbench.retrieval.rankings import Findings
-from mrc_workbench.retrieval.report.charts import LETTERS, PALETTE, colour_of, shape_of
-from mrc_workbench.retrieval.report.words import retriever_name, retriever_names
+from mrc_workbench.retrieval.rankings import QueryHits
+from mrc_workbench.retrieval.report.charts import MARK_CHARACTERS, PALETTE, colour_of, shape_of
+from mrc_workbench.retrieval.report.words import display_name, display_names
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.words import language, word
 
@@ -23,7 +23,7 @@ MOST = 4  # that fit side by side, and that `found.css` knows
 
 
 @dataclass(frozen=True)
-class Hit:
+class HitCard:
     """One passage found, as it is shown. `notes` are plain texts; `before` is its rank before it was reranked."""
 
     rank: int
@@ -41,20 +41,20 @@ def draw_style() -> None:
     st.html(_STYLE)
 
 
-def _named(name: str, every: Sequence[str], tag: str) -> tuple[str, str]:
+def _name_html(name: str, all_names: Sequence[str], tag: str) -> tuple[str, str]:
     """Return a retriever's mark and name in a tag, and the style that gives its colour; `every` as of `head_html`."""
-    called = escape(retriever_names([*every, name], language())[name])
-    mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape_of(name, every)]}</span>'
+    display_name = escape(display_names([*all_names, name], language())[name])
+    mark = f'<span class="mark" aria-hidden="true">{MARK_CHARACTERS[shape_of(name, all_names)]}</span>'
     opening, closing = (f"<{tag}>", f"</{tag.split(maxsplit=1)[0]}>") if tag else ("", "")
-    return f"{mark}{opening}{called}{closing}", f"--own:{colour_of(name, every)}"
+    return f"{mark}{opening}{display_name}{closing}", f"--own:{colour_of(name, all_names)}"
 
 
-def head_html(name: str, every: Sequence[str], truth: str, does: str = "") -> str:
+def head_html(name: str, all_names: Sequence[str], truth: str, description: str = "") -> str:
     """Return a column's head. `every` are the stored names of all retrievers: their order decides the colours."""
-    line = f'<div class="does">{escape(does)}</div>' if does else ""
+    line = f'<div class="does">{escape(description)}</div>' if description else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
-    called, style = _named(name, every, 'span class="name"')
-    return f'<div class="found-head" style="{style}">{called}{line}</div>'
+    display_name, style = _name_html(name, all_names, 'span class="name"')
+    return f'<div class="found-head" style="{style}">{display_name}{line}</div>'
 
 
 def legend_html(*, truth: bool) -> str:
@@ -63,9 +63,9 @@ def legend_html(*, truth: bool) -> str:
     return f'<div class="found-legend">{matched}{known}</div>'
 
 
-def reason_html(name: str, every: Sequence[str], sentence: str) -> str:
-    called, style = _named(name, every, "b")
-    return f'<p class="reason" style="{style}">{called} {escape(sentence)}</p>'
+def reason_html(name: str, all_names: Sequence[str], sentence: str) -> str:
+    display_name, style = _name_html(name, all_names, "b")
+    return f'<p class="reason" style="{style}">{display_name} {escape(sentence)}</p>'
 
 
 def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
@@ -92,46 +92,49 @@ def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
 
     The fuller a colour, the more its match stands out.
     """
-    most = max((match.above for match in explained.told), default=0.0) or 1.0
-    parts = (explained.asked_matches(), explained.title_matches(), explained.text_matches())
-    asked, title, text = ("".join(_matched(*piece, explained, most) for piece in part) for part in parts)
-    return f'<div class="found pairs"><p class="asked">{asked}</p>{_passage_html(title, text, gold=gold)}</div>'
+    most = max((match.above for match in explained.visible_matches), default=0.0) or 1.0
+    parts = (explained.question_matches(), explained.title_matches(), explained.text_matches())
+    question, title, text = ("".join(_matched(*piece, explained, most) for piece in part) for part in parts)
+    return f'<div class="found pairs"><p class="asked">{question}</p>{_passage_html(title, text, gold=gold)}</div>'
 
 
-def _matched(text: str, places: Sequence[int], explained: LateExplanation, most: float) -> str:
-    if not places:
+def _matched(text: str, indices: Sequence[int], explained: LateExplanation, most: float) -> str:
+    if not indices:
         return escape(text)
-    width = 100 / len(places)
-    stops, said = [], []
-    for number, place in enumerate(places):
-        match = explained.told[place]
+    width = 100 / len(indices)
+    stops, lines = [], []
+    for number, index in enumerate(indices):
+        match = explained.visible_matches[index]
         strength = 12 + 43 * max(0.0, match.above) / most  # percent, for dark and light alike
-        colour = f"color-mix(in srgb, {PALETTE[place % len(PALETTE)]} {strength:.0f}%, transparent)"
+        colour = f"color-mix(in srgb, {PALETTE[index % len(PALETTE)]} {strength:.0f}%, transparent)"
         stops.append(f"{colour} {number * width:.0f}% {(number + 1) * width:.0f}%")
-        asked, answered = explained.question[slice(*match.asked)], explained.passage.text[slice(*match.answered)]
-        said.append(f"{place + 1}: {asked} → {answered} ({match.cosine:.3f})")
-    numbers = ",".join(str(place + 1) for place in places)
-    style, title = f"background: linear-gradient(90deg, {', '.join(stops)})", escape("\n".join(said))
+        question_piece, answered = (
+            explained.question[slice(*match.question_span)],
+            explained.passage.text[slice(*match.passage_span)],
+        )
+        lines.append(f"{index + 1}: {question_piece} → {answered} ({match.cosine:.3f})")
+    numbers = ",".join(str(index + 1) for index in indices)
+    style, title = f"background: linear-gradient(90deg, {', '.join(stops)})", escape("\n".join(lines))
     return f'<span style="{style}" title="{title}">{escape(text)}<sup>{numbers}</sup></span>'
 
 
 def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
     """Draw a row a piece of the question, and what answered it in each passage; sides are called `why.match_SIDE`."""
     first = next(iter(sides.values()))
-    table = pd.DataFrame({"asked": [first.question[slice(*match.asked)] for match in first.told]})
+    table = pd.DataFrame({"asked": [first.question[slice(*match.question_span)] for match in first.visible_matches]})
     columns = {
         "number": tables.number("why.match_number", width=45, pinned=True),
         "asked": tables.text("why.match_asked", width=115, pinned=True),
     }
     for side, explained in sides.items():
-        table[side] = [explained.passage.text[slice(*match.answered)] for match in explained.told]
-        table[f"{side}_cosine"] = [match.cosine for match in explained.told]
+        table[side] = [explained.passage.text[slice(*match.passage_span)] for match in explained.visible_matches]
+        table[f"{side}_cosine"] = [match.cosine for match in explained.visible_matches]
         columns |= {side: tables.text(f"why.match_{side}"), f"{side}_cosine": tables.number("why.match_cosine", "%.3f")}
     table["number"] = range(1, len(table) + 1)
     tables.draw(table, columns)
 
 
-def hits_html(hits: Sequence[Hit]) -> str:
+def hits_html(hits: Sequence[HitCard]) -> str:
     items = []
     for hit in hits:
         title = marked_html(hit.title, 0, len(hit.title.text))
@@ -144,14 +147,14 @@ def hits_html(hits: Sequence[Hit]) -> str:
 
 
 def marked_html(text: MarkedText, start: int, end: int) -> str:
-    found = []
+    parts = []
     for piece, matches, answers in text.pieces(start, end):
         html = f"<u>{escape(piece)}</u>" if answers else escape(piece)
-        found.append(f"<mark>{html}</mark>" if matches else html)
-    return "".join(found)
+        parts.append(f"<mark>{html}</mark>" if matches else html)
+    return "".join(parts)
 
 
-def _notes(hit: Hit) -> str:
+def _notes(hit: HitCard) -> str:
     notes = [f'<span class="truth">✔ {escape(word("search.gold"))}</span>'] if hit.relevant else []
     if hit.confuser:
         notes.append(f'<span class="confuser">≈ {escape(word("why.confuser"))}</span>')
@@ -180,63 +183,65 @@ def _text(text: MarkedText) -> str:
     )
 
 
-def switch_html(names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
+def switch_html(names: Sequence[str], all_names: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
     """Return the names by which a narrow screen switches between columns, of which it shows one (`found.css`).
 
     `ranks` are those of the first answer passage of each, None if not found.
     """
     picks = []
-    for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
+    for index, (name, rank) in enumerate(zip(names, ranks, strict=True)):
         first = f" <small>✔{rank}</small>" if rank else ""
-        checked = "" if place else " checked"
-        called, style = _named(name, every, "")
-        box = f'<input type="radio" name="{escape(key)}" value="{place}"{checked}>'
-        picks.append(f'<label style="{style}">{box}{called}{first}</label>')
-    said = escape(word("search.switch"))
-    return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>'
+        checked = "" if index else " checked"
+        display_name, style = _name_html(name, all_names, "")
+        box = f'<input type="radio" name="{escape(key)}" value="{index}"{checked}>'
+        picks.append(f'<label style="{style}">{box}{display_name}{first}</label>')
+    label = escape(word("search.switch"))
+    return f'<div class="found-switch" role="radiogroup" aria-label="{label}">{"".join(picks)}</div>'
 
 
 def side_by_side(
-    names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
+    names: Sequence[str], all_names: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
 ) -> list[DeltaGenerator]:
     """Return a column for each of a few retrievers, each as narrow as one of `wide` if that is more.
 
     A narrow screen shows the names above them, and only the selected column, without drawing anew.
     """
     with st.container(key=f"beside_{key}"):
-        st.html(switch_html(names, every, ranks, key))
+        st.html(switch_html(names, all_names, ranks, key))
         return st.columns(max(wide, len(names)))[: len(names)]
 
 
-def hit(
+def hit_card(
     spec: Spec,
-    found: Mapping[str, Findings],
+    findings: Mapping[str, QueryHits],
     row: int,
     passage_id: str,
     texts: tuple[MarkedText, MarkedText],
     *,
     relevant: bool,
     confuser: bool = False,
-) -> Hit:
+) -> HitCard:
     """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
-    place = found[spec.name].rows.index(row)
-    ranks = {part: found[part].rank_of(row) if part in found else None for part in spec.parts}
+    index = findings[spec.name].rows.index(row)
+    ranks = {part: findings[part].rank_of(row) if part in findings else None for part in spec.components}
     notes = []
     if len(ranks) > 1:
-        named = [(retriever_name(part, language()), rank) for part, rank in ranks.items()]
-        said = [word(f"search.part_{'rank' if rank else 'missing'}", name=name, rank=rank) for name, rank in named]
-        notes = [" · ".join(said)]
+        named = [(display_name(part, language()), rank) for part, rank in ranks.items()]
+        part_texts = [
+            word(f"search.part_{'rank' if rank else 'missing'}", name=name, rank=rank) for name, rank in named
+        ]
+        notes = [" · ".join(part_texts)]
     before = next(iter(ranks.values())) if len(ranks) == 1 else None
-    score = f"{found[spec.name].scores[place]:.{spec.local.digits}f}"
-    return Hit(place + 1, score, passage_id, *texts, relevant, notes, before, confuser)
+    score = f"{findings[spec.name].scores[index]:.{spec.local_spec.digits}f}"
+    return HitCard(index + 1, score, passage_id, *texts, relevant, notes, before, confuser)
 
 
-def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:
-    return sorted(rank for row in relevant if (rank := found.rank_of(row)))
+def answer_ranks(findings: QueryHits, relevant: Collection[int]) -> list[int]:
+    return sorted(rank for row in relevant if (rank := findings.rank_of(row)))
 
 
-def truth_line(found: Findings, relevant: Collection[int], depth: int) -> str:
-    ranks = right_ranks(found, relevant)
+def answer_rank_text(findings: QueryHits, relevant: Collection[int], depth: int) -> str:
+    ranks = answer_ranks(findings, relevant)
     if not ranks:
         return word("search.gold_missing", depth=depth)
     if len(relevant) == 1:

@@ -45,20 +45,20 @@ class Choice:
     @property
     def is_assumed(self) -> bool:
         """Whether the app, not the user, put what the address says there: the choice still follows others."""
-        given = st.query_params.get(self._name)
-        return given is not None and st.session_state.get(_ASSUMED, {}).get(self._name) == given
+        address_value = st.query_params.get(self._name)
+        return address_value is not None and st.session_state.get(_ASSUMED, {}).get(self._name) == address_value
 
     def value(self, default: str, allowed: Sequence[str]) -> str:
         """Return the value that counts, `default` if it is not allowed."""
         stored = st.session_state.get(f"kept_{self._name}")
-        given = None if self.is_assumed else st.query_params.get(self._name)
+        address_value = None if self.is_assumed else st.query_params.get(self._name)
         time = self._times.get(self._name)
         if time is None:
-            value = given or stored
+            value = address_value or stored
         elif monotonic() - time < _SECONDS_ON_THE_WAY:
             value = stored
         else:
-            value = given
+            value = address_value
         return str(value) if value in allowed else default
 
     def select(self, value: str, *, is_rendered: bool = True) -> None:
@@ -80,7 +80,7 @@ class Choice:
 
 
 def choose(
-    draw: Draw, name: str, label: str, options: Sequence[str], usual: str, *, follows: bool = False, **look: Any
+    draw: Draw, name: str, label: str, options: Sequence[str], default: str, *, follows: bool = False, **kwargs: Any
 ) -> str:
     """Draw a choice of one that lies in the address, as `st.selectbox` and the like do; returns it.
 
@@ -88,66 +88,70 @@ def choose(
     """
     key = f"{name}_{language()}"  # other words make it another widget
     choice = Choice(name)
-    value = choice.value(usual, options)
-    if called := look.get("format_func"):
-        labels = distinct_labels(options, called)
-        look["format_func"] = lambda one: labels[one] if one in labels else called(one)  # a new one may be entered
+    value = choice.value(default, options)
+    if label_of := kwargs.get("format_func"):
+        labels = distinct_labels(options, label_of)
+        kwargs["format_func"] = lambda option: (
+            labels[option] if option in labels else label_of(option)
+        )  # a new one may be entered
     if st.session_state.get(key, value) != value:
         st.session_state[key] = value
     # The widget is told its value: one that the session's state alone gives it is sent in one run, which the next may
     # replace on its way; a click elsewhere would then send none, or the first option, as if a user had selected it
     if draw.__name__ in ("selectbox", "radio"):
-        look["index"] = options.index(value)
+        kwargs["index"] = options.index(value)
     else:
-        look["value" if draw.__name__ == "select_slider" else "default"] = value
-    draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual, {}), **look)
+        kwargs["value" if draw.__name__ == "select_slider" else "default"] = value
+    draw(label, options, key=key, on_change=_put_into_address, args=(name, key, default, {}), **kwargs)
     is_selected = name in st.query_params and not choice.is_assumed
-    choice.show(value if not follows or value != usual or is_selected else None)
+    choice.show(value if not follows or value != default or is_selected else None)
     return value
 
 
-def distinct_labels(options: Iterable[str], called: Callable[[str], str | None]) -> dict[str, str]:
+def distinct_labels(options: Iterable[str], label_of: Callable[[str], str | None]) -> dict[str, str]:
     """Return the label of each option, numbered where two are called the same: a widget tells its options by labels."""
     labels: dict[str, str] = {}
     for option in options:
-        labels[option] = free_name(called(option) or option, labels.values())
+        labels[option] = free_name(label_of(option) or option, labels.values())
     return labels
 
 
-def choose_named(name: str, label: str, names: Mapping[str, str], usual: str, **look: Any) -> str:
+def choose_named(name: str, label: str, names: Mapping[str, str], default: str, **kwargs: Any) -> str:
     """Draw the choice among `names` by key, one that follows other choices, as `choose` does; returns the key."""
-    called = {"format_func": lambda one: names.get(one, one)}
-    return choose(st.selectbox, name, label, [*names], usual, follows=True, **called, **look)
+    label_options = {"format_func": lambda option: names.get(option, option)}
+    return choose(st.selectbox, name, label, [*names], default, follows=True, **label_options, **kwargs)
 
 
-def _put_into_address(name: str, key: str, usual: str, names: Mapping[str, str]) -> None:
+def _put_into_address(name: str, key: str, default: str, names: Mapping[str, str]) -> None:
     """Store what the widget of this key holds: a name, or a label that stands for one of `names`."""
-    selected = st.session_state[key] or usual
+    selected = st.session_state[key] or default
     value = names.get(selected, selected)
     Choice(name).select(value, is_rendered=False)
     st.query_params[name] = value
 
 
 def choose_several(
-    draw: Draw, name: str, label: str, options: Sequence[str], usual: Sequence[str], *, key: str, **look: Any
+    draw: Draw, name: str, label: str, options: Sequence[str], default: Sequence[str], *, key: str, **kwargs: Any
 ) -> list[str]:
     """Draw a choice of several that lies in the address, names between bars; returns them in the order of `options`.
 
     The address counts when the widget of this `key` is first drawn, and when the user goes back in the browser.
     """
-    given = st.query_params.get(name, "")
-    value = [one for one in options if one in given.split("|")] or [one for one in options if one in usual]
+    address_value = st.query_params.get(name, "")
+    value = [option for option in options if option in address_value.split("|")] or [
+        option for option in options if option in default
+    ]
     written, since = st.session_state.get(_LAST_WRITTEN.format(name), ("", inf))
     went_back = written and st.query_params.get(name, written) != written and monotonic() - since > _SECONDS_ON_THE_WAY
     if went_back and key in st.session_state:
         st.session_state[key] = value
-    begun = [one for one in options if one in st.session_state.get(key, value)]  # see `choose`
-    selected = draw(label, options, selection_mode="multi", key=key, default=begun, **look)
-    chosen = [one for one in options if one in selected]
-    if chosen != [one for one in options if one in usual] or name in st.query_params:
-        st.query_params[name] = "|".join(chosen)
+    initial = [option for option in options if option in st.session_state.get(key, value)]  # see `choose`
+    selected = draw(label, options, selection_mode="multi", key=key, default=initial, **kwargs)
+    ordered = [option for option in options if option in selected]
+    if ordered != [option for option in options if option in default] or name in st.query_params:
+        st.query_params[name] = "|".join(ordered)
         st.session_state[_LAST_WRITTEN.format(name)] = (st.query_params[name], monotonic())
-    return chosen
+    return ordered
 
 
 def assume(name: str, value: str) -> None:
@@ -165,8 +169,10 @@ def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
     key, opened = f"{name}_{language()}", choice.value(tabs[0], tabs)
     if st.session_state.get(key) != labels[opened]:
         st.session_state[key] = labels[opened]
-    called = {label: tab for tab, label in labels.items()}
-    containers = st.tabs([*labels.values()], key=key, on_change=_put_into_address, args=(name, key, opened, called))
+    tab_by_label = {label: tab for tab, label in labels.items()}
+    containers = st.tabs(
+        [*labels.values()], key=key, on_change=_put_into_address, args=(name, key, opened, tab_by_label)
+    )
     choice.show(opened if opened != tabs[0] or name in st.query_params else None)
     return opened, containers[tabs.index(opened)]
 
@@ -177,45 +183,45 @@ def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
 
 def remember(name: str, value: str) -> None:
     """Keep a choice in the address and for the other pages."""
-    keep(name, value)
+    store_choice(name, value)
     st.query_params[name] = value
 
 
-def keep(name: str, value: str) -> None:
+def store_choice(name: str, value: str) -> None:
     """Keep a choice for the other pages, and for an address that is written with others at once."""
     Choice(name).select(value)
 
 
-def choose_view(name: str, tabs: Mapping[str, Sequence[str]], called: Callable[[str], str]) -> tuple[str, Any]:
+def choose_view(name: str, tabs: Mapping[str, Sequence[str]], label_of: Callable[[str], str]) -> tuple[str, Any]:
     """Draw tabs with their views, both `called` by words; returns the open view, and its container.
 
     The tab lies in the address by `name`, and the view of a tab that holds several by both names. An address may also
     name a view alone, as long as no tab of several is called so.
     """
-    given = st.query_params.get(name, "")
+    address_value = st.query_params.get(name, "")
     for tab, views in tabs.items():
-        if given in views and len(views) > 1:
-            st.query_params[name], st.query_params[f"{name}_{tab}"] = tab, given
-    tab, place = choose_tab(name, {one: called(one) for one in tabs})
+        if address_value in views and len(views) > 1:
+            st.query_params[name], st.query_params[f"{name}_{tab}"] = tab, address_value
+    tab, container = choose_tab(name, {tab_name: label_of(tab_name) for tab_name in tabs})
     views = tabs[tab]
     if len(views) == 1:
-        return views[0], place
-    with place:
-        look: dict[str, Any] = {"format_func": called, "label_visibility": "collapsed"}
-        return choose(st.segmented_control, f"{name}_{tab}", called(tab), views, views[0], **look), place
+        return views[0], container
+    with container:
+        kwargs: dict[str, Any] = {"format_func": label_of, "label_visibility": "collapsed"}
+        return choose(st.segmented_control, f"{name}_{tab}", label_of(tab), views, views[0], **kwargs), container
 
 
-def show_top(of: str) -> None:
+def scroll_to_top(name: str) -> None:
     """Scroll the page to its top if what stands there, called `of`, is not what was shown last."""
-    if st.session_state.get(_DONE) == of:
+    if st.session_state.get(_DONE) == name:
         return
-    st.session_state[_DONE] = of
+    st.session_state[_DONE] = name
     # another number makes it another script, which the browser runs again
     st.session_state[_COUNT] = count = int(st.session_state.get(_COUNT, 0)) + 1
     st.html(_SCRIPT.format(count=count), unsafe_allow_javascript=True)
 
 
-def leave_top() -> None:
+def forget_scroll() -> None:
     """Note that what was brought into sight is no longer shown: opened again, it is brought there again."""
     st.session_state.pop(_DONE, None)
 
@@ -242,7 +248,7 @@ def is_changed(key: str) -> bool:
     return entered is not None and entered != st.session_state.get(_OFFERED, {}).get(key)
 
 
-def take_back(keys: Iterable[str]) -> None:
+def reset_fields(keys: Iterable[str]) -> None:
     """Fill in what was offered; only while no field is drawn, as in a callback."""
     for key in keys:
         st.session_state[key] = st.session_state[_OFFERED][key]
@@ -251,37 +257,37 @@ def take_back(keys: Iterable[str]) -> None:
 _LONGEST_ADDRESS = 1500  # characters of a text that an address takes along
 
 
-def typed(draw: Callable[..., str], name: str, label: str, usual: str, **look: Any) -> str:
+def draw_text_field(draw: Callable[..., str], name: str, label: str, default: str, **kwargs: Any) -> str:
     """Draw a field, as `st.text_input` does, with the text of the address, `usual` where there is none; returns it."""
     key = f"typed_{name}"
     if key not in st.session_state:
-        st.session_state[key] = st.query_params.get(name) or usual
-    text = draw(label, key=key, **look)
-    if text.strip() == usual or len(text) > _LONGEST_ADDRESS:
+        st.session_state[key] = st.query_params.get(name) or default
+    text = draw(label, key=key, **kwargs)
+    if text.strip() == default or len(text) > _LONGEST_ADDRESS:
         st.query_params.pop(name, None)
     else:
         st.query_params[name] = text
     return text
 
 
-def lines_of(text: str, most: int, letters: int) -> list[str]:
-    lines = dict.fromkeys(line.strip()[:letters] for line in text.splitlines() if line.strip())
-    return [*lines][:most]
+def lines_of(text: str, max_lines: int, max_characters: int) -> list[str]:
+    lines = dict.fromkeys(line.strip()[:max_characters] for line in text.splitlines() if line.strip())
+    return [*lines][:max_lines]
 
 
 _LONGEST_QUESTION = 2000
 
 
-def draw_question(key: str, example: str, about: str, *, submit: str, icon: str, on_asked: Callable[[], None]) -> str:
+def draw_question(key: str, example: str, about: str, *, submit: str, icon: str, on_submit: Callable[[], None]) -> str:
     """Draw the box of a question, an example in it while it is empty; returns the one last asked, of whatever page."""
     question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
     st.session_state.setdefault(key, question)
     with st.form(f"{key}_form", border=False):
         box, button = st.columns([5, 1], vertical_alignment="bottom")
         hint = word("search.placeholder", question=example) if example else word("search.placeholder_alone")
-        look: dict[str, Any] = {"placeholder": hint, "max_chars": _LONGEST_QUESTION, "help": about}
-        box.text_input(word("search.question"), key=key, **look)
-        button.form_submit_button(submit, type="primary", icon=icon, width="stretch", on_click=on_asked)
+        kwargs: dict[str, Any] = {"placeholder": hint, "max_chars": _LONGEST_QUESTION, "help": about}
+        box.text_input(word("search.question"), key=key, **kwargs)
+        button.form_submit_button(submit, type="primary", icon=icon, width="stretch", on_click=on_submit)
     if question:
         remember("q", question)
     return question

@@ -11,8 +11,8 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.retrieval.report.words import retriever_names
-from mrc_workbench.workbench.views.ui.words import known, language, word
+from mrc_workbench.retrieval.report.words import display_names
+from mrc_workbench.workbench.views.ui.words import has_text, language, word
 
 _LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
 _NARROWEST, _WIDEST = 110, 340
@@ -26,8 +26,10 @@ Table = TypeVar("Table", pd.DataFrame, Styler)
 
 
 def header_width(label: str) -> float:
-    letters = (_WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label)
-    return _CELL_PADDING + sum(letters)
+    character_widths = (
+        _WIDE_LETTER if east_asian_width(character) in "WF" else _WIDTHS.get(character, _LETTER) for character in label
+    )
+    return _CELL_PADDING + sum(character_widths)
 
 
 def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:
@@ -37,10 +39,10 @@ def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnCon
 
 def number(key: str, form: str | None = None, explained_by: str | None = None, **options: Any) -> ColumnConfig:
     """Return a column of numbers in the format `form`, called and explained as a `text` is."""
-    return figure(word(key), form, _explanation(key, explained_by), **options)
+    return labelled_number(word(key), form, _explanation(key, explained_by), **options)
 
 
-def figure(label: str, form: str | None = None, about: str | None = None, **options: Any) -> ColumnConfig:
+def labelled_number(label: str, form: str | None = None, about: str | None = None, **options: Any) -> ColumnConfig:
     """Return a column of numbers. Its header is right-aligned like them if the width of the column is known.
 
     Streamlit draws headers from the left on a canvas: spaces before the label are the only way to move it.
@@ -62,15 +64,15 @@ def retriever(**options: Any) -> ColumnConfig:
 
 def width_of(names: Iterable[str]) -> int:
     """Return how wide a column is, in pixels, that cuts none of these names; Korean letters are twice as wide."""
-    letters = [sum(2 if east_asian_width(letter) in "WF" else 1 for letter in name) for name in names]
-    return min(_WIDEST, max(_NARROWEST, _AROUND + _LETTER * max(letters, default=0)))
+    lengths = [sum(2 if east_asian_width(character) in "WF" else 1 for character in name) for name in names]
+    return min(_WIDEST, max(_NARROWEST, _AROUND + _LETTER * max(lengths, default=0)))
 
 
-def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
+def measure(metric: str, label: str | None = None, **options: Any) -> ColumnConfig:
     """Return the column of a measure ("recall@10", "spearman"), called by its short name where no label is given."""
-    name, cut, _ = of.partition("@")
-    called = label or (Measure.parse(of).short if cut else name.capitalize())
-    return figure(called, None, word(f"help.{name}"), **options)
+    name, cut, _ = metric.partition("@")
+    column_label = label or (Measure.parse(metric).short_name if cut else name.capitalize())
+    return labelled_number(column_label, None, word(f"help.{name}"), **options)
 
 
 def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
@@ -79,24 +81,24 @@ def interval(form: str | None = None, explained_by: str = "compare.interval_help
 
 
 def p_holm() -> ColumnConfig:
-    return figure("p (Holm)", "%.4f", word("where.p_holm_help"))
+    return labelled_number("p (Holm)", "%.4f", word("where.p_holm_help"))
 
 
 def p_family() -> ColumnConfig:
     """Return the column of p-values corrected for all that was tested together."""
-    return figure("p", "%.4f", word("compare.p_family_help"))
+    return labelled_number("p", "%.4f", word("compare.p_family_help"))
 
 
 def of_slices(
-    figures: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
+    metrics: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
 ) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
     """Return metrics of retrievers on slices in percent, styled, and their columns; `slices` names each row's slice.
 
     The best of a slice is bold; the `first` retriever, the baseline, has no difference.
     """
     parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
-    table = figures.assign(slice=slices)
-    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
+    table = metrics.assign(slice=slices)
+    best = table["mean"] == metrics.groupby("slice")["mean"].transform("max")
     table[parts] *= 100
     table.loc[table["retriever"] == first, parts[3:]] = float("nan")
     formats: dict[Any, Any] = {part: "{:+.2f}" if part.startswith("difference") else "{:.2f}" for part in parts}
@@ -117,14 +119,18 @@ def of_slices(
 
 
 def draw(
-    table: Table, columns: Mapping[str, ColumnConfig | str], *, retrievers: Sequence[str] = ("retriever",), **look: Any
+    table: Table,
+    columns: Mapping[str, ColumnConfig | str],
+    *,
+    retrievers: Sequence[str] = ("retriever",),
+    **kwargs: Any,
 ) -> None:
     """Draw these columns of a table, in their order; `look` is as of `st.dataframe`.
 
     The columns `retrievers` hold names of retrievers and display them in the user's language.
     """
-    shown = with_display_names(table, retrievers)
-    st.dataframe(shown, hide_index=True, column_order=[*columns], column_config=columns, **look)
+    displayed = with_display_names(table, retrievers)
+    st.dataframe(displayed, hide_index=True, column_order=[*columns], column_config=columns, **kwargs)
 
 
 def with_display_names(table: Table, columns: Sequence[str] = ("retriever",)) -> Table:
@@ -136,7 +142,7 @@ def with_display_names(table: Table, columns: Sequence[str] = ("retriever",)) ->
     present: list[Hashable] = [column for column in columns if column in data]
     if not present:
         return table
-    names = retriever_names(dict.fromkeys(str(name) for column in present for name in data[column]), language())
+    names = display_names(dict.fromkeys(str(name) for column in present for name in data[column]), language())
     if isinstance(table, Styler):
         return table.format(lambda name: names[str(name)], subset=present)
     return table.assign(**{str(column): [names[str(name)] for name in table[column]] for column in present})
@@ -155,9 +161,9 @@ def draw_choice(
     height: int | Literal["auto"] = "auto",
 ) -> list[int]:
     """Draw a table with selectable rows, a single one also by a click on any cell; returns their positions."""
-    look: dict[str, Any] = {"height": height, "selection_mode": SINGLE_ROW if mode == "single-row" else mode}
-    look |= {"hide_index": True, "column_order": [*columns], "column_config": columns}
-    event = st.dataframe(table, key=key, on_select="rerun", **look)
+    kwargs: dict[str, Any] = {"height": height, "selection_mode": SINGLE_ROW if mode == "single-row" else mode}
+    kwargs |= {"hide_index": True, "column_order": [*columns], "column_config": columns}
+    event = st.dataframe(table, key=key, on_select="rerun", **kwargs)
     # of a table that became shorter, a row selected before may be gone
     return [row for row in selected_rows(event) if row < len(table.index)]
 
@@ -176,13 +182,13 @@ def draw_file(
     key: str, content: str | Callable[[], str | bytes], file_name: str, form: str, name: str | None = None
 ) -> None:
     """Draw the button that downloads a file of this MIME type; `key` is that of its label, `name` the button's own."""
-    look: dict[str, Any] = {"key": name, "help": _explanation(key), "icon": ":material/download:"}
-    st.download_button(word(key), content, file_name, form, on_click="ignore", **look)
+    kwargs: dict[str, Any] = {"key": name, "help": _explanation(key), "icon": ":material/download:"}
+    st.download_button(word(key), content, file_name, form, on_click="ignore", **kwargs)
 
 
 def _explanation(key: str, explained_by: str | None = None) -> str | None:
     explanation = f"{key}_help" if explained_by is None else explained_by
-    return word(explanation) if known(explanation) else None
+    return word(explanation) if has_text(explanation) else None
 
 
 def draw_heading(text: str, *, help: str | None = None) -> None:

@@ -23,7 +23,7 @@ from mrc_workbench.data.questions.judgements import damaged_files
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.dictionary import DictionaryError
-from mrc_workbench.data.workspace import LimitError, is_of_the_disk, workspace
+from mrc_workbench.data.workspace import LimitError, is_disk_error, workspace
 from mrc_workbench.labs import labs
 from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.retrieval import takeaway
@@ -51,7 +51,7 @@ def catalog(language: str) -> dict[str, str]:
     paths = sorted((_FOLDER / language).glob("*.toml"))
     paths += [path for lab in labs() if (path := lab.folder / f"words.{language}.toml").is_file()]
     if language == "en":
-        paths += [problems.WORDS, takeaway.WORDS]
+        paths += [problems.WORDS, takeaway.DIFFERENCES_FILE]
     return {
         f"{section}.{name}": text
         for sections in (tomllib.loads(path.read_text(encoding="utf-8")) for path in paths)
@@ -61,9 +61,9 @@ def catalog(language: str) -> dict[str, str]:
 
 
 def language() -> str:
-    chosen = st.query_params.get("lang") or st.session_state.get("language")
-    if chosen in LANGUAGES:
-        return str(chosen)
+    selected = st.query_params.get("lang") or st.session_state.get("language")
+    if selected in LANGUAGES:
+        return str(selected)
     return "ko" if (st.context.locale or "").lower().startswith("ko") else "en"
 
 
@@ -74,7 +74,7 @@ def word(key: str, /, **values: Any) -> str:
 
 def word_or(key: str, otherwise: str, /, **values: Any) -> str:
     """Return the text of a key; where there is none, as for what was added to the program, what to say instead."""
-    return word(key, **values) if known(key) else otherwise
+    return word(key, **values) if has_text(key) else otherwise
 
 
 def label_and_help(key: str, /, **values: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def label_and_help(key: str, /, **values: Any) -> dict[str, Any]:
     return {"label": word(key, **values), "help": word(f"{key}_help", **values)}
 
 
-def known(key: str) -> bool:
+def has_text(key: str) -> bool:
     return key in catalog(language())
 
 
@@ -128,9 +128,9 @@ def plain_number(value: float) -> str:
     return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
-def signed(share: float) -> str:
+def signed(fraction: float) -> str:
     """Return a difference of shares in percentage points; nothing has no sign."""
-    points = round(share * 100, 1)
+    points = round(fraction * 100, 1)
     return f"{points:+.1f}" if points else "0.0"
 
 
@@ -167,7 +167,7 @@ _NAMED_BY_USERS = (
 
 
 @contextmanager
-def errors_told() -> Iterator[None]:
+def show_errors() -> Iterator[None]:
     """Show the words of what is wrong with data, a text or a limit, of a full disk, or of a library that is missing."""
     try:
         yield
@@ -176,7 +176,7 @@ def errors_told() -> Iterator[None]:
             raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
-        if not is_of_the_disk(error):
+        if not is_disk_error(error):
             raise
         st.error(word("app.disk", reason=plain(error.strerror or str(error))), icon=":material/error:")
 
@@ -184,7 +184,7 @@ def errors_told() -> Iterator[None]:
 def attempt(
     action: Callable[[], object],
     problem: str,
-    told: DeltaGenerator | None = None,
+    container: DeltaGenerator | None = None,
     *,
     errors: tuple[type[Exception], ...] = (OSError,),
 ) -> bool:
@@ -197,7 +197,7 @@ def attempt(
         why = word(problem, reason=plain(str(error)))
     else:
         return True
-    (told or st).error(why, icon=":material/error:")
+    (container or st).error(why, icon=":material/error:")
     return False
 
 
@@ -207,7 +207,7 @@ def failure_text(error: Exception) -> str:
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
-    if isinstance(error, Failure) and (key := next(filter(known, _keys_of(error)), None)):
+    if isinstance(error, Failure) and (key := next(filter(has_text, _keys_of(error)), None)):
         return word(key, **error.details)
     return str(error)
 
@@ -237,11 +237,11 @@ def search_failure_text(error: Exception) -> str:
     return word("search.failed", reason=first_line or type(error).__name__)
 
 
-def tell_training_failure(
+def draw_training_failure(
     code: str, message: str, base: str, unforeseen: str = "failure.unexpected", **details: str
 ) -> None:
     """Draw why a training ended, or was not tried out, and its own message where that says more."""
-    foreseen = code != "unexpected" and known(f"failure.{code}")
+    foreseen = code != "unexpected" and has_text(f"failure.{code}")
     words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base), **details)
     st.error(words, icon=":material/error:")
     if message and code in ("data", "disk", "memory", problems.MISSING_EXTRA, "option", "unexpected"):
@@ -253,7 +253,7 @@ def problem_text(problem: Problem, texts: Mapping[str, str] | None = None, **val
     texts = texts or catalog(language())
     details = {name: _detail(problem, name, value, texts) for name, value in problem.details.items()}
     translated = Problem(problem.code, problem.row, {**details, **values})
-    return " ".join(translated.in_words(texts[f"problem.{problem.code}"], texts["problem.row"]).split())
+    return " ".join(translated.format_message(texts[f"problem.{problem.code}"], texts["problem.row"]).split())
 
 
 def reason_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
@@ -286,7 +286,7 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
     return f"{texts[f'detail.{longest}']} {rest}".strip()
 
 
-def tell_damaged_files(questions: QuestionSet) -> None:
+def draw_damaged_files(questions: QuestionSet) -> None:
     """Show which files with judgements or remarks of a set are damaged, and that nothing in them is overwritten."""
     paths = damaged_files(questions.corpus_fingerprint, questions.fingerprint)
     if listed := ", ".join(f"`{path.relative_to(workspace()).as_posix()}`" for path in paths):
@@ -304,11 +304,11 @@ def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:
                     st.rerun()
 
 
-def draw_remove(key: str, remove: Callable[[str], None], *, sure: str, removed: str) -> None:
+def draw_remove(key: str, remove: Callable[[str], None], *, confirmation: str, message: str) -> None:
     with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{key}"):
-        st.markdown(sure)
+        st.markdown(confirmation)
         if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{key}"):
-            with errors_told():
+            with show_errors():
                 remove(key)
-                st.toast(removed, icon=":material/delete:")
+                st.toast(message, icon=":material/delete:")
                 st.rerun()

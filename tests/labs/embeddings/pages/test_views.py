@@ -13,11 +13,17 @@ from mrc_workbench.data.cache import Arrays, save_arrays
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import write_json
-from mrc_workbench.labs.embeddings.encoder import SIZES, Cost, Method, Point
+from mrc_workbench.labs.embeddings.encoder import SIZES, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import Projection
 from mrc_workbench.labs.embeddings.pages import cosines, further, measures
 from mrc_workbench.labs.embeddings.pages import further as map_view
-from mrc_workbench.labs.embeddings.results import CostRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
+from mrc_workbench.labs.embeddings.results import (
+    CostRequest,
+    EmbeddingRequest,
+    MapRequest,
+    NeighboursRequest,
+    SimilarityRequest,
+)
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.ui.words import catalog
@@ -27,12 +33,12 @@ from tests.labs.embeddings.pages.worlds import (
     LIKE_NOBODY,
     LIKE_PEOPLE,
     SENTENCES,
-    alone,
-    kept,
+    create_finished_run,
     page,
     result,
-    scored,
-    trained,
+    scored_set,
+    sentence_set,
+    store_evaluation,
 )
 from tests.workbench.views.driving import opened, texts
 
@@ -42,14 +48,14 @@ MODELS = ("starter", HUB)
 
 @pytest.fixture
 def data() -> StoredPairs:
-    return kept(scored(), result("starter", LIKE_NOBODY, -2.0), result(HUB, LIKE_PEOPLE))
+    return store_evaluation(scored_set(), result("starter", LIKE_NOBODY, -2.0), result(HUB, LIKE_PEOPLE))
 
 
-def look(data: StoredPairs, view: str, **address: str) -> AppTest:
+def open_view(data: StoredPairs, view: str, **address: str) -> AppTest:
     return opened(page, pairs=data.key, models="|".join(MODELS), look=view, **address)
 
 
-def done(request: Request, data: StoredPairs, arrays: Arrays, content: dict[str, object]) -> None:
+def store_task(request: EmbeddingRequest, data: StoredPairs, arrays: Arrays, content: dict[str, object]) -> None:
     folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     save_arrays(folder / "arrays.npz", arrays)
@@ -57,11 +63,11 @@ def done(request: Request, data: StoredPairs, arrays: Arrays, content: dict[str,
 
 
 def table_with(app: AppTest, column: str) -> pd.DataFrame:
-    return next(one.value for one in app.dataframe if column in one.value)
+    return next(element.value for element in app.dataframe if column in element.value)
 
 
-def test_space_tells_the_conventions_and_every_number(data: StoredPairs) -> None:
-    app = look(data, "space")
+def test_space_shows_conventions_and_metrics(data: StoredPairs) -> None:
+    app = open_view(data, "space")
     assert "a human score of 4 or more out of 5" in texts(app)
     assert "t = 2" in texts(app)
     table = table_with(app, "half")
@@ -70,11 +76,11 @@ def test_space_tells_the_conventions_and_every_number(data: StoredPairs) -> None
     assert len(app.get("vega_lite_chart")) == 2
 
 
-def test_a_training_leaves_its_path(data: StoredPairs) -> None:
-    run = trained(data)
+def test_shows_training_path(data: StoredPairs) -> None:
+    run = create_finished_run(data)
     for step, alignment in ((0, 0.5), (10, 0.25)):
         run.add_progress({"step": step, "eval_validation_alignment": alignment, "eval_validation_uniformity": -1.5})
-    learned = kept(scored(), result("starter", LIKE_NOBODY), result(run.id, LIKE_PEOPLE))
+    learned = store_evaluation(scored_set(), result("starter", LIKE_NOBODY), result(run.id, LIKE_PEOPLE))
     app = opened(page, pairs=learned.key, models=f"starter|{run.id}", look="space")
     assert EN["embeddings.path_help"] in texts(app)
     path = table_with(app, "step")
@@ -83,54 +89,54 @@ def test_a_training_leaves_its_path(data: StoredPairs) -> None:
     assert set(path["model"]) == {"Mine"}
 
 
-def test_density_counts_the_pairs_of_each_band(data: StoredPairs) -> None:
-    table = table_with(look(data, "density"), "band")
+def test_density_counts_pairs_by_band(data: StoredPairs) -> None:
+    table = table_with(open_view(data, "density"), "band")
     assert table["count"].tolist() == 2 * [5, 3, 0, 0, 2]  # a score on a border belongs to the higher band
     lowest = np.sort(LIKE_PEOPLE[GOLD < 1])
     assert table["median"][0] == pytest.approx(np.median(lowest))
 
 
-def test_wrong_pairs_stand_with_both_cosines_the_worst_first(data: StoredPairs) -> None:
-    table = table_with(look(data, "wrong", wrong_of="starter"), "misplaced")
+def test_wrong_pairs_are_sorted_worst_first(data: StoredPairs) -> None:
+    table = table_with(open_view(data, "wrong", wrong_of="starter"), "misplaced")
     first = table.iloc[0]
     assert {first["first"], first["second"]} == {SENTENCES[0], SENTENCES[1]}  # people: most alike; the starter: not
     assert first["gold"] == pytest.approx(4.6)
     assert first[HUB] == pytest.approx(0.95)
     assert first["misplaced"] == pytest.approx(-80)
-    alike = table_with(look(data, "wrong", wrong_of="starter", wrong_side="too_alike"), "misplaced")
+    alike = table_with(open_view(data, "wrong", wrong_of="starter", wrong_side="too_alike"), "misplaced")
     assert (alike["misplaced"] > 0).all()
 
 
-def test_the_matrix_is_asked_for_once_and_then_drawn_with_its_table(data: StoredPairs, started: list[Request]) -> None:
+def test_requests_and_shows_similarity_matrix(data: StoredPairs, started: list[EmbeddingRequest]) -> None:
     typed = "하나\n둘"
-    look(data, "sentences", sentences=typed)
+    open_view(data, "sentences", sentences=typed)
     request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
     assert started == [request]
     matrix = np.array([[1, 0.25], [0.25, 1]], dtype=np.float32)
-    done(request, data, {"matrix_0": matrix, "matrix_1": matrix / 2}, {"models": {HUB: {}, "starter": {}}})
-    app = look(data, "sentences", sentences=typed)
+    store_task(request, data, {"matrix_0": matrix, "matrix_1": matrix / 2}, {"models": {HUB: {}, "starter": {}}})
+    app = open_view(data, "sentences", sentences=typed)
     assert app.dataframe[0].value.iloc[0, 1] == pytest.approx(0.25)
     assert "0.250" in app.code[0].value
 
 
-def test_a_model_that_cannot_encode_a_sentence_has_no_matrix(data: StoredPairs) -> None:
+def test_failed_model_has_no_matrix(data: StoredPairs) -> None:
     request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
-    told = {HUB: {"error": "x", "code": "hub_unreachable", "model": HUB}, "starter": {}}
-    done(request, data, {"matrix_1": np.eye(2, dtype=np.float32)}, {"models": told})
-    app = look(data, "sentences", sentences="하나\n둘", matrix_of=HUB)
+    models = {HUB: {"error": "x", "code": "hub_unreachable", "model": HUB}, "starter": {}}
+    store_task(request, data, {"matrix_1": np.eye(2, dtype=np.float32)}, {"models": models})
+    app = open_view(data, "sentences", sentences="하나\n둘", matrix_of=HUB)
     assert "hub is unreachable" in app.error[0].value
 
 
-def test_the_nearest_sentences_of_one(data: StoredPairs) -> None:
+def test_shows_nearest_sentences(data: StoredPairs) -> None:
     request = NeighboursRequest(data=data.key, model=HUB, part=Part.TEST, sentences=("기차",), k=10)
     arrays = {"cosines": np.array([[0.9, 0.5]], dtype=np.float32), "rows": np.array([[2, 3]])}
-    done(request, data, arrays, {"model": HUB})
-    table = table_with(look(data, "sentences", near="기차"), "sentence")
+    store_task(request, data, arrays, {"model": HUB})
+    table = table_with(open_view(data, "sentences", near="기차"), "sentence")
     assert table["sentence"].tolist() == [SENTENCES[2], SENTENCES[3]]
 
 
-def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) -> None:
-    app = look(data, "map")
+def test_map_lists_and_filters_sentences(data: StoredPairs) -> None:
+    app = open_view(data, "map")
     assert "50% and 25%" in texts(app)
     table = table_with(app, "x")
     assert table["sentence"].tolist() == list(SENTENCES)
@@ -141,28 +147,26 @@ def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) ->
     assert tooltip["text"] == "{t}"
     assert "html" not in tooltip  # a sentence is text, whatever stands in it
     assert SENTENCES[4] in chart.proto.json
-    found = table_with(look(data, "map", find="고양이"), "x")
-    assert found["sentence"].tolist() == [SENTENCES[0], SENTENCES[1]]
+    matches = table_with(open_view(data, "map", find="고양이"), "x")
+    assert matches["sentence"].tolist() == [SENTENCES[0], SENTENCES[1]]
 
 
-def test_of_many_sentences_some_are_drawn_and_all_that_is_searched_for(
-    data: StoredPairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_map_samples_points_and_keeps_matches(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_view, "_DRAWN_AT_ONCE", 3)
 
-    def drawn(**address: str) -> set[str]:
-        (chart,) = look(data, "map", **address).get("deck_gl_json_chart")
+    def rendered_sentences(**address: str) -> set[str]:
+        (chart,) = open_view(data, "map", **address).get("deck_gl_json_chart")
         return {sentence for sentence in SENTENCES if f'"{sentence}"' in chart.proto.json}
 
-    some = drawn()
+    some = rendered_sentences()
     assert len(some) == 3
-    assert drawn(points="all") == set(SENTENCES)
+    assert rendered_sentences(points="all") == set(SENTENCES)
     (hidden, *_) = set(SENTENCES) - some
-    assert drawn(find=hidden) == some | {hidden}
+    assert rendered_sentences(find=hidden) == some | {hidden}
 
 
-def test_sentences_alone_have_a_map_and_no_densities_or_wrong_pairs() -> None:
-    data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
+def test_plain_sentences_have_map_only() -> None:
+    data = store_evaluation(sentence_set(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     address = {"pairs": data.key, "pairs_part": "all", "models": "starter"}
     assert len(opened(page, **address, look="map").get("deck_gl_json_chart")) == 1
     assert EN["embeddings.no_bands"] in texts(opened(page, **address, look="density"))
@@ -170,45 +174,43 @@ def test_sentences_alone_have_a_map_and_no_densities_or_wrong_pairs() -> None:
     assert EN["embeddings.no_positives"] not in texts(opened(page, **address, look="wrong"))
 
 
-def test_umap_waits_to_be_asked_and_then_is_drawn(data: StoredPairs) -> None:
-    app = look(data, "map", projection="umap")
-    assert EN["embeddings.start_umap"] in [one.label for one in app.button]
+def test_umap_starts_by_button(data: StoredPairs) -> None:
+    app = open_view(data, "map", projection="umap")
+    assert EN["embeddings.start_umap"] in [button.label for button in app.button]
     assert not app.get("deck_gl_json_chart")
     points = np.arange(10, dtype=np.float32).reshape(5, 2)
     request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.UMAP)
-    done(request, data, {"points": points, "explained": np.zeros(0)}, {"model": HUB})
-    app = look(data, "map", projection="umap")
+    store_task(request, data, {"points": points, "explained": np.zeros(0)}, {"model": HUB})
+    app = open_view(data, "map", projection="umap")
     assert len(app.get("deck_gl_json_chart")) == 1
     assert EN["embeddings.about_umap"] in texts(app)
 
 
-def test_umap_that_is_not_installed_is_told(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_missing_umap(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_view, "find_spec", lambda _: None)
-    assert EN["embeddings.no_umap"] in texts(look(data, "map", projection="umap"))
+    assert EN["embeddings.no_umap"] in texts(open_view(data, "map", projection="umap"))
 
 
-def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_computed(
-    data: StoredPairs, started: list[Request]
-) -> None:
-    app = look(data, "cost")
+def test_cost_starts_by_button_and_marks_extrapolation(data: StoredPairs, started: list[EmbeddingRequest]) -> None:
+    app = open_view(data, "cost")
     assert started == []
     request = CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
     app.button(key=f"start_{STUDY.job(request, data.fingerprint).id}").click().run()
     assert started == [request]
     points = tuple(
-        Point(method, size, size * factor, size < 100)
+        CostPoint(method, size, size * factor, size < 100)
         for method, factor in ((Method.CROSS_ENCODER, 1.0), (Method.EXACT, 0.01), (Method.HNSW, 0.01))
         for size in SIZES
     )
-    done(request, data, {}, asdict(Cost(points, 0.975)))
-    app = look(data, "cost")
+    store_task(request, data, {}, asdict(CostComparison(points, 0.975)))
+    app = open_view(data, "cost")
     assert "a factor of 100" in texts(app)
     assert "65 hours" in texts(app)
     assert "97.5%" in texts(app)
     table = table_with(app, "how")
-    told = table["how"].value_counts()
-    assert told[EN["embeddings.measured"]] == 3
-    assert told[EN["embeddings.not_measured_here"]] == 2
+    counts = table["how"].value_counts()
+    assert counts[EN["embeddings.measured"]] == 3
+    assert counts[EN["embeddings.not_measured_here"]] == 2
     assert table["seconds"].max() == 65 * 3600
 
 
@@ -220,21 +222,21 @@ def layers(chart: Any) -> list[dict[str, Any]]:
     return [*spec.get("layer", [spec])]
 
 
-def test_published_figures_are_hollow_and_have_no_interval() -> None:
+def test_dot_chart_marks_published_values() -> None:
     rows = [("one", 80.0, 75.0, 85.0, True, ""), ("theirs", 70.0, None, None, False, "a paper")]
     table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
-    intervals, marks, published = layers(measures.dots(table, NAMES, x="Spearman"))
+    intervals, marks, published = layers(measures.dot_chart(table, NAMES, x="Spearman"))
     assert intervals["mark"]["type"] == "rule"
     assert marks["mark"]["filled"]
     assert marks["encoding"]["color"]["scale"] == {"domain": ["one"], "range": [colour_of("one", NAMES)]}
     assert "filled" not in published["mark"]
     assert published["transform"] == [{"filter": "!datum.ours"}]
-    assert [one["field"] for one in published["encoding"]["tooltip"]] == ["model", "value", "source"]
+    assert [field["field"] for field in published["encoding"]["tooltip"]] == ["model", "value", "source"]
 
 
-def test_ridges_stand_on_the_foot_of_their_band() -> None:
+def test_ridges_start_at_their_band() -> None:
     table = pd.DataFrame({"band": ["1 – 2", "0 – 1"], "place": [1, 0], "cosine": 0.5, "density": [2.0, 1.0]})
-    spec = cosines.ridges(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
+    spec = cosines.ridge_chart(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
     rows = next(iter(spec["datasets"].values()))
     assert [row["top"] - row["place"] for row in rows] == pytest.approx([1.6, 0.8])  # the highest has the whole room
     assert spec["mark"]["color"] == colour_of("two", NAMES)
@@ -242,41 +244,41 @@ def test_ridges_stand_on_the_foot_of_their_band() -> None:
     assert "['0 – 1', '1 – 2']" in spec["encoding"]["y"]["axis"]["labelExpr"]
 
 
-def test_a_path_is_drawn_only_where_there_is_one() -> None:
+def test_geometry_chart_draws_path_if_present() -> None:
     points = pd.DataFrame({"model": ["one"], "alignment": [0.2], "uniformity": [-1.0]})
     none = pd.DataFrame(columns=["model", "step", "alignment", "uniformity"])
-    assert len(layers(measures.plane(points, none, NAMES))) == 1
+    assert len(layers(measures.geometry_chart(points, none, NAMES))) == 1
     path = points.assign(step=10)
-    line, small, large = layers(measures.plane(points, path, NAMES))
+    line, small, large = layers(measures.geometry_chart(points, path, NAMES))
     assert line["mark"]["type"] == "line"
     assert line["encoding"]["order"]["field"] == "step"
     assert small["mark"]["size"] < large["mark"]["size"]
 
 
-def test_the_matrix_is_coloured_within_the_range_of_different_sentences() -> None:
-    told = {"row": list("1122"), "column": list("1212"), "first": list("aabb"), "second": list("abab")}
-    table = pd.DataFrame({**told, "cosine": [1.0, 0.8, 0.8, 1.0]})
-    cells, figures = layers(cosines.matrix(table, ["1", "2"]))
+def test_matrix_colours_ignore_diagonal() -> None:
+    columns = {"row": list("1122"), "column": list("1212"), "first": list("aabb"), "second": list("abab")}
+    table = pd.DataFrame({**columns, "cosine": [1.0, 0.8, 0.8, 1.0]})
+    cells, labels = layers(cosines.matrix_chart(table, ["1", "2"]))
     low, high = cells["encoding"]["color"]["scale"]["domain"]
     assert low == 0.8
     assert high == pytest.approx(0.8, abs=1e-5)
-    assert figures["mark"]["type"] == "text"
+    assert labels["mark"]["type"] == "text"
     many = [str(number) for number in range(21)]
-    assert len(layers(cosines.matrix(table, many))) == 1
+    assert len(layers(cosines.matrix_chart(table, many))) == 1
 
 
-def test_what_is_only_computed_is_dashed_and_what_others_report_hollow() -> None:
+def test_cost_chart_marks_extrapolated_and_published_values() -> None:
     table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "measured": [True, False]})
-    theirs = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
-    dashed, solid, points, reported = layers(further.costs(table, theirs))
+    published = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
+    dashed, solid, points, reported = layers(further.cost_chart(table, published))
     assert dashed["mark"]["strokeDash"]
     assert solid["transform"] == points["transform"] == [{"filter": "datum.measured"}]
     assert "filled" not in reported["mark"]
 
 
-def test_next_to_no_difference_does_not_fill_the_chart() -> None:
+def test_correlation_chart_has_minimum_span() -> None:
     table = pd.DataFrame({"model": ["one", "two"], "spearman": [30.0, 50.0], "value": [72.40, 72.42]})
-    (marks,) = layers(further.against(table, NAMES, y="nDCG@10"))
+    (marks,) = layers(further.correlation_chart(table, NAMES, y="nDCG@10"))
     low, high = marks["encoding"]["y"]["scale"]["domain"]
     assert low < 71
     assert high > 73

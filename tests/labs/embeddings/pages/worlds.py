@@ -6,12 +6,12 @@ from itertools import combinations
 import numpy as np
 
 from mrc_workbench.data.pairs import PairKind, PairSet
-from mrc_workbench.data.pairs.store import StoredPairs, keep
+from mrc_workbench.data.pairs.store import StoredPairs, save_pairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings import results as store
-from mrc_workbench.labs.embeddings.geometry import Map
+from mrc_workbench.labs.embeddings.geometry import ProjectedPoints
 from mrc_workbench.labs.embeddings.judgement import correlate
-from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult
+from mrc_workbench.labs.embeddings.results import EncoderEvaluation, EvaluationRequest, ModelResult
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER
@@ -27,61 +27,76 @@ LIKE_PEOPLE = np.array([0.95, 0.1, 0.05, 0.2, 0.0, 0.25, 0.3, 0.9, 0.4, 0.35], d
 LIKE_NOBODY = np.array([0.1, 0.7, 0.2, 0.6, 0.3, 0.5, 0.4, 0.2, 0.8, 0.05], dtype=np.float32)
 
 
-def scored() -> PairSet:
+def scored_set() -> PairSet:
     """Every two of the sentences, all published for testing."""
     texts = [[SENTENCES[pair[side]] for pair in _PAIRS] for side in (0, 1)]
-    return PairSet.of("five", PairKind.SCORED, texts, GOLD.tolist(), published=[2] * len(_PAIRS), scale=(0, 5))
+    return PairSet.from_columns(
+        "five", PairKind.SCORED, texts, GOLD.tolist(), published=[2] * len(_PAIRS), scale=(0, 5)
+    )
 
 
-def alone() -> PairSet:
+def sentence_set() -> PairSet:
     """The sentences alone."""
-    return PairSet.of("alone", PairKind.SENTENCES, [list(SENTENCES)])
+    return PairSet.from_columns("alone", PairKind.SENTENCES, [list(SENTENCES)])
 
 
 def result(model: str, cosines: np.ndarray, uniformity: float = -1.0) -> ModelResult:
-    figures = {
+    metrics = {
         "alignment": Interval(0.2, 0.1, 0.3),
         "uniformity": Interval(uniformity, uniformity - 0.1, uniformity + 0.1),
     }
-    figures["anisotropy"] = Interval(0.4, 0.3, 0.5)
+    metrics["anisotropy"] = Interval(0.4, 0.3, 0.5)
     values = np.array([1.0, 0.5, 0.25, 0.1])
     points = np.arange(10, dtype=np.float32).reshape(5, 2)
-    plane = Map(points, np.array([0.5, 0.25]))
-    return ModelResult(model, figures, cosines, values, plane, dimensions=4, seconds=1.5, fingerprint=model)
+    plane = ProjectedPoints(points, np.array([0.5, 0.25]))
+    return ModelResult(model, metrics, cosines, values, plane, dimensions=4, seconds=1.5, fingerprint=model)
 
 
-def failed(model: str) -> ModelResult:
+def failed_result(model: str) -> ModelResult:
     message = f"the hub cannot be reached and {model!r} was not downloaded before"
     return ModelResult(model, error=ModelError("hub_unreachable", message, model=model))
 
 
-def evaluated(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> Evaluation:
+def make_evaluation(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> EncoderEvaluation:
     rows = np.arange(len(pairs))
-    told = {one.model: one for one in results}
+    results_by_model = {model_result.model: model_result for model_result in results}
     differences = {}
     if pairs.kind is PairKind.SCORED:
-        known = {one.model: one.cosines for one in results if one.error is None}
-        found = correlate(known, pairs.gold, rows)
-        differences = found.differences
-        for name in known:
-            told[name].figures.update(spearman=found.spearman[name], pearson=found.pearson[name])
+        cosines_by_model = {
+            model_result.model: model_result.cosines for model_result in results if model_result.error is None
+        }
+        correlations = correlate(cosines_by_model, pairs.gold, rows)
+        differences = correlations.differences
+        for name in cosines_by_model:
+            results_by_model[name].metrics.update(
+                spearman=correlations.spearman[name], pearson=correlations.pearson[name]
+            )
     values = pairs.gold if pairs.kind is PairKind.SCORED else pairs.values
-    return Evaluation(
-        pairs.name, pairs.fingerprint, pairs.kind, part, rows, values, 5, 2, tuple(told.values()), differences
+    return EncoderEvaluation(
+        pairs.name,
+        pairs.fingerprint,
+        pairs.kind,
+        part,
+        rows,
+        values,
+        5,
+        2,
+        tuple(results_by_model.values()),
+        differences,
     )
 
 
-def kept(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> StoredPairs:
+def store_evaluation(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> StoredPairs:
     """Keep the set, and the evaluation that the page asks for where these models are picked; returns the set."""
-    data = keep(pairs)
-    request = EvaluationRequest(data=data.key, models=tuple(one.model for one in results), part=part)
+    data = save_pairs(pairs)
+    request = EvaluationRequest(data=data.key, models=tuple(model_result.model for model_result in results), part=part)
     folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
-    store.keep(evaluated(pairs, *results, part=part), folder)
+    store.save(make_evaluation(pairs, *results, part=part), folder)
     return data
 
 
-def trained(data: StoredPairs, shares: SplitOptions | None = None, kind: str = "bi-encoder") -> Run:
+def create_finished_run(data: StoredPairs, shares: SplitOptions | None = None, kind: str = "bi-encoder") -> Run:
     options = {"bi-encoder": BiEncoderOptions, "cross-encoder": CrossEncoderOptions}[kind](base=STARTER)
     named = (data.key, data.name, data.fingerprint)
     run = create_run(new_plan(kind, "Mine", named, shares or SplitOptions(), options))

@@ -12,19 +12,19 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs import PairKind, PairSet
-from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.pairs.store import save_pairs
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep as keep_questions
-from mrc_workbench.labs.language.layers import LayerSearch, Pooling
-from mrc_workbench.labs.language.network import course
-from mrc_workbench.labs.language.pages.predictions import share, table_of, words_of
+from mrc_workbench.labs.language.layers import LayerSearch, PoolingMode
+from mrc_workbench.labs.language.network import predict_by_checkpoint
+from mrc_workbench.labs.language.pages.predictions import format_probability, layer_table, split_words
 from mrc_workbench.labs.language.pages.resources import LayerFindings
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.labs.language.tiny_bert import PEAR, SHIP, written
+from tests.labs.language.tiny_bert import PEAR, SHIP, write_model
 from tests.workbench.views.driving import opened, press, run, texts
 
 pytestmark = pytest.mark.slow
@@ -40,41 +40,43 @@ def page() -> None:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return written(tmp_path_factory.mktemp("models") / "tiny").reference
+    return write_model(tmp_path_factory.mktemp("models") / "tiny").reference
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return written(tmp_path_factory.mktemp("models") / "other", seed=1).reference
+    return write_model(tmp_path_factory.mktemp("models") / "other", seed=1).reference
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One without its head."""
-    return written(tmp_path_factory.mktemp("models") / "bare", head=False).reference
+    return write_model(tmp_path_factory.mktemp("models") / "bare", head=False).reference
 
 
-def trained(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
+def create_finished_run(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
     """A finished run of a language model, with models kept after these steps: each another one."""
     plan = new_plan(LANGUAGE_MODEL, name, ("text.txt", "text", "f" * 64), SplitOptions(), LanguageOptions(base=base))
-    made = create_run(plan)
-    written(made.model_folder)
+    finished_run = create_run(plan)
+    write_model(finished_run.model_folder)
     for step in steps:
-        written(made.folder / "on_the_way" / f"step-{step}", seed=step)
-    made.write("scores.json", {"kept_step": max(steps, default=0)})
-    made.write_status(replace(made.status(), state=State.DONE))
-    return made
+        write_model(finished_run.folder / "on_the_way" / f"step-{step}", seed=step)
+    finished_run.write("scores.json", {"kept_step": max(steps, default=0)})
+    finished_run.write_status(replace(finished_run.status(), state=State.DONE))
+    return finished_run
 
 
-def answered() -> QuestionSet:
-    passages = [Passage(f"p{place}", text) for place, text in enumerate((SHIP, PEAR, "배가 고프다", "서울", "한강"))]
+def make_question_set() -> QuestionSet:
+    passages = [Passage(f"p{index}", text) for index, text in enumerate((SHIP, PEAR, "배가 고프다", "서울", "한강"))]
     questions = [("나는 배", "p0"), ("사과를 먹다", "p1"), ("서울에서", "p3"), ("한강이", "p4")]
     return QuestionSet(
-        "few", passages, tuple(Question(f"q{place}", text, (), (own,)) for place, (text, own) in enumerate(questions))
+        "few",
+        passages,
+        tuple(Question(f"q{index}", text, (), (relevant_id,)) for index, (text, relevant_id) in enumerate(questions)),
     )
 
 
-def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_alone() -> None:
+def test_offers_hub_model_and_downloads_after_click() -> None:
     app = opened(page)
     assert app.selectbox(key="network_en").value == "klue/roberta-base"
     assert "downloaded once" in texts(app)
@@ -83,7 +85,7 @@ def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_
     assert "hub is unreachable" in texts(app)
 
 
-def test_a_word_in_its_sentences_is_one_point_in_the_table_and_apart_in_the_layers(model: str) -> None:
+def test_shows_word_cosines_by_layer(model: str) -> None:
     app = opened(page, network=model)
     assert "mean cosine **1.00**" in texts(app)
     assert "3 occurrences" in texts(app)
@@ -97,7 +99,7 @@ def test_a_word_in_its_sentences_is_one_point_in_the_table_and_apart_in_the_laye
     assert (cosines.sum() - 3) / 6 == pytest.approx(by_layer["value"].min())
 
 
-def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
+def test_typed_sentences_are_in_the_address(model: str) -> None:
     app = opened(page, network=model)
     app.text_area(key="typed_contexts").set_value(f"{SHIP}\n나는 담배를 탔다")
     run(app)
@@ -111,19 +113,19 @@ def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
     assert "“배” is not in this sentence: “사과를 먹었다”" in texts(app)
 
 
-def test_a_sentence_is_never_html_nor_markdown(model: str) -> None:
+def test_escapes_sentences(model: str) -> None:
     app = opened(page, network=model, contexts=HOSTILE, word="**배**")
     assert "“**배**” occurs only once" in texts(app)
-    (answer,) = [one.value for one in app.markdown if "occurs only once" in one.value]
+    (answer,) = [element.value for element in app.markdown if "occurs only once" in element.value]
     assert "\\*\\*배" in answer
     assert not app.get("html")
 
 
-def test_the_head_that_looks_most_at_the_target_is_chosen(model: str) -> None:
+def test_selects_head_with_most_attention_to_target(model: str) -> None:
     app = opened(page, network=model, inside="attention", attended=f"{SHIP}\n{PEAR}", target="next")
-    heads = app.dataframe[-1].value
-    assert heads["next"].is_monotonic_decreasing
-    first = heads.iloc[0]
+    head_table = app.dataframe[-1].value
+    assert head_table["next"].is_monotonic_decreasing
+    first = head_table.iloc[0]
     assert app.selectbox(key="attention_layer_en").value == str(int(first["layer"]))
     assert app.selectbox(key="attention_head_en").value == str(int(first["head"]))
     assert f"**{first['next'] / 100:.0%}** of its attention" in texts(app)
@@ -137,27 +139,27 @@ def models_beside(app: AppTest) -> Any:
     return pills
 
 
-def test_two_models_fill_the_same_gap_side_by_side(model: str, other: str) -> None:
+def test_compares_predictions_of_two_models(model: str, other: str) -> None:
     app = opened(page, network=other)
     app.query_params.update({"network": model, "inside": "fill_mask", "masked": "항구에서 [MASK]를 탔다"})
     run(app)
     pills = models_beside(app)
     pills.set_value([other])
     run(app)
-    tables = [one.value for one in app.dataframe]
-    assert [len(one) for one in tables] == [10, 10]
+    tables = [item.value for item in app.dataframe]
+    assert [len(item) for item in tables] == [10, 10]
     assert tables[0]["piece"].tolist() != tables[1]["piece"].tolist()
     assert tables[0]["probability"].is_monotonic_decreasing
     assert "fills the blank with" in texts(app)
 
 
-def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(other: str) -> None:
-    made = trained("went on", base=other)
-    app = opened(page, network=made.id, inside="fill_mask")
+def test_compares_with_base_model_by_default(other: str) -> None:
+    finished_run = create_finished_run("went on", base=other)
+    app = opened(page, network=finished_run.id, inside="fill_mask")
     pills = models_beside(app)
     assert pills.value == [other]
     assert pills.options[0].replace("\\", "") == f"Before training: {other}"
-    before, after = (app.dataframe[place].value["piece"][0].removeprefix("1. ") for place in (1, 0))
+    before, after = (app.dataframe[index].value["piece"][0].removeprefix("1. ") for index in (1, 0))
     assert f"fills the blank with **{after}**" in texts(app)
     assert f"Before training: **{before}**" in texts(app)
     pills.set_value([])
@@ -166,93 +168,96 @@ def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(ot
     assert "Before its training" not in texts(app)
 
 
-def test_what_began_from_nothing_has_nothing_before_it(model: str) -> None:
-    made = trained("new")
-    app = opened(page, network=made.id, inside="fill_mask")
+def test_no_base_comparison_for_model_from_scratch(model: str) -> None:
+    finished_run = create_finished_run("new")
+    app = opened(page, network=finished_run.id, inside="fill_mask")
     assert len(app.dataframe) == 1
     assert "before" not in texts(app).lower()
 
 
-def test_a_base_that_cannot_stand_beside_is_told(bare: str, tmp_path: Path) -> None:
-    app = opened(page, network=trained("from bare", base=bare).id, inside="fill_mask")
+def test_reports_base_that_cannot_be_compared(bare: str, tmp_path: Path) -> None:
+    app = opened(page, network=create_finished_run("from bare", base=bare).id, inside="fill_mask")
     assert f"“{bare}” has no masked-language-model head, so it cannot be compared" in texts(app)
-    app = opened(page, network=trained("from nothing", base=str(tmp_path / "gone")).id, inside="fill_mask")
+    app = opened(page, network=create_finished_run("from nothing", base=str(tmp_path / "gone")).id, inside="fill_mask")
     assert "no longer exists" in texts(app)
     assert len(app.dataframe) == 1
 
 
-def test_a_base_on_the_hub_is_fetched_by_a_click_alone() -> None:
-    app = opened(page, network=trained("from the hub", base="some/model").id, inside="fill_mask")
+def test_downloads_hub_base_after_click() -> None:
+    app = opened(page, network=create_finished_run("from the hub", base="some/model").id, inside="fill_mask")
     assert len(app.dataframe) == 1
-    (button,) = [one for one in app.button if "some/model" in one.label]
+    (button,) = [candidate for candidate in app.button if "some/model" in candidate.label]
     button.click()
     run(app)
     assert "hub is unreachable" in texts(app)
 
 
-def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
-    made = trained("long", steps=(0, 5, 10))
-    app = opened(page, network=made.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
+def test_shows_word_probability_by_step() -> None:
+    finished_run = create_finished_run("long", steps=(0, 5, 10))
+    app = opened(page, network=finished_run.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
     assert "with the 3 checkpoints saved" in texts(app)
     assert not app.dataframe
     press(app, "draw_course")
-    folders = [made.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
-    wanted = course([ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다")
-    (table,) = [one.value for one in app.dataframe]
+    folders = [finished_run.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
+    expected = predict_by_checkpoint(
+        [ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다"
+    )
+    (table,) = [item.value for item in app.dataframe]
     assert table.index.tolist() == [0, 5, 10]
-    assert [*table.columns] == wanted.likeliest(3)
+    assert [*table.columns] == expected.top_words(3)
     app.text_input(key="typed_step_words").set_value("배, 서울 ,배를,배")
     run(app)
-    (table,) = [one.value for one in app.dataframe]
+    (table,) = [item.value for item in app.dataframe]
     assert [*table.columns] == ["배", "서울"]
-    assert table["배"].tolist() == pytest.approx(wanted.of("배").tolist())
+    assert table["배"].tolist() == pytest.approx(expected.word_probability("배").tolist())
     assert "splits “배를” into several tokens: 배 · ##를" in texts(app)
-    most = max(("배", "서울"), key=lambda one: abs(np.ptp(wanted.of(one)[[0, -1]])))
-    first, last = (share(wanted.of(most)[place]) for place in (0, -1))
-    assert f"Probability of **{most}** in the blank: **{first}** before training, **{last}** after 10 steps" in texts(
-        app
+    most_changed = max(("배", "서울"), key=lambda item: abs(np.ptp(expected.word_probability(item)[[0, -1]])))
+    first, last = (format_probability(expected.word_probability(most_changed)[index]) for index in (0, -1))
+    assert (
+        f"Probability of **{most_changed}** in the blank: **{first}** before training, **{last}** after 10 steps"
+        in texts(app)
     )
     assert app.query_params["step_words"] == "배, 서울 ,배를,배"
 
 
-def test_a_text_without_a_gap_is_told_over_steps_too() -> None:
-    app = opened(page, network=trained("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
+def test_reports_missing_mask_over_steps() -> None:
+    app = opened(page, network=create_finished_run("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
     press(app, "draw_course")
     assert "Mark the position to predict" in texts(app)
 
 
-def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> None:
-    made, _ = trained("long", steps=(0, 5)), trained("short")
+def test_links_to_run_with_checkpoints(model: str) -> None:
+    finished_run, _ = create_finished_run("long", steps=(0, 5)), create_finished_run("short")
     app = opened(page, network=model)
     app.query_params.update({"network": model, "inside": "over_steps"})
     run(app)
     assert "has no checkpoints from its training" in texts(app)
-    (button,) = [one for one in app.button if str(one.key).startswith("steps_of_")]
+    (button,) = [candidate for candidate in app.button if str(candidate.key).startswith("steps_of_")]
     assert button.label == "Show “long”"
     button.click()
     run(app)
-    assert app.selectbox(key="network_en").value == made.id
+    assert app.selectbox(key="network_en").value == finished_run.id
     assert "with the 2 checkpoints saved" in texts(app)
 
 
-def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(bare: str) -> None:
+def test_links_to_training_without_language_model(bare: str) -> None:
     for view in ("fill_mask", "over_steps"):
         app = opened(page, network=bare, inside=view)
         assert app.button(key="to_train").label == EN["inside.to_train"]
-    trained("one")
+    create_finished_run("one")
     for view in ("fill_mask", "over_steps"):
         app = opened(page, network=bare, inside=view)
-        assert not [one for one in app.button if one.key == "to_train"]
+        assert not [button for button in app.button if button.key == "to_train"]
 
 
-def test_words_are_split_by_commas_and_shares_keep_significant_digits() -> None:
-    assert words_of(" 배,서울,, 배 ,강 산") == ["배", "서울", "강 산"]
-    assert words_of("") == []
-    assert len(words_of(",".join(map(str, range(20))))) == 8
-    assert [share(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
+def test_splits_words_and_formats_probabilities() -> None:
+    assert split_words(" 배,서울,, 배 ,강 산") == ["배", "서울", "강 산"]
+    assert split_words("") == []
+    assert len(split_words(",".join(map(str, range(20))))) == 8
+    assert [format_probability(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
 
 
-def test_a_model_without_the_head_says_so_in_the_persons_language(bare: str) -> None:
+def test_reports_missing_head_in_page_language(bare: str) -> None:
     app = opened(page, network=bare, inside="fill_mask")
     assert "has no masked-language-model head" in texts(app)
     app.query_params["lang"] = "ko"
@@ -260,32 +265,32 @@ def test_a_model_without_the_head_says_so_in_the_persons_language(bare: str) -> 
     assert "출력층이 없습니다" in texts(app)
 
 
-def test_a_model_is_called_by_its_name_where_it_cannot_be_looked_into() -> None:
-    made = trained("*mine*")
-    shutil.rmtree(made.model_folder)
-    written(made.model_folder, head=False)
-    told = texts(opened(page, network=made.id, inside="fill_mask"))
-    assert "“*mine*” has no masked-language-model head" in told
-    assert made.id not in told
+def test_error_uses_display_name_of_model() -> None:
+    finished_run = create_finished_run("*mine*")
+    shutil.rmtree(finished_run.model_folder)
+    write_model(finished_run.model_folder, head=False)
+    page_text = texts(opened(page, network=finished_run.id, inside="fill_mask"))
+    assert "“*mine*” has no masked-language-model head" in page_text
+    assert finished_run.id not in page_text
 
 
-def test_layers_are_measured_by_a_click_alone(model: str) -> None:
+def test_measures_layers_after_click(model: str) -> None:
     sides = [[SHIP, PEAR, "나는 배"], [PEAR, "사과를 먹었다", SHIP]]
-    keep(PairSet.of("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
+    save_pairs(PairSet.from_columns("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
     app = opened(page, network=model, inside="layers")
     assert not app.dataframe
     press(app, "measure_layers")
-    (table,) = [one.value for one in app.dataframe]
+    (table,) = [element.value for element in app.dataframe]
     assert table.shape == (3, 4)
     assert "3 pairs" in texts(app)
 
 
-def test_layers_are_judged_by_the_questions_of_the_set_in_use(model: str) -> None:
-    data = keep_questions(answered())
+def test_searches_layers_with_current_questions(model: str) -> None:
+    data = keep_questions(make_question_set())
     app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
     assert "Samples up to 200 questions and 300 passages from “few”" in texts(app)
     press(app, "search_layers")
-    (table,) = [one.value for one in app.dataframe]
+    (table,) = [element.value for element in app.dataframe]
     assert table.shape == (3, 4)
     assert "4 questions of “few” (all) searched among 5 passages" in texts(app).replace("All", "all")
     assert f"**{np.nanmax(table.iloc[:, 1:].to_numpy()):.1f}** (95%" in texts(app)
@@ -294,49 +299,49 @@ def test_layers_are_judged_by_the_questions_of_the_set_in_use(model: str) -> Non
     assert app.button(key="measure_layers")
 
 
-def test_a_set_without_questions_cannot_judge(model: str) -> None:
-    data = keep_questions(QuestionSet("alone", answered().passages, ()))
+def test_reports_set_without_questions(model: str) -> None:
+    data = keep_questions(QuestionSet("alone", make_question_set().passages, ()))
     app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
     assert "“alone” has no questions" in texts(app)
 
 
-def test_the_best_way_is_tested_against_the_mean_of_the_last_layer() -> None:
+def test_tests_best_layer_against_default() -> None:
     """By hand: what is 1 for all questions against what is 0 for all, and a copy of the usual."""
     values = np.zeros((2, 3, 30))
     values[0, 0] = 1.0
     values[0, 1] = np.nan
-    questions = tuple(Question(f"q{place}", "?", (), (f"p{place}",)) for place in range(30))
-    searched = QuestionSet("many", [Passage(f"p{place}", f"text {place}") for place in range(30)], questions)
-    findings = LayerFindings.of(LayerSearch(values, searched))
-    assert (1, Pooling.MEAN) not in findings.tests
-    assert (0, Pooling.CLS) not in findings.intervals
-    best = findings.tests[0, Pooling.MEAN]
-    assert best.sure
+    questions = tuple(Question(f"q{index}", "?", (), (f"p{index}",)) for index in range(30))
+    question_set = QuestionSet("many", [Passage(f"p{index}", f"text {index}") for index in range(30)], questions)
+    findings = LayerFindings.from_search(LayerSearch(values, question_set))
+    assert (1, PoolingMode.MEAN) not in findings.tests
+    assert (0, PoolingMode.CLS) not in findings.intervals
+    best = findings.tests[0, PoolingMode.MEAN]
+    assert best.is_significant
     assert (best.difference, best.wins) == (1.0, 30)
-    assert not findings.tests[1, Pooling.MAX].sure
-    table = table_of(findings).set_index(["layer", "pooling"])
+    assert not findings.tests[1, PoolingMode.MAX].is_significant
+    table = layer_table(findings).set_index(["layer", "pooling"])
     assert table["ndcg@10"].to_dict() == {(0, "mean"): 1, (0, "max"): 0, (1, "mean"): 0, (1, "cls"): 0, (1, "max"): 0}
     assert np.isnan(table["difference"][1, "mean"])
 
 
-def test_work_is_stopped_by_a_click() -> None:
+def test_stop_button_ends_work() -> None:
     def working() -> None:
         import streamlit as st
 
         from mrc_workbench.labs.language.pages.page import progress_bar, start_button
 
         if start_button("work", "this", "Work"):
-            with progress_bar("work", "this") as tell:
-                tell(0.5)
+            with progress_bar("work", "this") as report:
+                report(0.5)
                 st.stop()  # in the middle
 
     app = opened(working)
-    assert [one.label for one in app.button] == ["Work"]
+    assert [button.label for button in app.button] == ["Work"]
     press(app, "work")
     press(app, "stop_work")
-    assert [one.label for one in app.button] == ["Work"]
+    assert [button.label for button in app.button] == ["Work"]
 
 
-def test_a_model_that_is_nowhere_is_told() -> None:
+def test_reports_unknown_model() -> None:
     app = opened(page, network="no/such/model/at/all")
     assert "No folder, finished training or hub model is called “no/such/model/at/all”" in texts(app)

@@ -10,11 +10,11 @@ from collections.abc import Generator
 import numpy as np
 import pytest
 
-from mrc_workbench.labs.reading.extractive import summed
+from mrc_workbench.labs.reading.extractive import combined_scores
 from mrc_workbench.labs.reading.generator import GeneratedAnswer
-from mrc_workbench.labs.reading.pages.ask import _followed, answer_html
-from mrc_workbench.labs.reading.pages.evaluation import probability
-from mrc_workbench.labs.reading.pages.passages import answer_of, read_column, reason, spanned
+from mrc_workbench.labs.reading.pages.ask import _follow_stream, answer_html
+from mrc_workbench.labs.reading.pages.evaluation import format_probability
+from mrc_workbench.labs.reading.pages.passages import build_column, explain_selection, mark_spans, selected_answer
 from mrc_workbench.models.llm import EndpointError, Usage
 from mrc_workbench.models.llm_connection import hung_up
 from mrc_workbench.workbench.views.ui.words import plain
@@ -27,121 +27,123 @@ HOSTILE = (
 )
 
 
-class Place:
+class Container:
     """What is drawn in it; whoever waits goes away after so much was."""
 
-    def __init__(self, most: int = 10**9) -> None:
-        self.drawn, self._most = list[str](), most
+    def __init__(self, max_texts: int = 10**9) -> None:
+        self.texts, self._max_texts = list[str](), max_texts
 
     def markdown(self, text: str) -> None:
-        if len(self.drawn) == self._most:
+        if len(self.texts) == self._max_texts:
             raise KeyboardInterrupt
-        self.drawn.append(text)
+        self.texts.append(text)
 
 
-class Line:
+class Stream:
     """Says something until it is stopped."""
 
-    def __init__(self, said: str, most: int = 10**9) -> None:
-        self.said, self.most, self.ended, self.left = said, most, threading.Event(), threading.Event()
+    def __init__(self, piece: str, max_pieces: int = 10**9) -> None:
+        self.piece, self.max_pieces, self.ended, self.closed = piece, max_pieces, threading.Event(), threading.Event()
 
     def stop(self) -> None:
         self.ended.set()
 
     def pieces(self) -> Generator[str, None, GeneratedAnswer]:
         try:
-            for _ in range(self.most):
+            for _ in range(self.max_pieces):
                 if self.ended.wait(0.0001):
                     raise hung_up()
-                yield self.said
+                yield self.piece
             return ANSWER
         finally:
-            self.left.set()
+            self.closed.set()
 
 
-def followed(place: Place, line: Line) -> GeneratedAnswer:
-    return _followed(place, line, line.pieces())  # type: ignore[arg-type]
+def follow_stream(container: Container, stream: Stream) -> GeneratedAnswer:
+    return _follow_stream(container, stream, stream.pieces())  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_a_flood_is_drawn_in_small_pieces() -> None:
-    place, line = Place(6), Line("홍수 " * 5000)
+def test_truncates_streamed_text() -> None:
+    container, stream = Container(6), Stream("홍수 " * 5000)
     with pytest.raises(KeyboardInterrupt):
-        followed(place, line)
-    assert max(map(len, place.drawn)) < 2100
-    assert place.drawn[-1].startswith("… ")
-    assert line.left.wait(5), "nobody listens, and it goes on"
+        follow_stream(container, stream)
+    assert max(map(len, container.texts)) < 2100
+    assert container.texts[-1].startswith("… ")
+    assert stream.closed.wait(5), "nobody listens, and it goes on"
 
 
-def test_the_end_of_what_comes_is_seen_and_the_answer_returned() -> None:
-    place, line = Place(), Line("흐르는 강 ", 3000)
-    assert followed(place, line) is ANSWER
-    assert place.drawn[-1].endswith("흐르는 강 ")
-    assert line.ended.is_set()
+def test_shows_end_of_stream_and_returns_answer() -> None:
+    container, stream = Container(), Stream("흐르는 강 ", 3000)
+    assert follow_stream(container, stream) is ANSWER
+    assert container.texts[-1].endswith("흐르는 강 ")
+    assert stream.ended.is_set()
 
 
-def test_a_failure_is_raised_where_it_is_waited_for() -> None:
-    line = Line("강")
-    line.ended.set()
+def test_raises_failure_of_stream() -> None:
+    stream = Stream("강")
+    stream.ended.set()
     with pytest.raises(EndpointError):
-        followed(Place(), line)
+        follow_stream(Container(), stream)
 
 
-def test_an_answer_without_bounds_is_cut() -> None:
-    found = answer_html("강 [1] " * 100_000, "a", 3)
-    assert found.endswith(" …</p>")
-    assert found.count("<a ") < 5000
+def test_truncates_long_answer() -> None:
+    answer = answer_html("강 [1] " * 100_000, "a", 3)
+    assert answer.endswith(" …</p>")
+    assert answer.count("<a ") < 5000
 
 
 @pytest.mark.parametrize("said", HOSTILE)
-def test_what_a_model_says_is_text_while_it_comes_and_then(said: str) -> None:
-    place, shown = Place(), plain(said)
+def test_escapes_model_output(said: str) -> None:
+    container, displayed_text = Container(), plain(said)
 
     def pieces() -> Generator[str, None, GeneratedAnswer]:
         yield said
         until = time.monotonic() + 10
-        while shown not in place.drawn and time.monotonic() < until:
+        while displayed_text not in container.texts and time.monotonic() < until:
             time.sleep(0.01)
         return ANSWER
 
-    assert _followed(place, Line(said), pieces()) is ANSWER  # type: ignore[arg-type]
-    assert {one for one in place.drawn if not one.startswith(":gray[")} == {shown}
-    assert not re.search(r"(?<!\\)[<*`$\[:]", shown)
-    found = answer_html(said, 'a"><b>', 1)
-    assert set(re.findall(r"<(/?\w+)", found)) <= {"p", "/p", "a", "/a"}
-    links = re.findall(r'href="([^"]*)"', found)
+    assert _follow_stream(container, Stream(said), pieces()) is ANSWER  # type: ignore[arg-type]
+    assert {text for text in container.texts if not text.startswith(":gray[")} == {displayed_text}
+    assert not re.search(r"(?<!\\)[<*`$\[:]", displayed_text)
+    answer = answer_html(said, 'a"><b>', 1)
+    assert set(re.findall(r"<(/?\w+)", answer)) <= {"p", "/p", "a", "/a"}
+    links = re.findall(r'href="([^"]*)"', answer)
     assert links == ["#a&quot;&gt;&lt;b&gt;-1"] * len(links)
 
 
-def test_the_span_of_the_highest_sum_is_taken() -> None:
+def test_selects_span_with_highest_combined_score() -> None:
     spans = [[(3, 5, -0.5)], [(3, 5, -0.2), (6, 8, -3.0)]]
-    column = read_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=0.5, unit=4.0)
-    assert [one.total for one in column.passages] == pytest.approx([-0.5, -0.2 - 0.5 * 4 / 4])
-    assert (column.won, column.right, column.below(1)) == (0, 0, 1.0)
-    assert answer_of(column, SET) == SET.passages[0].text[3:5]
-    unweighed = read_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=0.0, unit=4.0)
-    assert unweighed.won == 1
-    assert answer_of(unweighed, SET) == SET.passages[1].text[3:5]
+    column = build_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=0.5, unit=4.0)
+    assert [passage.combined_score for passage in column.passages] == pytest.approx([-0.5, -0.2 - 0.5 * 4 / 4])
+    assert (column.selected_index, column.relevant_index, column.units_below_best(1)) == (0, 0, 1.0)
+    assert selected_answer(column, SET) == SET.passages[0].text[3:5]
+    unweighed = build_column("a", [0, 1], [9.0, 5.0], spans, relevant={0}, weight=0.0, unit=4.0)
+    assert unweighed.selected_index == 1
+    assert selected_answer(unweighed, SET) == SET.passages[1].text[3:5]
 
 
-def test_the_sum_is_that_of_the_evaluation() -> None:
-    found, scores = np.array([[3.0, 1.0, -np.inf]]), np.array([[-1.0, -0.1, -np.inf]])
+def test_combined_score_matches_evaluation() -> None:
+    retrieval_scores, scores = np.array([[3.0, 1.0, -np.inf]]), np.array([[-1.0, -0.1, -np.inf]])
     spans = [[(0, 1, -1.0)], [(0, 1, -0.1)], []]
-    column = read_column("a", [0, 1, 2], found[0].tolist(), spans, relevant=(), weight=2.0, unit=3.0)
-    assert [one.total for one in column.passages] == summed(scores, found, 2.0, 3.0)[0].tolist()
-    assert column.right == -1
+    column = build_column("a", [0, 1, 2], retrieval_scores[0].tolist(), spans, relevant=(), weight=2.0, unit=3.0)
+    assert [passage.combined_score for passage in column.passages] == combined_scores(
+        scores, retrieval_scores, 2.0, 3.0
+    )[0].tolist()
+    assert column.relevant_index == -1
 
 
-def test_passages_without_a_span_say_nothing() -> None:
-    column = read_column("a", [0, 1], [2.0, 1.0], [[], []], relevant={0}, weight=0.0, unit=1.0)
-    assert (column.won, column.read, answer_of(column, SET)) == (-1, False, "")
-    assert reason(column, SET) == ""
-    assert read_column("a", [], [], [], relevant={0}, weight=0.0, unit=1.0).won == -1
+def test_no_answer_without_spans() -> None:
+    column = build_column("a", [0, 1], [2.0, 1.0], [[], []], relevant={0}, weight=0.0, unit=1.0)
+    assert (column.selected_index, column.is_read, selected_answer(column, SET)) == (-1, False, "")
+    assert explain_selection(column, SET) == ""
+    assert build_column("a", [], [], [], relevant={0}, weight=0.0, unit=1.0).selected_index == -1
 
 
-def test_the_excerpt_shows_the_best_span_wherever_the_others_are() -> None:
+def test_excerpt_shows_best_span() -> None:
     text = "가" * 400 + "최고" + "나" * 400 + "차선" + "다" * 50
-    marked = spanned(text, [(400, 402), (802, 804)])
+    marked = mark_spans(text, [(400, 402), (802, 804)])
     start, end = marked.excerpt
     assert start <= 400
     assert end >= 402
@@ -151,7 +153,7 @@ def test_the_excerpt_shows_the_best_span_wherever_the_others_are() -> None:
     assert [piece for piece, _, second in pieces if second] == ["차선"]
 
 
-def test_a_small_probability_is_not_told_as_none() -> None:
-    assert probability(math.log(0.31)) == "0.31"
-    assert probability(-20.0) == "< 0.01"
-    assert probability(0.0) == "1.00"
+def test_formats_small_probability() -> None:
+    assert format_probability(math.log(0.31)) == "0.31"
+    assert format_probability(-20.0) == "< 0.01"
+    assert format_probability(0.0) == "1.00"

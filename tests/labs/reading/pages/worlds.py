@@ -25,7 +25,7 @@ def page() -> None:
     reading_page.draw()
 
 
-def trained(data: StoredSet, name: str = "Mine") -> Run:
+def create_finished_run(data: StoredSet, name: str = "Mine") -> Run:
     """A run as a training leaves it; its model is nothing that could be loaded."""
     named = (data.key, data.name, data.fingerprint)
     run = create_run(new_plan(READER, name, named, SplitOptions(), ReaderOptions(base="some/base")))
@@ -35,20 +35,20 @@ def trained(data: StoredSet, name: str = "Mine") -> Run:
     return run
 
 
-def read_by_next_word(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
+def replace_readers(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
     """Have every reader be one that needs no network; returns those that were made."""
-    made: list[NextWord] = []
+    readers: list[NextWord] = []
 
     def reader(_: object) -> NextWord:
-        made.append(NextWord())
-        return made[-1]
+        readers.append(NextWord())
+        return readers[-1]
 
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", reader)
     monkeypatch.setattr("mrc_workbench.labs.reading.pages.passages.SpanReader", reader)
-    return made
+    return readers
 
 
-def carried_out(experiment: ReadingExperiment, data: StoredSet) -> None:
+def store_evaluation(experiment: ReadingExperiment, data: StoredSet) -> None:
     """Leave what the job's process leaves."""
     folder = STUDY.job(experiment, data.fingerprint).folder
-    study.keep(evaluate(experiment, DISPUTED), folder)
+    study.export_scores(evaluate(experiment, DISPUTED), folder)

@@ -10,10 +10,10 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added_retrievers
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
-from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.milvus import MilvusSearchMode
 from mrc_workbench.retrieval.trec import read_run
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import create_run, new_plan
@@ -27,9 +27,9 @@ from tests.workbench.views.driving import opened, run
 def trained(name: str) -> str:
     """Store a finished training of a bi-encoder on another dataset; returns its id."""
     of = ("0" * 16, "another dataset", "0" * 64)
-    made = create_run(new_plan(BI_ENCODER, name, of, SplitOptions(), BiEncoderOptions()))
-    made.write_status(replace(made.status(), state=State.DONE))
-    return made.id
+    training_run = create_run(new_plan(BI_ENCODER, name, of, SplitOptions(), BiEncoderOptions()))
+    training_run.write_status(replace(training_run.status(), state=State.DONE))
+    return training_run.id
 
 
 def press_add(app: AppTest) -> AppTest:
@@ -59,16 +59,16 @@ def add_run(app: AppTest, name: str, content: str) -> AppTest:
     return press_add(app)
 
 
-def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, started: list[Experiment]) -> None:
+def test_adds_selects_and_shares_models(data: StoredSet, started: list[Experiment]) -> None:
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
     app = add_model(app, "rerank", "/folders/some/model")
     app = add_model(app, "sparse", "some/splade")
-    wanted = [
+    expected_names = [
         DenseSpec(name="Dense · model", model="some/model", windows=True),
         RerankSpec(name="Reranked · model", first=BM25_NAME, model="/folders/some/model", windows=True),
         SparseSpec(name="Sparse · splade", model="some/splade"),
     ]
-    assert added(data.fingerprint) == wanted
+    assert added_retrievers(data.fingerprint) == expected_names
     names = ["BM25", "Dense · model", "Reranked · model", "Sparse · splade"]
     assert app.query_params["retrievers"] == "|".join(names)
     assert list(app.pills[0].value) == names
@@ -78,7 +78,7 @@ def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, s
     assert other.pills[0].options[-3:] == [f"{name} · {unknown}" for name in names[1:]]
 
 
-def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
+def test_selects_window_lengths(data: StoredSet) -> None:
     app = run(opened(page, retrievers="BM25"))
     app.number_input(key="add_window_tokens").set_value(100)
     app.number_input(key="add_stride").set_value(200)
@@ -86,58 +86,62 @@ def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
     assert catalog("en")["compare.stride_too_long"] in [error.value for error in app.error]
     app.number_input(key="add_stride").set_value(50)
     add_model(app, "dense", "some/model")
-    (spec,) = added(data.fingerprint)
+    (spec,) = added_retrievers(data.fingerprint)
     assert spec == DenseSpec(name="Dense · model", model="some/model", windows=True, window_tokens=100, stride=50)
     app.checkbox(key="add_windows").set_value(False)
     app = add_model(run(app), "rerank", "some/model")
-    assert added(data.fingerprint)[1] == RerankSpec(name="Reranked · model", first=BM25_NAME, model="some/model")
+    assert added_retrievers(data.fingerprint)[1] == RerankSpec(
+        name="Reranked · model", first=BM25_NAME, model="some/model"
+    )
 
 
-def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offers_and_adds_local_models_by_name(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "base_at_hand", lambda: DEFAULT)
     model = trained("My encoder")
     app = opened(page, retrievers="BM25")
-    (box,) = [one for one in app.selectbox if one.key == "add_dense_model"]
+    (box,) = [element for element in app.selectbox if element.key == "add_dense_model"]
     assert box.options[0].startswith(DEFAULT.name)
     assert any("My encoder" in option for option in box.options)
     assert box.proto.accept_new_options
     assert "intfloat/multilingual-e5-base" in box.proto.placeholder
     box.set_value(model)
     press_add(run(app))
-    assert [(spec.name, dict(spec)["model"]) for spec in added(data.fingerprint)] == [("Dense · My encoder", model)]
+    assert [(spec.name, dict(spec)["model"]) for spec in added_retrievers(data.fingerprint)] == [
+        ("Dense · My encoder", model)
+    ]
 
 
 @pytest.mark.usefixtures("data")
-def test_the_disabled_button_says_that_a_model_is_needed() -> None:
+def test_disabled_button_explains_missing_model() -> None:
     app = opened(page, retrievers="BM25")
     for kind in ("dense", "sparse", "rerank"):
         app.selectbox(key="add_kind").set_value(kind)
         run(app)
-        assert any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
-        assert next(one for one in app.button if one.label == catalog("en")["compare.add_this"]).disabled
+        assert any(catalog("en")["adding.needs_model"] in element.value for element in app.caption)
+        assert next(element for element in app.button if element.label == catalog("en")["compare.add_this"]).disabled
         type_model(app, kind, "some/model")
-        assert not any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
+        assert not any(catalog("en")["adding.needs_model"] in element.value for element in app.caption)
 
 
-def test_milvus_is_added_with_one_press_and_with_a_model(data: StoredSet, started: list[Experiment]) -> None:
+def test_adds_milvus_with_and_without_model(data: StoredSet, started: list[Experiment]) -> None:
     app = opened(page, retrievers="BM25")
     app.selectbox(key="add_kind").set_value("milvus")
     press_add(run(app))
     assert [spec.name for spec in started[-1].retriever] == ["BM25", "Milvus · BM25"]
-    next(box for box in app.selectbox if box.label == "Search with").set_value(Search.HYBRID)
+    next(box for box in app.selectbox if box.label == "Search with").set_value(MilvusSearchMode.HYBRID)
     run(app)
     press_add(app)
     press_add(type_model(app, "dense", "some/model"))
-    assert added(data.fingerprint) == [
+    assert added_retrievers(data.fingerprint) == [
         MilvusSpec(name="Milvus · BM25"),
-        MilvusSpec(name="Milvus · Hybrid", search=Search.HYBRID),
-        MilvusSpec(name="Milvus · Hybrid · model", search=Search.HYBRID, model="some/model"),
+        MilvusSpec(name="Milvus · Hybrid", search=MilvusSearchMode.HYBRID),
+        MilvusSpec(name="Milvus · Hybrid · model", search=MilvusSearchMode.HYBRID, model="some/model"),
     ]
 
 
-def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> None:
+def test_reads_run_at_once_and_stores_it_under_another_name(data: StoredSet) -> None:
     app = add_run(opened(page, retrievers="BM25"), "나의 | 결과.trec", "q1 Q0 p1 1 2.5 x\nq9 Q0 p1 1 1 x\n")
-    (spec,) = added(data.fingerprint)
+    (spec,) = added_retrievers(data.fingerprint)
     assert isinstance(spec, RunSpec)
     assert spec.name == "Run · 나의 / 결과"
     assert "결과" not in spec.path
@@ -154,20 +158,20 @@ def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> N
         ("", "this is not a UTF-8 run file."),
     ],
 )
-def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: str) -> None:
+def test_rejects_invalid_run(data: StoredSet, content: str, says: str) -> None:
     app = add_run(opened(page, retrievers="BM25"), "*bad*.txt", content)
     (error,) = app.error
     assert error.value.startswith(r"**\*bad\*\.txt**: " + plain(says))
-    assert added(data.fingerprint) == []
+    assert added_retrievers(data.fingerprint) == []
     assert app.query_params["retrievers"] == "BM25"
 
 
-def test_the_same_model_twice_gets_a_name_of_its_own_and_what_was_added_is_removed(data: StoredSet) -> None:
+def test_numbers_equal_models_and_removes_added_ones(data: StoredSet) -> None:
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
     add_model(app, "dense", "some/model")
-    assert [spec.name for spec in added(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
+    assert [spec.name for spec in added_retrievers(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
     press(app, "remove_Dense · model (2)")
     press(app, "remove_Dense · model")
-    assert added(data.fingerprint) == []
+    assert added_retrievers(data.fingerprint) == []
     assert "Dense · model" not in app.pills[0].options
     assert app.query_params["retrievers"] == "BM25"

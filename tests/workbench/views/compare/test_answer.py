@@ -18,7 +18,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.measures import DEFAULT_KS, Measure, evaluate
 from mrc_workbench.retrieval.report.words import catalog as report_words
-from mrc_workbench.retrieval.report.words import headline_words, markdown_style, recommend, retriever_name
+from mrc_workbench.retrieval.report.words import display_name, markdown_style, recommend, write_headline
 from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views import choices as choices_module
@@ -30,27 +30,27 @@ from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.doubles import small_set
-from tests.retrieval.compared import LATE, RIGHT, comparison_of, judged_apart, many_questions, rankings_of
-from tests.workbench.views.compare.worlds import kept, page, press, said, texts
+from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions, partly_judged, rankings_of
+from tests.workbench.views.compare.worlds import page, page_text, press, store_results, texts
 from tests.workbench.views.driving import opened
 from tests.workbench.views.test_choices import finished
 
-Found = Mapping[str, Sequence[Sequence[int]]]
+RowsByRetriever = Mapping[str, Sequence[Sequence[int]]]
 COPIES = 8  # of six questions: enough that right and late are surely apart
 
 
-def compared(data: StoredSet, found: Found) -> None:
+def compared(data: StoredSet, rows_by_name: RowsByRetriever) -> None:
     """Keep the comparison that the page asks for: of these passages, for every question or for each of a copy's six."""
-    asked = question_set(data.key)
-    experiment = choices_for(data).experiment(data, list(found), Part.ALL)
+    dataset_questions = question_set(data.key)
+    experiment = choices_for(data).experiment(data, list(rows_by_name), Part.ALL)
     results = []
-    for name, rows in found.items():
-        copies = len(asked.questions) // len(rows)
+    for name, rows in rows_by_name.items():
+        copies = len(dataset_questions.questions) // len(rows)
         rankings = rankings_of([[5 * copy + row for row in of] for copy in range(copies) for of in rows], 100)
-        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    needed = {spec.name for spec in experiment.retriever} - found.keys()
+        results.append(Result(name, rankings, evaluate(rankings, dataset_questions, experiment.ks)))
+    needed = {spec.name for spec in experiment.retriever} - rows_by_name.keys()
     results += [Result(name, error=RuntimeError("not asked")) for name in needed]
-    kept(data, found, asked, results)
+    store_results(data, rows_by_name, dataset_questions, results)
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def looked_at(*names: str, **more: str) -> AppTest:
     return opened(page, retrievers="|".join(names), part="all", **more)
 
 
-def told(data: StoredSet, found: Found) -> str:
-    compared(data, found)
-    return said(looked_at(*found, measure="recall", k="1", data=data.key))
+def comparison_page_text(data: StoredSet, rows_by_name: RowsByRetriever) -> str:
+    compared(data, rows_by_name)
+    return page_text(looked_at(*rows_by_name, measure="recall", k="1", data=data.key))
 
 
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
@@ -91,20 +91,18 @@ BELOW = "the trained **Dense · mine** is 83.3 points below **BM25**"
     ],
     ids=["surely", "by chance", "without what it was"],
 )
-def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(
-    data: StoredSet, found: Found, says: tuple[str, ...]
+def test_reports_gain_of_training_and_lead_over_bm25(
+    data: StoredSet, found: RowsByRetriever, says: tuple[str, ...]
 ) -> None:
     finished(BI_ENCODER, "mine", data)
-    text = told(data, found)
-    assert [one for one in says if one not in text] == []
+    text = comparison_page_text(data, found)
+    assert [sentence for sentence in says if sentence not in text] == []
 
 
-def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_gain_over_unselected_base_model(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     finished(BI_ENCODER, "mine", data)
     compared(data, TRAINED)
-    text = said(looked_at("BM25", "Dense · mine", measure="recall", k="1"))
+    text = page_text(looked_at("BM25", "Dense · mine", measure="recall", k="1"))
     assert "83.3 points above the untrained **Dense**" in text
     assert "Select the untrained" not in text
     looks = dict[str, dict[str, Any]]()
@@ -113,111 +111,109 @@ def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that
     assert looks["curves"]["dashed"] == ["Dense"]
 
 
-def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet) -> None:
-    found = {"BM25": LATE, "Dense": RIGHT}
-    compared(data, found)
-    app = looked_at(*found, measure="recall")
-    text = said(app)
+def test_suggests_first_k_that_separates_retrievers(data: StoredSet) -> None:
+    rows_by_name = {"BM25": LATE, "Dense": RIGHT}
+    compared(data, rows_by_name)
+    app = looked_at(*rows_by_name, measure="recall")
+    text = page_text(app)
     assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25 (95%: " in text
     assert "All retrievers score above 99% on Recall@10, so this page shows Recall@1 instead." in text
     assert "k" not in app.query_params  # nobody chose it
-    chosen = looked_at(*found, measure="recall", k="10")
-    assert "All retrievers score above 99% on Recall@10" in said(chosen)
-    chosen.button(key="finer").click()
-    assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25" in said(chosen.run())
+    selected = looked_at(*rows_by_name, measure="recall", k="10")
+    assert "All retrievers score above 99% on Recall@10" in page_text(selected)
+    selected.button(key="finer").click()
+    assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25" in page_text(selected.run())
 
 
-def test_ndcg_at_10_leads_until_another_metric_is_chosen(data: StoredSet) -> None:
-    found = {"BM25": LATE, "Dense": RIGHT}
-    compared(data, found)
-    app = looked_at(*found)
-    assert "Use **Dense**: nDCG@10 100.0; 32.1 points above BM25" in said(app)
+def test_ndcg_at_10_leads_until_another_metric_is_selected(data: StoredSet) -> None:
+    rows_by_name = {"BM25": LATE, "Dense": RIGHT}
+    compared(data, rows_by_name)
+    app = looked_at(*rows_by_name)
+    assert "Use **Dense**: nDCG@10 100.0; 32.1 points above BM25" in page_text(app)
     app.selectbox(key="measure_en").set_value("mrr")
-    assert "Use **Dense**: MRR@10 100.0" in said(app.run())
+    assert "Use **Dense**: MRR@10 100.0" in page_text(app.run())
     assert app.query_params["measure"] == "mrr"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_report_has_the_headline_of_the_page(language: str, data: StoredSet) -> None:
-    found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT}
-    compared(data, found)
-    app = looked_at(*found, measure="mrr", lang=language)
+def test_report_and_page_have_equal_headline(language: str, data: StoredSet) -> None:
+    rows_by_name = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT}
+    compared(data, rows_by_name)
+    app = looked_at(*rows_by_name, measure="mrr", lang=language)
     opened_comparison = open_comparison(data.key, next((workspace() / "comparisons").iterdir()))
     assert opened_comparison is not None
-    results = tuple(one for one in opened_comparison.comparison.results if one.name in found)
-    names = tuple(one.name for one in opened_comparison.comparison.results)
+    results = tuple(item for item in opened_comparison.comparison.results if item.name in rows_by_name)
+    names = tuple(item.name for item in opened_comparison.comparison.results)
     view = ComparisonView(data, opened_comparison, results, names, "mrr", 10, "BM25")
     assert view.recommendation is not None
     interval = opened_comparison.intervals["Dense"]["mrr@10"]
     (answer,) = re.findall(r'<div class="answer"><p>(.*?)</p>', _files(view, language)["report"][0]())
-    words = headline_words(
-        view.recommendation, markdown_style(language, lambda name: retriever_name(name, language)), interval
+    words = write_headline(
+        view.recommendation, markdown_style(language, lambda name: display_name(name, language)), interval
     ).answer
     assert re.sub("</?b>", "**", answer) == words
     assert "Dense" in words
-    headline = next(one.value for one in app.markdown if "MRR@10" in one.value)
+    headline = next(item.value for item in app.markdown if "MRR@10" in item.value)
     numbers = re.findall(r"[0-9]+\.[0-9]+", headline)
     assert numbers == re.findall(r"[0-9]+\.[0-9]+", words)
 
 
-def test_the_difference_from_the_best_is_said_once_if_the_best_is_the_baseline() -> None:
-    asked = many_questions(COPIES)[0]
+def test_states_difference_from_best_once() -> None:
+    question_set = many_questions(COPIES)[0]
     almost = [[3, 0], *EVERY[1:]]
-    results = comparison_of({"BM25": EVERY, "Dense": EVERY, "LSA": almost}, asked, DEFAULT_KS, depth=100)
+    results = comparison_of({"BM25": EVERY, "Dense": EVERY, "LSA": almost}, question_set, DEFAULT_KS, depth=100)
     seconds = {"BM25": 2.0, "Dense": 3.0, "LSA": 1.0}
-    timed = tuple(replace(one, query_seconds=seconds[one.name]) for one in results.results)
+    timed = tuple(replace(result, query_seconds=seconds[result.name]) for result in results.results)
     comparison = replace(results, results=timed)
     tests = evidence(comparison).tests
     for baseline, notes in (("BM25", 0), ("Dense", 1)):
-        groups = question_groups(asked)
-        found = recommend(comparison, Measure("ndcg", 10), tests, baseline=baseline, groups=groups)
-        assert found is not None
-        assert (found.name, found.best) == ("LSA", "BM25")
-        words = headline_words(found, markdown_style("en", lambda name: name))
+        groups = question_groups(question_set)
+        recommendation = recommend(comparison, Measure("ndcg", 10), tests, baseline=baseline, groups=groups)
+        assert recommendation is not None
+        assert (recommendation.name, recommendation.best) == ("LSA", "BM25")
+        words = write_headline(recommendation, markdown_style("en", lambda name: name))
         assert len(words.notes) == notes, words
 
 
-def test_bm25_of_plain_words_is_in_no_chart_and_no_pair(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
+def test_omits_word_bm25_from_charts_and_pairs(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
-    found = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
-    compared(data, found)
+    rows_by_name = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
+    compared(data, rows_by_name)
     assert isinstance(choices_for(data).specs["BM25 words"], BM25Spec)
-    app = looked_at(*found, measure="recall", k="1")
-    text = said(app)
+    app = looked_at(*rows_by_name, measure="recall", k="1")
+    text = page_text(app)
     assert "Use **BM25 words**: Recall@1 91.7" in text  # the best of those selected is never passed over
     assert "BM25 words: only a starting point, so shown in the table but not in the charts." in text
     assert "BM25 words" in app.dataframe[0].value["retriever"].tolist()
     assert "the question they disagree on most" not in text  # the two leading ones agree on all of them
 
 
-def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_answers_if_any(data: StoredSet) -> None:
-    found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
-    text = told(data, found)
+def test_displays_disputed_question_of_bm25_and_dense_with_answers(data: StoredSet) -> None:
+    rows_by_name = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
+    text = comparison_page_text(data, rows_by_name)
     assert "BM25 · Dense: the question they disagree on most" in text
     assert "Answer: **" in text
     small = small_set()
-    asked = replace(small, questions=tuple(replace(question, answers=()) for question in small.questions))
-    text = told(keep(asked), {"BM25": LATE, "Dense": RIGHT})
+    question_set = replace(small, questions=tuple(replace(question, answers=()) for question in small.questions))
+    text = comparison_page_text(keep(question_set), {"BM25": LATE, "Dense": RIGHT})
     assert "the question they disagree on most" in text
     assert "****" not in text
     assert "Answer:" not in text
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
-    language: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, compared = judged_apart(DEFAULT_KS, depth=100)
-    data, words = keep(asked), catalog(language)
+def test_reports_disadvantaged_retriever_with_metrics(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    question_set, compared = partly_judged(DEFAULT_KS, depth=100)
+    data, words = keep(question_set), catalog(language)
     by_name = dict(zip(choices_for(data).specs, compared.results, strict=False))
     results: list[Result] = [replace(result, name=name) for name, result in by_name.items()]
-    folder = kept(data, by_name, asked, results)
+    folder = store_results(data, by_name, question_set, results)
     app = opened(page, lang=language, comparison=folder.name, data=data.key)
     best, behind = by_name
-    told = words["compare.behind"].format(names=f"{behind} (60%)", best=best, share="100", k=10)
+    warning = words["compare.behind"].format(names=f"{behind} (60%)", best=best, share="100", k=10)
     few = report_words(language)["split.few_compared"].format(count=12, fewest=20)
-    assert [one.value.replace("\\", "") for one in app.warning] == [few, told]
-    table = next(one.value for one in app.dataframe if "unjudged" in one.value).set_index("retriever")
+    assert [element.value.replace("\\", "") for element in app.warning] == [few, warning]
+    table = next(element.value for element in app.dataframe if "unjudged" in element.value).set_index("retriever")
     assert table["unjudged"].to_dict() == pytest.approx({best: 0, behind: 40})
     assert table["judged@10"].to_dict() == pytest.approx({best: 100, behind: 60})
     assert {"bpref@100", "ndcg_exp@10"} <= {*table.columns}
@@ -232,27 +228,27 @@ def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     assert by_grades.query_params["measure"] == "ndcg_exp"
 
 
-def test_which_grade_is_relevant_is_chosen_where_there_are_several(started: list[Experiment]) -> None:
-    asked, _ = judged_apart()
-    mixed = replace(asked.questions[0], grades=((asked.questions[0].relevant[0], 1),))
-    data = keep(replace(asked, questions=(mixed, *asked.questions[1:])))
+def test_offers_relevance_grades_if_several_exist(started: list[Experiment]) -> None:
+    question_set, _ = partly_judged()
+    mixed = replace(question_set.questions[0], grades=((question_set.questions[0].relevant[0], 1),))
+    data = keep(replace(question_set, questions=(mixed, *question_set.questions[1:])))
     app = opened(page, data=data.key, grade="2")
     assert app.selectbox(key="grade_en").options == ["1", "2"]
-    assert [one.relevant_from for one in started] == [2]
+    assert [item.relevant_from for item in started] == [2]
     opened(page, data=data.key, grade="7")
-    assert [one.relevant_from for one in started] == [2, 1], "what is no grade of the set is the usual one"
+    assert [item.relevant_from for item in started] == [2, 1], "what is no grade of the set is the usual one"
     plain = opened(page, data=keep(small_set()).key)
-    assert not [one for one in plain.selectbox if one.key == "grade_en"]
+    assert not [item for item in plain.selectbox if item.key == "grade_en"]
 
 
-def test_where_only_relevant_passages_are_known_that_is_said_in_a_line() -> None:
-    asked = small_set()
-    data = keep(asked)
+def test_reports_judgements_of_only_relevant_passages() -> None:
+    question_set = small_set()
+    data = keep(question_set)
     names = [*choices_for(data).specs][:2]
-    compared = comparison_of(dict.fromkeys(names, RIGHT), asked, DEFAULT_KS, depth=100)
-    folder = kept(data, names, asked, compared.results)
+    compared = comparison_of(dict.fromkeys(names, RIGHT), question_set, DEFAULT_KS, depth=100)
+    folder = store_results(data, names, question_set, compared.results)
     app = opened(page, comparison=folder.name, data=data.key, measure="ndcg_exp")
     assert catalog("en")["compare.only_relevant"] in texts(app)
-    assert not [one for one in app.dataframe if "unjudged" in one.value]
+    assert not [element for element in app.dataframe if "unjudged" in element.value]
     assert app.query_params["measure"] == "ndcg", "there is no other gain without grades"
     assert app.button(key="pool_begin")

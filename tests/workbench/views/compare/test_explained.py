@@ -15,7 +15,7 @@ from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, add
+from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import (
     BM25Spec,
     DenseSpec,
@@ -27,9 +27,9 @@ from mrc_workbench.retrieval.comparison.first_stage import (
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.lexical.bm25 import BM25, WindowedBM25
-from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.milvus import MilvusSearchMode
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
@@ -46,13 +46,13 @@ def data() -> StoredSet:
 
 def sums(app: AppTest) -> tuple[float, float]:
     """Both scores, as they are told above what they are made of."""
-    (told,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
-    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", told))
+    (sums_text,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
+    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums_text))
     return right, wrong
 
 
 @pytest.mark.usefixtures("data")
-def test_the_terms_of_a_score_add_up_to_it() -> None:
+def test_term_contributions_sum_to_score() -> None:
     app = opened(question="q2", shows="scores", explained="BM25")
     right, wrong = sums(app)
     table = tables(app, "idf")[0]
@@ -65,35 +65,37 @@ def test_the_terms_of_a_score_add_up_to_it() -> None:
     assert 'class="plus"' in html(app)
 
 
-@pytest.mark.parametrize("search", [None, *Search])
-def test_the_best_window_is_explained_and_a_score_of_milvus_as_the_local_one(search: Search | None) -> None:
-    asked = small_set()
-    data = keep(asked)
+@pytest.mark.parametrize("search", [None, *MilvusSearchMode])
+def test_explains_best_window_and_milvus_as_local_retriever(search: MilvusSearchMode | None) -> None:
+    question_set = small_set()
+    data = keep(question_set)
     spec = MilvusSpec(name="Own", search=search) if search else WindowedBM25Spec(name="Own")
-    add(data.fingerprint, spec)
-    retriever = BM25("Own", asked.passages) if search else WindowedBM25("Own", asked.passages)  # as Milvus finds them
-    (found,) = searched(data, asked, {"Own": retriever})
-    assert found.rankings is not None
+    add_retriever(data.fingerprint, spec)
+    retriever = (
+        BM25("Own", question_set.passages) if search else WindowedBM25("Own", question_set.passages)
+    )  # as Milvus finds them
+    (result,) = searched(data, question_set, {"Own": retriever})
+    assert result.rankings is not None
     app = opened(retrievers="Own", question="q2", shows="scores")
-    shown = tables(app, "idf")
-    if search in (None, Search.BM25):
-        assert float(shown[0].iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
+    term_table = tables(app, "idf")
+    if search in (None, MilvusSearchMode.BM25):
+        assert float(term_table[0].iloc[-1]["right"]) == pytest.approx(float(result.rankings.scores[1, 0]), rel=1e-5)
     else:
-        assert shown == []
-    assert (EN["why.whole_milvus"] in [info.value for info in app.info]) == (search is Search.HYBRID)
+        assert term_table == []
+    assert (EN["why.whole_milvus"] in [info.value for info in app.info]) == (search is MilvusSearchMode.HYBRID)
     assert (EN["why.best_windows"].format(sentences=1) in html(app)) == (search is None)
 
 
 @pytest.mark.usefixtures("data")
-def test_the_parts_of_a_fused_score_add_up_to_it() -> None:
+def test_component_contributions_sum_to_fused_score() -> None:
     app = opened(question="q2", shows="scores", explained="Hybrid")
     right, wrong = sums(app)
     table = tables(app, "normalised")[0]
     of = table.groupby("side")["value"].sum()
     expected = 0.0
     for part in (BM25("BM25", PASSAGES), Fixed("Dense", DENSE)):
-        found = part.search(texts_of(QUESTIONS), 100)
-        scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
+        rankings = part.search(texts_of(QUESTIONS), 100)
+        scores = dict(zip(rankings.indices[1].tolist(), rankings.scores[1].tolist(), strict=True))
         held = [score for row, score in scores.items() if row >= 0]
         expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer's
     assert right == pytest.approx(expected, abs=0.00006)
@@ -102,7 +104,7 @@ def test_the_parts_of_a_fused_score_add_up_to_it() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_another_wrong_passage_can_be_set_against_it() -> None:
+def test_compares_with_another_wrong_passage() -> None:
     app = opened(question="q2", shows="scores", explained="Dense")
     assert EN["why.sentences_ask"] in [button.label for button in app.button]  # no model is loaded before
     assert app.selectbox(key="why_against").value == "p5"
@@ -116,39 +118,39 @@ def test_another_wrong_passage_can_be_set_against_it() -> None:
 
 def with_model(spec: Spec) -> AppTest:
     """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
-    asked = small_set()
-    data = keep(asked)
-    add(data.fingerprint, spec)
-    searched(data, asked, {"Own": Fixed("Own", DENSE)})
+    question_set = small_set()
+    data = keep(question_set)
+    add_retriever(data.fingerprint, spec)
+    searched(data, question_set, {"Own": Fixed("Own", DENSE)})
     app = opened(retrievers="Own", question="q2", shows="scores")
     app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
     return app
 
 
-def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> None:
+def test_contextual_model_scores_each_sentence(tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
     app = with_model(DenseSpec(name="Own", model=str(folder)))
     assert not app.error
-    shown = tables(app, "sentence")
-    assert [list(table["sentence"]) for table in shown] == [
+    sentence_table = tables(app, "sentence")
+    assert [list(table["sentence"]) for table in sentence_table] == [
         ["한강", "한강은 서울을 지나 서해로 흐른다"],
         [PASSAGES[4].text],
     ]
     encoder = BiEncoder(find_model(str(folder)), [])
     question = encoder.encode_questions([QUESTIONS[1].text])[0]
-    for table in shown:
+    for table in sentence_table:
         np.testing.assert_allclose(
             table["cosine"], encoder.encode_passages(list(table["sentence"])) @ question, atol=1e-5
         )
 
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])
-def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> None:
+def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
     words = " ".join(SENTENCES).split()
     long = Passage("p2", " ".join(words[n * n % len(words)] for n in range(300)), "한강")
-    asked = replace(small_set(), passages=(PASSAGES[0], long, *PASSAGES[2:]))
-    data = keep(asked)
+    question_set = replace(small_set(), passages=(PASSAGES[0], long, *PASSAGES[2:]))
+    data = keep(question_set)
     if kind == "dense":
         folder = build_bi_encoder(tmp_path / "tiny")
         specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
@@ -156,28 +158,28 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
         folder = with_head(build_cross_encoder_base(tmp_path / "tiny", segment_types=1))
         specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first="BM25", model=str(folder), windows=True)]
     experiment = Experiment(data=data.key, retriever=tuple(specs))
-    comparison = compare(experiment, asked)
+    comparison = compare(experiment, question_set)
     keep_comparison(comparison, ComparisonJob.of(experiment, data.fingerprint).folder)
-    add(data.fingerprint, specs[-1])
+    add_retriever(data.fingerprint, specs[-1])
     app = opened(retrievers="|".join(spec.name for spec in specs), question="q2", shows="scores", explained="Own")
     app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
     assert not app.error
     (table,) = tables(app, "window")
     best = int(np.argmax(table["score"]))
-    told = EN["why.windows_best"].format(place=best + 1, count=len(table))
-    assert told in [caption.value for caption in app.caption]
+    windows_caption = EN["why.windows_best"].format(place=best + 1, count=len(table))
+    assert windows_caption in [caption.value for caption in app.caption]
     assert len(table) > 2
     assert table["window"][best] in long.text
     if kind == "dense":
         row = list(comparison.results[0].rankings.indices[1]).index(1)  # type: ignore[union-attr]
-        kept = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
-        assert table["score"][best] == pytest.approx(kept, abs=2e-2)  # bfloat16, with other texts beside it
+        score = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
+        assert table["score"][best] == pytest.approx(score, abs=2e-2)  # bfloat16, with other texts beside it
     else:
         assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 
 
-def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
+def test_explains_sparse_score_by_terms(tmp_path: Path) -> None:
     spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
     app = with_model(spec)
     assert not app.error
@@ -196,13 +198,13 @@ def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [0, 6])
-def test_a_late_score_is_told_by_the_pieces_that_answer_each_other(tmp_path: Path, dimensions: int) -> None:
+def test_explains_late_score_by_token_matches(tmp_path: Path, dimensions: int) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
     spec = LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32, dimensions=dimensions, windows=True)
     app = with_model(spec)
     assert not app.error
-    found = compare(Experiment(data="small", retriever=(spec,)), small_set()).rankings["Own"]
-    scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
+    rankings = compare(Experiment(data="small", retriever=(spec,)), small_set()).rankings["Own"]
+    scores = dict(zip(rankings.indices[1].tolist(), rankings.scores[1].tolist(), strict=True))
     assert sums(app) == pytest.approx((scores[1], scores[4]), abs=0.002)
     (table,) = tables(app, "right_cosine")
     assert "".join(table["asked"]) == QUESTIONS[1].text.replace(" ", "")
@@ -212,7 +214,7 @@ def test_a_late_score_is_told_by_the_pieces_that_answer_each_other(tmp_path: Pat
         assert table[f"{side}_cosine"].between(-1, 1.001).all()
 
 
-def test_a_model_that_is_gone_is_told() -> None:
+def test_reports_missing_model() -> None:
     app = with_model(DenseSpec(name="Own", model="no/such/model"))
     assert [error.value.replace("\\", "") for error in app.error] == [
         EN["model.model_not_found"].format(model="no/such/model")

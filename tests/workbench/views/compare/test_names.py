@@ -14,7 +14,7 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.compare import page as compare_page
 from mrc_workbench.workbench.views.ui.tables import header_width
-from tests.workbench.views.compare.test_where import COUNT, forty, shown
+from tests.workbench.views.compare.test_where import COUNT, comparison_view, forty
 from tests.workbench.views.compare.worlds import html
 from tests.workbench.views.driving import run
 
@@ -53,7 +53,7 @@ def page() -> None:
 
 def draw(data: StoredSet, view: str) -> None:
     module, function = compare_page.VIEWS[view]
-    getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(shown(data, 1, ()))
+    getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(comparison_view(data, 1, ()))
 
 
 @pytest.fixture
@@ -110,16 +110,16 @@ def values(spec: Any, key: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize(("module", "address", "names"), VIEWS)
-def test_every_view_displays_the_names_of_the_language(
+def test_displays_names_of_the_language_in_every_view(
     data: StoredSet, module: str, address: dict[str, str], names: tuple[str, ...], language: str
 ) -> None:
-    said = displayed(opened(data, module, lang=language, **address))
+    page_text = displayed(opened(data, module, lang=language, **address))
     for stored, called in zip(STORED, CALLED[language], strict=True):
-        assert called in said or stored not in names
-        assert stored == called or stored not in said
+        assert called in page_text or stored not in names
+        assert stored == called or stored not in page_text
 
 
-def test_charts_keep_the_colours_of_the_stored_names_and_order_retrievers_best_first(data: StoredSet) -> None:
+def test_keeps_colours_of_stored_names_and_orders_best_first(data: StoredSet) -> None:
     korean = dict(zip(STORED, CALLED["ko"], strict=True))
     best_first = [RERANKED, MIX, BM25, LATE]
     slices, _, lost, ceilings = [chart.proto for chart in opened(data, "where", lang="ko").get("vega_lite_chart")]
@@ -139,21 +139,21 @@ def scales_of(spec: Any) -> list[dict[str, Any]]:
     return [scale for scale in scales if isinstance(scale.get("domain"), list)]
 
 
-def test_columns_of_ranks_are_as_wide_as_their_names(data: StoredSet) -> None:
+def test_fits_rank_columns_to_their_names(data: StoredSet) -> None:
     app = opened(data, "why", lang="ko")
     (columns,) = [json.loads(table.proto.columns) for table in app.dataframe if "rank_0" in table.value]
-    for place, called in enumerate(CALLED["ko"]):
-        assert columns[f"rank_{place}"]["width"] >= header_width(called)
+    for index, called in enumerate(CALLED["ko"]):
+        assert columns[f"rank_{index}"]["width"] >= header_width(called)
 
 
-def test_addresses_hold_the_stored_names(data: StoredSet) -> None:
+def test_stores_names_in_addresses(data: StoredSet) -> None:
     app = opened(data, "where", lang="ko")
     app.button(key=f"fate_{MIX}_lost_in_fusion").click()
     app = run(app)
     assert app.query_params["of"] == MIX
 
 
-def test_names_stay_stored_where_two_would_be_the_same() -> None:
+def test_keeps_stored_names_if_two_would_be_equal() -> None:
     mine = "후기 상호작용"
     specs = [*SPECS[:2], {"name": mine, "kind": "dense"}]
     data = forty(specs, {BM25: RANKS[BM25], LATE: RANKS[LATE], mine: RANKS[BM25]})

@@ -9,11 +9,17 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import user_of
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, Recorded, add_run, added, store_measured
+from mrc_workbench.retrieval.comparison.experiment import (
+    Experiment,
+    RunMeasurements,
+    add_run,
+    added_retrievers,
+    store_measured,
+)
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.workbench.views.choices import choices_for, method_line
 from tests.doubles import PASSAGES, small_set
@@ -40,23 +46,21 @@ def form(server: SearchServer) -> AppTest:
     return run(app)
 
 
-def test_an_endpoint_is_tried_with_a_question_and_added(
-    data: StoredSet, server: SearchServer, started: list[Experiment]
-) -> None:
+def test_tries_and_adds_an_endpoint(data: StoredSet, server: SearchServer, started: list[Experiment]) -> None:
     app = press(form(server), "http_try")
     assert not app.error
     question = small_set().questions[0].text
     expected = scored(PASSAGES, question, 5)
-    (shown,) = [one.value for one in app.dataframe if "passage" in one.value.columns]
-    assert shown[["id", "score"]].to_records(index=False).tolist() == expected
+    (hits_table,) = [item.value for item in app.dataframe if "passage" in item.value.columns]
+    assert hits_table[["id", "score"]].to_records(index=False).tolist() == expected
     assert len(server.requests) == 1
-    assert added(data.fingerprint) == []
+    assert added_retrievers(data.fingerprint) == []
     app = press(app, "http_add")
-    (spec,) = added(data.fingerprint)
+    (spec,) = added_retrievers(data.fingerprint)
     assert isinstance(spec, HttpSpec)
     assert spec.name == f"HTTP · {server.address.removeprefix('http://')}"
     assert app.query_params["retrievers"] == f"BM25|{spec.name}"
-    assert [one.name for one in started[-1].retriever] == ["BM25", spec.name]
+    assert [item.name for item in started[-1].retriever] == ["BM25", spec.name]
     assert len(server.requests) == 1
 
 
@@ -71,7 +75,7 @@ def test_an_endpoint_is_tried_with_a_question_and_added(
         ("ids", "hits.total", "gives no list. The answer has: hits"),
     ],
 )
-def test_the_precise_error_is_shown(server: SearchServer, field: str, value: str, says: str) -> None:
+def test_displays_precise_error(server: SearchServer, field: str, value: str, says: str) -> None:
     app = form(server)
     app.text_input(key=f"http_{field}_plain").set_value(value)
     app = press(run(app), "http_try")
@@ -80,20 +84,20 @@ def test_the_precise_error_is_shown(server: SearchServer, field: str, value: str
     assert not app.exception
 
 
-def test_the_strict_server_says_why_and_unknown_ids_are_said(server: SearchServer) -> None:
+def test_reports_strict_server_error_and_unknown_ids(server: SearchServer) -> None:
     app = form(server)
     app.text_input(key="http_url_plain").set_value(f"{server.address}/search?query={{query}}")
     app = press(run(app), "http_try")
     (error,) = app.error
     assert "returned status 400" in error.value
     assert "expected q and k" in error.value
-    server.instead = lambda *_: (200, {}, b'{"hits": {"hits": [{"_id": "doc-*1*", "_score": 1}]}}')
+    server.replacement = lambda *_: (200, {}, b'{"hits": {"hits": [{"_id": "doc-*1*", "_score": 1}]}}')
     app = press(form(server), "http_try")
-    (warning,) = [one.value.replace("\\", "") for one in app.warning if "doc" in one.value]
+    (warning,) = [element.value.replace("\\", "") for element in app.warning if "doc" in element.value]
     assert "1 of 1 ids are not in this dataset, for example doc-*1*. Its ids are like p1." in warning
 
 
-def test_the_presets_fill_the_form(server: SearchServer) -> None:
+def test_presets_fill_the_form(server: SearchServer) -> None:
     app = form(server)
     app.selectbox(key="http_preset").set_value("elasticsearch")
     run(app)
@@ -102,21 +106,21 @@ def test_the_presets_fill_the_form(server: SearchServer) -> None:
     assert app.text_input(key="http_ids_elasticsearch").value == "hits.hits[*]._id"
 
 
-def test_a_secret_is_named_by_its_variable(
-    data: StoredSet, server: SearchServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.wants = "Bearer s3cret-value"
-    monkeypatch.setenv("MRC_SECRET_TESTS", server.wants)
+def test_names_secret_by_its_variable(data: StoredSet, server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.required_key = "Bearer s3cret-value"
+    monkeypatch.setenv("MRC_SECRET_TESTS", server.required_key)
     app = form(server)
     app.text_input(key="http_header_plain").set_value("x-key")
     app.text_input(key="http_variable_plain").set_value("MRC_SECRET_TESTS")
     app = press(run(app), "http_try")
     assert not app.error
     press(app, "http_add")
-    assert [dict(spec)["secret_headers"] for spec in added(data.fingerprint)] == [{"x-key": "MRC_SECRET_TESTS"}]
+    assert [dict(spec)["secret_headers"] for spec in added_retrievers(data.fingerprint)] == [
+        {"x-key": "MRC_SECRET_TESTS"}
+    ]
 
 
-def test_users_of_a_server_enter_no_address_unless_the_operator_lets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", user_of("https://issuer", "someone"))
     keep(small_set())
     app = opened(page, retrievers="BM25")
@@ -127,7 +131,7 @@ def test_users_of_a_server_enter_no_address_unless_the_operator_lets_them(monkey
     monkeypatch.setenv("MRC_USER_ADDRESSES", "1")
     run(app)
     assert "http_add" in [button.key for button in app.button]
-    assert "http_variable_plain" not in [one.key for one in app.text_input]
+    assert "http_variable_plain" not in [element.key for element in app.text_input]
 
 
 def compared(data: StoredSet, spec: Spec) -> AppTest:
@@ -143,43 +147,45 @@ class WithUnknown(ByLetters):
         return [*super().search(query, k), ("zzz", 0)]
 
 
-def test_a_registered_retriever_is_listed_and_its_results_are_shown(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_registered_retriever_and_displays_its_results(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", f"Theirs={__name__}:WithUnknown,BM25={__name__}:WithUnknown")
     choices = choices_for(data)
     assert choices.specs["Theirs"] == PluginSpec(name="Theirs", entry="Theirs")
     assert choices.specs["BM25 (2)"] == PluginSpec(name="BM25 (2)", entry="BM25")
-    assert "Theirs" not in choices.first_picked
+    assert "Theirs" not in choices.default_names
     assert method_line(choices.specs["Theirs"], choices) == "Theirs: a retriever installed here (Theirs)"
-    said = texts(compared(data, choices.specs["Theirs"]))
-    assert "Half of the requests took" in said
-    assert "Results that are not in this dataset: 6 (for example zzz)" in said
+    page_text = texts(compared(data, choices.specs["Theirs"]))
+    assert "Half of the requests took" in page_text
+    assert "Results that are not in this dataset: 6 (for example zzz)" in page_text
 
 
-def test_what_python_measured_is_shown_with_its_latency(data: StoredSet) -> None:
+def test_displays_python_results_with_latency(data: StoredSet) -> None:
     spec = store_measured(measure(ByLetters(PASSAGES), small_set(), name="Mine"), small_set())
     app = compared(data, spec)
-    (table,) = [one.value for one in app.dataframe if "per_question" in one.value.columns and "recall@1" in one.value]
+    (table,) = [
+        element.value
+        for element in app.dataframe
+        if "per_question" in element.value.columns and "recall@1" in element.value
+    ]
     assert table.set_index("retriever")["per_question"].notna().all()
 
 
 @pytest.mark.parametrize("depth", [0, 100])
-def test_the_page_names_unused_results_and_unknown_depth(data: StoredSet, depth: int) -> None:
-    recorded = Recorded(seconds_per_query=0.1, depth=depth, unknown_passages=6, rising_scores=2)
-    lines = "".join(f"{one.id} Q0 {PASSAGES[0].id} 1 1 x\n" for one in small_set().questions)
+def test_reports_unused_results_and_unknown_depth(data: StoredSet, depth: int) -> None:
+    recorded = RunMeasurements(seconds_per_query=0.1, depth=depth, unknown_passages=6, rising_scores=2)
+    lines = "".join(f"{question.id} Q0 {PASSAGES[0].id} 1 1 x\n" for question in small_set().questions)
     app = compared(data, add_run(small_set(), "Mine", lines.encode(), "mine.trec", recorded))
-    said = texts(app)
-    assert "Skipped lines with passages that are not in this dataset: 6." in said
-    assert "Questions whose first result has the lowest score: 2." in said
-    assert ("returned too few results" in said) is (depth == 0)
-    assert "at most 1 passages per question" not in said
+    page_text = texts(app)
+    assert "Skipped lines with passages that are not in this dataset: 6." in page_text
+    assert "Questions whose first result has the lowest score: 2." in page_text
+    assert ("returned too few results" in page_text) is (depth == 0)
+    assert "at most 1 passages per question" not in page_text
     if not depth:
         app = opened(page, retrievers="Mine", measure="recall", k="1")
         assert "at most 1 passages per question" in texts(app)
 
 
-def test_a_langchain_retriever_on_the_page(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_displays_langchain_retriever(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", "LangChain=tests.retrieval.outside.test_libraries:Letters.for_passages")
     app = compared(data, choices_for(data).specs["LangChain"])
     assert "LangChain" in app.pills[0].value

@@ -21,14 +21,14 @@ from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
-from mrc_workbench.retrieval.comparison.pace import Forecast, Pace, forecasts
-from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.comparison.pace import Forecast, TimeEstimator, forecast_retrievers
+from mrc_workbench.retrieval.comparison.spec import RetrieverContext
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.report.words import LANGUAGES
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.runs import Plan, Run
+from mrc_workbench.training.runs import Run, TrainingPlan
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare.overview import signal_words
+from mrc_workbench.workbench.views.compare.overview import signal_label
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
@@ -37,7 +37,15 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.workbench.views.compare import worlds
-from tests.workbench.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
+from tests.workbench.views.compare.worlds import (
+    KS,
+    RELEVANT_ROWS,
+    page_text,
+    press,
+    sample,
+    store_results,
+    whole_sample,
+)
 from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished as trained
@@ -46,14 +54,14 @@ EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
 
 
-def by_hand(found: dict[str, list[list[int]]]) -> tuple[Result, ...]:
-    return comparison_of(found, small_set(), KS, depth=100).results
+def by_hand(rows_by_name: dict[str, list[list[int]]]) -> tuple[Result, ...]:
+    return comparison_of(rows_by_name, small_set(), KS, depth=100).results
 
 
 def finished(data: StoredSet, results: Sequence[Result] = ()) -> Path:
     """Keep the comparison that the page asks for first, its rankings written by hand."""
-    usual = {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}
-    return kept(data, choices_for(data).specs, small_set(), results or by_hand(usual))
+    default_rows = {"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS}
+    return store_results(data, choices_for(data).specs, small_set(), results or by_hand(default_rows))
 
 
 def at_work(data: StoredSet, *names: str) -> ComparisonJob:
@@ -67,10 +75,10 @@ def at_work(data: StoredSet, *names: str) -> ComparisonJob:
 
 def three_finished(data: StoredSet) -> Path:
     """Keep a comparison that the reranker, which the page picks first as well, is not in."""
-    return finished(data, by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}))
+    return finished(data, by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS}))
 
 
-def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
+def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
     finished(data)
     app = opened(page, measure="recall", k="1")
     against, others = (frame.value for frame in app.dataframe if "verdict" in frame.value and "a" in frame.value)
@@ -84,23 +92,23 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
     assert table.loc["BM25", "verdict"] == EN["compare.is_baseline"]
     assert table.loc["Dense", "verdict"] == EN["compare.unsure"]
     assert table.loc["BM25", "interval"].split(" – ")[1] == "100.0"
-    assert "Too early to recommend a retriever (questions: 6)." in said(app)
-    assert "**BM25** scores highest so far (Recall@1 91.7)" in said(app)
+    assert "Too early to recommend a retriever (questions: 6)." in page_text(app)
+    assert "**BM25** scores highest so far (Recall@1 91.7)" in page_text(app)
 
 
-def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
+def test_marks_published_results() -> None:
     data = keep(replace(small_set(), name="KorQuAD 1.0 dev"))
-    kept(data, choices_for(data).specs, small_set(), by_hand({"BM25": FOUND, "Dense": MISSED}))
+    store_results(data, choices_for(data).specs, small_set(), by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED}))
     app = opened(page)
     table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
     assert table.loc["BM25", "kind"] == EN["published.here"]
     assert table.loc["nlpai-lab/KURE-v2"].tolist() == [EN["published.late"], pytest.approx(98.46)]
     assert table["figure"].is_monotonic_decreasing
-    assert "https://huggingface.co/nlpai-lab/KURE-v2), 2026-08-29" in said(app)
-    assert EN["published.others"].format(theirs="5,774", here="6") in said(app)
+    assert "https://huggingface.co/nlpai-lab/KURE-v2), 2026-08-29" in page_text(app)
+    assert EN["published.others"].format(theirs="5,774", here="6") in page_text(app)
 
 
-def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
+def test_opens_disputed_question(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
     press(app, "disputed")
@@ -109,53 +117,51 @@ def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     assert any(button.key == "why_back" for button in app.button)
 
 
-def test_what_failed_is_no_baseline(data: StoredSet) -> None:
-    found = by_hand({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND})
-    finished(data, (Result("BM25", error=RuntimeError("no words")), *found))
+def test_failed_retriever_is_no_baseline(data: StoredSet) -> None:
+    results = by_hand({"Dense": MISSED, "Hybrid": RELEVANT_ROWS, "Reranked": RELEVANT_ROWS})
+    finished(data, (Result("BM25", error=RuntimeError("no words")), *results))
     (baseline,) = [box for box in opened(page).selectbox if box.label == EN["compare.baseline"]]
     assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
 
 
-def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
-    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
-    finished(data, (*found, Result("Reranked", error=RuntimeError("no *model* here"))))
+def test_reports_failure_without_metrics(data: StoredSet) -> None:
+    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
+    finished(data, (*results, Result("Reranked", error=RuntimeError("no *model* here"))))
     app = opened(page)
-    assert r"**Reranked** could not be measured and has no score: no \*model\* here" in said(app)
+    assert r"**Reranked** could not be measured and has no score: no \*model\* here" in page_text(app)
     assert len(app.dataframe[-1].value) == 1  # the pair of the others that have a score
     table = app.dataframe[0].value.set_index("retriever")
     assert table.loc["Reranked"].drop(["verdict", "interval"]).isna().all()
     assert table.loc["Reranked", ["verdict", "interval"]].tolist() == ["", ""]
 
 
-def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None:
-    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
-    shallow = found[1]
+def test_reports_shallow_retriever_and_omits_it_from_tests(data: StoredSet) -> None:
+    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED, "Hybrid": RELEVANT_ROWS})
+    shallow = results[1]
     assert shallow.scores is not None
     per_question = {name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"}
     scores = replace(shallow.scores, per_question=per_question)
-    finished(data, (found[0], replace(shallow, scores=scores), *found[2:]))
+    finished(data, (results[0], replace(shallow, scores=scores), *results[2:]))
     app = opened(page, measure="recall", k="100")
-    assert "**Dense** returned too few results to compute Recall@100" in said(app)
+    assert "**Dense** returned too few results to compute Recall@100" in page_text(app)
     assert len(app.dataframe[-1].value) == 1
-    assert "too few results" not in said(opened(page, measure="recall", k="50"))
+    assert "too few results" not in page_text(opened(page, measure="recall", k="50"))
 
 
-def test_questions_without_results_and_passages_that_are_read_in_part_are_told(data: StoredSet) -> None:
-    found = by_hand({"BM25": FOUND, "Dense": [[], [], *MISSED[2:]], "Hybrid": FOUND})
-    finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
-    told = said(opened(page))
-    assert "**Dense** returned no results for 2 questions (counted as misses)" in told
-    assert f"**Dense** reads only the beginning of 2 of {data.passages} passages" in told
-    assert "This also affects **Hybrid**." in told
-    assert f"Add it with “{EN['compare.windows']}”" in told
-    assert "지문 5개 가운데 2개를 앞부분만 읽었습니다" in said(opened(page, lang="ko"))
-    finished(data, found)
-    assert "only the beginning" not in said(opened(page))
+def test_reports_empty_results_and_truncated_passages(data: StoredSet) -> None:
+    results = by_hand({"BM25": RELEVANT_ROWS, "Dense": [[], [], *MISSED[2:]], "Hybrid": RELEVANT_ROWS})
+    finished(data, (results[0], replace(results[1], notes={"cut_off": 2}), results[2]))
+    displayed_text = page_text(opened(page))
+    assert "**Dense** returned no results for 2 questions (counted as misses)" in displayed_text
+    assert f"**Dense** reads only the beginning of 2 of {data.passages} passages" in displayed_text
+    assert "This also affects **Hybrid**." in displayed_text
+    assert f"Add it with “{EN['compare.windows']}”" in displayed_text
+    assert "지문 5개 가운데 2개를 앞부분만 읽었습니다" in page_text(opened(page, lang="ko"))
+    finished(data, results)
+    assert "only the beginning" not in page_text(opened(page))
 
 
-def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
-    data: StoredSet, started: list[Experiment]
-) -> None:
+def test_displays_last_comparison_and_offers_new_one(data: StoredSet, started: list[Experiment]) -> None:
     three_finished(data)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
@@ -164,10 +170,10 @@ def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
     assert offered.label == EN["compare.with_new"].format(names="Reranked")
     offered.click()
     run(app)
-    assert [[*one.specs] for one in started] == [["BM25", "Dense", "Reranked"]]
+    assert [[*experiment.specs] for experiment in started] == [["BM25", "Dense", "Reranked"]]
 
 
-def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
+def test_selection_within_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
     finished(data)
     app = opened(page, retrievers="BM25|Hybrid")
     assert started == []
@@ -176,7 +182,7 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
 
 
 @pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked", ""])
-def test_other_questions_or_settings_than_the_last_comparison_s_are_told(data: StoredSet, retrievers: str) -> None:
+def test_reports_other_questions_or_settings_of_last_comparison(data: StoredSet, retrievers: str) -> None:
     if retrievers:
         three_finished(data)
         app = opened(page, part="test", retrievers=retrievers)
@@ -184,111 +190,113 @@ def test_other_questions_or_settings_than_the_last_comparison_s_are_told(data: S
         folder = finished(data)
         folder.rename(folder.with_name("0123456789abcdef"))
         app = opened(page)
-    assert "Earlier comparison · 6 questions · " in said(app)
+    assert "Earlier comparison · 6 questions · " in page_text(app)
     assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
 
 
-def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displayed(data: StoredSet) -> None:
+def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredSet) -> None:
     three_finished(data)
     specs = choices_for(data).specs
-    kept(data, ["BM25", "BM25 words"], small_set(), by_hand({"BM25": FOUND, "BM25 words": FOUND}))  # the newest
+    store_results(
+        data, ["BM25", "BM25 words"], small_set(), by_hand({"BM25": RELEVANT_ROWS, "BM25 words": RELEVANT_ROWS})
+    )  # the newest
     assert {"BM25", "Dense", "Reranked"} < set(specs)
     app = opened(page, part="all", retrievers="BM25|Dense|Reranked")
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
 
 
 @pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
-def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
-    by = {"BM25": FOUND * 8, "Dense": MISSED * 8}
+def test_requests_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
+    by = {"BM25": RELEVANT_ROWS * 8, "Dense": MISSED * 8}
     many = many_questions(8)[0]
-    asked = keep(many)
-    kept(asked, by, many, comparison_of(by, many, KS, depth=100).results)
-    app = opened(page, data=asked.key, part="all", retrievers=retrievers)
-    assert (EN["compare.pick_another"] in said(app)) == is_asked
+    dataset = keep(many)
+    store_results(dataset, by, many, comparison_of(by, many, KS, depth=100).results)
+    app = opened(page, data=dataset.key, part="all", retrievers=retrievers)
+    assert (EN["compare.pick_another"] in page_text(app)) == is_asked
 
 
-def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: list[Experiment]) -> None:
+def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> None:
     three_finished(data)
     app = opened(page, retrievers="BM25|Reranked", run="now")
-    assert [[*one.specs] for one in started] == [["BM25", "Reranked"]]
+    assert [[*experiment.specs] for experiment in started] == [["BM25", "Reranked"]]
     assert "run" not in app.query_params
     run(app)
     assert len(started) == 1
 
 
 @pytest.mark.packaged
-def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
-    asked, late = whole_sample(), choices_for(data := sample()).specs["Late"]
+def test_reports_storage_and_time_of_late_interaction_first() -> None:
+    dataset_questions, late = whole_sample(), choices_for(data := sample()).specs["Late"]
     assert isinstance(late, LateSpec)
-    letters = sum(len(asked.passages[row].text) for row in range(len(asked.passages)))
-    assert late.expected_bytes(asked.passages) == pytest.approx(0.6 * letters * 384 * 2, abs=1)
-    own = keep(replace(asked, name="own"))
-    cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * letters * 384 * 2 / 1e6), passages=200)
-    assert cost in said(opened(page, data=own.key, retrievers="Late"))
-    assert cost not in said(opened(page, data=own.key, retrievers="BM25"))
-    assert cost not in said(opened(page, data=data.key, retrievers="Late"))  # the vectors come with the sample
+    characters = sum(len(dataset_questions.passages[row].text) for row in range(len(dataset_questions.passages)))
+    assert late.expected_bytes(dataset_questions.passages) == pytest.approx(0.6 * characters * 384 * 2, abs=1)
+    own = keep(replace(dataset_questions, name="own"))
+    cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * characters * 384 * 2 / 1e6), passages=200)
+    assert cost in page_text(opened(page, data=own.key, retrievers="Late"))
+    assert cost not in page_text(opened(page, data=own.key, retrievers="BM25"))
+    assert cost not in page_text(opened(page, data=data.key, retrievers="Late"))  # the vectors come with the sample
     now = [0.0]
-    pace = Pace(clock=lambda: now[0])
-    pace.begin({"Late": late}, (some := question_set(own.key)), ())
+    pace = TimeEstimator(clock=lambda: now[0])
+    pace.start({"Late": late}, (some := question_set(own.key)), ())
     for now[0], share in ((0.0, 0.0), (24.0, 0.2), (60.0, 0.5), (120.0, 1.0)):
-        pace.at("Late", share)
-    pace.end()
-    assert forecasts({late.name: late}, some)[late.name] == Forecast(pytest.approx(120.0), is_measured=True)
+        pace.update("Late", share)
+    pace.finish()
+    assert forecast_retrievers({late.name: late}, some)[late.name] == Forecast(pytest.approx(120.0), is_measured=True)
     expected = choices_for(own).expected
     assert expected is not None
     assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # told on its chip
 
 
-def test_what_was_trained_is_read_once_a_drawing(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(BI_ENCODER, "first", data)
     at_work(data, "Dense · first")
     read, plan = list[Run](), Run.plan
 
-    def counted(run: Run) -> Plan:
+    def counted(run: Run) -> TrainingPlan:
         read.append(run)
         return plan(run)
 
     monkeypatch.setattr(Run, "plan", counted)
     app = opened(worlds.page, part="all", retrievers="Dense · first")  # the sidebar asks of what is at work
-    assert r"trained here \(first\)" in said(app)
+    assert r"trained here \(first\)" in page_text(app)
     assert len(read) == 1
 
 
-def test_figures_of_what_is_done_are_those_that_the_job_noted(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_displays_metrics_recorded_by_the_job(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = "mrc_workbench.retrieval.comparison.compare.evaluate"
     monkeypatch.setattr(evaluate, lambda *_: pytest.fail("the page scores again"))
-    job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": FOUND, "Dense": MISSED})
-    job.note(replace(bm25, build_seconds=2.0, query_seconds=3.0))
+    job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
+    job.log_result(replace(bm25, build_seconds=2.0, query_seconds=3.0))
     for again in range(2):  # and after a reload
-        (shown,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
-        table = shown.value.set_index("retriever")
+        (metrics_table,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe
+        table = metrics_table.value.set_index("retriever")
         assert table.loc["BM25", "recall@1"] == pytest.approx(100 * 5.5 / 6), again
         assert tuple(table.loc["BM25", ["build_seconds", "per_question"]]) == (2.0, 500.0)
         assert table.loc["Dense"].drop(["verdict", "interval"]).isna().all()
     job.add_progress({"finished": "Dense"})  # as a process of an earlier version says it
     app = opened(worlds.page, part="all", retrievers="BM25|Dense")
     assert app.dataframe[0].value["recall@1"].notna().sum() == 1
-    assert said(app).count("check_circle") == 2
-    job.note(dense)
+    assert page_text(app).count("check_circle") == 2
+    job.log_result(dense)
     assert opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe[0].value["recall@1"].notna().all()
 
 
-def test_every_file_can_be_taken_away(data: StoredSet) -> None:
+def test_exports_every_file(data: StoredSet) -> None:
     compared = open_comparison(data.key, finished(data))
     assert compared is not None
     results = compared.comparison.results
-    shown = ComparisonView(data, compared, results, tuple(one.name for one in results), "recall", 10, "BM25")
+    view = ComparisonView(data, compared, results, tuple(result.name for result in results), "recall", 10, "BM25")
     from mrc_workbench.workbench.views.compare import page as compare_page
 
-    made = {name: content() for name, (content, _, _) in compare_page._files(shown, "en").items()}
-    files = {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
+    contents = {name: content() for name, (content, _, _) in compare_page._files(view, "en").items()}
+    files = {name: content.encode() if isinstance(content, str) else content for name, content in contents.items()}
     assert {f"export.{name}" for name in files} <= EN.keys()
     table = pd.read_csv(io.BytesIO(files["table"]))
     assert table.set_index("retriever").loc["BM25", "recall@1"] == pytest.approx(5.5 / 6)
     assert len(pd.read_csv(io.BytesIO(files["questions"]))) == 6
     assert len(files["questions_json"].splitlines()) == 6
     assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
-    reports = {"en": made["report"], "ko": compare_page._files(shown, "ko")["report"][0]()}
+    reports = {"en": contents["report"], "ko": compare_page._files(view, "ko")["report"][0]()}
     assert all(f'<html lang="{language}"' in str(reports[language]) for language in LANGUAGES)
     head = files["experiment"].decode().splitlines()[0]
     assert head.startswith("# data")
@@ -300,39 +308,39 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     assert {"beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "experiment.toml"} <= names
 
 
-def test_exports_stand_in_groups(data: StoredSet) -> None:
+def test_groups_exports(data: StoredSet) -> None:
     finished(data)
     for language, words in (("en", EN), ("ko", catalog("ko"))):
         app = opened(page, lang=language)
         captions = [caption.value for caption in app.caption]
         groups = [f"**{words[f'export.group_{name}']}**" for name in ("report", "tables", "data", "again")]
-        assert [one for one in captions if one in groups] == groups
+        assert [text for text in captions if text in groups] == groups
         labels = [button.proto.label for button in app.get("download_button")]
         assert words["export.latex"] in labels
         assert words["export.everything"] in labels
 
 
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "takeaway", "kept"])
-def test_metric_k_baseline_and_part_stand_on_every_tab(data: StoredSet, view: str) -> None:
+def test_displays_metric_k_baseline_and_part_on_every_tab(data: StoredSet, view: str) -> None:
     finished(data)
     boxes = opened(page, view=view).main.selectbox
     labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # those to add a retriever by
     assert labels[:4] == [EN["compare.questions"], EN["compare.measure"], "K", EN["compare.baseline"]]
 
 
-def test_a_time_of_another_machine_is_marked_and_explained(data: StoredSet) -> None:
-    bm25, dense = by_hand({"BM25": FOUND, "Dense": MISSED})
+def test_marks_and_explains_time_of_another_machine(data: StoredSet) -> None:
+    bm25, dense = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
     timed = (replace(bm25, query_seconds=0.6), replace(dense, query_seconds=6.0, elsewhere_seconds=6.0))
     finished(data, timed)
     app = opened(page)
     table = app.dataframe[0].value.set_index("retriever")
     assert table["per_question"].to_dict() == {"BM25": pytest.approx(100.0), "Dense": pytest.approx(1000.0)}
-    assert EN["compare.elsewhere"] in [one.value for one in app.caption]
+    assert EN["compare.elsewhere"] in [element.value for element in app.caption]
     finished(data, (bm25, dense))
-    assert EN["compare.elsewhere"] not in [one.value for one in opened(page).caption]
+    assert EN["compare.elsewhere"] not in [element.value for element in opened(page).caption]
 
 
-def test_default_names_of_retrievers_are_displayed_in_korean_and_stay_in_the_address(data: StoredSet) -> None:
+def test_displays_default_names_in_korean_but_not_in_address(data: StoredSet) -> None:
     finished(data)
     app = opened(page, lang="ko", retrievers="BM25|Hybrid|Reranked", baseline="Hybrid")
     assert app.pills[0].value == ["BM25", "Hybrid", "Reranked"]
@@ -352,7 +360,7 @@ def test_default_names_of_retrievers_are_displayed_in_korean_and_stay_in_the_add
         ("Late mine", "Late mine"),
     ],
 )
-def test_only_default_names_are_translated(name: str, korean: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translates_only_default_names(name: str, korean: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert retriever_name(name) == name
     monkeypatch.setattr("mrc_workbench.workbench.views.names.language", lambda: "ko")
     assert retriever_name(name) == korean
@@ -360,15 +368,13 @@ def test_only_default_names_are_translated(name: str, korean: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_signals_that_a_mix_has_of_its_own_are_told_in_words(
-    language: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_describes_signals_of_a_mix(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mix = LearnedSpec(name="Mix", of=("BM25",))
     specs = ({"BM25": BM25Spec(name="BM25", analyzer=analyzer)} for analyzer in (Analyzer.WORD, Analyzer.BIGRAM))
-    names = {one.name for some in specs for one in mix.signals(Materials(small_set(), specs=some))}
+    names = {signal.name for some in specs for signal in mix.signals(RetrieverContext(small_set(), specs=some))}
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
-    told = {name: signal_words(name) for name in names}
+    labels = {name: signal_label(name) for name in names}
     assert {"BM25 pairs", "BM25 presence", "BM25 words", "BM25 bigrams"} <= names
-    assert len(set(told.values())) == len(names)
-    assert not set(told.values()) & names
-    assert signal_words("Mine") == "Mine"
+    assert len(set(labels.values())) == len(names)
+    assert not set(labels.values()) & names
+    assert signal_label("Mine") == "Mine"

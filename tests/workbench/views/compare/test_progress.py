@@ -27,11 +27,11 @@ def at(phase: str, **left: float | None) -> Status:
 
 def seconds_in(text: str) -> int:
     """The duration that a text tells."""
-    told = text.partition("about ")[2]
-    return sum(int(count) * UNITS[unit] for count, unit in re.findall(r"(\d+) (h|min|s)\b", told))
+    duration_text = text.partition("about ")[2]
+    return sum(int(count) * UNITS[unit] for count, unit in re.findall(r"(\d+) (h|min|s)\b", duration_text))
 
 
-def test_each_retriever_is_done_failed_running_or_waiting_with_its_time() -> None:
+def test_shows_state_and_time_of_each_retriever() -> None:
     status = at("Dense", BM25=0.0, Dense=65.2, Late=130.4, **{"Best mix": 2.0})
     rows = progress_rows(NAMES, status, DONE)
     waiting = ["waiting, about 2 min 10 s", "waiting, about 2 s"]
@@ -46,7 +46,7 @@ def test_each_retriever_is_done_failed_running_or_waiting_with_its_time() -> Non
     assert state_words(progress_rows(["BM25"], at("Dense"), failed)) == ["failed"]
 
 
-def test_what_is_done_counts_no_time_whatever_the_status_still_says() -> None:
+def test_ignores_reported_time_of_finished_retriever() -> None:
     """The note of a finished retriever is written before the status tells of the next one."""
     rows = progress_rows(NAMES[:2], at("BM25", BM25=30.0, Dense=60.0), DONE)
     assert [row.state for row in rows] == ["done", "waiting"]
@@ -55,7 +55,7 @@ def test_what_is_done_counts_no_time_whatever_the_status_still_says() -> None:
 
 
 @given(some.lists(some.floats(0.0, 20_000.0), min_size=1, max_size=6))
-def test_the_times_shown_add_up_to_the_total_shown(left: list[float]) -> None:
+def test_displayed_times_add_up_to_displayed_total(left: list[float]) -> None:
     names = [f"r{number}" for number in range(len(left))]
     status = at(names[0], **dict(zip(names, left, strict=True)))
     rows = progress_rows(names, status, {})

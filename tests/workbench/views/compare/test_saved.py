@@ -14,12 +14,12 @@ from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, kept_comparisons, rename
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
-from tests.workbench.views.compare.worlds import FOUND, KS, kept, press, said
+from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page_text, press, store_results
 from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 
@@ -27,12 +27,14 @@ EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
 
 
-def finished(data: StoredSet, *names: str, asked: QuestionSet | None = None) -> str:
+def finished(data: StoredSet, *names: str, question_set: QuestionSet | None = None) -> str:
     """Store a finished comparison of retrievers, all unless named, over all questions; return its key."""
-    choices, asked = choices_for(data), asked or small_set()
+    choices, question_set = choices_for(data), question_set or small_set()
     experiment = choices.experiment(data, list(names or choices.specs), Part.ALL)
-    found = {name: MISSED if name == "Dense" else FOUND for name in experiment.specs}
-    return kept(data, experiment.specs, asked, comparison_of(found, asked, KS, depth=100).results).name
+    rows_by_name = {name: MISSED if name == "Dense" else RELEVANT_ROWS for name in experiment.specs}
+    return store_results(
+        data, experiment.specs, question_set, comparison_of(rows_by_name, question_set, KS, depth=100).results
+    ).name
 
 
 def address(app: AppTest) -> dict[str, str]:
@@ -45,23 +47,23 @@ def compared(app: AppTest) -> list[str]:
     return sorted(app.dataframe[0].value["retriever"])
 
 
-def picked(app: AppTest) -> list[str]:
+def selected_names(app: AppTest) -> list[str]:
     return next([*pills.value] for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
 
 
-def test_the_address_names_the_displayed_comparison_its_part_and_its_retrievers(data: StoredSet) -> None:
+def test_address_names_comparison_part_and_retrievers(data: StoredSet) -> None:
     key = finished(data, "BM25", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Reranked")
-    shown = address(app)
-    assert (shown["comparison"], shown["part"], shown["retrievers"]) == (key, "all", "BM25|Reranked")
-    assert address(run(app)) == shown
+    parameters = address(app)
+    assert (parameters["comparison"], parameters["part"], parameters["retrievers"]) == (key, "all", "BM25|Reranked")
+    assert address(run(app)) == parameters
     assert any(button.key == "copy_link" for button in app.button)
     assert "kept_part" not in app.session_state  # a part that no user chose still follows the retrievers
-    chosen = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
-    assert chosen.session_state["kept_part"] == "all"
+    selected = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
+    assert selected.session_state["kept_part"] == "all"
 
 
-def test_a_link_shows_the_same_after_other_comparisons(data: StoredSet) -> None:
+def test_link_shows_same_results_after_other_comparisons(data: StoredSet) -> None:
     finished(data, "BM25", "Reranked")
     link = address(opened(page, data=data.key, retrievers="BM25|Reranked", view="overview"))
     finished(data, "BM25", "Dense")
@@ -72,17 +74,17 @@ def test_a_link_shows_the_same_after_other_comparisons(data: StoredSet) -> None:
     assert address(app)["comparison"] == link["comparison"]
 
 
-def test_a_link_to_a_question_opens_that_question_after_other_comparisons(data: StoredSet) -> None:
+def test_link_opens_question_after_other_comparisons(data: StoredSet) -> None:
     finished(data, "BM25", "Reranked")
     link = address(opened(page, data=data.key, retrievers="BM25|Reranked", view="why", question="q2"))
     finished(data, "BM25", "Dense")
     app = opened(page, **link)
-    assert "no question with the ID" not in said(app)
+    assert "no question with the ID" not in page_text(app)
     assert [warning.value[:34] for warning in app.warning] == ["Too few questions are compared: 6."]
-    assert "2 of 6" in said(app)
+    assert "2 of 6" in page_text(app)
 
 
-def test_a_link_to_a_comparison_that_the_page_would_make_anew_opens_the_stored_one(data: StoredSet) -> None:
+def test_link_opens_stored_comparison_instead_of_new_one(data: StoredSet) -> None:
     key = finished(data, "BM25", "Reranked")
     of_earlier_version = key[::-1]
     folder = workspace() / "comparisons"
@@ -90,31 +92,31 @@ def test_a_link_to_a_comparison_that_the_page_would_make_anew_opens_the_stored_o
     link = {"comparison": of_earlier_version, "retrievers": "BM25|Reranked", "part": "all"}
     finished(data, "BM25", "Dense")
     app = opened(page, data=data.key, **link)
-    assert EN["kept.shown"].split("{")[0].strip() in said(app)
+    assert EN["kept.shown"].split("{")[0].strip() in page_text(app)
     assert compared(app) == ["BM25", "Reranked"]
 
 
-def test_a_reload_with_a_retriever_unpicked_stays_on_the_page_of_the_dataset(data: StoredSet) -> None:
+def test_reload_with_deselected_retriever_stays_on_dataset_page(data: StoredSet) -> None:
     key = finished(data, "BM25", "Dense", "Reranked")
     app = opened(page, data=data.key, retrievers="BM25|Dense|Reranked")
     next(pills for pills in app.get("button_group") if pills.label == EN["compare.retrievers"]).set_value(
         ["BM25", "Reranked"]
     )
-    shown = address(run(app))
-    assert (shown["comparison"], shown["retrievers"]) == (key, "BM25|Reranked")
-    reloaded = opened(page, **shown)
+    parameters = address(run(app))
+    assert (parameters["comparison"], parameters["retrievers"]) == (key, "BM25|Reranked")
+    reloaded = opened(page, **parameters)
     assert reloaded.title[0].value == EN["compare.purpose"]
     assert compared(reloaded) == ["BM25", "Reranked"]
 
 
-def test_another_dataset_begins_with_its_own_defaults(data: StoredSet) -> None:
+def test_another_dataset_starts_with_its_defaults(data: StoredSet) -> None:
     finished(data, "BM25", "Reranked")
     other = keep(many_questions(2)[0])
     app = opened(page, data=data.key, retrievers="BM25|Reranked")
     app.sidebar.selectbox[0].select(other.key)
     run(app)
     assert "comparison" not in app.query_params
-    assert picked(app) == [*choices_for(other).first_picked]
+    assert selected_names(app) == [*choices_for(other).default_names]
 
 
 @pytest.mark.parametrize(
@@ -125,18 +127,18 @@ def test_another_dataset_begins_with_its_own_defaults(data: StoredSet) -> None:
         {"comparison": "../../etc/passwd"},
     ],
 )
-def test_a_link_to_a_missing_comparison_says_so_and_starts_nothing(
+def test_reports_missing_comparison_and_starts_nothing(
     data: StoredSet, started: list[Experiment], link: dict[str, str]
 ) -> None:
     delete(finished(data, "BM25", "Reranked"))
     app = opened(page, data=data.key, **link)
-    assert EN["kept.not_here"] in said(app)
+    assert EN["kept.not_here"] in page_text(app)
     assert not started
     assert not app.dataframe
     assert press(app, EN["kept.back"]).title[0].value == EN["compare.purpose"]
 
 
-def test_deleting_the_displayed_comparison_goes_on_with_another(data: StoredSet) -> None:
+def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None:
     key, other = finished(data, "BM25", "Reranked"), finished(data, "BM25", "Dense")
     app = opened(page, data=data.key, retrievers="BM25|Reranked")
     assert address(app)["comparison"] == key
@@ -151,16 +153,16 @@ def choose(app: AppTest, row: int, button: str = "", *, by_cell: bool = False) -
     return press(app, button) if button else run(app)  # the test's app forgets the row with every run
 
 
-def test_the_list_is_in_the_language_of_the_page() -> None:
+def test_lists_comparisons_in_page_language() -> None:
     sample = replace(small_set(), name="Korean sample")
-    finished(keep(sample), asked=sample)
+    finished(keep(sample), question_set=sample)
     app = opened(page, lang="ko", view="kept")
     table = next(frame.value for frame in app.dataframe if "made" in frame.value)
     assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
     assert table["data"].tolist() == ["한국어 샘플"]
 
 
-def test_a_click_on_any_cell_offers_to_open_a_comparison_without_its_models(data: StoredSet) -> None:
+def test_offers_to_open_clicked_comparison_without_its_models(data: StoredSet) -> None:
     key = finished(data)
     app = opened(page, view="kept")
     assert not any(button.key == "kept_open" for button in app.button)
@@ -171,64 +173,64 @@ def test_a_click_on_any_cell_offers_to_open_a_comparison_without_its_models(data
     choose(app, 0, "kept_open", by_cell=True)
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
-    assert "Saved comparison of" in said(app)
+    assert "Saved comparison of" in page_text(app)
     fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
-    assert "Saved comparison of" in said(fresh)
+    assert "Saved comparison of" in page_text(fresh)
     assert len(fresh.dataframe[0].value) == 4
 
 
-def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
+def test_displays_depths_of_imported_comparison(data: StoredSet) -> None:
     key = finished(data)
     folder = workspace() / "comparisons" / key[::-1]
-    shallow = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
+    shallow = comparison_of({"BM25": RELEVANT_ROWS, "Dense": MISSED}, small_set(), (2, 4), depth=4)
     experiment = shallow.experiment.model_copy(update={"data": data.key})
     keep_comparison(replace(shallow, experiment=experiment), folder)
     app = opened(page, comparison=folder.name, measure="recall", k="50")  # as of another comparison
     assert app.query_params["k"] == "2"  # by four both find everything
-    shown = app.dataframe[0].value
-    assert sorted(column for column in shown if column.startswith("recall")) == ["recall@2", "recall@4"]
-    assert shown.iloc[0]["recall@4"] == 100
-    assert "Recall@2" in said(app)
+    table = app.dataframe[0].value
+    assert sorted(column for column in table if column.startswith("recall")) == ["recall@2", "recall@4"]
+    assert table.iloc[0]["recall@4"] == 100
+    assert "Recall@2" in page_text(app)
 
 
-def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
+def test_switches_to_dataset_of_comparison(data: StoredSet) -> None:
     key = finished(data)
     other, _ = many_questions(2)
     newer = keep(other)
     app = opened(page, comparison=key, data=newer.key)
     assert app.query_params["data"] == data.key
-    assert "Saved comparison of" in said(app)
+    assert "Saved comparison of" in page_text(app)
     app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
     run(app)
     assert "comparison" not in app.query_params
-    assert "Saved comparison of" not in said(app)
+    assert "Saved comparison of" not in page_text(app)
 
 
-def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
+def test_reports_missing_dataset_of_comparison(data: StoredSet) -> None:
     key = finished(data)
     keep(many_questions(2)[0])
     shutil.rmtree(workspace() / "datasets" / data.key)
     app = opened(page, comparison=key)
-    assert "is no longer in the workspace" in said(app)
+    assert "is no longer in the workspace" in page_text(app)
 
 
-def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
+def test_renames_and_deletes_comparisons(data: StoredSet) -> None:
     key = finished(data)
     app = opened(page, view="kept")
     (named,) = app.dataframe[0].value["name"]
     assert named.removeprefix("▶ ").startswith("BM25")  # until somebody names it
     assert "3 more" in named
     choose(app, 0)
-    next(one for one in app.text_input if one.label == EN["kept.name"]).set_value("../<b>mine</b>")
+    next(item for item in app.text_input if item.label == EN["kept.name"]).set_value("../<b>mine</b>")
     choose(app, 0, EN["kept.rename"])
-    assert [one.name for one in kept_comparisons()] == ["../<b>mine</b>"]
+    assert [item.name for item in kept_comparisons()] == ["../<b>mine</b>"]
     assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
     choose(app, 0, "kept_delete")
     assert kept_comparisons() == []
     assert list((workspace() / "comparisons").glob("*/scores.json")) == []
 
 
-def test_labs_are_not_in_the_list(data: StoredSet) -> None:
+def test_omits_labs_from_list(data: StoredSet) -> None:
     folder = workspace() / "comparisons" / finished(data)
     origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     origin["experiment"]["lab"] = "bm25"
@@ -239,7 +241,7 @@ def test_labs_are_not_in_the_list(data: StoredSet) -> None:
     assert len(opened(page, view="kept").dataframe[0].value) == 1
 
 
-def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: StoredSet) -> None:
+def test_displays_two_comparisons_of_same_questions_together(data: StoredSet) -> None:
     folder = workspace() / "comparisons" / finished(data)
     earlier = folder.with_name("1" * 16)
     missed = comparison_of({"BM25": MISSED}, small_set(), KS, depth=100)
@@ -256,22 +258,22 @@ def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: Stored
     assert changes["verdict"][0] == EN["kept.not_changed"]  # six questions
 
 
-def test_saved_names_the_best_by_the_leading_metric(data: StoredSet) -> None:
+def test_names_best_retriever_by_leading_metric(data: StoredSet) -> None:
     finished(data)
-    for address, figure in (({"measure": "recall", "k": "1"}, "Recall@1"), ({}, "nDCG@10")):
+    for address, metric in (({"measure": "recall", "k": "1"}, "Recall@1"), ({}, "nDCG@10")):
         app = opened(page, view="kept", **address)
         assert app.query_params["measure"] == address.get("measure", "ndcg")
         columns = json.loads(app.dataframe[0].proto.columns)
-        assert columns["best"]["label"] == EN["compare.best_by"].format(figure=figure)
+        assert columns["best"]["label"] == EN["compare.best_by"].format(figure=metric)
         if address:
             assert app.dataframe[0].value["best"].tolist() == ["BM25 91.7"]
 
 
-def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
+def test_does_not_pair_comparisons_of_other_questions(data: StoredSet) -> None:
     finished(data)
-    asked, others = many_questions(2)
-    keep_comparison(others, ComparisonJob.of(others.experiment, keep(asked).fingerprint).folder)
+    question_set, others = many_questions(2)
+    keep_comparison(others, ComparisonJob.of(others.experiment, keep(question_set).fingerprint).folder)
     app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))
-    assert EN["kept.other_passages"] in said(app)
+    assert EN["kept.other_passages"] in page_text(app)

@@ -10,18 +10,18 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import keep
 from mrc_workbench.data.studies import StudyJob
-from mrc_workbench.retrieval.comparison.experiment import add
+from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Taken, Wanted, archive_of
-from mrc_workbench.retrieval.takeaway.fusion import Engine
-from mrc_workbench.retrieval.takeaway.models import ModelFigure
+from mrc_workbench.retrieval.takeaway.folder import EXPORTS, ExportRequest, ExportResult, archive_path
+from mrc_workbench.retrieval.takeaway.fusion import ExportTarget
+from mrc_workbench.retrieval.takeaway.models import OnnxMetrics
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.kept import drift_words
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.workbench.views.compare.worlds import FOUND, KS, kept, page, press, said
+from tests.workbench.views.compare.worlds import KS, RELEVANT_ROWS, page, page_text, press, store_results
 from tests.workbench.views.driving import opened, run
 
 EN = catalog("en")
@@ -30,76 +30,80 @@ EN = catalog("en")
 @pytest.fixture
 def folder() -> Path:
     data = keep(small_set())
-    found = dict.fromkeys(("BM25", "Dense", "Hybrid", "Reranked"), FOUND)
-    return kept(data, choices_for(data).specs, small_set(), comparison_of(found, small_set(), KS, depth=100).results)
+    rows_by_name = dict.fromkeys(("BM25", "Dense", "Hybrid", "Reranked"), RELEVANT_ROWS)
+    return store_results(
+        data, choices_for(data).specs, small_set(), comparison_of(rows_by_name, small_set(), KS, depth=100).results
+    )
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
     """What is asked for, in place of the processes that make it."""
-    wanted: list[Wanted] = []
-    monkeypatch.setattr(StudyJob, "start", lambda _, request: wanted.append(request))
-    return wanted
+    started_requests: list[ExportRequest] = []
+    monkeypatch.setattr(StudyJob, "start", lambda _, request: started_requests.append(request))
+    return started_requests
 
 
-def job_of(folder: Path, wanted: Wanted) -> StudyJob[Wanted, Taken]:
-    return EXPORTS.job(wanted, str(origin_of(folder)["made"]))
+def job_of(folder: Path, request: ExportRequest) -> StudyJob[ExportRequest, ExportResult]:
+    return EXPORTS.job(request, str(origin_of(folder)["made"]))
 
 
-def asked_for(folder: Path, retriever: str, engine: Engine) -> StudyJob[Wanted, Taken]:
+def export_job(folder: Path, retriever: str, engine: ExportTarget) -> StudyJob[ExportRequest, ExportResult]:
     """Write what a person asked for where its process finds it."""
-    wanted = Wanted(folder.name, retriever, engine)
-    job = job_of(folder, wanted)
+    request = ExportRequest(folder.name, retriever, engine)
+    job = job_of(folder, request)
     job.folder.mkdir(parents=True)
-    job.write_spec(wanted)
+    job.write_spec(request)
     return job
 
 
-def test_the_export_leads_there_and_what_is_chosen_is_asked_for_and_lies_in_the_address(
-    folder: Path, asked: list[Wanted]
-) -> None:
+def test_export_button_opens_tab_and_address_has_selection(folder: Path, asked: list[ExportRequest]) -> None:
     app = press(opened(page), EN["export.take_away"])
     assert app.query_params["view"] == "takeaway"
-    assert EN["takeaway.about"] in said(app)
+    assert EN["takeaway.about"] in page_text(app)
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
-    assert EN["takeaway.of_vespa"] in said(app)
-    assert EN["takeaway.foreseen_left_out"] in said(app)
+    assert EN["takeaway.of_vespa"] in page_text(app)
+    assert EN["takeaway.foreseen_left_out"] in page_text(app)
     press(app, EN["takeaway.make"])
-    assert asked == [Wanted(folder.name, "Reranked", Engine.VESPA)]
+    assert asked == [ExportRequest(folder.name, "Reranked", ExportTarget.VESPA)]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     run(app)
     assert app.query_params["for"] == "langchain"
-    assert EN["takeaway.foreseen_left_out"] not in said(app)
+    assert EN["takeaway.foreseen_left_out"] not in page_text(app)
 
 
-def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead(asked: list[Wanted]) -> None:
+def test_rejects_late_interaction_over_candidates_with_alternative(asked: list[ExportRequest]) -> None:
     data, name = keep(small_set()), "Late over BM25"
-    add(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
-    found = {"BM25": FOUND, name: FOUND}
-    folder = kept(data, found, small_set(), comparison_of(found, small_set(), KS, depth=100).results)
-    app = opened(page, part="all", retrievers="|".join(found), view="takeaway", take=name)
-    assert EN["takeaway.over_candidates"].format(name=name, first="BM25") in said(app)
+    add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
+    rows_by_name = {"BM25": RELEVANT_ROWS, name: RELEVANT_ROWS}
+    folder = store_results(
+        data, rows_by_name, small_set(), comparison_of(rows_by_name, small_set(), KS, depth=100).results
+    )
+    app = opened(page, part="all", retrievers="|".join(rows_by_name), view="takeaway", take=name)
+    assert EN["takeaway.over_candidates"].format(name=name, first="BM25") in page_text(app)
     assert EN["takeaway.make"] not in [button.label for button in app.button]
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     press(run(app), EN["takeaway.make"])
-    assert asked == [Wanted(folder.name, name, Engine.LANGCHAIN)]
+    assert asked == [ExportRequest(folder.name, name, ExportTarget.LANGCHAIN)]
 
 
-def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:
-    job = asked_for(folder, "BM25", Engine.ELASTICSEARCH)
+def test_displays_export_with_metrics_and_download(folder: Path) -> None:
+    job = export_job(folder, "BM25", ExportTarget.ELASTICSEARCH)
     assert job.run() == 0, job.status().message
     app = opened(page, view="takeaway", take="BM25")
-    assert EN["takeaway.differs_lengths"] in said(app)
-    (figures,) = [frame.value for frame in app.dataframe if "there" in frame.value]
-    assert figures["engine"].tolist() == [EN[f"takeaway.engine_{one}"] for one in Engine if one is not Engine.ONNX]
-    assert figures["there"].between(0, 100).all()
-    (button,) = [one for one in app.get("download_button") if "folder (ZIP" in one.proto.label]
-    assert f"{archive_of(job).stat().st_size / 1e6:,.1f} MB" in button.proto.label
-    with zipfile.ZipFile(archive_of(job)) as archive:
-        told = json.loads(archive.read("takeaway/engine.json"))
-    assert told["figure"]["there"] * 100 == pytest.approx(figures["there"][0])
+    assert EN["takeaway.differs_lengths"] in page_text(app)
+    (score_table,) = [frame.value for frame in app.dataframe if "there" in frame.value]
+    assert score_table["engine"].tolist() == [
+        EN[f"takeaway.engine_{item}"] for item in ExportTarget if item is not ExportTarget.ONNX
+    ]
+    assert score_table["there"].between(0, 100).all()
+    (button,) = [item for item in app.get("download_button") if "folder (ZIP" in item.proto.label]
+    assert f"{archive_path(job).stat().st_size / 1e6:,.1f} MB" in button.proto.label
+    with zipfile.ZipFile(archive_path(job)) as archive:
+        engine_details = json.loads(archive.read("takeaway/engine.json"))
+    assert engine_details["figure"]["there"] * 100 == pytest.approx(score_table["there"][0])
     job.result.write_text("{}")
-    assert EN["takeaway.damaged"] in said(opened(page, view="takeaway", take="BM25"))
+    assert EN["takeaway.damaged"] in page_text(opened(page, view="takeaway", take="BM25"))
 
 
 @pytest.mark.parametrize(
@@ -111,29 +115,29 @@ def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:
         ("ko", -1.2, "**1.20%p 낮습니다**"),
     ],
 )
-def test_drift_says_its_direction(language: str, points: float, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describes_direction_of_drift(language: str, points: float, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
     assert said in drift_words(points)
     assert drift_words(0.004) == catalog(language)["takeaway.same"]
 
 
-def test_why_nothing_was_made_is_said(folder: Path, asked: list[Wanted]) -> None:
-    job = asked_for(folder, "BM25", Engine.ONNX)
+def test_reports_export_failure(folder: Path, asked: list[ExportRequest]) -> None:
+    job = export_job(folder, "BM25", ExportTarget.ONNX)
     job.write_status(Status(State.FAILED, code="no_network", message="English"))
     reason = EN["takeaway.no_network"].format(name="BM25")
     app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
-    assert EN["takeaway.failed"].format(reason=plain(reason)) in said(app)
+    assert EN["takeaway.failed"].format(reason=plain(reason)) in page_text(app)
 
 
-def test_models_are_told_with_what_they_were_held_against(folder: Path) -> None:
-    job = asked_for(folder, "BM25", Engine.ONNX)
-    figures = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)
-    model = asdict(ModelFigure("BM25", "m", "dense", "model_1", 100, *figures))  # type: ignore[arg-type]
+def test_displays_model_agreement(folder: Path) -> None:
+    job = export_job(folder, "BM25", ExportTarget.ONNX)
+    model_values = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)
+    model = asdict(OnnxMetrics("BM25", "m", "dense", "model_1", 100, *model_values))  # type: ignore[arg-type]
     job.write(job.result.name, {"figures": [], "models": [model]})
-    archive_of(job).write_bytes(b"")
+    archive_path(job).write_bytes(b"")
     app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
     (table,) = [frame.value for frame in app.dataframe if "agreement" in frame.value]
     assert table["agreement"].tolist() == ["–", "1.0000", "0.9800"]
     assert table["ndcg"].tolist() == [90.0, 90.0, 87.5]
     assert table["size"].tolist() == ["–", "470", "236"]
-    assert EN["takeaway.models_about"].format(questions="100") in said(app)
+    assert EN["takeaway.models_about"].format(questions="100") in page_text(app)

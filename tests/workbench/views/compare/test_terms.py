@@ -9,8 +9,8 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.dictionary import Dictionary, Word, remove
-from mrc_workbench.data.text.dictionary import keep as keep_dictionary
-from mrc_workbench.retrieval.comparison.experiment import add
+from mrc_workbench.data.text.dictionary import save as keep_dictionary
+from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.explain.standing import option_table
@@ -35,7 +35,9 @@ SET = QuestionSet("로켓", PASSAGES, QUESTIONS)
 SYNONYMS = Dictionary((Word("누리호"),), (("자동차", "차량", "승용차"),))
 
 
-def told(spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None) -> pd.DataFrame:
+def term_rows(
+    spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None
+) -> pd.DataFrame:
     explainer = BM25Explainer(PASSAGES, spec.options(dictionary))
     both = (explainer.explain(question, row) for row in (right, wrong))
     feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
@@ -43,32 +45,32 @@ def told(spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dict
     return option_table(*both, dictionary, lambda row: PASSAGES[row].id, **options).set_index("term")
 
 
-def test_fields_are_counted_apart_and_sum_to_the_score_searched() -> None:
+def test_counts_fields_separately_and_sums_to_score() -> None:
     spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title_weight=3)
-    table = told(spec, "누리호 시험", 0, 1)
+    table = term_rows(spec, "누리호 시험", 0, 1)
     assert table.loc["누리호", ["title_right", "text_right", "title_wrong", "text_wrong"]].tolist() == [1, 2, 0, 0]
     assert table.loc["시험", ["title_right", "text_right", "title_wrong", "text_wrong"]].tolist() == [0, 0, 0, 1]
     assert "in_right" not in table
-    found = BM25("F", PASSAGES, spec.options()).search(["누리호 시험"], 4)
-    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    ranking = BM25("F", PASSAGES, spec.options()).search(["누리호 시험"], 4)
+    scores = dict(zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True))
     assert (table["right"].sum(), table["wrong"].sum()) == pytest.approx((scores[0], scores[1]), rel=1e-5)
 
 
-def test_words_that_feedback_added_are_marked_with_where_they_come_from() -> None:
+def test_marks_feedback_terms_with_their_sources() -> None:
     spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title=False, feedback_passages=1, feedback_share=0.4)
-    table = told(spec, "누리호", 0, 1)
+    table = term_rows(spec, "누리호", 0, 1)
     assert table.loc["누리호", ["kind", "in_question", "sources"]].tolist() == ["word", 1, ""]
     assert table.loc["고흥", ["kind", "in_question", "sources"]].tolist() == ["added", 0, "p1"]
     # of what p1 alone holds, two of three are 누리호: RM3 by hand
     assert table["weight"].to_dict() == pytest.approx({"누리호": 0.6 + 0.4 * 2 / 3, "고흥": 0.4 / 3}, rel=1e-6)
 
 
-def test_synonyms_and_words_of_the_dictionary_are_told() -> None:
+def test_marks_synonyms_and_dictionary_words() -> None:
     spec = BM25Spec(name="D", analyzer=Analyzer.WORD, dictionary="dictionary:of-the-test")
-    table = told(spec, "차량 공장", 2, 1, SYNONYMS)
+    table = term_rows(spec, "차량 공장", 2, 1, SYNONYMS)
     assert table.loc["자동차", ["own", "stands_as"]].tolist() == [True, "차량, 승용차"]
     assert table.loc["공장", ["own", "stands_as"]].tolist() == [False, ""]
-    of_kiwi = told(spec.model_copy(update={"analyzer": Analyzer.KIWI_BIGRAM}), "누리호 시험", 0, 1, SYNONYMS)
+    of_kiwi = term_rows(spec.model_copy(update={"analyzer": Analyzer.KIWI_BIGRAM}), "누리호 시험", 0, 1, SYNONYMS)
     rows = of_kiwi.reset_index().set_index(["term", "kind"])
     assert rows.loc[("누리호", "morpheme"), "own"]
     assert not rows.loc[("누리", "letters"), "own"]
@@ -81,7 +83,7 @@ def data() -> StoredSet:
 
 def opened(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: str = "") -> AppTest:
     for spec in specs:
-        add(data.fingerprint, spec)
+        add_retriever(data.fingerprint, spec)
     names = [spec.name for spec in specs]
     finished(data, choices_for(data).experiment(data, names, Part.ALL))
     return at(data, names, question, explained or names[0])
@@ -92,51 +94,51 @@ def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppT
     return driving.opened(page, **look, question=question, explained=explained)
 
 
-def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
-    kept = keep_dictionary(SYNONYMS, "탈것")
-    every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
+def test_explains_every_option(data: StoredSet) -> None:
+    dictionary = keep_dictionary(SYNONYMS, "탈것")
+    every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=dictionary.reference)
     app = opened(data, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
     assert "a title match counts 2 times" in texts(app)
     assert "up to 10 terms from the top 2 passages (RM3), which make up 50% of it" in texts(app)
     assert "Compound nouns are read joined and split" in texts(app)
     assert "Read with a user dictionary" in texts(app)
-    (table,) = [one.value for one in app.dataframe if "own" in one.value]
+    (table,) = [item.value for item in app.dataframe if "own" in item.value]
     assert set(table["kind"]) >= {"morpheme", "character bigram", "expansion term"}
     assert table[table["term"] == "누리호"]["own"].any()
     sources = table[table["kind"] == "from passages found first"]["sources"]
     names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
-    assert all(set(one.split(", ")) <= names for one in sources)
+    assert all(set(item.split(", ")) <= names for item in sources)
     assert "Expansion terms (" in html(app)
     other = at(data, ["All", "Windows"], "q1", "Windows")
     assert "Compound nouns are split; each part" in texts(other)
 
 
-def test_pairs_of_words_are_explained_as_terms_of_two(data: StoredSet) -> None:
+def test_explains_word_pairs_as_terms(data: StoredSet) -> None:
     app = opened(data, BM25Spec(name="Pairs", pairs=True), BM25Spec(name="Plain"), question="q3")
     assert "Terms are word bigrams" in texts(app)
-    (table,) = [one.value for one in app.dataframe if "kind" in one.value]
+    (table,) = [element.value for element in app.dataframe if "kind" in element.value]
     assert set(table["kind"].dropna()) == {"word"}
     assert all(" " in term for term in table["term"][table["kind"].notna()])
 
 
-def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) -> None:
-    kept = keep_dictionary(SYNONYMS, "탈것")
-    assert dictionary_of(kept.reference) == SYNONYMS
+def test_reports_missing_dictionary_and_displays_rest(data: StoredSet) -> None:
+    dictionary = keep_dictionary(SYNONYMS, "탈것")
+    assert dictionary_of(dictionary.reference) == SYNONYMS
     assert dictionary_of("") is None
-    spec, plain = BM25Spec(name="Mine", dictionary=kept.reference), BM25Spec(name="Plain")
+    spec, plain = BM25Spec(name="Mine", dictionary=dictionary.reference), BM25Spec(name="Plain")
     opened(data, spec, plain)
-    remove(kept.key)
+    remove(dictionary.key)
     app = at(data, ["Mine", "Plain"], "q1", "Mine")
-    assert [one.value.replace("\\", "") for one in app.warning] == [
+    assert [item.value.replace("\\", "") for item in app.warning] == [
         "Too few questions are compared: 3. With fewer than 20, most differences are chance.",
-        f"There is no dictionary “{kept.reference}”. Saved dictionaries: none.",
+        f"There is no dictionary “{dictionary.reference}”. Saved dictionaries: none.",
     ]
-    assert f"There is no dictionary “{kept.reference}”." in html(app)
+    assert f"There is no dictionary “{dictionary.reference}”." in html(app)
     assert "The answer passage contains" in html(app)  # what the other says
-    assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
+    assert [item.value for item in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
 
 
-def test_from_a_word_in_pieces_to_the_dictionary(data: StoredSet) -> None:
+def test_opens_dictionary_lab_from_split_word(data: StoredSet) -> None:
     app = opened(data, BM25Spec(name="Plain"))
     app.button(key="why_dictionary").click()
     app.run()

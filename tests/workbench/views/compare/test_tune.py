@@ -12,7 +12,7 @@ from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, add, added
+from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever, added_retrievers
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.significance import question_groups
@@ -36,7 +36,7 @@ def texts(app: AppTest) -> str:
     return "\n".join(element.value.replace("\\", "") for element in app.markdown)
 
 
-def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Experiment]) -> None:
+def test_starts_lab_with_selected_values(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = at_labs("BM25")
     assert app.query_params["lab"] == "bm25"
@@ -52,10 +52,10 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     run(app)
     assert app.button(key="start_bm25").label == "Try 8 settings"
     press(app, "start_bm25")
-    wanted = labs.bm25_lab(
+    expected = labs.bm25_lab(
         experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5]
     )
-    assert started == [wanted]
+    assert started == [expected]
     # in the order in which they are offered: those that suit Korean first
     address = {"analyzers": "bigram|word", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
     assert {name: app.query_params[name] for name in address} == address
@@ -63,41 +63,41 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
-def test_values_that_are_none_are_told(data: StoredSet) -> None:
+def test_rejects_invalid_values(data: StoredSet) -> None:
     compared(data, "BM25")
     app = at_labs("BM25")
-    told = "Enter up to 12 numbers for k1 and for b, separated by commas: k1 from 0 to 10, b from 0 to 1."
+    message = "Enter up to 12 numbers for k1 and for b, separated by commas: k1 from 0 to 10, b from 0 to 1."
     for k1, b in (("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")):
         app.text_input(key="typed_k1").set_value(k1)
         app.text_input(key="typed_b").set_value(b)
         run(app)
-        assert [error.value for error in app.error] == [told], (k1, b)
+        assert [error.value for error in app.error] == [message], (k1, b)
         assert not [button for button in app.button if button.key == "start_bm25"], (k1, b)
 
 
-def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
+def test_displays_progress_of_running_lab_and_stops_it(
     data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(data.fingerprint, WORDS)
+    add_retriever(data.fingerprint, WORDS)
     experiment = labs.hybrid_lab(compared(data, "BM25", "Words"), "BM25", "Words")
     job = ComparisonJob.of(experiment, data.fingerprint)
     pid, began = this_process()
     job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
     stopped: list[str] = []
-    monkeypatch.setattr(ComparisonJob, "end", lambda one: stopped.append(one.id))
+    monkeypatch.setattr(ComparisonJob, "end", lambda item: stopped.append(item.id))
     app = at_labs("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
     assert bar.proto.text.replace("\\", "").startswith("Searching with rrf · 0.4")
     assert not [button for button in app.button if button.key == "start_hybrid"]
-    (button,) = [one for one in app.button if str(one.key).startswith("stop_")]
+    (button,) = [item for item in app.button if str(item.key).startswith("stop_")]
     button.click()
     app.run()  # the fragment alone is drawn again, which only a browser does
     assert stopped == [job.id]
     assert started == []
 
 
-def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
+def test_restarts_stopped_lab(data: StoredSet, started: list[Experiment]) -> None:
     experiment = labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     folder.mkdir(parents=True)
@@ -109,20 +109,20 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     assert started == [experiment]
 
 
-def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: list[Experiment]) -> None:
-    add(data.fingerprint, WORDS)
+def test_applies_best_setting_and_tests_it(data: StoredSet, started: list[Experiment]) -> None:
+    add_retriever(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
     lab = finished(data, labs.bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
     app = at_labs("Words", analyzers="bigram|word", k1="0.3, 2", b="0.5")  # in any order, it is the same lab
-    found = compare(lab, question_set(data.key))
-    figures = labs.lab_figures(found, "ndcg@10", question_groups(found.question_set))
+    comparison = compare(lab, question_set(data.key))
+    metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
     (table,) = worlds.tables(app, "k1")
-    assert table["value"].tolist() == pytest.approx(sorted(figures["value"] * 100, reverse=True))
+    assert table["value"].tolist() == pytest.approx(sorted(metrics["value"] * 100, reverse=True))
     assert len(app.get("vega_lite_chart") or app.get("arrow_vega_lite_chart")) == 2
-    leader = labs.best(figures)
+    leader = labs.best_setting_name(metrics)
     assert leader.startswith("bigram")
     named = f"BM25 · Character bigrams{leader.removeprefix('bigram')}"
-    fit = labs.cross_fit(found, figures, "Words", "ndcg@10", question_groups(found.question_set))
+    fit = labs.cross_fit(comparison, metrics, "Words", "ndcg@10", question_groups(comparison.question_set))
     assert fit is not None
     points = f"{fit.test.difference * 100:.1f} points higher than **Words** on nDCG@10 in cross-validation"
     assert f"**{named}** is the best of 4 settings. The best setting scores {points}" in texts(app)
@@ -131,13 +131,13 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert f"{fit.selections[leader]} of {fit.folds} selections are this setting" in captions
 
     press(app, "use_bm25")
-    spec = next(spec for spec in labs.tried(lab) if spec.name == leader)
-    assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": named})]
+    spec = next(spec for spec in labs.tried_specs(lab) if spec.name == leader)
+    assert added_retrievers(data.fingerprint) == [WORDS, spec.model_copy(update={"name": named})]
     assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
     assert app.query_params["retrievers"] == f"Words|{named}"
     assert app.query_params["measure"] == "ndcg"
     assert started[-1].split is Part.TEST
-    assert [one.name for one in started[-1].retriever] == ["Words", named]
+    assert [item.name for item in started[-1].retriever] == ["Words", named]
 
     finished(data, started[-1])
     run(app)
@@ -146,11 +146,11 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
 
 
 @pytest.mark.parametrize(("language", "lead"), [("en", "Keep the current setting"), ("ko", "현재 설정(BM25)")])
-def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(language: str, lead: str) -> None:
+def test_insignificant_setting_has_only_a_link(language: str, lead: str) -> None:
     data = worlds.sample()
     finished(data, labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.KIWI_BIGRAM], k1s=[0.9], bs=[0.4, 0.5]))
     app = at_labs("BM25", analyzers="kiwi+bigram", k1="0.9", b="0.4, 0.5", lang=language)
-    (verdict,) = [one.value for one in app.markdown if one.value.startswith(f"**{lead}")]
+    (verdict,) = [element.value for element in app.markdown if element.value.startswith(f"**{lead}")]
     assert "p = " in verdict
     button = app.button(key="use_bm25")
     assert button.proto.type == "tertiary"
@@ -161,8 +161,8 @@ def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(langu
     assert "kiwi+bigram" not in texts(app)
 
 
-def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
-    add(data.fingerprint, WORDS)
+def test_displays_selected_row(data: StoredSet) -> None:
+    add_retriever(data.fingerprint, WORDS)
     lab = finished(data, labs.bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
     app = at_labs("Words", analyzers="word", k1="0.3, 2", b="0.5")
     (table,) = worlds.tables(app, "k1")
@@ -172,8 +172,8 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     assert "in cross-validation" not in texts(app)
 
 
-def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
-    add(data.fingerprint, WORDS)
+def test_hybrid_lab_ends_are_single_retrievers(data: StoredSet) -> None:
+    add_retriever(data.fingerprint, WORDS)
     lab = finished(data, labs.hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
     app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", measure="recall", k="1")
     (table,) = worlds.tables(app, "fusion")
@@ -188,7 +188,7 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     assert "use_hybrid" not in [button.key for button in app.button]
 
 
-def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
+def test_reranking_lab_shows_gain_and_cost_of_depth() -> None:
     data = worlds.sample()
     finished(data, labs.rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
     app = at_labs("BM25", "Reranked", lab="rerank", depths="5|20")
@@ -203,7 +203,7 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     assert any(info.value == "Select at least one of each." for info in app.info)
 
 
-def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
+def test_index_lab_shows_loss_of_each_index(data: StoredSet) -> None:
     finished(data, labs.index_lab(compared(data, "Dense"), "Dense"))
     app = at_labs("Dense", lab="index")
     (table,) = worlds.tables(app, "overlap")
@@ -212,30 +212,30 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert table.set_index("title").loc["Exact", "overlap"] == 100
     assert "of the exact index's top 10; nDCG@10 changes by" in texts(app)
     press(app, "use_index")
-    (spec,) = added(data.fingerprint)
+    (spec,) = added_retrievers(data.fingerprint)
     assert isinstance(spec, DenseSpec)
     assert spec.index == "int8"
     assert spec.chosen_on is Part.VALIDATION
 
 
-def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: StoredSet, tmp_path: Path) -> None:
+def test_layers_lab_shows_cross_validated_gain_and_applies_setting(data: StoredSet, tmp_path: Path) -> None:
     late = LateSpec(name="Late", model=str(build_bi_encoder(tmp_path / "base")))
-    add(data.fingerprint, late)
+    add_retriever(data.fingerprint, late)
     lab = finished(data, labs.layers_lab(compared(data, "Late"), "Late"))
     app = at_labs("Late", lab="layers")
     (table,) = worlds.tables(app, "title")
     assert sorted(table["title"]) == ["Balanced (IDF)", "Last", "Last (IDF)", "Upper", "Upper (IDF)"]
-    found = compare(lab, question_set(data.key))
-    figures = labs.lab_figures(found, "ndcg@10", question_groups(found.question_set))
-    assert table["value"].max() == pytest.approx(100 * figures["value"].max())
+    comparison = compare(lab, question_set(data.key))
+    metrics = labs.lab_results(comparison, "ndcg@10", question_groups(comparison.question_set))
+    assert table["value"].max() == pytest.approx(100 * metrics["value"].max())
     assert table.set_index("title").loc["Balanced (IDF)", "difference"] == 0
     assert "validation questions" in texts(app)
     press(app, "use_layers")
-    used = [spec for spec in added(data.fingerprint) if spec != late]
+    used = [spec for spec in added_retrievers(data.fingerprint) if spec != late]
     assert [spec.chosen_on for spec in used] == [Part.VALIDATION]
 
 
-def test_a_lab_without_its_kind_of_retriever_says_what_to_do_and_data_without_a_split_have_no_labs(
+def test_explains_missing_retriever_and_offers_no_labs_without_split(
     data: StoredSet,
 ) -> None:
     compared(data, "BM25")
@@ -249,7 +249,7 @@ def test_a_lab_without_its_kind_of_retriever_says_what_to_do_and_data_without_a_
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
 
-def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
+def test_displays_tokens_of_any_text_and_unmatched_questions(data: StoredSet) -> None:
     lab = finished(data, labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
     app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
     app.text_area(key="lab_text").set_value("<b>한글을</b> 만든")
@@ -259,9 +259,9 @@ def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None
     assert list(tokens["Words"]) == ["b", "한글을", "b", "만든"]
     assert list(tokens["Whitespace-separated words"]) == ["<b>한글을</b>", "만든"]
     (counts,) = worlds.tables(app, "own")
-    asked = compare(lab, question_set(data.key)).question_set
+    request = compare(lab, question_set(data.key)).question_set
     assert counts["analyzer"].tolist() == ["Words"]
     (questions,) = worlds.tables(app, "question")
     assert len(questions) == counts["own"][0] > 0
-    assert set(questions["question"]) <= {question.text for question in asked.questions}
+    assert set(questions["question"]) <= {question.text for question in request.questions}
     assert (~questions["anywhere"]).sum() == counts["anywhere"][0]

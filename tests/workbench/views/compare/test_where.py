@@ -10,10 +10,10 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.analysis.questions import Property, Slice, labels_of
+from mrc_workbench.retrieval.analysis.questions import Slice, SliceProperty, slice_labels
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.compare import where
@@ -41,7 +41,7 @@ RANKS = {
 }
 
 
-def asked(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> QuestionSet:
+def questions_of(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> QuestionSet:
     passages = tuple(Passage(f"p{row}", f"passage {row}", titles[row] if titles else "") for row in range(COUNT))
     kinds = kinds or KINDS
     questions = [Question(f"q{row}", f"question {row}", (), (f"p{row}",), kinds[row]) for row in range(COUNT)]
@@ -65,7 +65,7 @@ def forty(
     of: QuestionSet | None = None,
 ) -> StoredSet:
     """Keep the forty questions and a comparison of them."""
-    of = of or asked()
+    of = of or questions_of()
     data, results = keep(of), []
     for spec in specs:
         rankings = placed(ranks[spec["name"]], 10)
@@ -79,17 +79,17 @@ def page() -> None:
     import streamlit as st
 
     from mrc_workbench.workbench.views.compare import where as compare_where
-    from tests.workbench.views.compare.test_where import shown
+    from tests.workbench.views.compare.test_where import comparison_view
 
-    compare_where.draw(shown(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
+    compare_where.draw(comparison_view(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
 
 
-def shown(data: StoredSet, k: int, picked: Sequence[str]) -> ComparisonView:
+def comparison_view(data: StoredSet, k: int, selected: Sequence[str]) -> ComparisonView:
     folder = workspace() / "comparisons" / "0123456789abcdef"
     opened = open_comparison(data.key, folder)
     assert opened is not None
-    names = tuple(one.name for one in opened.comparison.results)
-    results = tuple(one for one in opened.comparison.results if one.name in (picked or names))
+    names = tuple(result.name for result in opened.comparison.results)
+    results = tuple(result for result in opened.comparison.results if result.name in (selected or names))
     return ComparisonView(data, opened, results, names, "recall", k, names[0])
 
 
@@ -106,9 +106,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
         return opened(forty())
 
 
-def opened(data: StoredSet, *, k: int = 1, picked: Sequence[str] = (), **address: str) -> AppTest:
+def opened(data: StoredSet, *, k: int = 1, selected: Sequence[str] = (), **address: str) -> AppTest:
     app = AppTest.from_function(page, default_timeout=60)
-    app.session_state["data"], app.session_state["k"], app.session_state["picked"] = data, k, list(picked)
+    app.session_state["data"], app.session_state["k"], app.session_state["picked"] = data, k, list(selected)
     app.query_params.update({"lang": "en", **address})
     return run(app)
 
@@ -119,8 +119,8 @@ def texts(app: AppTest) -> list[str]:
 
 def of_all_slices(app: AppTest) -> str:
     """What is said of all slices, tested together."""
-    (told,) = [text for text in texts(app) if "tested together" in text]
-    return told
+    (sentence,) = [text for text in texts(app) if "tested together" in text]
+    return sentence
 
 
 def numbers(app: AppTest) -> dict[str, str]:
@@ -129,28 +129,30 @@ def numbers(app: AppTest) -> dict[str, str]:
     return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
 
 
-def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
+def test_describes_most_different_slice(drawn: AppTest) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
-    (told,) = [text for text in texts(drawn) if "points **lower**" in text]
-    assert told.startswith("On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval ")
-    assert told.endswith("the largest significant difference; all 6 were tested together.")
+    (sentence,) = [text for text in texts(drawn) if "points **lower**" in text]
+    assert sentence.startswith(
+        "On “hard” questions, **Dense \\*1\\*** is 75.0 points **lower** than BM25 (95% interval "
+    )
+    assert sentence.endswith("the largest significant difference; all 6 were tested together.")
 
 
-def test_where_no_slice_is_sure_none_is_named() -> None:
+def test_names_no_slice_if_none_is_significant() -> None:
     # of 20 easy ones 3, of 20 hard ones 4: too few in each, but not together
     stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16})
     start = "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
     assert of_all_slices(opened(stored)).startswith(start)
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
     stored = forty((BM25, DENSE, HYBRID), ranks)
-    told = of_all_slices(opened(stored))
-    assert told.startswith("No group shows a significant difference from **BM25**")
+    sentence = of_all_slices(opened(stored))
+    assert sentence.startswith("No group shows a significant difference from **BM25**")
     others = EN["where.telling_others"].format(first="BM25")  # all are compared with the baseline alone
-    assert told.endswith(f"tested together). {others}")
-    assert others not in of_all_slices(opened(stored, picked=("BM25", "Hybrid")))
+    assert sentence.endswith(f"tested together). {others}")
+    assert others not in of_all_slices(opened(stored, selected=("BM25", "Hybrid")))
 
 
-def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
+def test_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
     table = drawn.dataframe[0].value
     assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
     best_first = ["Reranked", "BM25", "Dense *1*", "Hybrid"]
@@ -162,7 +164,7 @@ def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
     assert (table["questions"] == 20).all()
 
 
-def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
+def test_offers_known_properties_and_remembers_choice(data: StoredSet) -> None:
     app = opened(data)
     choice = app.selectbox[0]
     assert choice.options == [
@@ -177,47 +179,47 @@ def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data
         assert opened(data, slice=unknown).selectbox[0].value == "kind"
 
 
-def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
-    app = opened(forty(of=asked(kinds=[""] * COUNT)))
+def test_defaults_to_word_overlap_without_kinds() -> None:
+    app = opened(forty(of=questions_of(kinds=[""] * COUNT)))
     assert app.selectbox[0].value == "overlap"
     assert EN["where.by_kind"] not in app.selectbox[0].options
 
 
-def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
-    stored = forty(of=asked(titles=[f"article {row // 2}" for row in range(COUNT)]))
+def test_charts_contested_articles_and_lists_all() -> None:
+    stored = forty(of=questions_of(titles=[f"article {row // 2}" for row in range(COUNT)]))
     app = opened(stored, slice="article")
     assert EN["where.charted_differ"].format(charted=12, count=20) in texts(app)
     assert app.dataframe[0].value["slice"].nunique() == 20
-    alone = opened(stored, slice="article", picked=["BM25"])
+    alone = opened(stored, slice="article", selected=["BM25"])
     assert EN["where.charted_largest"].format(charted=12, count=20) in texts(alone)
 
 
-def test_one_retriever_is_compared_with_nothing_and_without_candidates_it_says_what_to_pick(data: StoredSet) -> None:
-    assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
-    app = opened(data, picked=["BM25"])
+def test_single_retriever_has_no_difference_and_no_candidates(data: StoredSet) -> None:
+    assert EN["where.no_wrapping"] in texts(opened(data, selected=["BM25", "Dense *1*"]))
+    app = opened(data, selected=["BM25"])
     assert not [text for text in texts(app) if "tested together" in text or "Difference from" in text]
     assert app.dataframe[0].value["retriever"].tolist() == ["BM25", "BM25"]
 
 
-def test_ranges_have_as_many_decimals_as_tell_them_apart() -> None:
+def test_range_labels_have_enough_decimals() -> None:
     rows = np.arange(1)
     lengths = [Slice(rows, low=5, high=1200), Slice(rows, low=1201, high=1201)]
-    assert labels_of(lengths, Property.PASSAGE_LENGTH) == ["5–1,200", "1,201"]
+    assert slice_labels(lengths, SliceProperty.PASSAGE_LENGTH) == ["5–1,200", "1,201"]
     shares = [Slice(rows, low=0, high=0.5), Slice(rows, low=0.501, high=1)]
-    assert labels_of(shares, Property.OVERLAP) == ["0–50%", "50–100%"]
+    assert slice_labels(shares, SliceProperty.OVERLAP) == ["0–50%", "50–100%"]
     close = [Slice(rows, low=0.501, high=0.502), Slice(rows, low=0.503, high=0.504)]
-    assert labels_of(close, Property.OVERLAP) == ["50.1–50.2%", "50.3–50.4%"]
-    assert labels_of([Slice(rows, "kind")], Property.KIND) == ["kind"]
+    assert slice_labels(close, SliceProperty.OVERLAP) == ["50.1–50.2%", "50.3–50.4%"]
+    assert slice_labels([Slice(rows, "kind")], SliceProperty.KIND) == ["kind"]
 
 
-def test_a_figure_that_nobody_has_is_told(data: StoredSet) -> None:
+def test_reports_missing_metric(data: StoredSet) -> None:
     app = opened(data, k=20)
     assert EN["where.no_figure"].format(figure="Recall@20") in texts(app)
     assert EN["where.no_fate"].format(k=20) in texts(app)
     assert EN["where.no_wrapping"] in texts(app)
 
 
-def test_every_number_of_lost_questions(drawn: AppTest) -> None:
+def test_counts_every_lost_question(drawn: AppTest) -> None:
     assert numbers(drawn) == {
         "fate_BM25_found": "30 · 75.0%",
         "fate_BM25_below": "8 · 20.0%",
@@ -232,7 +234,7 @@ def test_every_number_of_lost_questions(drawn: AppTest) -> None:
     }
 
 
-def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: StoredSet) -> None:
+def test_number_opens_its_questions_without_other_filters(data: StoredSet) -> None:
     app = opened(data, quadrant="both", words="question", question="q3", within="1")
     press(app, "fate_Reranked_lost_in_reranking")
     assert app.query_params["view"] == "why"
@@ -241,15 +243,15 @@ def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: Stor
     assert not {"quadrant", "words", "question", "within"} & app.query_params.keys()
 
 
-def test_where_nothing_is_lost_it_says_so() -> None:
+def test_reports_if_no_question_is_lost() -> None:
     app = opened(forty((BM25,), {"BM25": [1] * 40}))
     assert EN["where.none_lost"].format(k=1) in texts(app)
     assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
 
 
-def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: AppTest) -> None:
-    told = next(text for text in texts(drawn) if "among its candidates" in text)
-    reranked, hybrid = told.split("\n")
+def test_describes_ceiling_of_order_and_candidates(drawn: AppTest) -> None:
+    sentence = next(text for text in texts(drawn) if "among its candidates" in text)
+    reranked, hybrid = sentence.split("\n")
     values = {"k": 1, "own": "50.0%", "depth": "5 each", "sources": "BM25, Dense \\*1\\*", "ceiling": "100.0%"}
     reached = EN["where.ceiling_told"].format(name="Hybrid", **values)
     gains = "Better ordering could add up to 50.0 points. More candidates would not help."
@@ -260,16 +262,16 @@ def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: App
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_ceiling_states_no_gain_of_zero(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omits_gain_that_rounds_to_zero(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.workbench.views.ui.words.language", lambda: language)
     row = {"retriever": "Mix", "sources": ("BM25", "Dense"), "depth": 100, "hit": 1.0, "ceiling": 1.0}
-    said = where.ceiling_words(row, 10)
+    sentence = where.ceiling_words(row, 10)
     words = catalog(language)
-    assert said.endswith(f"{words['where.ceiling_no_order']} {words['where.ceiling_no_more']}")
-    assert "0.0" not in said.replace("100.0%", "")
+    assert sentence.endswith(f"{words['where.ceiling_no_order']} {words['where.ceiling_no_more']}")
+    assert "0.0" not in sentence.replace("100.0%", "")
 
 
-def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
+def test_displays_ceiling_table(drawn: AppTest, data: StoredSet) -> None:
     table = drawn.dataframe[1].value.set_index("retriever")
     assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
     assert table.loc["Reranked", ["1", "2", "5", "10"]].tolist() == [75, 87.5, 87.5, 95]
@@ -278,8 +280,8 @@ def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
     assert deeper.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [10, 95, 95]  # the first ten always count
 
 
-@pytest.mark.parametrize("by", Property)
-def test_a_sentence_names_questions_and_a_heading_their_property(by: Property) -> None:
+@pytest.mark.parametrize("by", SliceProperty)
+def test_names_questions_in_text_and_property_in_heading(by: SliceProperty) -> None:
     questions = EN[f"where.on_{by.value}"].format(label="x")
     assert "questions" in questions
     assert EN["where.telling_ahead"].startswith("On {questions}, ")
@@ -290,8 +292,8 @@ def test_a_sentence_names_questions_and_a_heading_their_property(by: Property) -
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
-def test_every_slice_in_both_languages(language: str, by: str) -> None:
-    stored = forty(of=asked(titles=[f"<b>{row // 20}</b>" for row in range(COUNT)]))
+def test_translates_every_slice(language: str, by: str) -> None:
+    stored = forty(of=questions_of(titles=[f"<b>{row // 20}</b>" for row in range(COUNT)]))
     app = opened(stored, lang=language, slice=by)
     assert app.selectbox[0].value == by
     assert all("<b>" not in text.replace("\\<b\\>", "") for text in texts(app))

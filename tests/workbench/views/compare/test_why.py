@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.questions.judgements import mark_negative, remarks_of, write_note
+from mrc_workbench.data.questions.judgements import load_remarks, mark_negative, write_note
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.retrieval.combine import Hybrid
@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, small_set
 from tests.workbench.views import driving
-from tests.workbench.views.compare.worlds import html, kept, page, said, searched, tables
+from tests.workbench.views.compare.worlds import html, page, page_text, searched, store_results, tables
 
 pytestmark = pytest.mark.usefixtures("data")
 EN = catalog("en")
@@ -39,8 +39,8 @@ class Fixed:
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         assert len(questions) == len(self.rows)
         indices = np.full((len(self.rows), k), -1, dtype=np.int32)
-        for place, row in enumerate(self.rows):
-            indices[place, : len(row)] = row
+        for index, row in enumerate(self.rows):
+            indices[index, : len(row)] = row
         scores = np.where(indices >= 0, 1 - np.arange(k) / 10, -np.inf)
         return Rankings(indices, scores.astype(np.float32))
 
@@ -80,8 +80,8 @@ def press(app: AppTest, key: str) -> AppTest:
 
 
 def listed(app: AppTest) -> list[str]:
-    shown = tables(app, "overlap")
-    return shown[0]["id"].tolist() if shown else []
+    question_table = tables(app, "overlap")
+    return question_table[0]["id"].tolist() if question_table else []
 
 
 def counts(app: AppTest) -> list[int]:
@@ -89,7 +89,7 @@ def counts(app: AppTest) -> list[int]:
     return [int(re.findall(r"\*\*([\d,]+)\*\*", label)[0]) for label in labels]
 
 
-def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None:
+def test_lists_all_questions_with_ranks_most_disputed_first() -> None:
     app = opened(k="1")
     assert listed(app)[0] == "q1"
     assert set(listed(app)) == {f"q{n}" for n in range(1, 7)}
@@ -97,15 +97,15 @@ def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None
     assert table.loc["q2", "rank_1"] == 5
     assert table.loc["q1", "rank_0"] == 1
     assert table["rank_1"].isna()["q1"]
-    assert "**All 6 questions**" in said(app)
+    assert "**All 6 questions**" in page_text(app)
     dense = tables(app, "retriever")[0].set_index("retriever").loc["Dense"]
     assert dense.tolist() == [3, 2, 0, 0, 0, 0, 1]  # the numbers of the map
     assert len(app.get("vega_lite_chart")) == 1
-    (shown,) = [one for one in app.dataframe if "overlap" in one.value]
-    columns = json.loads(shown.proto.columns)
+    (question_table,) = [element for element in app.dataframe if "overlap" in element.value]
+    columns = json.loads(question_table.proto.columns)
     widths = {name: settings["width"] for name, settings in columns.items() if "width" in settings}
     assert max(widths, key=lambda name: widths[name]) == "question"
-    assert shown.proto.row_height > 64  # Streamlit wraps the text of such rows
+    assert question_table.proto.row_height > 64  # Streamlit wraps the text of such rows
     assert columns["overlap"]["type_config"]["format"] == "%d%%"
     overlap = table["overlap"]
     assert overlap.between(0, 100).all()
@@ -113,13 +113,13 @@ def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None
     assert overlap.max() > 1
 
 
-def test_quadrants_filter_and_say_so_and_are_taken_back() -> None:
+def test_filters_by_quadrant_and_clears() -> None:
     app = opened(k="1", a="BM25", b="Dense")
     assert counts(app) == [3, 3, 0, 0]
     press(app, "why_quadrant_only_first")
     assert app.query_params["quadrant"] == "only_first"
     assert set(listed(app)) == {"q1", "q2", "q6"}
-    assert "**3 of 6 questions**: BM25 finds it in the top 1, Dense does not" in said(app)
+    assert "**3 of 6 questions**: BM25 finds it in the top 1, Dense does not" in page_text(app)
     press(app, "why_quadrant_only_second")
     assert listed(app) == []
     assert EN["why.none_listed"] in [info.value for info in app.info]
@@ -127,7 +127,7 @@ def test_quadrants_filter_and_say_so_and_are_taken_back() -> None:
     assert len(listed(app)) == 6
 
 
-def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
+def test_selects_most_different_retriever_as_second() -> None:
     app = opened(k="1")
     assert [app.selectbox(key=f"why_{letter}").value for letter in "ab"] == ["BM25", "Dense"]
     app.selectbox(key="why_a").set_value("Dense")
@@ -136,7 +136,7 @@ def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
     assert app.selectbox(key="why_b").value != "Dense"
 
 
-def test_words_slices_and_fates_narrow_the_list_together() -> None:
+def test_combines_filters_of_words_slices_and_outcomes() -> None:
     app = opened()
     app.text_input(key="why_words").set_value("한강")
     run(app)
@@ -144,12 +144,12 @@ def test_words_slices_and_fates_narrow_the_list_together() -> None:
     app.selectbox(key="why_slice").set_value("article")
     run(app)
     assert set(listed(app)) == {"q2", "q3", "q6"}  # which of them was not said yet
-    places = app.selectbox(key="why_within").options
-    assert any("한강" in place for place in places)
-    app.selectbox(key="why_within").set_value(str([("한강" in place) for place in places].index(True) - 1))
+    options = app.selectbox(key="why_within").options
+    assert any("한강" in option for option in options)
+    app.selectbox(key="why_within").set_value(str([("한강" in option) for option in options].index(True) - 1))
     run(app)
     assert set(listed(app)) == {"q2", "q6"}
-    assert "한강" in said(app)
+    assert "한강" in page_text(app)
     app.selectbox(key="why_slice").set_value("question_length")
     run(app)
     assert app.selectbox(key="why_within").value == ""
@@ -159,15 +159,15 @@ def test_words_slices_and_fates_narrow_the_list_together() -> None:
     assert not {"words", "slice", "within"} & set(app.query_params)
 
 
-def test_the_address_alone_gives_the_same_list() -> None:
+def test_address_restores_the_list() -> None:
     lost = opened(of="Dense", fate="not_found", k="1")
     assert listed(lost) == ["q1"]
-    assert "Dense does not find it at all" in said(lost)
+    assert "Dense does not find it at all" in page_text(lost)
     below = opened(of="Dense", fate="below", k="1", words="서울")
     assert listed(below) == ["q6"]
     # the map begins with what BM25 puts first, which is everything, and of that with what Dense puts first
     first = opened(block="0-3 Dense")
-    assert "one block of the map: Dense ranks it 1" in said(first)
+    assert "one block of the map: Dense ranks it 1" in page_text(first)
     assert set(listed(first)) == {"q3", "q4", "q5"}
 
 
@@ -179,30 +179,30 @@ def test_the_address_alone_gives_the_same_list() -> None:
         "slice=article&within=-1",
     ],
 )
-def test_an_address_that_makes_no_sense_filters_nothing(address: str) -> None:
+def test_ignores_invalid_filters_of_address(address: str) -> None:
     assert len(listed(opened(**dict(parse_qsl(address))))) == 6
 
 
-def test_a_question_that_is_not_there_is_said(data: StoredSet) -> None:
+def test_reports_missing_question(data: StoredSet) -> None:
     app = opened(question="gone*")
     assert app.warning[0].value.startswith("Too few questions are compared: 6.")
     assert app.warning[1].value.replace("\\", "").startswith("This comparison has no question with the id “gone*”")
     assert len(listed(app)) == 6
 
 
-def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
+def test_single_retriever_has_no_pair(data: StoredSet) -> None:
     searched(data, small_set(), {"BM25": BM25("BM25", PASSAGES)})
     app = opened(retrievers="BM25")
     assert counts(app) == []
     assert len(listed(app)) == 6
 
 
-def test_a_question_is_opened_gone_through_and_closed() -> None:
+def test_opens_browses_and_closes_a_question() -> None:
     app = opened(k="1", quadrant="only_first", a="BM25", b="Dense")
     ids = listed(app)
     press(app, "why_first")
     assert app.subheader[0].value.replace("\\", "") == "한글을 만든 왕은 누구인가?"
-    assert "1 of 3 · BM25 finds it in the top 1, Dense does not" in said(app)
+    assert "1 of 3 · BM25 finds it in the top 1, Dense does not" in page_text(app)
     assert app.button(key="why_before").disabled
     press(app, "why_after")
     assert app.query_params["question"] == ids[1]
@@ -211,7 +211,7 @@ def test_a_question_is_opened_gone_through_and_closed() -> None:
     assert listed(app) == ids
 
 
-def test_each_retriever_s_ranking_is_shown_as_it_was_kept() -> None:
+def test_displays_stored_ranking_of_each_retriever() -> None:
     app = opened(question="q2", n="3")
     columns = html(app).split('class="found-head"')[1:]
     assert len(columns) == 4
@@ -225,28 +225,28 @@ def test_each_retriever_s_ranking_is_shown_as_it_was_kept() -> None:
     assert "BM25 #1 · Dense #5" in columns[2]
 
 
-def test_the_reason_of_each_retriever_is_a_sentence() -> None:
+def test_explains_each_rank_in_a_sentence() -> None:
     text = html(opened(question="q1"))
     reasons = re.findall(r'<p class="reason".*?<b>(.*?)</b> (.*?)</p>', text)
     assert [name for name, _ in reasons] == list(NAMES)
-    told = dict(reasons)
-    assert told["BM25"].startswith(
+    reason_by_name = dict(reasons)
+    assert reason_by_name["BM25"].startswith(
         "ranks the answer passage first. The answer passage contains 4 of the question&#x27;s 5 words; "
     )
-    assert told["BM25"].endswith("No passage contains “누구”.")
-    assert told["Dense"] == "does not find the answer passage in its top 100."
-    assert "BM25 1, Dense not in its top 100" in told["Hybrid"]
-    assert told["Reranked"].startswith("ranks the answer passage first.")
+    assert reason_by_name["BM25"].endswith("No passage contains “누구”.")
+    assert reason_by_name["Dense"] == "does not find the answer passage in its top 100."
+    assert "BM25 1, Dense not in its top 100" in reason_by_name["Hybrid"]
+    assert reason_by_name["Reranked"].startswith("ranks the answer passage first.")
 
 
-def test_same_article_passages_are_marked_as_confusers() -> None:
+def test_marks_passages_of_same_article_as_confusers() -> None:
     passages = (
         Passage("a1", "세종은 한글을 만들었다", "세종"),
         Passage("a2", "세종은 한글 책을 펴냈다", "세종"),
         Passage("b1", "한글 간판이 늘었다", "간판"),
     )
-    asked = QuestionSet("articles", passages, (Question("q1", "한글을 만든 세종", ("세종",), ("a1",)),))
-    compared(asked, [[1, 0, 2]])
+    question_set = QuestionSet("articles", passages, (Question("q1", "한글을 만든 세종", ("세종",), ("a1",)),))
+    compared(question_set, [[1, 0, 2]])
     dense = html(opened(question="q1")).split('class="found-head"')[2]
     gold, confuser, other = dense.split('role="listitem"')[1:]
     assert 'class="confuser"' in confuser
@@ -254,18 +254,18 @@ def test_same_article_passages_are_marked_as_confusers() -> None:
     assert 'class="confuser"' not in other
 
 
-def test_a_shallow_imported_run_stands_beside_ours() -> None:
-    asked = small_set()
-    data = keep(asked)
+def test_displays_shallow_imported_run_beside_others() -> None:
+    question_set = small_set()
+    data = keep(question_set)
     lines = [
-        f"{q.id} Q0 {asked.passages[row].id} {place} {9 - place} x"
-        for q in asked.questions
-        for place, row in enumerate((4, 0, 1), start=1)
+        f"{q.id} Q0 {question_set.passages[row].id} {index} {9 - index} x"
+        for q in question_set.questions
+        for index, row in enumerate((4, 0, 1), start=1)
     ]
-    add_run(asked, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
-    ours = searched(data, asked, {"BM25": BM25("BM25", asked.passages)})
-    theirs = searched(data, asked, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)
-    kept(data, ["BM25", "Elsewhere"], asked, [*ours, *theirs])
+    add_run(question_set, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
+    ours = searched(data, question_set, {"BM25": BM25("BM25", question_set.passages)})
+    theirs = searched(data, question_set, {"Elsewhere": Fixed("Elsewhere", [[4, 0, 1]] * 6)}, depth=3)
+    store_results(data, ["BM25", "Elsewhere"], question_set, [*ours, *theirs])
     address = {"retrievers": "BM25|Elsewhere", "k": "10"}
     app = opened(**address)
     assert len(listed(app)) == 6
@@ -278,19 +278,19 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
     assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6
 
 
-def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) -> None:
+def test_marks_passage_as_hard_negative_and_lists_it(data: StoredSet) -> None:
     app = opened(question="q2")
     app.checkbox(key="mark_Dense 4").check()
     run(app)
-    assert remarks_of(data.fingerprint).negatives == (("q2", "p5"),)
+    assert load_remarks(data.fingerprint).negatives == (("q2", "p5"),)
     assert app.checkbox(key="mark_Dense 4").value
-    keys = [one.key or "" for one in app.checkbox if (one.key or "").startswith("mark_")]
+    keys = [element.key or "" for element in app.checkbox if (element.key or "").startswith("mark_")]
     assert "mark_Dense 1" not in keys  # the answer passage is none
     app.text_area(key="note_q2").set_value("왜 *졌을까*")
     run(app)
-    assert remarks_of(data.fingerprint).note("q2") == "왜 *졌을까*"
+    assert load_remarks(data.fingerprint).note("q2") == "왜 *졌을까*"
     press(app, "why_back")
-    (expander,) = [one for one in app.expander if one.label == EN["why.remarks"].format(count=2)]
+    (expander,) = [element for element in app.expander if element.label == EN["why.remarks"].format(count=2)]
     table = expander.dataframe[0].value
     assert table["note"].tolist() == ["왜 *졌을까*", ""]
     assert table["passage_id"].tolist() == ["", "p5"]
@@ -298,17 +298,17 @@ def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) 
     assert app.text_area(key="note_q2").value == "왜 *졌을까*"
     app.checkbox(key="mark_Dense 4").uncheck()
     run(app)
-    assert remarks_of(data.fingerprint).negatives == ()
+    assert load_remarks(data.fingerprint).negatives == ()
 
 
-def test_only_questions_that_models_are_trained_on_have_marks() -> None:
-    boxes = [[one.key or "" for one in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
+def test_marks_only_training_questions() -> None:
+    boxes = [[item.key or "" for item in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
     marked = [any(key.startswith("mark_") for key in keys) for keys in boxes]
     assert any(marked)
     assert not all(marked)
 
 
-def test_what_is_selected_is_removed(data: StoredSet) -> None:
+def test_removes_selected_remarks(data: StoredSet) -> None:
     from mrc_workbench.workbench.views.compare.why import _remove_remarks
 
     mark_negative(data.fingerprint, "q1", "p2")
@@ -317,29 +317,29 @@ def test_what_is_selected_is_removed(data: StoredSet) -> None:
     app = opened()
     assert app.button(key="why_remove").disabled
     _remove_remarks(data.fingerprint, [["q1", "p2"], ["q1", ""]])
-    known = remarks_of(data.fingerprint)
+    known = load_remarks(data.fingerprint)
     assert (known.negatives, known.notes) == ((("q1", "p3"),), ())
 
 
-def test_text_of_users_is_never_html_or_markdown() -> None:
-    asked = small_set()
+def test_escapes_user_text_in_html_and_markdown() -> None:
+    question_set = small_set()
     answer = '"><b>답</b>'
-    passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *asked.passages)
-    questions = (Question("<i>q</i>", HOSTILE, (answer,), ("<i>id</i>",)), *asked.questions)
-    hostile = QuestionSet("hostile", passages, tuple(replace(one, kind="<u>kind</u>") for one in questions))
+    passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *question_set.passages)
+    questions = (Question("<i>q</i>", HOSTILE, (answer,), ("<i>id</i>",)), *question_set.questions)
+    hostile = QuestionSet("hostile", passages, tuple(replace(item, kind="<u>kind</u>") for item in questions))
     data = compared(hostile, [[1, 0], *[[0, 1]] * 6])
     write_note(data.fingerprint, "<i>q</i>", HOSTILE)
     for address in ({}, {"question": "<i>q</i>"}, {"question": "<i>q</i>", "shows": "scores"}):
         app = opened(data=data.key, words="<script>", **address)
-        shown = re.sub(r"<script>/\* \d+ \*/ document[^<]*</script>", "", html(app))  # our own, of no one's words
+        page_html = re.sub(r"<script>/\* \d+ \*/ document[^<]*</script>", "", html(app))  # our own, of no one's words
         for never in ("<img", "<script", "<i>", "<b>답"):
-            assert never not in shown
+            assert never not in page_html
         for element in (*app.markdown, *app.caption, *app.subheader):
             assert "<img" not in element.value.replace("\\<", "")
             assert "**굵게**" not in element.value
 
 
-def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() -> None:
+def test_imports_neither_torch_nor_faiss() -> None:
     script = (
         "import sys; from mrc_workbench.models.packaged import PackagedBase; PackagedBase.path = None\n"
         "from tests.workbench.views.compare.test_why import opened as why\n"

@@ -13,7 +13,7 @@ from mrc_workbench.data.store import CATALOG, StoredSet, keep, read_entry
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.workbench.views.choices import choices_for
@@ -22,7 +22,7 @@ from tests.doubles import texts_of
 from tests.workbench.views.driving import opened, run
 
 KS = (1, 5, 10, 20, 50, 100)
-FOUND: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # of the small set's questions: what answers them
+RELEVANT_ROWS: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]  # of the small set's questions: what answers them
 
 
 def page() -> None:
@@ -50,22 +50,24 @@ def sample() -> StoredSet:
     return keep(whole_sample().with_questions(range(0, len(whole_sample().questions), 4)))
 
 
-def kept(data: StoredSet, names: Iterable[str], asked: QuestionSet, results: Iterable[Result]) -> Path:
+def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionSet, results: Iterable[Result]) -> Path:
     """Keep what was found as the comparison of all questions that the page asks for first; returns its folder."""
     experiment = choices_for(data).experiment(data, list(names), Part.ALL)
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
+    keep_comparison(Comparison(experiment, question_set, tuple(results)), folder)
     return folder
 
 
-def searched(data: StoredSet, asked: QuestionSet, by: Mapping[str, Retriever], depth: int = 100) -> Sequence[Result]:
+def searched(
+    data: StoredSet, question_set: QuestionSet, by: Mapping[str, Retriever], depth: int = 100
+) -> Sequence[Result]:
     """Keep a comparison of what these find, each under its name; returns what that is."""
     experiment = choices_for(data).experiment(data, list(by), Part.ALL)
     results = []
     for name, retriever in by.items():
-        rankings = retriever.search(texts_of(asked.questions), depth)
-        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    kept(data, by, asked, results)
+        rankings = retriever.search(texts_of(question_set.questions), depth)
+        results.append(Result(name, rankings, evaluate(rankings, question_set, experiment.ks)))
+    store_results(data, by, question_set, results)
     return results
 
 
@@ -87,7 +89,7 @@ def at_labs(*names: str, **address: str) -> AppTest:
 
 def press(app: AppTest, name: str) -> AppTest:
     """Press the button of this key or label."""
-    next(one for one in app.button if name in (one.key, one.label)).click()
+    next(element for element in app.button if name in (element.key, element.label)).click()
     return run(app)
 
 
@@ -107,7 +109,7 @@ def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
 
 
 def informs(app: AppTest, start: str) -> bool:
-    return any(one.value.startswith(start) for one in app.info)
+    return any(element.value.startswith(start) for element in app.info)
 
 
 def texts(app: AppTest) -> str:
@@ -115,7 +117,7 @@ def texts(app: AppTest) -> str:
     return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
 
 
-def said(app: AppTest) -> str:
+def page_text(app: AppTest) -> str:
     parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
     return "\n".join(part.value for part in parts)
 

@@ -48,7 +48,7 @@ def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
     return run(app)
 
 
-def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: AppTest) -> None:
+def test_opens_generator_for_passages_without_questions(app: AppTest) -> None:
     assert app.tabs[0].label == "Generate training questions"
     assert app.button(key="made_make")
     summary = opened(data_page, data=stored()[0].key, look="summary")
@@ -57,28 +57,33 @@ def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: A
     assert "No questions about this passage" in "".join(html.proto.body for html in listed.get("html"))
 
 
-def test_questions_are_previewed_and_made_and_lead_to_the_training(app: AppTest) -> None:
+def test_previews_and_generates_questions_and_links_to_training(app: AppTest) -> None:
     press(app, "made_preview")
     assert texts(app).count("→") == 5, "as training reads them"
     assert len(stored()) == 1, "a preview stores nothing"
     press(app, "made_make")
-    made, _ = stored()
-    assert (made.name, made.questions, made.made, made.source) == ("도시 · generated (Sentence)", 6, 6, "도시")
-    assert made.key in app.query_params["data"]
+    generated, _ = stored()
+    assert (generated.name, generated.questions, generated.made, generated.source) == (
+        "도시 · generated (Sentence)",
+        6,
+        6,
+        "도시",
+    )
+    assert generated.key in app.query_params["data"]
     assert "6 of 6 questions were generated from passages" in texts(app)
     assert "6 generated questions" in texts(app)  # in the sidebar
     assert app.button(key="made_train").label == "Train with these"
-    train = opened(other_page, at="train", data=made.key)
+    train = opened(other_page, at="train", data=generated.key)
     assert "6 of these questions were generated from passages" in texts(train)
 
 
-def test_titles_ask(app: AppTest) -> None:
+def test_generates_questions_from_titles(app: AppTest) -> None:
     choose(app, "title")
     press(app, "made_make")
     assert {question.text for question in load(stored()[0].key).questions} == set(CITIES)
 
 
-def test_what_cannot_be_made_is_told() -> None:
+def test_reports_generation_failure() -> None:
     untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
     app = opened(data_page, data=keep(untitled).key)
     press(app, "made_make")
@@ -95,7 +100,7 @@ def test_what_cannot_be_made_is_told() -> None:
     assert "The address must begin with http" in texts(app)
 
 
-def test_a_language_model_writes_and_its_key_stays_in_the_session(app: AppTest) -> None:
+def test_generates_with_language_model_and_keeps_key_in_session(app: AppTest) -> None:
     def reply(text: str) -> str:
         city = next(city for city in CITIES if city in text)
         return "모르겠습니다." if city == "대구" else json.dumps([f"{city}은 어떤 곳인가?"])
@@ -104,21 +109,21 @@ def test_a_language_model_writes_and_its_key_stays_in_the_session(app: AppTest) 
         with_model(app, server)
         assert "The passages are sent to the address below" in texts(app)
         press(app, "made_preview")
-        assert 5 <= len(server.asked) <= 6
+        assert 5 <= len(server.requests) <= 6
         assert "은 어떤 곳인가?" in texts(app)
         press(app, "made_make")
-        assert len([one for one in server.asked if "대구" not in one["messages"][1]["content"]]) == 5
+        assert len([item for item in server.requests if "대구" not in item["messages"][1]["content"]]) == 5
     assert not app.exception
-    made = stored()[0]
-    assert (made.questions, set(load(made.key).made)) == (5, {f"model: {MODEL}"})
-    assert any("No questions for 1 passages" in one.label for one in app.expander)
+    generated = stored()[0]
+    assert (generated.questions, set(load(generated.key).generated_counts)) == (5, {f"model: {MODEL}"})
+    assert any("No questions for 1 passages" in item.label for item in app.expander)
     written = b"".join(path.read_bytes() for path in workspace().rglob("*") if path.is_file())
     assert KEY.encode() not in written
     assert server.address.encode() not in written
     assert KEY not in str(dict(app.query_params))
 
 
-def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest) -> None:
+def test_keeps_answers_after_limit_and_creates_set_from_them(app: AppTest) -> None:
     answers = iter(CITIES[:2])
 
     def reply(text: str) -> str | Reply:
@@ -143,11 +148,11 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
         ("search", "Enter a question above and press Search."),
     ],
 )
-def test_pages_without_questions_say_so(name: str, told: str) -> None:
+def test_reports_missing_questions_on_other_pages(name: str, told: str) -> None:
     assert told in texts(opened(other_page, at=name, data=keep(CORPUS).key))
 
 
-def test_passages_without_questions_are_searched() -> None:
+def test_searches_passages_without_questions() -> None:
     app = opened(other_page, at="search", data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
     assert "This dataset has no questions, so the answer passage is unknown." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))

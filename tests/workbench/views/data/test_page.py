@@ -58,7 +58,7 @@ def column(app: AppTest, role: str) -> Selectbox:
     return next(box for box in app.selectbox if (box.key or "").startswith(f"column_{role}_"))
 
 
-def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
+def test_displays_sample_on_first_visit(app: AppTest) -> None:
     assert "사용 중인 데이터셋: 한국어 샘플" in texts(app)
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
@@ -69,16 +69,16 @@ def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
+def test_uses_cp949_table_on_every_page(app: AppTest) -> None:
     upload(app, TABLE)
     assert "행 3개 → 지문 2개, 질문 3개, 문서 2개 · CSV · CP949" in texts(app)
     assert [column(app, role).value for role in ("question", "context", "answers", "title", "id", "kind")] == [
         "질문", "지문", "정답", "제목", "번호", None,
     ]  # fmt: skip
     assert counts(app) == ["2", "3", "2"]
-    assert [kept.name for kept in stored()] == ["Korean sample"]
+    assert [dataset.name for dataset in stored()] == ["Korean sample"]
     press(app, "use")
-    used = next(kept for kept in stored() if kept.name == "내 질문")
+    used = next(dataset for dataset in stored() if dataset.name == "내 질문")
     assert app.query_params["data"] in (used.key, [used.key])
     assert "사용 중인 데이터셋: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
@@ -100,14 +100,14 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
         ('{"data": [', "error"),
     ],
 )
-def test_a_preview_has_one_status(app: AppTest, content: str | bytes, status: str) -> None:
+def test_displays_single_status_in_preview(app: AppTest, content: str | bytes, status: str) -> None:
     upload(app, content)
     assert statuses(app) == [status]
     assert ("모든 행을 문제없이 읽었습니다" in texts(app)) is (status == "success")
 
 
 @pytest.mark.slow
-def test_a_set_is_downloaded_as_others_have_it_and_one_without_titles_is_split_by_passage(app: AppTest) -> None:
+def test_downloads_set_in_public_layouts_and_splits_by_passage(app: AppTest) -> None:
     app.session_state["kept_look"] = "figures"
     run(app)
     assert "다른 도구에서 쓰기" in texts(app)
@@ -120,7 +120,7 @@ def test_a_set_is_downloaded_as_others_have_it_and_one_without_titles_is_split_b
     assert "문서 단위로" in texts(app)
 
 
-def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
+def test_reports_location_in_broken_file_and_keeps_data(app: AppTest) -> None:
     before = app.query_params["data"]
     upload(app, '{"data": [\n{"title": ', "broken.json")
     assert "2번째 줄에서 중간에 끝납니다" in texts(app)
@@ -133,7 +133,7 @@ def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
     assert "첫 번째 문제: 2행: 질문(질문)이 비어 있습니다" in texts(app), "of rows, none of which is good"
 
 
-def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
+def test_selects_columns_that_cannot_be_guessed(app: AppTest) -> None:
     upload(app, UNNAMED)
     assert "지문 열을 찾지 못했습니다" in texts(app)
     column(app, "context").select("칸2")
@@ -143,7 +143,7 @@ def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_a_changed_column_is_read_again(app: AppTest) -> None:
+def test_reads_again_with_changed_column(app: AppTest) -> None:
     upload(app, TABLE)
     column(app, "title").select_index(0)
     assert counts(run(app)) == ["2", "3", "–"]
@@ -154,10 +154,10 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
     assert "지문 열을 찾지 못했습니다" in texts(app)
 
 
-def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
+def test_lists_left_out_rows_in_user_language(app: AppTest) -> None:
     upload(app, FAULTY)
     assert "4개 행 가운데 1개를 제외했습니다" in texts(app)
-    table, first_rows = (one.value for one in app.dataframe[:2])
+    table, first_rows = (element.value for element in app.dataframe[:2])
     assert first_rows["질문"].tolist() == ["수도는?", "", "=1+1"]
     assert list(table.columns) == ["행", "문제", "질문", "지문"]
     assert table["행"].tolist() == [4]
@@ -170,11 +170,13 @@ def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
 LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20))
 
 
-def test_answers_that_are_labels_can_be_left_out(app: AppTest) -> None:
+def test_leaves_out_answers_that_are_labels(app: AppTest) -> None:
     upload(app, LABELS)
     assert "분류 값(True, False)만 있습니다" in texts(app), "also of few questions"
-    drawn = [element.type for element in app.main if element.type in ("button", "selectbox", "arrow_data_frame")]
-    assert "button" in drawn[: drawn.index("selectbox")], "buttons come before what the set is like"
+    element_types = [
+        element.type for element in app.main if element.type in ("button", "selectbox", "arrow_data_frame")
+    ]
+    assert "button" in element_types[: element_types.index("selectbox")], "buttons come before what the set is like"
     assert app.button[0].key == "use"
     press(app, "leave_labels_out")
     assert column(app, "answers").value is None
@@ -182,15 +184,15 @@ def test_answers_that_are_labels_can_be_left_out(app: AppTest) -> None:
     press(app, "use")
     assert {question.answers for question in load(stored()[0].key).questions} == {()}
     # also of a layout without columns
-    asked = [{"id": str(n), "question": f"{n}번은?", "answers": [{"text": str(n % 2 == 0)}]} for n in range(20)]
-    paragraphs = [{"context": f"{n}번째 지문", "qas": [one]} for n, one in enumerate(asked)]
+    questions = [{"id": str(n), "question": f"{n}번은?", "answers": [{"text": str(n % 2 == 0)}]} for n in range(20)]
+    paragraphs = [{"context": f"{n}번째 지문", "qas": [entry]} for n, entry in enumerate(questions)]
     upload(app, json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), "set.json")
     press(app, "leave_labels_out")
     press(app, "use")
     assert {question.answers for question in load(stored()[0].key).questions} == {()}
 
 
-def test_what_the_audit_found_stands_beside_the_button_and_notes_about_texts_in_the_summary(app: AppTest) -> None:
+def test_displays_audit_findings_beside_button_and_text_notes_in_summary(app: AppTest) -> None:
     rows = "수도는?,<p>서울은 *수도*이다.</p>,서울\n수도는?,부산은 항구이다.,인천\n"
     upload(app, f"질문,지문,정답\n{rows}")
     assert "사용 전 확인할 점: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
@@ -203,14 +205,16 @@ def test_what_the_audit_found_stands_beside_the_button_and_notes_about_texts_in_
     assert not [info for info in app.info if info.value.startswith("글에서 확인할 점:")]
 
 
-def test_stored_sets_are_used_and_removed_except_the_one_in_use(app: AppTest) -> None:
+def test_uses_and_removes_stored_sets_but_not_the_current_one(app: AppTest) -> None:
     upload(app, TABLE)
     assert not app.file_uploader[0].value, "the preview holds the file"
     press(app, "discard")
     assert counts(app) == ["200", "480", "20"], "closing the preview leaves the set in use"
     upload(app, TABLE)
     press(app, "use")
-    sample, mine = (next(kept for kept in stored() if kept.name == name) for name in ("Korean sample", "내 질문"))
+    sample, mine = (
+        next(dataset for dataset in stored() if dataset.name == name) for name in ("Korean sample", "내 질문")
+    )
     press(app, f"use_{sample.key}")
     assert counts(app) == ["200", "480", "20"]
     press(app, f"use_{mine.key}")
@@ -223,7 +227,7 @@ def test_stored_sets_are_used_and_removed_except_the_one_in_use(app: AppTest) ->
     assert counts(app) == ["2", "3", "2"], "a broken file leaves the set in use"
 
 
-def test_the_catalogs_file_is_taken_from_the_folder_of_data_or_a_failed_download_says_what_to_do(
+def test_takes_catalog_file_from_data_folder_or_explains_failed_download(
     app: AppTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     content = as_squad(ROWS).encode()
@@ -243,21 +247,21 @@ def test_the_catalogs_file_is_taken_from_the_folder_of_data_or_a_failed_download
     assert stored()[0].source == KORQUAD
 
 
-def test_texts_of_a_file_are_never_markup(app: AppTest) -> None:
+def test_escapes_texts_of_a_file(app: AppTest) -> None:
     app.session_state["kept_look"] = "passages"
     row = {"question": "<script>q()</script>?", "context": "<img src=x onerror=p()> 답 **굵게**", "answer": "답"}
     upload(app, json.dumps([row | {"title": "**제목** $x$"}]), "a*b.json")
-    drawn = "".join(str(element.proto.body) for element in app.get("html"))
-    assert "&lt;script&gt;q()&lt;/script&gt;?" in drawn
-    assert "<script" not in drawn
-    assert "<img" not in drawn
-    assert ">답</mark>" in drawn
+    page_html = "".join(str(element.proto.body) for element in app.get("html"))
+    assert "&lt;script&gt;q()&lt;/script&gt;?" in page_html
+    assert "<script" not in page_html
+    assert "<img" not in page_html
+    assert ">답</mark>" in page_html
     written = [element.value for element in app.markdown] + [element.value for element in app.subheader]
     assert r"**\*\*제목\*\* \$x\$**" in written
     assert r"미리 보기: a\*b" in written
 
 
-def test_passages_are_filtered_and_turned(app: AppTest) -> None:
+def test_filters_and_pages_passages(app: AppTest) -> None:
     app.session_state["kept_look"] = "passages"
     run(app)
     assert "at" not in app.query_params, "the first page is no news"
@@ -275,11 +279,11 @@ def test_passages_are_filtered_and_turned(app: AppTest) -> None:
     assert "지문이 없습니다" in texts(app)
 
 
-def test_a_stored_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> None:
+def test_reports_damaged_stored_set(app: AppTest, tmp_path: Path) -> None:
     upload(app, TABLE)
     press(app, "use")
-    kept = next(kept for kept in stored() if kept.name == "내 질문")
-    folder = tmp_path / "workspace" / "datasets" / kept.key
+    dataset = next(dataset for dataset in stored() if dataset.name == "내 질문")
+    folder = tmp_path / "workspace" / "datasets" / dataset.key
     (folder / "questions.parquet").write_bytes(b"PAR1 damaged")
     from mrc_workbench.workbench.views.resources.sets import audit_of, question_set, split_of
 
@@ -301,17 +305,17 @@ TEXT = "서울은 수도이다. 서울은 크다."
         (["없다", ""], []),
     ],
 )
-def test_answers_are_marked_where_they_first_stand(answers: list[str], places: list[tuple[int, str]]) -> None:
+def test_marks_first_occurrence_of_answers(answers: list[str], places: list[tuple[int, str]]) -> None:
     pieces = re.split(r"</?mark[^>]*>", re.sub(r"</?div[^>]*>", "", _marked(TEXT, answers)))
     assert "".join(pieces) == TEXT
-    starts = [sum(map(len, pieces[:place])) for place in range(1, len(pieces), 2)]
+    starts = [sum(map(len, pieces[:index])) for index in range(1, len(pieces), 2)]
     assert list(zip(starts, pieces[1::2], strict=True)) == places
 
 
-def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
+def test_uses_beir_zip_on_every_page(app: AppTest) -> None:
     upload(app, zipped(beir()), "scifact.zip")
-    told = "읽은 내용: BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
-    assert told in texts(app).replace("**", "")
+    summary = "읽은 내용: BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개, 문서 2개, 등급이 있는 질문 2개"
+    assert summary in texts(app).replace("**", "")
     assert "판정이 없는 질문이 1개 있습니다(예: q3)." in texts(app)
     assert "#### 파일 3개" in texts(app)
     files = next(table.value for table in app.dataframe if "role" in table.value)
@@ -322,12 +326,12 @@ def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert statuses(app) == ["info"]
     assert not [box for box in app.selectbox if (box.key or "").startswith("column_")]
     press(app, "use")
-    kept = stored()[0]
-    assert (kept.name, kept.source, kept.passages, kept.questions) == ("scifact", "scifact.zip", 5, 3)
-    assert load(kept.key).questions[0].grade_of == {"d1": 2, "d3": 1, "d4": 0}
+    dataset = stored()[0]
+    assert (dataset.name, dataset.source, dataset.passages, dataset.questions) == ("scifact", "scifact.zip", 5, 3)
+    assert load(dataset.key).questions[0].grade_of == {"d1": 2, "d3": 1, "d4": 0}
 
 
-def test_files_of_a_collection_are_dropped_together_and_what_they_lack_is_told(app: AppTest) -> None:
+def test_reads_dropped_collection_and_reports_missing_parts(app: AppTest) -> None:
     files = {name.split("/")[-1]: content for name, content in beir().items()}
     files["test.tsv"] += b"q1\tnowhere\t1\nq1\td5\tmany\n"
     app.query_params["lang"] = "en"
@@ -335,14 +339,14 @@ def test_files_of_a_collection_are_dropped_together_and_what_they_lack_is_told(a
     assert statuses(app) == ["warning"]
     assert "Judgements of passages that are not in the corpus were skipped: 1 (ids: 1), such as nowhere." in texts(app)
     assert "1 of 15 rows were skipped." in texts(app)
-    rejected = next(one.value for one in app.dataframe if "problem" in one.value)
+    rejected = next(element.value for element in app.dataframe if "problem" in element.value)
     assert rejected["row"].tolist() == [8]
     assert rejected["problem"][0].startswith("test.tsv: The score (score) is not a whole number up to 1,000: many.")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [OTHER.encode(), b'{"data": [', None])
-def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, first: bytes | None) -> None:
+def test_replaces_files_by_unrelated_file(app: AppTest, first: bytes | None) -> None:
     drop(app, {"first": first} if first else beir())
     upload(app, OTHER, "rows.csv")
     assert "미리 보기: rows" in texts(app)
@@ -350,7 +354,7 @@ def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, f
     assert counts(app) == ["2", "2", "–"]
 
 
-def test_questions_in_another_language_are_told_with_advice() -> None:
+def test_warns_of_questions_in_another_language() -> None:
     app = opened(data_page, lang="en")
     passage = "The museum is open every day from nine in the morning until five in the afternoon."
     upload(

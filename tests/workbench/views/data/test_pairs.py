@@ -48,7 +48,7 @@ def upload(app: AppTest, *files: tuple[str, str]) -> AppTest:
     return run(app)
 
 
-def figures(app: AppTest) -> dict[str, str]:
+def metric_values(app: AppTest) -> dict[str, str]:
     return {metric.label: metric.value for metric in app.metric}
 
 
@@ -62,7 +62,7 @@ def choose(app: AppTest, name: str, value: object) -> AppTest:
 
 
 @pytest.mark.slow
-def test_the_choice_of_the_kind_of_data_lies_in_the_address() -> None:
+def test_stores_kind_of_data_in_address() -> None:
     app = opened(page)
     assert "sort" not in app.query_params
     assert "Dataset in use: Korean sample" in texts(app)
@@ -73,50 +73,50 @@ def test_the_choice_of_the_kind_of_data_lies_in_the_address() -> None:
     assert "Set in use" not in texts(app)
 
 
-def test_the_scored_sample_is_looked_at_and_kept(app: AppTest) -> None:
+def test_previews_and_stores_scored_sample(app: AppTest) -> None:
     press(app, "look_sample-sts")
     assert "300 rows → 300 scored pairs" in texts(app)
-    assert figures(app)["Rows"] == "300"
+    assert metric_values(app)["Rows"] == "300"
     assert "No sentence occurs in more than one" in texts(app)
     assert stored() == []
     press(app, "keep_pairs")
-    (kept,) = stored()
-    assert (kept.name, kept.source, kept.rows, kept.kind) == (
+    (pairs_set,) = stored()
+    assert (pairs_set.name, pairs_set.source, pairs_set.rows, pairs_set.kind) == (
         "Korean sample, similarity", "sample-sts", 300, PairKind.SCORED,
     )  # fmt: skip
     assert "“Korean sample: similarity” was saved." in texts(app)
     assert "Stored dataset: Korean sample: similarity" in texts(app)
     ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
     assert ways == [
-        ("Evaluate encoders with this dataset", f"pairs={kept.key}"),
-        ("Train with this dataset", f"train=sentences&pairs={kept.key}"),
+        ("Evaluate encoders with this dataset", f"pairs={pairs_set.key}"),
+        ("Train with this dataset", f"train=sentences&pairs={pairs_set.key}"),
     ]
 
 
-def test_the_labelled_sample_shows_its_labels(app: AppTest) -> None:
+def test_displays_labels_of_labelled_sample(app: AppTest) -> None:
     press(app, "look_sample-nli")
-    table = next(one.value for one in app.dataframe if "share" in one.value and "label" in one.value)
+    table = next(element.value for element in app.dataframe if "share" in element.value and "label" in element.value)
     assert table["label"].tolist() == ["entailment", "neutral", "contradiction"]
     assert table["count"].sum() == 300
     assert table["share"].sum() == pytest.approx(1)
 
 
 @pytest.mark.slow
-def test_files_of_three_parts_become_one_set(app: AppTest) -> None:
+def test_reads_files_of_three_parts_as_one_set(app: AppTest) -> None:
     names = ("good_train.tsv", "good_dev.tsv", "good_test.tsv")
     upload(app, *((name, SCORED.replace("둘", letter)) for name, letter in zip(names, "가나다", strict=True)))
     assert "60 rows → 60 scored pairs" in texts(app)
-    assert figures(app)["Test rows with training sentences"] == "20"
+    assert metric_values(app)["Test rows with training sentences"] == "20"
     press(app, "keep_pairs")
-    (kept,) = stored()
-    assert kept.name == "good"
-    assert np.bincount(load(kept.key).published).tolist() == [20, 20, 20]
+    (pairs_set,) = stored()
+    assert pairs_set.name == "good"
+    assert np.bincount(load(pairs_set.key).published).tolist() == [20, 20, 20]
 
 
 @pytest.mark.slow
-def test_the_part_of_a_file_is_changed(app: AppTest) -> None:
+def test_changes_part_of_a_file(app: AppTest) -> None:
     upload(app, ("one.tsv", SCORED), ("two_test.tsv", SCORED.replace("둘", "셋")))
-    assert [field(app, f"part_{place}").value for place in (0, 1)] == [None, Part.TEST]
+    assert [field(app, f"part_{index}").value for index in (0, 1)] == [None, Part.TEST]
     choose(app, "part_0", Part.TRAIN)
     press(app, "keep_pairs")
     published = load(stored()[0].key).published
@@ -124,7 +124,7 @@ def test_the_part_of_a_file_is_changed(app: AppTest) -> None:
     assert (published[:20] == PARTS.index(Part.TRAIN)).all()
 
 
-def test_klues_json_is_understood(app: AppTest) -> None:
+def test_reads_klue_json(app: AppTest) -> None:
     upload(app, ("klue-sts-v1.1_dev.json", json.dumps(KLUE_STS)))
     assert "12 rows → 12 scored pairs" in texts(app)
     assert "klue-sts-v1.1_dev.json · JSON · UTF-8 · 12 rows" in texts(app)
@@ -134,14 +134,14 @@ def test_klues_json_is_understood(app: AppTest) -> None:
     assert "12 rows → 12 labelled pairs" in texts(app)
     assert field(app, "label").value == "gold_label"
     press(app, "keep_pairs")
-    assert [kept.name for kept in stored()] == ["klue-nli-v1.1_dev"]
+    assert [pairs_set.name for pairs_set in stored()] == ["klue-nli-v1.1_dev"]
 
 
 def left_out(app: AppTest) -> pd.DataFrame:
-    return next(one.value for one in app.dataframe if "problem" in one.value)
+    return next(element.value for element in app.dataframe if "problem" in element.value)
 
 
-def test_a_bad_score_or_label_is_left_out_with_its_row_and_the_rest_is_drawn(app: AppTest) -> None:
+def test_leaves_out_invalid_row_and_displays_rest(app: AppTest) -> None:
     too_large = "".join(f"하나\t둘\t{score}\n" for score in ("1e39", "-1e300", "9" * 5000))
     upload(app, ("pairs.tsv", f"{SCORED}하나\t둘\t많이\n{too_large}"))
     assert "4 of 24 rows were skipped." in texts(app)
@@ -156,15 +156,15 @@ def test_a_bad_score_or_label_is_left_out_with_its_row_and_the_rest_is_drawn(app
     assert left_out(app)["problem"].tolist()[0].startswith("The label (gold_label) is unknown: maybe.")
 
 
-def test_rows_left_out_of_several_files_stand_under_the_name_of_their_file(app: AppTest) -> None:
+def test_groups_left_out_rows_by_file(app: AppTest) -> None:
     bad = "하나\t둘\t많이\n"
     upload(app, ("a_train.tsv", SCORED), ("a_test.tsv", SCORED.replace("둘", "셋") + bad))
-    headings = [one.value for one in app.markdown if one.value.startswith("**a")]
+    headings = [element.value for element in app.markdown if element.value.startswith("**a")]
     assert headings == [r"**a\_test\.tsv**"]
     assert "1 of 21 rows were skipped." in texts(app)
 
 
-def test_rows_of_one_class_only_are_read_as_plain_pairs(app: AppTest) -> None:
+def test_reads_single_class_rows_as_plain_pairs(app: AppTest) -> None:
     same = [row | {"gold_label": "neutral"} for row in LABELLED]
     upload(app, ("same.json", json.dumps(same)))
     assert "All 12 rows have the same score or label (neutral)" in texts(app)
@@ -174,7 +174,7 @@ def test_rows_of_one_class_only_are_read_as_plain_pairs(app: AppTest) -> None:
     assert "12 rows → 12 pairs without a score" in texts(app)
 
 
-def test_ten_rows_are_a_set(app: AppTest) -> None:
+def test_accepts_ten_rows(app: AppTest) -> None:
     for rows in (10, 9):
         upload(app, ("few.tsv", "".join(SCORED.splitlines(keepends=True)[: rows + 1])))
         assert ("Too few usable rows (9)" in texts(app)) is (rows < 10)
@@ -185,7 +185,7 @@ def test_ten_rows_are_a_set(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_a_changed_column_is_read_again(app: AppTest) -> None:
+def test_reads_again_with_changed_column(app: AppTest) -> None:
     rows = "".join(f"가 {n}\t나 {n}\t{n % 6}\t{n % 3}\n" for n in range(12))
     upload(app, ("pairs.tsv", f"앞\t뒤\t유사도\t다른 점수\n{rows}"))
     choose(app, "sentence1", "앞")
@@ -197,7 +197,7 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_the_scale_is_changed(app: AppTest) -> None:
+def test_changes_scale(app: AppTest) -> None:
     upload(app, ("pairs.tsv", SCORED))
     low, high = app.number_input
     assert (low.value, high.value) == (0, 5)
@@ -212,19 +212,19 @@ def test_the_scale_is_changed(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
+def test_keeps_loaded_set_if_next_file_is_invalid(app: AppTest) -> None:
     upload(app, ("good.tsv", SCORED))
     upload(app, ("broken.json", '{"data": [\n{"title": '))
     assert "The JSON ends in the middle, at line 2" in texts(app)
     assert "Preview: broken.json" in texts(app)
     assert "20 rows → 20 scored pairs" in texts(app)
-    assert figures(app)["Rows"] == "20"
+    assert metric_values(app)["Rows"] == "20"
     upload(app, ("other.json", "["))
     assert "broken" not in texts(app)
     press(app, "close_failed")
     assert not app.error
     press(app, "keep_pairs")
-    assert [kept.name for kept in stored()] == ["good"]
+    assert [pairs_set.name for pairs_set in stored()] == ["good"]
     # one of several files is named
     upload(app, ("good.tsv", SCORED), ("broken.json", "["))
     assert app.error[0].value.replace("\\", "").startswith("broken.json: The JSON ends in the middle")
@@ -232,19 +232,19 @@ def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
     assert "Preview" not in texts(app)
 
 
-def test_a_question_set_is_sent_to_where_it_belongs(app: AppTest) -> None:
+def test_links_question_set_to_its_page(app: AppTest) -> None:
     upload(app, ("korquad.json", as_squad(ROWS)))
     assert "This looks like a question dataset" in texts(app)
     assert [box.key for box in app.selectbox] == ["public_pairs"]
 
 
-def test_sentences_of_the_question_set_in_use_become_a_set(app: AppTest) -> None:
+def test_creates_set_from_sentences_of_dataset(app: AppTest) -> None:
     press(app, "take_sentences")
     assert "Preview: Sentences of Korean sample" in texts(app)
     press(app, "keep_pairs")
-    (kept,) = stored()
-    pairs = load(kept.key)
-    assert (pairs.kind, kept.name) == (PairKind.SENTENCES, "Sentences of Korean sample")
+    (pairs_set,) = stored()
+    pairs = load(pairs_set.key)
+    assert (pairs.kind, pairs_set.name) == (PairKind.SENTENCES, "Sentences of Korean sample")
     from mrc_workbench.data.store import load as load_questions
     from mrc_workbench.data.store import stored as stored_questions
 
@@ -252,13 +252,11 @@ def test_sentences_of_the_question_set_in_use_become_a_set(app: AppTest) -> None
     passages = "\n".join(questions.passages.texts)
     assert len(pairs) == len(set(pairs.sentences)) > len(questions.passages)
     assert all(sentence in passages for sentence in pairs.sentences)
-    asked = {question.text for question in questions.questions}
-    assert not asked & set(pairs.sentences)
+    question_texts = {question.text for question in questions.questions}
+    assert not question_texts & set(pairs.sentences)
 
 
-def test_a_public_set_is_taken_from_the_folder_of_data(
-    app: AppTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_takes_public_set_from_data_folder(app: AppTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     content = json.dumps(KLUE_STS).encode()
     entry = PAIR_CATALOG["klue-sts-dev"]
     file = replace(entry.files[0], sha256=hashlib.sha256(content).hexdigest(), size=len(content))
@@ -276,7 +274,7 @@ def test_a_public_set_is_taken_from_the_folder_of_data(
     assert (stored()[0].name, stored()[0].source) == ("KLUE-STS dev", "klue-sts-dev")
 
 
-def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explains_failed_download(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = PAIR_CATALOG["korsts"]
     files = tuple(replace(file, address="http://127.0.0.1:9/x.tsv") for file in entry.files)
     monkeypatch.setitem(PAIR_CATALOG, entry.id, replace(entry, files=files))
@@ -290,7 +288,7 @@ def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
+def test_lists_previews_and_removes_stored_sets(app: AppTest) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     press(press(app, "look_sample-nli"), "keep_pairs")
     inference, similarity = stored()
@@ -304,7 +302,7 @@ def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_a_kept_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> None:
+def test_reports_damaged_set(app: AppTest, tmp_path: Path) -> None:
     press(press(app, "look_sample-sts"), "keep_pairs")
     folder = tmp_path / "workspace" / "pairs" / stored()[0].key
     (folder / "pairs.arrow").write_bytes(b"ARROW1 damaged")
@@ -319,15 +317,15 @@ def test_a_kept_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> Non
     assert not folder.exists()
 
 
-def test_texts_of_a_file_are_never_markup(app: AppTest) -> None:
+def test_escapes_texts_of_a_file(app: AppTest) -> None:
     upload(app, ("a*b.tsv", SCORED.replace("하나 1\t", "<script>**굵게**\t")))
-    written = [one.value for kind in (app.markdown, app.subheader, app.caption) for one in kind]
+    written = [element.value for kind in (app.markdown, app.subheader, app.caption) for element in kind]
     assert r"Preview: a\*b" in written
     assert any(value.startswith(r"a\*b\.tsv · ") for value in written)
     assert not any("<script" in value for value in written)
 
 
-def test_messages_are_in_the_persons_language(app: AppTest) -> None:
+def test_translates_messages(app: AppTest) -> None:
     app.query_params["lang"] = "ko"
     run(app)
     upload(app, ("pairs.tsv", HEADER + "하나\t둘\t많이\n"))

@@ -8,17 +8,17 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.apart import UnusableFileError
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, read_pair_entry
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions.judgements import Verdict, judge, path_of
+from mrc_workbench.data.questions.judgements import RelevanceVerdict, annotation_path, judge_passage
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.store import load, stored
 from mrc_workbench.workbench.views.data.page import sample_csv
-from mrc_workbench.workbench.views.data.preview import Preview, Read, preview_of, preview_with
+from mrc_workbench.workbench.views.data.preview import AuditedDataset, DatasetPreview, preview_of, preview_with
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.data.formats.test_refusals import DOCX, PDF
 from tests.data.layouts.written import beir
@@ -36,10 +36,10 @@ def app() -> AppTest:
 
 
 def errors(app: AppTest) -> str:
-    return " ".join(one.value for one in app.error)
+    return " ".join(element.value for element in app.error)
 
 
-def test_a_new_file_replaces_one_that_cannot_be_read(app: AppTest) -> None:
+def test_replaces_unreadable_file(app: AppTest) -> None:
     upload(app, DOCX, "manual.docx")
     assert "문서를 읽을 수 없습니다" in errors(app)
     upload(app, b"", "empty.csv")
@@ -54,7 +54,7 @@ def test_a_new_file_replaces_one_that_cannot_be_read(app: AppTest) -> None:
     assert counts(app) == ["2", "2", "–"]
 
 
-def test_files_dropped_together_are_all_told(app: AppTest) -> None:
+def test_reports_all_dropped_files(app: AppTest) -> None:
     drop(app, {"manual.docx": DOCX, "my3.csv": OTHER.encode(), "paper.pdf": PDF})
     assert statuses(app) == ["warning"]
     assert "모든 행을 문제없이 읽었습니다" not in texts(app)
@@ -63,47 +63,47 @@ def test_files_dropped_together_are_all_told(app: AppTest) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_a_collection_may_come_file_by_file_in_any_order(app: AppTest, order: tuple[int, ...]) -> None:
-    for place in order:
-        name = [*BEIR][place]
+def test_accepts_collection_file_by_file_in_any_order(app: AppTest, order: tuple[int, ...]) -> None:
+    for index in order:
+        name = [*BEIR][index]
         upload(app, BEIR[name], name)
     assert "BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개" in texts(app)
     assert not app.error
 
 
-def test_a_broken_file_of_a_collection_is_named_and_replaced_alone() -> None:
+def test_names_and_replaces_only_broken_file_of_a_collection() -> None:
     files = [(content, name) for name, content in BEIR.items()]
-    shown = preview_of(files[:2])
-    shown = preview_with([(b'{"query-id": \n', "test.jsonl")], shown)
-    assert shown.read is not None
-    assert "test.jsonl" in [gap.details.get("file") for gap in shown.read.reading.gaps]
-    shown = preview_with([files[2]], shown)
-    assert shown.read is not None
-    assert len(shown.read.reading.files) == 3
-    assert "test.jsonl" not in [name for _, name in shown.files]
+    preview = preview_of(files[:2])
+    preview = preview_with([(b'{"query-id": \n', "test.jsonl")], preview)
+    assert preview.read is not None
+    assert "test.jsonl" in [gap.details.get("file") for gap in preview.read.reading.gaps]
+    preview = preview_with([files[2]], preview)
+    assert preview.read is not None
+    assert len(preview.read.reading.files) == 3
+    assert "test.jsonl" not in [name for _, name in preview.files]
 
 
-def test_a_complete_dataset_replaces_another_one_and_the_same_files_are_read_once() -> None:
+def test_replaces_dataset_by_complete_one_and_reads_equal_files_once() -> None:
     rows = [("질문,지문\n수도는?,서울은 수도이다.\n".encode(), name) for name in ("first.csv", "second.csv")]
     files = [(content, name) for name, content in BEIR.items()]
     assert preview_with(rows[1:], preview_of(rows[:1])).name == "second.csv"
     assert preview_with(rows[:1], preview_of(files)).name == "first.csv"
-    shown = preview_with(files, preview_of(files))
-    assert shown.read is not None
-    assert shown.read.reading.problems == ()
+    preview = preview_with(files, preview_of(files))
+    assert preview.read is not None
+    assert preview.read.reading.problems == ()
 
 
-def test_a_wider_corpus_completes_rows() -> None:
+def test_completes_rows_with_wider_corpus() -> None:
     rows = ("질문,지문\n수도는?,서울은 수도이다.\n".encode(), "rows.csv")
     corpus = ('{"text": "부산은 항구이다."}\n{"text": "한강은 서울을 지난다."}\n'.encode(), "corpus.jsonl")
     for first, second in ((rows, corpus), (corpus, rows)):
-        shown = preview_with([second], preview_of([first]))
-        assert shown.read is not None
-        question_set = shown.read.reading.question_set
+        preview = preview_with([second], preview_of([first]))
+        assert preview.read is not None
+        question_set = preview.read.reading.question_set
         assert (len(question_set.passages), len(question_set.questions)) == (3, 1)
 
 
-def test_a_known_set_is_not_read_together_with_a_file(app: AppTest) -> None:
+def test_does_not_combine_catalog_set_with_a_file(app: AppTest) -> None:
     press(app, "look_sample")
     upload(app, OTHER, "my.csv")
     assert counts(app) == ["2", "2", "–"]
@@ -111,11 +111,11 @@ def test_a_known_set_is_not_read_together_with_a_file(app: AppTest) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_document_has_its_words_and_the_sample_csv_is_read_right(language: str) -> None:
+def test_describes_every_document_and_reads_sample_csv(language: str) -> None:
     codes = (ProblemCode.WORD_DOCUMENT, ProblemCode.PDF_DOCUMENT, ProblemCode.HANGUL_DOCUMENT, ProblemCode.PRESENTATION)
     words = [catalog(language)[f"problem.{code}"] for code in codes]
     assert len({*words}) == 4
-    assert all("CSV" in one for one in words), "each says what to do"
+    assert all("CSV" in text for text in words), "each says what to do"
     content = sample_csv(language)
     assert content.startswith(b"\xef\xbb\xbf"), "spreadsheets read UTF-8 by its mark"
     reading = read(content, "sample.csv")
@@ -130,7 +130,7 @@ def test_every_document_has_its_words_and_the_sample_csv_is_read_right(language:
         assert passage.title
 
 
-def test_the_page_shows_the_formats_and_offers_the_sample_csv(app: AppTest) -> None:
+def test_displays_formats_and_sample_csv(app: AppTest) -> None:
     assert "CSV · TSV · Excel · JSON(KorQuAD, DPR …) · JSONL · Parquet · Arrow · TXT · Markdown" in texts(app)
     assert "HTML · PDF · Word · PowerPoint · 한글(HWP) · zip" in texts(app)
     assert "예시 CSV 내려받기" in [button.label for button in app.get("download_button")]
@@ -139,26 +139,26 @@ def test_the_page_shows_the_formats_and_offers_the_sample_csv(app: AppTest) -> N
     assert counts(app) == ["3", "4", "3"]
 
 
-def test_a_set_is_named_in_the_preview(app: AppTest) -> None:
+def test_names_set_in_preview(app: AppTest) -> None:
     upload(app, OTHER, "my30_cp949.csv")
-    field = next(one for one in app.text_input if (one.key or "").startswith("set_name_"))
+    field = next(element for element in app.text_input if (element.key or "").startswith("set_name_"))
     assert (field.label, field.value) == ("이름", "my30_cp949")
     field.input("  사내\n규정\x07 ../**FAQ**  ")
     press(app, "use")
-    kept = stored()[0]
-    assert kept.name == "사내 규정 ../**FAQ**"
-    assert kept.key == load(kept.key).fingerprint[:16], "the name is no part of the key"
-    assert r"사용 중인 데이터셋: 사내 규정 \.\./\*\*FAQ\*\*" in [one.value for one in app.header]
+    dataset = stored()[0]
+    assert dataset.name == "사내 규정 ../**FAQ**"
+    assert dataset.key == load(dataset.key).fingerprint[:16], "the name is no part of the key"
+    assert r"사용 중인 데이터셋: 사내 규정 \.\./\*\*FAQ\*\*" in [element.value for element in app.header]
     upload(app, LARGER, "file.csv")
-    next(one for one in app.text_input if (one.key or "").startswith("set_name_")).input(" \t ")
+    next(element for element in app.text_input if (element.key or "").startswith("set_name_")).input(" \t ")
     press(app, "use")
     assert stored()[0].name == "file", "an emptied name is that of the file"
     press(app, "look_sample")
     press(app, "use")
-    assert "Korean sample" in [kept.name for kept in stored()], "unchanged in another language"
+    assert "Korean sample" in [dataset.name for dataset in stored()], "unchanged in another language"
 
 
-def test_a_stored_set_is_renamed_and_its_address_stays(app: AppTest) -> None:
+def test_renames_stored_set_and_keeps_its_address(app: AppTest) -> None:
     before = stored()[0]
     app.text_input(key=f"name_{before.key}").input("새 이름")
     press(app, f"rename_yes_{before.key}")
@@ -170,23 +170,23 @@ def test_a_stored_set_is_renamed_and_its_address_stays(app: AppTest) -> None:
     assert load(before.key).name == "새 이름"
 
 
-def test_pairs_are_renamed_and_named_in_the_preview() -> None:
-    kept = pair_store.keep(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs, source="sample-sts")
+def test_names_and_renames_pairs() -> None:
+    pairs_set = pair_store.save_pairs(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs, source="sample-sts")
     app = opened(data_page, lang="ko", sort="pairs")
-    app.text_input(key=f"name_{kept.key}").input("우리 쌍")
-    press(app, f"rename_yes_{kept.key}")
+    app.text_input(key=f"name_{pairs_set.key}").input("우리 쌍")
+    press(app, f"rename_yes_{pairs_set.key}")
     (renamed,) = pair_store.stored()
-    assert (renamed.key, renamed.name) == (kept.key, "우리 쌍")
-    assert pair_store.load(kept.key).name == "우리 쌍"
+    assert (renamed.key, renamed.name) == (pairs_set.key, "우리 쌍")
+    assert pair_store.load(pairs_set.key).name == "우리 쌍"
     assert "저장된 데이터셋: 우리 쌍" in texts(app)
     rows = "sentence1\tsentence2\tscore\n" + "".join(f"가 {row}\t나 {row}\t{row % 6}\n" for row in range(12))
     drop(app, {"a.tsv": rows.encode()})
-    next(one for one in app.text_input if (one.key or "").startswith("set_name_")).input("평가용 쌍")
+    next(element for element in app.text_input if (element.key or "").startswith("set_name_")).input("평가용 쌍")
     press(app, "keep_pairs")
-    assert {kept.name for kept in pair_store.stored()} == {"평가용 쌍", "우리 쌍"}
+    assert {pairs_set.name for pairs_set in pair_store.stored()} == {"평가용 쌍", "우리 쌍"}
 
 
-def test_few_questions_have_no_verdict(app: AppTest) -> None:
+def test_reports_no_verdict_for_few_questions(app: AppTest) -> None:
     rows = "질문,지문\n" + "".join(f"{n}번 강은 어디인가?,{n}번 강은 {n}번 산에 있다.\n" for n in range(30))
     lines = rows.splitlines(keepends=True)
     upload(app, "".join(lines[:30]), "few.csv")
@@ -198,15 +198,15 @@ def test_few_questions_have_no_verdict(app: AppTest) -> None:
     assert "뿐이어서" not in texts(app)
 
 
-def test_damaged_judgements_are_told(app: AppTest) -> None:
+def test_reports_damaged_judgements(app: AppTest) -> None:
     question_set = load(stored()[0].key)
-    judge(question_set.corpus_fingerprint, "질문", question_set.passages[0].id, Verdict.RIGHT)
-    path = path_of("judgements", question_set.corpus_fingerprint)
+    judge_passage(question_set.corpus_fingerprint, "질문", question_set.passages[0].id, RelevanceVerdict.RIGHT)
+    path = annotation_path("judgements", question_set.corpus_fingerprint)
     path.write_text(path.read_text(encoding="utf-8")[:-20], encoding="utf-8")
     run(app)
     assert f"judgements/{path.name}" in texts(app)
     assert statuses(app) == ["warning"]
-    judge(question_set.corpus_fingerprint, "질문", question_set.passages[0].id, Verdict.RIGHT)
+    judge_passage(question_set.corpus_fingerprint, "질문", question_set.passages[0].id, RelevanceVerdict.RIGHT)
     run(app)
     assert f"judgements/{path.name}.damaged" in texts(app)
     assert json.loads(path.read_text(encoding="utf-8"))["questions"]
@@ -226,23 +226,27 @@ FAQ = """질문,답변,상담 기록
 TABLE = "질문,지문,<b>난이도</b>,메모\n수도는?,서울은 수도이다.,상,가\n강은?,한강이다.,하,나\n"
 
 
-def page_with(preview: Preview) -> AppTest:
+def page_with(preview: DatasetPreview) -> AppTest:
     app = opened(data_page, lang="ko")
     app.session_state["preview"] = preview
     return run(app)
 
 
-def preview_with_report(**report: object) -> Preview:
+def preview_with_report(**report: object) -> DatasetPreview:
     preview = preview_of([(TABLE.encode(), "set.csv")])
     reading = replace(read(TABLE.encode(), "set.csv"), **report)
-    return replace(preview, read=Read.of(reading))
+    return replace(preview, read=AuditedDataset.of(reading))
 
 
-def refused(candidates: tuple[Columns, ...] = (), encodings: tuple[EncodingCandidate, ...] = ()) -> Preview:
+def refused(
+    candidates: tuple[QuestionColumns, ...] = (), encodings: tuple[EncodingCandidate, ...] = ()
+) -> DatasetPreview:
     rows = ({"질문": "배송은 며칠 걸리나요?", "답변": "보통 이틀 걸립니다.", "상담 기록": "확인함"},)
-    proposal = Proposal(Columns("질문", answers="답변"), ("질문", "답변", "상담 기록"), rows, candidates, encodings)
-    error = UnusableFileError(DataError.of(ProblemCode.NO_QUESTION), proposal)
-    return Preview(
+    proposal = Proposal(
+        QuestionColumns("질문", answers="답변"), ("질문", "답변", "상담 기록"), rows, candidates, encodings
+    )
+    error = UnusableFileError(DataError.from_code(ProblemCode.NO_QUESTION), proposal)
+    return DatasetPreview(
         "faq.csv",
         "faq.csv",
         files=((FAQ.encode(), "faq.csv"),),
@@ -256,7 +260,7 @@ def refused(candidates: tuple[Columns, ...] = (), encodings: tuple[EncodingCandi
     )
 
 
-def test_files_are_listed_in_natural_order() -> None:
+def test_lists_files_in_natural_order() -> None:
     preview = preview_of([(f"{number}번째 글이다.".encode(), f"문서 {number}.txt") for number in (10, 2, 33, 1)])
     table = next(frame.value for frame in page_with(preview).dataframe if "role" in frame.value)
     assert list(table["file"]) == ["문서 1.txt", "문서 2.txt", "문서 10.txt", "문서 33.txt"]
@@ -267,7 +271,7 @@ def in_english(app: AppTest) -> str:
     return texts(run(app))
 
 
-def test_a_part_with_too_few_questions_is_marked_beside_the_split() -> None:
+def test_marks_part_with_too_few_questions() -> None:
     parts = ["test", *["train"] * 39]
     rows = "".join(f"{number}번 질문?,{number}번 지문이다.,{part}\n" for number, part in enumerate(parts))
     app = page_with(preview_of([(f"질문,지문,split\n{rows}".encode(), "set.csv")]))
@@ -275,51 +279,51 @@ def test_a_part_with_too_few_questions_is_marked_beside_the_split() -> None:
     assert "Too few test questions: 1." in in_english(app)
 
 
-def test_many_readings_are_shortened() -> None:
-    app = page_with(refused(tuple(Columns("질문", f"칸{number}") for number in range(7))))
+def test_shortens_many_readings() -> None:
+    app = page_with(refused(tuple(QuestionColumns("질문", f"칸{number}") for number in range(7))))
     assert len([key for key in keys(app) if key.startswith("reading_")]) == 5
     assert "열이 2개 더 있습니다." in texts(app)
     assert "Other possible columns: 2." in in_english(app)
 
 
-def test_report_lists_the_use_of_every_column_without_markup() -> None:
+def test_reports_use_of_every_column_without_markup() -> None:
     columns = {
         "used_columns": ("질문", "지문"),
         "metadata_columns": ("<b>난이도</b>",),
         "unused_columns": ("**굵게**",),
     }
     app = page_with(preview_with_report(**columns))
-    (listed,) = [one.value for one in app.markdown if "사용하지 않음" in one.value]
+    (listed,) = [element.value for element in app.markdown if "사용하지 않음" in element.value]
     assert "#### 열과 키" in texts(app)
     assert "- **사용**: 질문 (질문), 지문 (지문)" in listed
     assert r"- **메타데이터로 저장**: \<b\>난이도" in listed
     assert r"- **사용하지 않음**: \*\*굵게\*\*" in listed
 
 
-def test_report_says_whether_the_split_is_published() -> None:
-    drawn = page_with(preview_of([(TABLE.encode(), "set.csv")]))
-    assert "파일에 정해진 분할이 없어 질문을 새로 나눴습니다: 학습용 2" in texts(drawn)
+def test_reports_whether_split_is_published() -> None:
+    app = page_with(preview_of([(TABLE.encode(), "set.csv")]))
+    assert "파일에 정해진 분할이 없어 질문을 새로 나눴습니다: 학습용 2" in texts(app)
     parts = "질문,지문,split\n수도는?,서울은 수도이다.,train\n강은?,한강이다.,test\n"
     published = page_with(preview_of([(parts.encode(), "set.csv")]))
     assert "파일에 정해진 분할을 그대로 사용합니다: 학습용 1, 검증용 0, 평가용 1" in texts(published)
 
 
-def test_report_shows_notices_about_whole_files_but_not_about_rows() -> None:
-    whole = Problem.of(ProblemCode.DECIMAL_COMMA, column="점수", value="3,5", read="3.5")
-    of_row = Problem.of(ProblemCode.TITLE_AS_TEXT, 3, id="p7")
+def test_reports_notices_about_files_but_not_rows() -> None:
+    whole = Problem.from_code(ProblemCode.DECIMAL_COMMA, column="점수", value="3,5", read="3.5")
+    of_row = Problem.from_code(ProblemCode.TITLE_AS_TEXT, 3, id="p7")
     app = page_with(preview_with_report(problems=(whole, of_row), problem_count=2))
-    (notices,) = [one.value for one in app.markdown if "소수점" in one.value]
+    (notices,) = [element.value for element in app.markdown if "소수점" in element.value]
     assert notices.startswith("- ")
     assert "p7" not in notices
-    others = next(one for one in app.expander if "확인할 점 1개" in one.label)
-    assert ["p7" in one.value for one in others.text] == [True]
+    others = next(element for element in app.expander if "확인할 점 1개" in element.label)
+    assert ["p7" in element.value for element in others.text] == [True]
 
 
-def test_two_possible_readings_are_chosen_from_with_their_first_rows() -> None:
-    app = page_with(refused((Columns("질문", "답변"), Columns("질문", "상담 기록"))))
-    told = texts(app)
-    assert "#### 파일을 어떻게 읽을지 골라 주세요" in told
-    assert "질문 ← 질문 · 지문 ← 상담 기록" in told
+def test_offers_two_readings_with_first_rows() -> None:
+    app = page_with(refused((QuestionColumns("질문", "답변"), QuestionColumns("질문", "상담 기록"))))
+    page_text = texts(app)
+    assert "#### 파일을 어떻게 읽을지 골라 주세요" in page_text
+    assert "질문 ← 질문 · 지문 ← 상담 기록" in page_text
     tables = [table.value for table in app.dataframe]
     assert {"질문 (질문)": "배송은 며칠 걸리나요?", "지문 (상담 기록)": "확인함"} in [
         table.iloc[0].to_dict() for table in tables
@@ -331,23 +335,23 @@ def test_two_possible_readings_are_chosen_from_with_their_first_rows() -> None:
     press(app, "use")
 
 
-def test_answers_of_a_faq_are_searched_at_a_click() -> None:
-    app = page_with(refused((Columns("질문", "답변"),)))
+def test_searches_faq_answers_on_click() -> None:
+    app = page_with(refused((QuestionColumns("질문", "답변"),)))
     in_english(app)
-    assert "Search the answers" in [one.label for one in app.button]
+    assert "Search the answers" in [element.label for element in app.button]
     app.query_params["lang"] = "ko"
-    button = next(one for one in run(app).button if (one.key or "").startswith("reading_"))
+    button = next(element for element in run(app).button if (element.key or "").startswith("reading_"))
     assert button.label == "답변을 지문으로 검색"
     press(app, str(button.key))
     assert counts(app) == ["2", "2", "–"]
     assert "use" in keys(app)
 
 
-def test_an_encoding_is_chosen_by_its_first_line() -> None:
+def test_offers_encodings_with_first_line() -> None:
     app = page_with(
         refused(encodings=(EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("gb18030", "庱搒偼")))
     )
-    box = next(one for one in app.selectbox if one.label == "인코딩")
+    box = next(element for element in app.selectbox if element.label == "인코딩")
     assert box.options == ["shift_jis", "gb18030"]
     assert [code.value for code in app.code] == ["首都は?"]
     box.select("gb18030")
@@ -360,28 +364,28 @@ CYRILLIC = "вопрос,текст\nгде живёт выдра,выдра ж�
 GUESSED = "question,context\nWo?,Köln\n"
 
 
-def test_a_named_encoding_is_used_and_can_be_changed_again() -> None:
-    shown = refused(encodings=(EncodingCandidate("Windows-1251", "а"), EncodingCandidate("KOI8-R", "б")))
+def test_uses_named_encoding_and_can_change_it() -> None:
+    preview = refused(encodings=(EncodingCandidate("Windows-1251", "а"), EncodingCandidate("KOI8-R", "б")))
     files = ((CYRILLIC.replace("вопрос,текст", "question,context").encode("koi8_r"), "set.csv"),)
-    app = page_with(replace(shown, files=files))
-    next(one for one in app.selectbox if one.label == "인코딩").select("KOI8-R")
+    app = page_with(replace(preview, files=files))
+    next(element for element in app.selectbox if element.label == "인코딩").select("KOI8-R")
     run(app)
     press(app, f"encoding_{'0' * 16}")
     assert not app.error
     assert "KOI8-R" in texts(app)
     assert counts(app)[0] == "2"
-    box = next(one for one in app.selectbox if one.label == "인코딩")
+    box = next(element for element in app.selectbox if element.label == "인코딩")
     assert (box.value, box.options) == ("KOI8-R", ["Windows-1251", "KOI8-R"])
     press(app, "use")
 
 
-def test_a_guessed_or_unknown_encoding_can_be_replaced() -> None:
+def test_replaces_guessed_or_unknown_encoding() -> None:
     preview = preview_of([(GUESSED.encode("cp1252"), "set.csv")])
     assert preview.read is not None
     assert preview.encodings[0].name == "Windows-1252"
     assert len(preview.encodings) > 1
     app = page_with(preview)
-    assert "인코딩" in [one.label for one in app.selectbox]
+    assert "인코딩" in [element.label for element in app.selectbox]
     # text of an unknown encoding offers several
     preview = preview_of([("вопрос,текст\nгде,там\n".encode("koi8_r"), "set.csv")])
     assert preview.error is not None

@@ -16,11 +16,11 @@ from mrc_workbench.data.store import keep, load
 from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, Word
 from mrc_workbench.data.workspace import PROJECT, acting_as, user_of, workspace
-from mrc_workbench.labs.language.pages.resources import course_of, scores_by_layer
-from mrc_workbench.workbench.views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
+from mrc_workbench.labs.language.pages.resources import predict_checkpoints, scores_by_layer
+from mrc_workbench.workbench.views.resources.retrieval import dictionary_of, has_cut_words, words_cut_wrongly
 from mrc_workbench.workbench.views.resources.sets import audit_of, cached, question_set, split_of
 from tests.doubles import small_set
-from tests.labs.language.tiny_bert import PEAR, SHIP, written
+from tests.labs.language.tiny_bert import PEAR, SHIP, write_model
 from tests.workbench.views.compare.worlds import sample
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
@@ -37,43 +37,43 @@ SHARED = {
 KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}
 
 
-def test_users_with_the_same_key_are_given_their_own() -> None:
-    made: list[str] = []
+def test_caches_separately_for_each_user() -> None:
+    calls: list[str] = []
 
     @cached(max_entries=8)
-    def place_of(key: str, _no_key: int = 0, *, more: str = "") -> Path:
-        made.append(key + more)
+    def cached_path(key: str, _no_key: int = 0, *, more: str = "") -> Path:
+        calls.append(key + more)
         return workspace() / (key + more)
 
     for name in (ALICE, BOB, ALICE, BOB):
         with acting_as(name):
-            assert place_of("a") == workspace() / "a"
-            assert place_of("a", 2) == workspace() / "a"  # what begins with a line is no part of the key
-            assert place_of("a", more="b") == workspace() / "ab"
-    assert place_of("a") == workspace() / "a"
-    assert made == ["a", "ab", "a", "ab", "a"]
+            assert cached_path("a") == workspace() / "a"
+            assert cached_path("a", 2) == workspace() / "a"  # what begins with a line is no part of the key
+            assert cached_path("a", more="b") == workspace() / "ab"
+    assert cached_path("a") == workspace() / "a"
+    assert calls == ["a", "ab", "a", "ab", "a"]
     with acting_as(ALICE):
-        place_of.clear("a")
-        place_of("a")
+        cached_path.clear("a")
+        cached_path("a")
     with acting_as(BOB):
-        place_of("a")
-    assert made == ["a", "ab", "a", "ab", "a", "a"]
-    assert place_of.__name__ == "place_of"
+        cached_path("a")
+    assert calls == ["a", "ab", "a", "ab", "a", "a"]
+    assert cached_path.__name__ == "place_of"
 
 
-def test_functions_do_not_share_what_they_keep() -> None:
+def test_caches_separately_for_each_function() -> None:
     @cached()
-    def one(key: str) -> str:
+    def first(key: str) -> str:
         return f"one {key}"
 
     @cached()
     def other(key: str) -> str:
         return f"other {key}"
 
-    assert (one("a"), other("a"), one("a")) == ("one a", "other a", "one a")
+    assert (first("a"), other("a"), first("a")) == ("one a", "other a", "one a")
 
 
-def test_a_set_that_is_open_for_one_user_is_not_there_for_another() -> None:
+def test_set_of_one_user_is_missing_for_another() -> None:
     with acting_as(ALICE):
         key = keep(small_set("Alice's")).key
         assert question_set(key).name == "Alice's"
@@ -92,7 +92,7 @@ def test_a_set_that_is_open_for_one_user_is_not_there_for_another() -> None:
         assert question_set(key).name == "Alice's"
 
 
-def kept_by_hand() -> Iterator[str]:
+def uncached_functions() -> Iterator[str]:
     """Every function of the pages that the standard library, or Streamlit itself, keeps the results of."""
     for path in sorted((PROJECT / "workbench" / "views").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -102,67 +102,71 @@ def kept_by_hand() -> Iterator[str]:
             if name not in KEEPERS:
                 continue
             names: list[str] = []
-            place: ast.AST | None = node
-            while place is not None:
-                if isinstance(place, ast.FunctionDef | ast.ClassDef):
-                    names.insert(0, place.name)
-                place = inside.get(place)
+            ancestor: ast.AST | None = node
+            while ancestor is not None:
+                if isinstance(ancestor, ast.FunctionDef | ast.ClassDef):
+                    names.insert(0, ancestor.name)
+                ancestor = inside.get(ancestor)
             yield f"{path.relative_to(PROJECT).as_posix()}: {'.'.join(names)}"
 
 
 @pytest.mark.slow
-def test_nothing_else_is_kept_for_all_but_what_may_be() -> None:
-    assert sorted(kept_by_hand()) == sorted(SHARED)
+def test_caches_nothing_else_for_all_users() -> None:
+    assert sorted(uncached_functions()) == sorted(SHARED)
 
 
 @pytest.mark.slow
-def test_words_are_looked_for_once_for_every_dictionary_and_never_in_test_questions() -> None:
+def test_finds_cut_words_once_per_dictionary_without_test_questions() -> None:
     data, shares = sample(), SplitOptions()
-    told: list[float] = []
-    assert not is_read(data, shares, "")
-    found = words_cut_wrongly(data, shares, "", told.append)
-    assert told[0] == 0
-    assert told[-1] == 1
-    assert told == sorted(told)
-    assert is_read(data, shares, "")
-    assert words_cut_wrongly(data, shares, "", pytest.fail) is found
+    progress: list[float] = []
+    assert not has_cut_words(data, shares, "")
+    cut = words_cut_wrongly(data, shares, "", progress.append)
+    assert progress[0] == 0
+    assert progress[-1] == 1
+    assert progress == sorted(progress)
+    assert has_cut_words(data, shares, "")
+    assert words_cut_wrongly(data, shares, "", pytest.fail) is cut
     questions = question_set(data.key)
     unseen = {questions.questions[row].text for row in split(questions, shares).rows[Part.TEST]}
     assert unseen
-    assert not unseen & set(found.questions)
-    mended = dictionary_store.keep(Dictionary(tuple(Word(one.word) for one in found.words)), "mended")
-    assert not is_read(data, shares, mended.reference)
-    left = words_cut_wrongly(data, shares, mended.reference, told.append)
-    assert len(left.words) < len(found.words) / 2
+    assert not unseen & set(cut.questions)
+    mended = dictionary_store.save(Dictionary(tuple(Word(cut_word.word) for cut_word in cut.words)), "mended")
+    assert not has_cut_words(data, shares, mended.reference)
+    left = words_cut_wrongly(data, shares, mended.reference, progress.append)
+    assert len(left.words) < len(cut.words) / 2
 
 
-def test_a_removed_dictionary_is_gone_though_it_was_read() -> None:
-    kept = dictionary_store.keep(Dictionary((Word("경인선"),)), "철도")
-    assert dictionary_of(kept.reference) == Dictionary((Word("경인선"),))
-    dictionary_store.remove(kept.key)
+def test_removed_dictionary_is_missing_after_reading() -> None:
+    dictionary = dictionary_store.save(Dictionary((Word("경인선"),)), "철도")
+    assert dictionary_of(dictionary.reference) == Dictionary((Word("경인선"),))
+    dictionary_store.remove(dictionary.key)
     with pytest.raises(DictionaryError, match="is kept"):
-        dictionary_of(kept.reference)
+        dictionary_of(dictionary.reference)
 
 
 @pytest.mark.slow
-def test_progress_is_told_where_it_may_be_drawn_and_once(tmp_path: Path) -> None:
+def test_reports_progress_once_outside_cached_functions(tmp_path: Path) -> None:
     """What is drawn inside a cached function is drawn again whenever it is called, also where its place is gone."""
     cached: list[bool] = []
     shares: list[float] = []
 
-    def tell(share: float) -> None:
+    def report(share: float) -> None:
         cached.append(in_cached_function.get())
         shares.append(share)
 
     sides = [[SHIP, PEAR, "나는 배"], [PEAR, "사과를 먹었다", SHIP]]
-    data = pair_store.keep(PairSet.of("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
-    model = written(tmp_path / "tiny").reference
-    first, second = (scores_by_layer(model, data.key, Part.TEST, tell) for _ in range(2))
+    data = pair_store.save_pairs(
+        PairSet.from_columns("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5))
+    )
+    model = write_model(tmp_path / "tiny").reference
+    first, second = (scores_by_layer(model, data.key, Part.TEST, report) for _ in range(2))
     assert first is second
     assert (shares, cached) == ([0.0, 1.0], [False, False])
     folders = (tmp_path / "tiny",)
-    assert course_of("tiny", folders, "[MASK]", tell) is course_of("tiny", folders, "[MASK]", tell)
-    written(tmp_path / "tiny", seed=1)
-    again = course_of("tiny", folders, "[MASK]", tell)
+    assert predict_checkpoints("tiny", folders, "[MASK]", report) is predict_checkpoints(
+        "tiny", folders, "[MASK]", report
+    )
+    write_model(tmp_path / "tiny", seed=1)
+    again = predict_checkpoints("tiny", folders, "[MASK]", report)
     assert again.reference == "tiny"
     assert shares == [0.0, 1.0] * 3

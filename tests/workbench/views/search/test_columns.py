@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.cache import save_arrays
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.models.encoders import BiEncoder, kept_at
+from mrc_workbench.models.encoders import BiEncoder, vectors_path
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
@@ -23,7 +23,7 @@ from mrc_workbench.workbench.views.search.answer import waits
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import QUESTIONS
 from tests.workbench.views.driving import opened, run
-from tests.workbench.views.search.test_page import ask, columns, html, page, picked
+from tests.workbench.views.search.test_page import ask, columns, html, page, selected_columns
 from tests.workbench.views.test_choices import finished
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -43,18 +43,18 @@ def labels(app: AppTest) -> list[str]:
 
 
 @pytest.mark.usefixtures("slow_dense")
-def test_what_answers_soon_is_selected_and_the_others_name_their_time() -> None:
+def test_selects_quick_retrievers_and_shows_time_of_slow_ones() -> None:
     app = opened(page)
-    assert picked(app) == ["BM25"]
+    assert selected_columns(app) == ["BM25"]
     assert labels(app) == ["BM25", "Dense · 7 min", "Hybrid · 7 min", "Reranked · 50 s", "BM25 words"]
 
 
-def test_the_first_retriever_is_selected_where_none_answers_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selects_first_retriever_if_none_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_page, "waits", lambda *_: dict.fromkeys(SLOW, 100.0))
-    assert picked(opened(page)) == ["BM25"]
+    assert selected_columns(opened(page)) == ["BM25"]
 
 
-def test_what_is_stored_takes_no_time_and_the_rest_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimates_no_wait_for_stored_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [Passage(f"p{row}", f"{row}번 지문입니다. " * 40, "") for row in range(600)]
     data = keep(QuestionSet("many", many, (Question("q", "몇 번?", (), ("p1",)),)))
     choices = choices_for(data)
@@ -66,7 +66,7 @@ def test_what_is_stored_takes_no_time_and_the_rest_is_estimated(monkeypatch: pyt
     assert before["Hybrid"] == pytest.approx(before["Dense"] + before["BM25"])
     texts = question_set(data.key).passages.indexed_texts(title=True)
     key = BiEncoder(find_model(dense.model), texts).key_of("passage", texts)
-    save_arrays(kept_at(key), {"vectors": np.zeros(1)})
+    save_arrays(vectors_path(key), {"vectors": np.zeros(1)})
     st.cache_resource.clear()
     after = waits(data, choices)
     assert after["Dense"] == 0
@@ -74,26 +74,24 @@ def test_what_is_stored_takes_no_time_and_the_rest_is_estimated(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("slow_dense")
-def test_the_address_of_a_question_names_its_columns_also_after_a_training(
-    data: StoredSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_address_keeps_columns_of_a_question_after_training(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ask(opened(page), QUESTION)
     assert app.query_params["columns"] in ("BM25", ["BM25"])
     assert "kept_columns" not in app.session_state  # default columns are no user's choice
     monkeypatch.setattr(search_page, "waits", lambda *_: {**SLOW, "Dense": 0.0, "Dense · new": 0.0})
     finished(BI_ENCODER, "new", data)
-    assert picked(opened(page)) == ["BM25", "Dense", "Dense · new"]
+    assert selected_columns(opened(page)) == ["BM25", "Dense", "Dense · new"]
     bookmarked = opened(page, q=QUESTION, columns="BM25")
-    assert picked(bookmarked) == ["BM25"]
+    assert selected_columns(bookmarked) == ["BM25"]
     assert bookmarked.session_state["kept_columns"] == "BM25"
     assert len(columns(bookmarked)) == 1
 
 
-def heads_with_results(app: AppTest) -> list[str]:
+def headers_with_results(app: AppTest) -> list[str]:
     return [text for text in html(app) if 'class="found"' in text]
 
 
-def test_a_column_is_drawn_before_a_slower_retriever_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_displays_column_before_slower_retriever_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is cut off while the second retriever is built: the first one's results are on the page."""
 
     prepare = CachedRetriever.prepare
@@ -105,15 +103,15 @@ def test_a_column_is_drawn_before_a_slower_retriever_is_built(monkeypatch: pytes
 
     monkeypatch.setattr(CachedRetriever, "prepare", never_ready)
     app = opened(page, columns="BM25|BM25 words", q=QUESTION)
-    assert len(heads_with_results(app)) >= 1
-    assert "세종" in "".join(heads_with_results(app))
+    assert len(headers_with_results(app)) >= 1
+    assert "세종" in "".join(headers_with_results(app))
     assert any(EN["search.pending"] in caption.value for caption in app.caption)
     assert any(button.label == EN["search.stop"] for button in app.button)
     (building,) = [caption for caption in app.caption if "Preparing BM25 words" in caption.value.replace("\\", "")]
     assert "of 2" in building.value
 
 
-def test_all_heads_stand_in_one_row_above_the_results() -> None:
+def test_displays_all_column_headers_in_one_row() -> None:
     app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
     kinds = [text[:22] for text in html(app) if text.startswith(('<div class="found-head"', '<div class="found" role'))]
     assert kinds[:2] == ['<div class="found-head'] * 2

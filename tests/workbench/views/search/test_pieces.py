@@ -11,7 +11,7 @@ from mrc_workbench.data.store import keep
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.retrieval.comparison.experiment import add
+from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set
@@ -29,9 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
 
 
-def asked(question_set: QuestionSet, question: str, spec: LateSpec) -> AppTest:
+def search_page(question_set: QuestionSet, question: str, spec: LateSpec) -> AppTest:
     data = keep(question_set)
-    add(data.fingerprint, spec)
+    add_retriever(data.fingerprint, spec)
     return opened(page, data=data.key, columns=f"{spec.name}|BM25", q=question)
 
 
@@ -43,9 +43,7 @@ def pairs(app: AppTest) -> list[str]:
     return [text for text in html(app) if "found pairs" in text]
 
 
-def test_once_asked_it_shows_in_one_colour_what_answered_each_other(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_displays_token_matches_in_equal_colours_on_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[ModelSource] = []
 
     def counted(source: ModelSource, *more: Any) -> Any:
@@ -53,19 +51,19 @@ def test_once_asked_it_shows_in_one_colour_what_answered_each_other(
         return load_token_encoder(source, *more)
 
     monkeypatch.setattr("mrc_workbench.models.token_encoder.load_token_encoder", counted)
-    app = asked(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32))
-    assert EN["search.pieces"].format(name="Own") in [one.label for one in app.expander]
+    app = search_page(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32))
+    assert EN["search.pieces"].format(name="Own") in [element.label for element in app.expander]
     assert not pairs(app)
     app = pressed(app)
     assert len(loaded) == 1  # what was searched with explains
-    (box,) = [one for one in app.selectbox if one.label == EN["search.pieces_of"]]
+    (box,) = [element for element in app.selectbox if element.label == EN["search.pieces_of"]]
     (table,) = tables(app, "answered_cosine")
     assert "".join(table["asked"]) == QUESTION.replace(" ", "")
     assert table["number"].tolist() == [*range(1, len(table) + 1)]
-    shown = PASSAGES[box.value]
-    assert all(piece in f"{shown.title}\n{shown.text}" for piece in table["answered"])
-    (drawn,) = pairs(app)
-    question, _, passage = drawn.partition("</p>")
+    answer_passage = PASSAGES[box.value]
+    assert all(piece in f"{answer_passage.title}\n{answer_passage.text}" for piece in table["answered"])
+    (match_html,) = pairs(app)
+    question, _, passage = match_html.partition("</p>")
     colour = "color-mix(in srgb, #0072B2"  # of the first piece
     assert colour in question
     if table["answered"][0]:
@@ -77,23 +75,23 @@ def test_once_asked_it_shows_in_one_colour_what_answered_each_other(
     assert all(piece in f"{PASSAGES[other].title}\n{PASSAGES[other].text}" for piece in table["answered"])
 
 
-def test_what_a_person_wrote_is_shown_as_text(folder: Path) -> None:
+def test_escapes_user_text_in_token_matches(folder: Path) -> None:
     passages = (Passage("<i>id</i>", HOSTILE, HOSTILE), *PASSAGES)
     hostile = QuestionSet("hostile", passages, (Question("q", HOSTILE, (), ("<i>id</i>",)),))
-    app = pressed(asked(hostile, HOSTILE, LateSpec(name="Own", model=str(folder))))
-    (drawn,) = pairs(app)
-    assert not any(never in drawn for never in ("<img", "<script", "<i>"))
-    assert "&lt;" in drawn
+    app = pressed(search_page(hostile, HOSTILE, LateSpec(name="Own", model=str(folder))))
+    (match_html,) = pairs(app)
+    assert not any(never in match_html for never in ("<img", "<script", "<i>"))
+    assert "&lt;" in match_html
 
 
-def test_what_was_not_compared_has_no_pieces(folder: Path) -> None:
+def test_displays_no_token_matches_for_uncompared_passages(folder: Path) -> None:
     """Of the passages that another retriever brings, the first alone are read."""
-    app = asked(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), first="BM25", depth=1))
-    (box,) = [one for one in app.selectbox if one.label == EN["search.pieces_of"]]
+    app = search_page(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), first="BM25", depth=1))
+    (box,) = [element for element in app.selectbox if element.label == EN["search.pieces_of"]]
     assert len(box.options) == 1
 
 
-def test_a_model_that_is_gone_is_told_and_nothing_else_is_asked() -> None:
-    app = asked(small_set(), QUESTION, LateSpec(name="Own", model="no/such/model"))
+def test_reports_missing_model_once() -> None:
+    app = search_page(small_set(), QUESTION, LateSpec(name="Own", model="no/such/model"))
     assert app.error
-    assert not any(EN["search.pieces"].format(name="Own") == one.label for one in app.expander)
+    assert not any(EN["search.pieces"].format(name="Own") == element.label for element in app.expander)

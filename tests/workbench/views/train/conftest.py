@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.models.files import HubRevision
-from mrc_workbench.training.runs import Plan, Run, create_rounds
+from mrc_workbench.training.runs import Run, TrainingPlan, create_rounds
 from mrc_workbench.workbench.views.train import base
 from mrc_workbench.workbench.views.train import start as train_start
 from tests.doubles import small_set
@@ -26,7 +26,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch, no_worker: None) -> list[Run]:
     """Runs that were put in line; no worker comes by."""
     runs: list[Run] = []
 
-    def created(plan: Plan) -> None:
+    def created(plan: TrainingPlan) -> None:
         runs.extend(create_rounds(plan))
 
     monkeypatch.setattr(train_start, "create_rounds", created)

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, read_pair_entry
-from mrc_workbench.data.pairs.store import keep as keep_pairs
+from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import PassageCorpus
 from mrc_workbench.models.sources import STARTER
@@ -57,7 +57,7 @@ def vary(app: AppTest, name: str, *values: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet) -> None:
+def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) -> None:
     run(app)
     enter(app, LANGUAGE_MODEL, size="tiny")
     vary(app, "objective", "mlm-nsp")
@@ -71,9 +71,9 @@ def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet)
         UNTRAINED: {}, REFERENCE: {}, 2: {"objective": "mlm-nsp"}, 3: {"mask_share": 0.3}, 4: {"mask_share": 0.4}
     }  # fmt: skip
     assert (experiment.text, experiment.questions, experiment.sentences) == (data.key, data.key, "")
-    assert experiment.tuning("any").epochs == 1.0
-    assert experiment.learning(REFERENCE) == ablation.plan().options
-    assert experiment.learning(REFERENCE).size == "tiny"
+    assert experiment.fine_tuning_options("any").epochs == 1.0
+    assert experiment.language_model_options(REFERENCE) == ablation.plan().options
+    assert experiment.language_model_options(REFERENCE).size == "tiny"
     assert "Ablation of Language model 1" in texts(app)
     # its file does the same again
     written = tomllib.loads(write_experiment(experiment))
@@ -81,20 +81,20 @@ def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet)
     assert written["language_model"] == {**asdict(ablation.plan().options)}
 
 
-def test_an_ablation_follows_the_form_and_starts_only_if_something_varies(app: AppTest) -> None:
+def test_follows_form_and_starts_only_if_something_varies(app: AppTest) -> None:
     vary(run(app), "mask_share", 0.3, 0.4)
     enter(app, LANGUAGE_MODEL, mask_share=0.3)
     assert app.multiselect(key="train_ablation_vary_mask_share").value == [0.4]
     vary(app, "mask_share")
     app.checkbox(key="train_ablation_untrained").set_value(False)
     assert EN["ablation.nothing_varied"] in texts(run(app))
-    assert next(one for one in app.button if str(one.key).startswith("train_ablation_start")).disabled
+    assert next(element for element in app.button if str(element.key).startswith("train_ablation_start")).disabled
     assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, shown_as_random=0.9))
-    assert not [one for one in app.button if str(one.key).startswith("train_ablation_start")]
+    assert not [element for element in app.button if str(element.key).startswith("train_ablation_start")]
 
 
-def test_only_what_can_differ_is_offered() -> None:
-    new, going_on = LanguageOptions(), LanguageOptions.suited_to("a/base")
+def test_offers_only_options_that_can_differ() -> None:
+    new, going_on = LanguageOptions(), LanguageOptions.defaults_for("a/base")
     assert {"size", "vocabulary", "tokenizer_kind"} <= offered(new).keys()
     assert not {"size", "vocabulary", "tokenizer_kind"} & offered(going_on).keys()
     assert "pairs_weight" not in offered(new)
@@ -110,7 +110,7 @@ def test_only_what_can_differ_is_offered() -> None:
 
 
 @pytest.mark.slow
-def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
+def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSet) -> None:
     upload(run(app), FILE.format(key=data.key))
     assert "1. Masking ratio \\(0–1\\)\\: 0\\.3\n1. Masking ratio" in texts(app)
     assert EN["ablation.makes"].format(models=3, tuned=3) in texts(app)
@@ -130,9 +130,9 @@ def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
         ('text = "a"\n[vary]\nmask_share = [2.0]', "mask_share must be between 0.01 and 0.9"),
     ],
 )
-def test_a_file_that_cannot_be_is_told_with_its_place(app: AppTest, written: str, told: str) -> None:
+def test_reports_location_of_invalid_experiment(app: AppTest, written: str, told: str) -> None:
     upload(run(app), written)
-    (error,) = (str(one.value) for one in app.error)
+    (error,) = (str(element.value) for element in app.error)
     assert error.startswith(EN["ablation.wrong"].split("{")[0])
     assert told in error.replace("\\", "")
     assert all_jobs() == []
@@ -147,16 +147,14 @@ def test_a_file_that_cannot_be_is_told_with_its_place(app: AppTest, written: str
         (None, 'tokenizer = "no folder"', EN["option_problem.no_tokenizer"]),
     ],
 )
-def test_what_is_not_there_is_told_when_it_is_started(
-    app: AppTest, data: StoredSet, text: str | None, more: str, told: str
-) -> None:
+def test_reports_missing_data_at_start(app: AppTest, data: StoredSet, text: str | None, more: str, told: str) -> None:
     upload(run(app), FILE.format(key=text or data.key).replace('size = "tiny"', more))
     click(app, "train_ablation_of_file_start")
-    assert told in "".join(str(one.value) for one in app.error).replace("\\", "")
+    assert told in "".join(str(element.value) for element in app.error).replace("\\", "")
     assert all_jobs() == []
 
 
-def test_files_of_the_server_are_not_open_to_users(
+def test_rejects_server_paths_of_users(
     app: AppTest, data: StoredSet, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     there = tmp_path / "secret.json"
@@ -164,7 +162,7 @@ def test_files_of_the_server_are_not_open_to_users(
     monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "somebody")
     upload(run(app), FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
     click(app, "train_ablation_of_file_start")
-    assert "files of the server are not open to users" in "".join(str(one.value) for one in app.error)
+    assert "files of the server are not open to users" in "".join(str(element.value) for element in app.error)
     assert all_jobs() == []
 
 
@@ -184,7 +182,7 @@ def learned_from(fingerprint: str) -> Run:
 
 
 @pytest.mark.slow
-def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredSet) -> None:
+def test_evaluates_exactly_this_training(app: AppTest, data: StoredSet) -> None:
     learned = learned_from(PassageCorpus(small_set()).fingerprint)
     scored = keep_pairs(read_pair_entry(PAIR_CATALOG["sample-sts"]).pairs)
     click(run(app), f"helps_{learned.id}")
@@ -194,17 +192,17 @@ def test_does_it_help_asks_for_exactly_this_training(app: AppTest, data: StoredS
     click(run(app), "helps_start_")
     ablation, experiment = the_ablation()
     assert experiment.changes == {UNTRAINED: {}, REFERENCE: {}}
-    assert experiment.learning(REFERENCE) == learned.plan().options
+    assert experiment.language_model_options(REFERENCE) == learned.plan().options
     assert ablation.plan().fingerprint == learned.plan().fingerprint
     assert (experiment.questions, experiment.sentences) == (data.key, scored.key)
-    assert experiment.shares == learned.plan().split
-    assert experiment.tuning("any").epochs == 2.0
+    assert experiment.split_options == learned.plan().split
+    assert experiment.fine_tuning_options("any").epochs == 2.0
     assert "run_dialog" not in app.session_state
     assert "Does it help? guesses" in texts(app)
 
 
 @pytest.mark.slow
-def test_a_text_that_is_another_by_now_is_told(app: AppTest) -> None:
+def test_reports_changed_text(app: AppTest) -> None:
     learned = learned_from("another")
     click(run(app), f"helps_{learned.id}")
     click(app, "helps_start_")

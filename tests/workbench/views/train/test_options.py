@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.labs.reading.scores import Rules
+from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
 from mrc_workbench.training.options import LoraAlso, NegativesFrom, Report
@@ -19,27 +19,27 @@ from mrc_workbench.training.ranker_options import (
     SPARSE_ENCODER,
     BiEncoderObjective,
     BiEncoderOptions,
+    BiEncoderPooling,
     CrossEncoderObjective,
     CrossEncoderOptions,
     LateObjective,
-    Pooling,
     SparseEncoderObjective,
 )
-from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.results import Advice
 from mrc_workbench.training.text_options import (
     READER,
     CrossSentenceObjective,
-    JudgedBy,
     ReaderBestBy,
     ReaderObjective,
     ReaderOptions,
+    SentenceBestBy,
     SentenceCrossEncoderOptions,
     SentenceObjective,
     SentenceOptions,
     SentencePooling,
 )
-from mrc_workbench.workbench.views.train.base import matters, starting_values
+from mrc_workbench.workbench.views.train.base import affects_training, starting_values
 from mrc_workbench.workbench.views.ui.words import catalog
 
 MEGA_BATCH, MULTIPLE = BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES
@@ -48,8 +48,8 @@ MARGIN_MSE, SPLADE, SPAN = CrossEncoderObjective.MARGIN_MSE, SparseEncoderObject
 OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
 OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
 NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
-DRAWN = {"negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer"}
-NEGATIVES = DRAWN | {"negatives", "negatives_from", "negatives_model", "rounds"}
+SAMPLED = {"negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer"}
+NEGATIVES = SAMPLED | {"negatives", "negatives_from", "negatives_model", "rounds"}
 OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
 OF_SHARED_PASSAGES = {"shared_passages", "mix_weight"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
@@ -57,15 +57,15 @@ OF_OBJECTIVES |= OF_SHARED_PASSAGES
 OTHER_OBJECTIVES, NO_NEGATIVES = OF_OBJECTIVES - {"temperature"}, NEGATIVES - {"negatives"}
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"} | OF_OBJECTIVES - {"triplet_margin"}
 NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
-NEVER_TAUGHT = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
+NOT_OF_TEACHERS = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
 NEVER_OF_A_READER = {"title", "evaluation_batch_size", "negatives_model"}
 
 
-def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
+def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
     """The options of a kind that matter, the base aside, which every training has."""
-    values = starting_values(kind, recipe_of(kind).options.suited_to(base), objective) | entered
-    known = {field.name for field in fields(recipe_of(kind).options)} - {"base"}
-    return {name for name in known if matters(name, values, starter=base == STARTER)}
+    values = starting_values(kind, get_recipe(kind).options.defaults_for(base), objective) | entered
+    known = {field.name for field in fields(get_recipe(kind).options)} - {"base"}
+    return {name for name in known if affects_training(name, values, starter=base == STARTER)}
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,22 @@ def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
         (BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {"negatives": 2}, {"negatives_model"} | OTHER_OBJECTIVES),
         (BI_ENCODER, DEFAULT_BI_ENCODER, GIST, {}, NO_NEGATIVES | OTHER_OBJECTIVES - {"guide"}),
         (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {}, NEVER_OF_TRIPLETS | {"negatives_model"}),
-        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {}, NEVER_TAUGHT),
-        (BI_ENCODER, DEFAULT_BI_ENCODER, MARGIN_MSE, {}, NEVER_TAUGHT),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {}, NOT_OF_TEACHERS),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, MARGIN_MSE, {}, NOT_OF_TEACHERS),
         # beside a teacher, the other passages of the batch count again
-        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NEVER_TAUGHT - {"batches_of"}),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NOT_OF_TEACHERS - {"batches_of"}),
         # a model is asked for only where one finds the negatives
         (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}, NEVER_OF_TRIPLETS),
         *(
-            (CROSS_ENCODER, STARTER, one, {}, OF_A_TRANSFORMER | {"negatives_model", "teacher"} - {one_of})
-            for one in CrossEncoderObjective
-            for one_of in (["teacher"] if one is MARGIN_MSE else [""])
+            (
+                CROSS_ENCODER,
+                STARTER,
+                objective_name,
+                {},
+                OF_A_TRANSFORMER | {"negatives_model", "teacher"} - {teacher_options},
+            )
+            for objective_name in CrossEncoderObjective
+            for teacher_options in (["teacher"] if objective_name is MARGIN_MSE else [""])
         ),
         (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
         # where no question is shown negatives nothing is asked about them
@@ -96,31 +102,33 @@ def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
             DEFAULT_READER,
             SPAN,
             {"negatives_share": 0.0},
-            NEVER_OF_A_READER | DRAWN | {"negatives", "negatives_from"},
+            NEVER_OF_A_READER | SAMPLED | {"negatives", "negatives_from"},
         ),
     ],
 )
-def test_what_matters(kind: str, base: str, objective: str, entered: dict[str, Any], absent: set[str]) -> None:
-    everything = {field.name for field in fields(recipe_of(kind).options)} - {"base"}
-    assert shown(kind, base, objective, **entered) == everything - absent
+def test_selects_relevant_options(
+    kind: str, base: str, objective: str, entered: dict[str, Any], absent: set[str]
+) -> None:
+    everything = {field.name for field in fields(get_recipe(kind).options)} - {"base"}
+    assert relevant_options(kind, base, objective, **entered) == everything - absent
 
 
-def test_passages_of_late_interaction_are_shared_only_without_negatives() -> None:
+def test_late_interaction_shares_passages_only_without_negatives() -> None:
     multiple, kl = LateObjective.MULTIPLE_NEGATIVES, LateObjective.KL
-    assert "shared_passages" in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
-    assert "shared_passages" not in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2)
-    assert "shared_passages" not in shown(LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)
+    assert "shared_passages" in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
+    assert "shared_passages" not in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2)
+    assert "shared_passages" not in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)
 
 
-def test_what_only_questions_that_are_read_have_goes_with_them() -> None:
+def test_hides_options_of_query_encoder_without_it() -> None:
     names = {"question_side", "question_regularizer", "passage_regularizer", "temperature", "mini_batch_size"}
-    assert names <= shown(SPARSE_ENCODER, "klue/roberta-base", SPLADE)
-    own_terms = shown(SPARSE_ENCODER, "klue/roberta-base", SPLADE, question_side="idf")
+    assert names <= relevant_options(SPARSE_ENCODER, "klue/roberta-base", SPLADE)
+    own_terms = relevant_options(SPARSE_ENCODER, "klue/roberta-base", SPLADE, question_side="idf")
     assert names & own_terms == names - {"question_regularizer"}
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_every_option_state_failure_and_advice_has_words(language: str) -> None:
+def test_translates_every_option_state_failure_and_advice(language: str) -> None:
     words = set(catalog(language))
     for options in (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions, ReaderOptions):
         names = {known.name for known in fields(options)} - {"base", "objective"}
@@ -129,10 +137,12 @@ def test_every_option_state_failure_and_advice_has_words(language: str) -> None:
     for objective in (*BiEncoderObjective, *CrossEncoderObjective, *of_sentences, *ReaderObjective):
         assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
     enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
-    enums |= {"lora_also": LoraAlso, "best_by": JudgedBy}
-    assert set(Pooling) <= {choice.value for choice in SentencePooling}
+    enums |= {"lora_also": LoraAlso, "best_by": SentenceBestBy}
+    assert set(BiEncoderPooling) <= {choice.value for choice in SentencePooling}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
-    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {f"choice.rules_{one}" for one in Rules} <= words
+    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {
+        f"choice.rules_{member}" for member in ScoringRules
+    } <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught rounds"
     codes += " model_not_found mix lora_also lora_table starter_reader no_answers overlap"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
@@ -143,4 +153,4 @@ def test_every_option_state_failure_and_advice_has_words(language: str) -> None:
     failures |= {"hub_unreachable", "hub_unknown", "model_not_found", "data", "memory", "disk", "interrupted"}
     failures |= {"unexpected", "option"}
     assert {f"failure.{code}" for code in failures} | {f"push.{code}" for code in pushes} <= words
-    assert {f"state.{state.value}" for state in State} | {f"advice.{one}" for one in Advice} <= words
+    assert {f"state.{state.value}" for state in State} | {f"advice.{member}" for member in Advice} <= words

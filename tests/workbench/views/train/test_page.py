@@ -16,7 +16,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.comparison.experiment import added
+from mrc_workbench.retrieval.comparison.experiment import added_retrievers
 from mrc_workbench.training.engine.checkpoints import seal
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from mrc_workbench.training.recipes import RECIPES
@@ -26,15 +26,15 @@ from tests.workbench.views.driving import run, unfolded
 from tests.workbench.views.train.worlds import (
     EN,
     click,
+    create_test_run,
     done_run,
     enter,
     field,
-    kept_set,
     labels,
-    made_run,
     press,
     progress_texts,
     start_button,
+    stored_dataset,
     texts,
 )
 
@@ -48,16 +48,16 @@ UNDER_WAY = {State.QUEUED, State.RUNNING}
 # first sight
 
 
-def test_the_first_sight_is_what_is_needed_to_start(app: AppTest) -> None:
+def test_displays_only_required_fields_at_first(app: AppTest) -> None:
     run(app)
     assert app.pills(key="train_en").options == [EN["train.kind_bi-encoder"], EN["train.kind_cross-encoder"]]
     entered = [*app.selectbox, *app.text_input, *app.number_input, *app.checkbox, *app.multiselect]
-    assert len([one for one in entered if "train" in str(one.key) or "base" in str(one.key)]) == 6
-    pressed = [one.label for one in app.button if one in app.main.button]
+    assert len([element for element in entered if "train" in str(element.key) or "base" in str(element.key)]) == 6
+    pressed = [element.label for element in app.button if element in app.main.button]
     assert pressed == [EN["train.ask_estimate"], EN["train.start"]]
 
 
-def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
+def compared(fingerprint: str, part: Part, **means: float) -> SimpleNamespace:
     """A kept comparison with these figures, and the experiment that asked for it in the place of its folder."""
     kinds = {
         "mix": {"kind": "learned", "of": ["first", "other"]},
@@ -65,7 +65,7 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
         "trained": {"kind": "dense", "model": "a-run"},
         "mix of trained": {"kind": "learned", "of": ["first", "trained"]},
     }
-    specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in figures]
+    specs = [{"name": name, **kinds.get(name, {"kind": "bm25"})} for name in means]
     return SimpleNamespace(
         folder={"experiment": {"retriever": specs}},
         data_fingerprint=fingerprint,
@@ -73,7 +73,7 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
         relevant_from=1,
         questions=480,
         ks=(1, 5, 10),
-        figures={name: {"ndcg@10": value} for name, value in figures.items()},
+        figures={name: {"ndcg@10": value} for name, value in means.items()},
     )
 
 
@@ -98,19 +98,19 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
         (Part.ALL, {"trained": 0.99, "mix of trained": 0.95}, ()),
     ],
 )
-def test_what_a_mix_reaches_without_training_is_told(
+def test_displays_untrained_score_of_mix(
     app: AppTest, stored: list[SimpleNamespace], part: Part, figures: dict[str, float], told: tuple[str, ...]
 ) -> None:
     stored.append(compared(find("sample").fingerprint, part, **figures))
-    said = [one.value for one in run(app).caption]
+    captions = [caption.value for caption in run(app).caption]
     if not told:
-        assert any(EN["train.untrained_unknown"] in one for one in said)
+        assert any(EN["train.untrained_unknown"] in caption for caption in captions)
         return
     name, score = told
     words = {"name": name, "measure": "nDCG@10", "score": score, "questions": "480"}
-    assert any(EN["train.untrained"].format(**words) in one for one in said)
+    assert any(EN["train.untrained"].format(**words) in caption for caption in captions)
     app.query_params["lang"] = "ko"
-    korean = "\n".join(one.value for one in run(app).caption)
+    korean = "\n".join(caption.value for caption in run(app).caption)
     assert f"nDCG@10 {score}{'이' if score[-1] in '06' else '가'} 나옵니다" in korean
 
 
@@ -118,38 +118,38 @@ def test_what_a_mix_reaches_without_training_is_told(
     ("earlier_part", "told"),
     [(Part.ALL, ("late", "88.6")), (Part.VALIDATION, ("first", "77.0"))],  # scores on other questions do not compare
 )
-def test_the_score_to_beat_is_the_best_of_all_comparisons_of_the_same_questions(
+def test_untrained_score_is_best_of_all_comparisons(
     app: AppTest, stored: list[SimpleNamespace], earlier_part: Part, told: tuple[str, str]
 ) -> None:
     fingerprint = find("sample").fingerprint
     stored.append(compared(fingerprint, Part.ALL, first=0.77))
     stored.append(compared(fingerprint, earlier_part, late=0.886, first=0.7))
     words = {"name": told[0], "measure": "nDCG@10", "score": told[1], "questions": "480"}
-    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
+    assert any(EN["train.untrained"].format(**words) in element.value for element in run(app).caption)
 
 
-def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, stored: list[SimpleNamespace]) -> None:
+def test_untrained_score_uses_metric_selected_on_compare(app: AppTest, stored: list[SimpleNamespace]) -> None:
     stored.append(compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85))
     for name, recall in (("first", 0.9), ("other", 0.88)):
         stored[0].figures[name]["recall@10"] = recall
     app.session_state["kept_measure"] = "recall"
     words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
-    assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
+    assert any(EN["train.untrained"].format(**words) in element.value for element in run(app).caption)
 
 
-def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppTest) -> None:
+def test_selects_other_kind_from_popover(app: AppTest) -> None:
     app.session_state["train_more_kinds_open"] = True
     click(run(app), f"train_kind_{SPARSE_ENCODER}")
     pills = app.pills(key="train_en")
     assert (len(pills.options), pills.value) == (3, SPARSE_ENCODER)
-    assert not [one for one in app.button if str(one.key).startswith("train_kind_")]  # closed again
+    assert not [element for element in app.button if str(element.key).startswith("train_kind_")]  # closed again
     pills.set_value(CROSS_ENCODER)
     assert len(run(app).pills(key="train_en").options) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_an_address_opens_every_kind(app: AppTest, kind: str) -> None:
+def test_opens_every_kind_by_address(app: AppTest, kind: str) -> None:
     app.query_params["train"] = kind
     assert run(app).pills(key="train_en").value == kind
 
@@ -159,19 +159,19 @@ def test_an_address_opens_every_kind(app: AppTest, kind: str) -> None:
 
 @pytest.fixture
 def running() -> Run:
-    made = made_run(State.RUNNING, phase=Phase.TRAINING, step=30, total_steps=120, seconds_left=100.0)
-    made.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
-    made.add_measures("before", {"recall@10": 0.5, "ndcg@10": 0.4})
+    training_run = create_test_run(State.RUNNING, phase=Phase.TRAINING, step=30, total_steps=120, seconds_left=100.0)
+    training_run.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
+    training_run.add_measures("before", {"recall@10": 0.5, "ndcg@10": 0.4})
     for step in range(1, 31):
         logged = {"loss": 1 / step, "learning_rate": step / 1e5, "grad_norm": 2.0, "examples_per_second": 1234.4}
-        made.add_progress({"step": step, **logged})
-    made.add_progress({"step": 30, "eval_validation_recall@10": 0.625, "eval_validation_ndcg@10": 0.5})
-    (made.folder / "log.txt").write_text("\n".join(f"line {n}" for n in range(100)), encoding="utf-8")
-    return made
+        training_run.add_progress({"step": step, **logged})
+    training_run.add_progress({"step": 30, "eval_validation_recall@10": 0.625, "eval_validation_ndcg@10": 0.5})
+    (training_run.folder / "log.txt").write_text("\n".join(f"line {n}" for n in range(100)), encoding="utf-8")
+    return training_run
 
 
 @pytest.mark.slow
-def test_a_running_training_shows_how_far_it_is_by_any_measure(app: AppTest, running: Run) -> None:
+def test_displays_progress_of_running_training_by_any_metric(app: AppTest, running: Run) -> None:
     run(app)
     assert [metric.value for metric in app.metric] == [
         *("30 / 120", "0.8 / 3", "1 min 40 s", "1,234 per second", "0.0333", "0.0003", "2.000", "50.00%")
@@ -188,12 +188,12 @@ def test_a_running_training_shows_how_far_it_is_by_any_measure(app: AppTest, run
 
 
 @pytest.mark.slow
-def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) -> None:
+def test_stop_requests_first_and_then_ends_at_once(app: AppTest, running: Run) -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     started = psutil.Process(process.pid).create_time()
     running.write_status(replace(running.status(), pid=process.pid, pid_started=started))
     click(run(app), f"stop_{running.id}")
-    assert running.asked_to_stop
+    assert running.stop_requested
     assert EN["train.stopping_step"] in progress_texts(app)
     click(app, f"end_{running.id}")
     process.wait(10)
@@ -202,20 +202,20 @@ def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) ->
     assert start_button(app).label == EN["train.start"]
 
 
-def test_a_training_in_its_first_moments_is_shown_and_stops_without_a_checkpoint(app: AppTest) -> None:
-    made = made_run(State.RUNNING, phase=Phase.MINING)
+def test_displays_new_training_and_stops_without_checkpoint(app: AppTest) -> None:
+    training_run = create_test_run(State.RUNNING, phase=Phase.MINING)
     assert not run(app).dataframe
     assert not app.metric  # nothing is known yet: no tile and no chart says so
     assert EN["train.no_figure_yet"] not in texts(app)
     assert start_button(app).label == EN["train.enqueue"]
-    made.ask_to_stop()
+    training_run.request_stop()
     assert EN["train.stopping"] in progress_texts(run(app))
 
 
 @pytest.mark.usefixtures("no_worker")
-def test_the_sidebar_shows_the_running_training_and_how_many_wait(app: AppTest, running: Run) -> None:
+def test_sidebar_shows_running_and_waiting_trainings(app: AppTest, running: Run) -> None:
     for name in ("second", "third"):
-        made_run(State.QUEUED, name=name)
+        create_test_run(State.QUEUED, name=name)
     assert "**first** · training · about 1 min 40 s left in total" in progress_texts(run(app))
     assert EN["sidebar.waiting"].format(count=2) in texts(app)
 
@@ -223,18 +223,18 @@ def test_the_sidebar_shows_the_running_training_and_how_many_wait(app: AppTest, 
 # what is left
 
 
-def test_failures_are_told_in_words(app: AppTest) -> None:
+def test_translates_failures(app: AppTest) -> None:
     codes = ["hub_unreachable", "model_not_found", "memory", "disk", "option", "too_few", "unexpected", "unheard_of"]
     for code in codes:
-        made_run(State.FAILED, code=code, message=f"what the program said of {code}")
+        create_test_run(State.FAILED, code=code, message=f"what the program said of {code}")
     app.session_state["trainings_shown"] = len(codes)
     run(app)
-    wanted = [EN.get(f"failure.{code}", EN["failure.unexpected"]).format(base=STARTER) for code in codes]
-    shown = [error.value for error in app.error]
-    assert [shown.count(words) for words in wanted] == [wanted.count(words) for words in wanted]
+    expected = [EN.get(f"failure.{code}", EN["failure.unexpected"]).format(base=STARTER) for code in codes]
+    messages = [error.value for error in app.error]
+    assert [messages.count(words) for words in expected] == [expected.count(words) for words in expected]
     explained = ("memory", "disk", "option", "unexpected")
     assert {code.value for code in app.code} == {f"what the program said of {code}" for code in explained}
-    killed = made_run(State.RUNNING)
+    killed = create_test_run(State.RUNNING)
     killed.write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
     assert EN["failure.interrupted"] in [error.value for error in run(app).error]
     assert "step 7 of 30" in texts(app)
@@ -243,26 +243,26 @@ def test_failures_are_told_in_words(app: AppTest) -> None:
 
 @pytest.mark.parametrize("state", sorted(RESUMABLE))
 @pytest.mark.usefixtures("no_worker")
-def test_what_did_not_end_well_can_be_resumed_from_its_checkpoint(app: AppTest, state: State) -> None:
-    made = made_run(state, step=9, total_steps=30)
-    made.ask_to_stop()
-    checkpoint = made.folder / "checkpoints" / "checkpoint-8"
+def test_resumes_ended_training_from_its_checkpoint(app: AppTest, state: State) -> None:
+    training_run = create_test_run(state, step=9, total_steps=30)
+    training_run.request_stop()
+    checkpoint = training_run.folder / "checkpoints" / "checkpoint-8"
     checkpoint.mkdir(parents=True)
     (checkpoint / "weights.safetensors").write_bytes(b"weights")
-    button = run(app).button(key=f"resume_{made.id}")
+    button = run(app).button(key=f"resume_{training_run.id}")
     assert button.help == EN["train.resume_anew"]  # half a checkpoint is none
     seal(checkpoint)
-    button = run(app).button(key=f"resume_{made.id}")
+    button = run(app).button(key=f"resume_{training_run.id}")
     assert button.help == EN["train.resume_from"].format(step=8)
     button.click()
     run(app)
-    assert made.status().state is State.QUEUED
-    assert not made.asked_to_stop
+    assert training_run.status().state is State.QUEUED
+    assert not training_run.stop_requested
     assert EN["train.queue"].format(count=1) in texts(app)
 
 
 @pytest.mark.usefixtures("no_worker")
-def test_another_round_fills_in_the_form_with_the_model_that_mines_it(app: AppTest) -> None:
+def test_fills_form_for_another_round_with_mining_model(app: AppTest) -> None:
     first = done_run()
     done_run(CROSS_ENCODER, "a reader")
     run(unfolded(app, BI_ENCODER))
@@ -274,21 +274,21 @@ def test_another_round_fills_in_the_form_with_the_model_that_mines_it(app: AppTe
 
 
 @pytest.mark.slow
-def test_deleting_asks_first(app: AppTest) -> None:
-    made = done_run()
-    click(run(app), f"delete_{made.id}")
+def test_confirms_before_deleting(app: AppTest) -> None:
+    training_run = done_run()
+    click(run(app), f"delete_{training_run.id}")
     assert EN["train.delete_question"].format(name="first") in texts(app)
     app.button(key="delete_no").click()
     assert EN["train.delete_question"].format(name="first") not in texts(run(app))
-    assert made.folder.exists()
-    app.button(key=f"delete_{made.id}").click()
+    assert training_run.folder.exists()
+    app.button(key=f"delete_{training_run.id}").click()
     click(run(app), "delete_yes")
-    assert not made.folder.exists()
+    assert not training_run.folder.exists()
     # a dialog about a training that somebody else deleted is gone
-    made = done_run()
-    run(app).button(key=f"details_{made.id}").click()
+    training_run = done_run()
+    run(app).button(key=f"details_{training_run.id}").click()
     assert run(app).tabs
-    made.delete()
+    training_run.delete()
     assert not run(app).tabs
 
 
@@ -301,30 +301,28 @@ def test_deleting_asks_first(app: AppTest) -> None:
         (CROSS_ENCODER, "some/base", {"retrievers": "BM25|Reranked · mine", "baseline": "BM25"}),
     ],
 )
-def test_use_in_compare_picks_the_model_as_it_was_before_and_as_it_is_now(
+def test_compare_selects_model_before_and_after_training(
     app: AppTest, opened: list[dict[str, str]], kind: str, base: str, picked: dict[str, str]
 ) -> None:
-    made = done_run(kind, name="mine", base=base)
-    kept_set(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
-    click(run(app), f"use_{made.id}")
-    assert opened == [picked | {"data": kept_set().key, "part": "test", "run": "now", "lang": "en"}]
+    training_run = done_run(kind, name="mine", base=base)
+    stored_dataset(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
+    click(run(app), f"use_{training_run.id}")
+    assert opened == [picked | {"data": stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
 
 
-def test_a_base_that_nothing_searches_with_is_added_once_to_compare_with(
-    app: AppTest, opened: list[dict[str, str]]
-) -> None:
-    made = done_run(name="mine", base="some/base")
+def test_adds_unused_base_to_comparison_once(app: AppTest, opened: list[dict[str, str]]) -> None:
+    training_run = done_run(name="mine", base="some/base")
     for _ in range(2):
-        click(run(app), f"use_{made.id}")
-    compared = {(one["retrievers"], one["baseline"]) for one in opened}
+        click(run(app), f"use_{training_run.id}")
+    compared = {(parameters["retrievers"], parameters["baseline"]) for parameters in opened}
     assert compared == {("BM25|Dense · base|Dense · mine", "Dense · base")}
-    (spec,) = added(kept_set().fingerprint)
+    (spec,) = added_retrievers(stored_dataset().fingerprint)
     assert (spec.name, getattr(spec, "model", "")) == ("Dense · base", "some/base")
 
 
-def test_old_trainings_are_shown_on_request(app: AppTest) -> None:
+def test_displays_old_trainings_on_request(app: AppTest) -> None:
     for number in range(7):
-        made_run(State.STOPPED, name=f"run {number}")
+        create_test_run(State.STOPPED, name=f"run {number}")
     run(app)
     assert labels(app).count(EN["train.details"]) == 1 + 5  # the latest stands at the top
     next(button for button in app.button if button.label == "Show 1 older trainings").click()
@@ -335,7 +333,7 @@ def test_old_trainings_are_shown_on_request(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_a_starter_is_trained_on_the_sample_from_the_page(app: AppTest) -> None:
+def test_trains_starter_on_sample_from_page(app: AppTest) -> None:
     click(enter(run(app), epochs=0.5), "train_start_")
     (started,) = all_runs()
     assert started.status().state in UNDER_WAY

@@ -6,11 +6,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
-from mrc_workbench.data.pairs.store import StoredPairs, keep
+from mrc_workbench.data.pairs.store import StoredPairs, save_pairs
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
 from tests.workbench.views.driving import run
-from tests.workbench.views.train.worlds import EN, click, drawn, enter, field, unopened
+from tests.workbench.views.train.worlds import EN, click, enter, field, field_names, unopened
 
 pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
 ROWS = 30
@@ -30,11 +30,13 @@ def page() -> None:
 
 def scored() -> StoredPairs:
     scores = [row % 6 for row in range(ROWS)]
-    return keep(PairSet.of("likeness", PairKind.SCORED, [FIRST, SECOND], scores, scale=(0, 5)))
+    return save_pairs(PairSet.from_columns("likeness", PairKind.SCORED, [FIRST, SECOND], scores, scale=(0, 5)))
 
 
 def labelled() -> StoredPairs:
-    return keep(PairSet.of("inference", PairKind.LABELLED, [FIRST, SECOND], [row % 3 for row in range(ROWS)]))
+    return save_pairs(
+        PairSet.from_columns("inference", PairKind.LABELLED, [FIRST, SECOND], [row % 3 for row in range(ROWS)])
+    )
 
 
 @pytest.fixture
@@ -42,53 +44,55 @@ def app(folder: Path) -> AppTest:
     return unopened(page, train=SENTENCES, base=str(folder))
 
 
-def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: AppTest, submitted: list[Run]) -> None:
-    kept = scored()
+def test_trains_on_scores_with_entered_values(app: AppTest, submitted: list[Run]) -> None:
+    pairs_set = scored()
     run(app)
     assert not app.exception
     assert not app.error
     assert field(app, "objective", SENTENCES).value == SentenceObjective.COSENT
-    assert {"scale", "pooling", "judged_on"} <= drawn(app, SENTENCES)
-    assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & drawn(app, SENTENCES)
+    assert {"scale", "pooling", "judged_on"} <= field_names(app, SENTENCES)
+    assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & field_names(app, SENTENCES)
     click(enter(app, SENTENCES, scale=10.0), "train_start")
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.data_name, plan.fingerprint) == (
-        SENTENCES, kept.key, "likeness", kept.fingerprint,
+        SENTENCES, pairs_set.key, "likeness", pairs_set.fingerprint,
     )  # fmt: skip
     assert isinstance(plan.options, SentenceOptions)
     assert (plan.options.objective, plan.options.scale) == (SentenceObjective.COSENT, 10.0)
 
 
-def test_labels_offer_what_learns_from_labels_with_the_settings_of_its_paper(app: AppTest) -> None:
+def test_offers_objectives_for_labels_with_published_settings(app: AppTest) -> None:
     labelled()
     run(app)
     objective = field(app, "objective", SENTENCES)
     assert objective.value == SentenceObjective.SIMCSE_SUPERVISED
     offered = [SentenceObjective.NLI_SOFTMAX, SentenceObjective.TRIPLET, SentenceObjective.SIMCSE_UNSUPERVISED]
     offered += [SentenceObjective.SIMCSE_SUPERVISED, SentenceObjective.TSDAE]
-    assert objective.options == [EN[f"objective.{one}"] for one in offered]
+    assert objective.options == [EN[f"objective.{objective_name}"] for objective_name in offered]
     assert field(app, "batch_size", SENTENCES).value == 128
     enter(app, SENTENCES, objective=SentenceObjective.NLI_SOFTMAX.value)
-    assert "concatenation" in drawn(app, SENTENCES)
-    assert "temperature" not in drawn(app, SENTENCES)
+    assert "concatenation" in field_names(app, SENTENCES)
+    assert "temperature" not in field_names(app, SENTENCES)
 
 
-def test_another_set_judges_what_has_no_scores(app: AppTest, submitted: list[Run]) -> None:
+def test_evaluates_unscored_pairs_on_another_set(app: AppTest, submitted: list[Run]) -> None:
     judge = scored()
-    keep(PairSet.of("plain", PairKind.SENTENCES, [FIRST]))
+    save_pairs(PairSet.from_columns("plain", PairKind.SENTENCES, [FIRST]))
     run(app)
     assert field(app, "objective", SENTENCES).value == SentenceObjective.SIMCSE_UNSUPERVISED
     click(enter(app, SENTENCES, judged_on=judge.key), "train_start")
     assert submitted[0].plan().options.judged_on == judge.key  # type: ignore[attr-defined]
 
 
-def test_a_cross_encoder_of_sentences_learns_from_no_triplets(app: AppTest) -> None:
-    keep(PairSet.of("three", PairKind.TRIPLETS, [FIRST, SECOND, [f"third {row}" for row in range(ROWS)]]))
+def test_cross_encoder_of_sentences_offers_no_triplets(app: AppTest) -> None:
+    save_pairs(
+        PairSet.from_columns("three", PairKind.TRIPLETS, [FIRST, SECOND, [f"third {row}" for row in range(ROWS)]])
+    )
     app.query_params["train"] = SENTENCE_CROSS_ENCODER
     run(app)
     assert [info.value for info in app.info] == [EN["train.no_objective"]]
 
 
-def test_labels_have_their_numbers() -> None:
+def test_displays_metrics_of_labelled_pairs() -> None:
     assert [label.value for label in Label] == [0, 1, 2]

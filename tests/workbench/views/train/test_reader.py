@@ -8,10 +8,10 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.labs.reading.scores import Rules
+from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.sources import DEFAULT_READER, STARTER
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.recipes import kinds_to_start_from, usual_base
+from mrc_workbench.training.recipes import compatible_base_kinds, default_base
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES, ReaderBestBy, ReaderOptions
 from mrc_workbench.workbench.views.train.base import base_choices
@@ -20,9 +20,9 @@ from tests.workbench.views.train.worlds import (
     EN,
     base_box,
     button,
-    drawn,
     enter,
     field,
+    field_names,
     form_page,
     page,
     press,
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
 NEVER = {"base", "title", "evaluation_batch_size", "negatives_model"}
 
 
-def asked(*answers: str) -> QuestionSet:
+def reader_questions(*answers: str) -> QuestionSet:
     """A question about each of twenty passages, with these answers."""
     passages = tuple(Passage(f"p{number}", f"topic{number} here") for number in range(20))
     questions = (Question(f"q{number}", f"Where is topic{number}?", answers, (f"p{number}",)) for number in range(20))
@@ -46,7 +46,7 @@ def asked(*answers: str) -> QuestionSet:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(asked("here"))
+    return keep(reader_questions("here"))
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def app(data: StoredSet, folder: Path) -> AppTest:
     return unopened(form_page, train=READER, base=str(folder), data=data.key)
 
 
-def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> None:
+def test_draws_labelled_field_for_every_relevant_option(app: AppTest) -> None:
     run(app)
     assert not app.exception
     assert not app.error
-    assert drawn(app, READER) == {known.name for known in fields(ReaderOptions)} - NEVER
+    assert field_names(app, READER) == {known.name for known in fields(ReaderOptions)} - NEVER
     assert field(app, "best_by", READER).options == ["Exact match (EM)", "F1"]
     assert field(app, "rules", READER).options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
     assert field(app, "objective", READER).options == [EN["objective.span"]]
@@ -68,32 +68,32 @@ def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> N
     assert EN["settings.find"] not in texts(app)
 
 
-def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
+def test_starts_training_with_entered_values(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
     press(enter(run(app), READER, rules="klue", best_by="em", max_length=64, overlap=16, validation=0.2), "start")
     (started,) = submitted
     plan = started.plan()
     assert (plan.kind, plan.data, plan.fingerprint) == (READER, data.key, data.fingerprint)
-    chosen = {"rules": Rules.KLUE, "best_by": ReaderBestBy.EXACT, "max_length": 64, "overlap": 16}
-    assert plan.options == replace(ReaderOptions.suited_to(str(folder)), **chosen)
+    entered = {"rules": ScoringRules.KLUE, "best_by": ReaderBestBy.EXACT, "max_length": 64, "overlap": 16}
+    assert plan.options == replace(ReaderOptions.defaults_for(str(folder)), **entered)
 
 
-def test_overlapping_windows_and_a_set_without_answers_are_refused_and_a_starter_is_no_base(app: AppTest) -> None:
+def test_rejects_overlapping_windows_missing_answers_and_starter(app: AppTest) -> None:
     enter(run(app), READER, max_length=64)
     assert EN["option_problem.overlap"] in [error.value for error in app.error]
     assert button(app, "start").disabled
-    app.query_params["data"] = keep(asked()).key
+    app.query_params["data"] = keep(reader_questions()).key
     enter(app, READER, max_length=384)
     assert [error.value for error in app.error] == [f"**{EN['option.data']}**: {EN['option_problem.no_answers']}"]
     assert button(app, "start").disabled
-    assert base_box(with_base(app, STARTER)).value == usual_base(READER)
+    assert base_box(with_base(app, STARTER)).value == default_base(READER)
 
 
-def test_it_begins_at_what_is_a_transformer() -> None:
+def test_starts_from_transformer_models() -> None:
     started = with_module(trained_run(BI_ENCODER, "of a starter"), "mrc_workbench.models.starter.AnalyzedEmbedding")
     fitting = [trained_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
     trained_run(CROSS_ENCODER, "reranks")
-    assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
-    assert READER not in kinds_to_start_from(BI_ENCODER)
+    assert compatible_base_kinds(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
+    assert READER not in compatible_base_kinds(BI_ENCODER)
     choices = base_choices(READER)
     assert choices[-4:] == fitting
     assert DEFAULT_READER in choices
@@ -103,7 +103,7 @@ def test_it_begins_at_what_is_a_transformer() -> None:
 
 
 @pytest.mark.usefixtures("at_the_hub")
-def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(app: AppTest) -> None:
+def test_accepts_bi_encoder_base_and_continues_reader_settings(app: AppTest) -> None:
     encoder = trained_run(BI_ENCODER, "an encoder", epochs=7.0)
     reader = trained_run(READER, "a reader", epochs=2.0, max_length=256)
     app.query_params["base"] = encoder.id
@@ -112,7 +112,7 @@ def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(
     assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (2.0, 256)
 
 
-def test_the_page_says_what_comes_of_it(data: StoredSet) -> None:
+def test_describes_result_of_training(data: StoredSet) -> None:
     test = run(unopened(page, train=READER, data=data.key))
     assert not test.exception
     assert EN["train.get_reader"].format(data=data.name) in [text.value for text in test.markdown]

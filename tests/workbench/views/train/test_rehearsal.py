@@ -18,9 +18,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
-from mrc_workbench.training.jobs import Estimate, Rehearsal, RehearsalTask
+from mrc_workbench.training.jobs import DryRunJob, DryRunTask, Estimate
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.runs import Plan, Run, all_runs
+from mrc_workbench.training.runs import Run, TrainingPlan, all_runs
 from mrc_workbench.workbench.views.resources import sets
 from mrc_workbench.workbench.views.train import start
 from tests.training.worlds import COLUMNS
@@ -29,11 +29,11 @@ from tests.workbench.views.train.worlds import (
     EN,
     button,
     click,
+    create_test_run,
     enter,
     field,
     form_page,
     labels,
-    made_run,
     press,
     texts,
     unopened,
@@ -53,48 +53,48 @@ def app() -> AppTest:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rehearsal]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[DryRunJob]]:
     """Rehearsals that were started; the process of each only sleeps."""
-    rehearsals: list[Rehearsal] = []
+    rehearsals: list[DryRunJob] = []
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self: Rehearsal, plan: Plan) -> None:
+    def start(self: DryRunJob, plan: TrainingPlan) -> None:
         processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
         pid = processes[-1].pid
         self.write_status(Status(State.RUNNING, pid=pid, pid_started=psutil.Process(pid).create_time()))
         rehearsals.append(self)
 
-    monkeypatch.setattr(Rehearsal, "start", start)
+    monkeypatch.setattr(DryRunJob, "start", start)
     yield rehearsals
     for process in processes:
         process.kill()
         process.wait()
 
 
-def ask(app: AppTest, asked: list[Rehearsal], task: RehearsalTask = RehearsalTask.ESTIMATE) -> Rehearsal:
+def ask(app: AppTest, asked: list[DryRunJob], task: DryRunTask = DryRunTask.ESTIMATE) -> DryRunJob:
     button(app, f"ask_{task.value}").click()
     run(app)
     assert asked[-1].task is task
     return asked[-1]
 
 
-def estimated(app: AppTest, asked: list[Rehearsal], **changed: Any) -> AppTest:
+def estimated(app: AppTest, asked: list[DryRunJob], **changed: Any) -> AppTest:
     """Have the estimate answered, for the first time or anew."""
-    rehearsal = asked[-1] if asked else ask(run(app), asked)
-    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(replace(FITS, **changed))))
+    dry_run = asked[-1] if asked else ask(run(app), asked)
+    write_text(dry_run.folder / "estimate.json", json.dumps(asdict(replace(FITS, **changed))))
     return run(app)
 
 
 # time and memory
 
 
-def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest, asked: list[Rehearsal]) -> None:
-    rehearsal = ask(enter(run(app), epochs=5.0), asked)
+def test_displays_estimate_without_starting_training(app: AppTest, asked: list[DryRunJob]) -> None:
+    dry_run = ask(enter(run(app), epochs=5.0), asked)
     assert "Running a few steps" in texts(app)
     button(app, "ask_estimate").click()
     assert button(run(app), "ask_estimate").disabled
-    assert asked == [rehearsal]
-    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
+    assert asked == [dry_run]
+    write_text(dry_run.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
     assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
     assert "One step takes 0.8 s, all evaluations 12 s, loading under a second. Measured on: CPU." in texts(app)
@@ -103,24 +103,22 @@ def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest,
     assert all_runs() == []
 
 
-def test_an_estimate_tells_the_time_of_a_teacher_on_a_busy_machine_and_without_a_whole_batch(
-    app: AppTest, asked: list[Rehearsal]
-) -> None:
+def test_estimates_teacher_time_on_busy_machine_and_small_data(app: AppTest, asked: list[DryRunJob]) -> None:
     estimated(app, asked, seconds_teaching=75.0)
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
-    (busy,) = (info.value for info in estimated(app, asked, others=0.6, seconds_alone=87.0).info)
-    assert busy.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
+    (message,) = (info.value for info in estimated(app, asked, others=0.6, seconds_alone=87.0).info)
+    assert message.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
     (rough,) = (info.value for info in estimated(app, asked, rough=True).info)
     assert rough.startswith("Roughly **4 min 20 s**")
 
 
-def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
+def test_reports_insufficient_memory_with_alternative(app: AppTest, asked: list[DryRunJob]) -> None:
     estimated(app, asked, fits=False)
     assert [error.value for error in app.error] == [EN["train.too_large"]]
     assert EN["train.use_instead"] not in labels(app), "nothing would fit"
     estimated(app, asked, fits=False, instead={"batch_size": 32})
-    told = EN["train.too_large_instead"].format(options="Batch size 32")
-    assert [error.value for error in app.error] == [told]
+    message = EN["train.too_large_instead"].format(options="Batch size 32")
+    assert [error.value for error in app.error] == [message]
     press(app, "use_instead")
     assert field(app, "batch_size").value == 32
     assert not app.error  # another plan, of which nothing is known yet
@@ -128,25 +126,25 @@ def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: li
 
 
 @pytest.mark.usefixtures("at_the_hub")
-def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[Rehearsal]) -> None:
+def test_applies_suggested_settings_of_every_kind(app: AppTest, asked: list[DryRunJob]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
     estimated(app, asked, fits=False, instead=instead)
-    told = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
-    assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
+    message = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
+    assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=message)]
     press(app, "use_instead")
     assert {name: field(app, name).value for name in instead} == instead
 
 
-def test_asking_can_be_stopped_and_ends_with_a_changed_plan(app: AppTest, asked: list[Rehearsal]) -> None:
-    rehearsal = ask(run(app), asked)
-    click(app, f"stop_{rehearsal.id}")
-    assert not rehearsal.running
+def test_dry_run_can_be_stopped_and_ends_if_plan_changes(app: AppTest, asked: list[DryRunJob]) -> None:
+    dry_run = ask(run(app), asked)
+    click(app, f"stop_{dry_run.id}")
+    assert not dry_run.running
     assert "Running a few steps" not in texts(run(app))
     assert not button(app, "ask_estimate").disabled
-    rehearsal = ask(app, asked)
+    dry_run = ask(app, asked)
     enter(app, epochs=5.0)
-    assert not rehearsal.running
+    assert not dry_run.running
     assert "Running a few steps" not in texts(app)
 
 
@@ -154,49 +152,49 @@ def test_asking_can_be_stopped_and_ends_with_a_changed_plan(app: AppTest, asked:
     ("code", "message", "told"),
     [("memory", "9 GB", "failure.memory"), ("unexpected", "ValueError: *no*", "train.not_answered")],
 )
-def test_what_went_wrong_is_told(app: AppTest, asked: list[Rehearsal], code: str, message: str, told: str) -> None:
-    rehearsal = ask(run(app), asked)
-    rehearsal.write_status(Status(State.FAILED, code=code, message=message))
+def test_reports_dry_run_failure(app: AppTest, asked: list[DryRunJob], code: str, message: str, told: str) -> None:
+    dry_run = ask(run(app), asked)
+    dry_run.write_status(Status(State.FAILED, code=code, message=message))
     run(app)
     assert [error.value for error in app.error] == [EN[told]]
     assert [code.value for code in app.code] == [message]
     assert not button(app, "ask_estimate").disabled
 
 
-def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rehearsal, "start", Mock(side_effect=OSError("no space")))
+def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DryRunJob, "start", Mock(side_effect=OSError("no space")))
     button(run(app), "ask_estimate").click()
     assert [error.value for error in run(app).error] == [EN["train.not_started"].format(reason="no space")]
 
 
 @pytest.fixture
-def by_itself(asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch) -> list[Rehearsal]:
+def by_itself(asked: list[DryRunJob], monkeypatch: pytest.MonkeyPatch) -> list[DryRunJob]:
     """Estimates start by themselves, as on the page."""
     monkeypatch.setattr(start, "starts_by_itself", STARTS_BY_ITSELF)
     return asked
 
 
-def test_the_defaults_are_estimated_by_themselves_and_once(app: AppTest, by_itself: list[Rehearsal]) -> None:
+def test_estimates_default_settings_once(app: AppTest, by_itself: list[DryRunJob]) -> None:
     run(app)
-    (rehearsal,) = by_itself
-    assert rehearsal.task is RehearsalTask.ESTIMATE
+    (dry_run,) = by_itself
+    assert dry_run.task is DryRunTask.ESTIMATE
     assert "Running a few steps" in texts(app)
-    click(app, f"stop_{rehearsal.id}")
+    click(app, f"stop_{dry_run.id}")
     assert "Running a few steps" not in texts(run(app))
     assert len(by_itself) == 1  # what was stopped is not started again
-    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
+    write_text(dry_run.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert [info.value for info in run(app).info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
 
 
-def test_another_base_or_changed_settings_or_a_training_end_the_estimate(
-    app: AppTest, by_itself: list[Rehearsal], submitted: list[Run], folder: Path
+def test_ends_estimate_on_changed_settings_or_training(
+    app: AppTest, by_itself: list[DryRunJob], submitted: list[Run], folder: Path
 ) -> None:
     with_base(app, STARTER)
     with_base(app, str(folder))
     first, second = by_itself
     assert (first.running, second.running) == (False, True)
     enter(app, epochs=5.0)  # changed settings are estimated only when asked
-    assert [rehearsal.running for rehearsal in by_itself] == [False, False]
+    assert [dry_run.running for dry_run in by_itself] == [False, False]
     third = ask(app, by_itself)
     click(app, "train_start_")
     assert len(submitted) == 1
@@ -205,11 +203,11 @@ def test_another_base_or_changed_settings_or_a_training_end_the_estimate(
 
 @pytest.mark.usefixtures("no_worker", "at_the_hub")
 @pytest.mark.parametrize(("state", "base"), [(State.RUNNING, ""), (State.QUEUED, ""), (None, DEFAULT_BI_ENCODER)])
-def test_nothing_is_measured_beside_a_training_nor_downloaded_unasked(
-    app: AppTest, by_itself: list[Rehearsal], state: State | None, base: str
+def test_neither_estimates_during_training_nor_downloads_by_itself(
+    app: AppTest, by_itself: list[DryRunJob], state: State | None, base: str
 ) -> None:
     if state:
-        made_run(state)
+        create_test_run(state)
     run(with_base(app, base) if base else app)
     assert by_itself == []
 
@@ -233,32 +231,32 @@ def rows(count: int, text: str = "passage") -> pd.DataFrame:
     return pd.DataFrame(values)[list(COLUMNS)]
 
 
-def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppTest:
+def looked_at(app: AppTest, asked: list[DryRunJob], table: pd.DataFrame) -> AppTest:
     """Have the search for negatives answered, for the first time or anew."""
-    rehearsal = asked[-1] if asked else ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
-    table.to_parquet(rehearsal.folder / "negatives.parquet", index=False)
+    dry_run = asked[-1] if asked else ask(with_base(app, STARTER, TRIPLET), asked, DryRunTask.NEGATIVES)
+    table.to_parquet(dry_run.folder / "negatives.parquet", index=False)
     return run(app)
 
 
-def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
-    ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
+def test_displays_and_counts_negatives(app: AppTest, asked: list[DryRunJob]) -> None:
+    ask(with_base(app, STARTER, TRIPLET), asked, DryRunTask.NEGATIVES)
     assert "Finding hard negatives" in texts(app)
     looked_at(app, asked, rows(10))
     training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
     assert f"**10 negatives** for 3 of {training} questions" in texts(app)
-    shown = app.dataframe[0].value
-    assert shown["passage"].tolist() == [f"wrong passage {row}" for row in range(10)]
+    table = app.dataframe[0].value
+    assert table["passage"].tolist() == [f"wrong passage {row}" for row in range(10)]
     assert all_runs() == []
     looked_at(app, asked, rows(0))
     assert EN["train.negatives_none"] in [warning.value for warning in app.warning]
     assert not app.dataframe
 
 
-def test_a_large_table_never_comes_whole_and_its_questions_are_searched(app: AppTest, asked: list[Rehearsal]) -> None:
+def test_limits_displayed_rows_and_searches_questions(app: AppTest, asked: list[DryRunJob]) -> None:
     looked_at(app, asked, rows(2000, "long " * 1000))
-    shown = app.dataframe[0].value
-    assert len(shown) == 500
-    assert shown["passage"].str.len().max() == 200
+    displayed = app.dataframe[0].value
+    assert len(displayed) == 500
+    assert displayed["passage"].str.len().max() == 200
     assert "Showing 500 of 2,000" in texts(app)
     looked_at(app, asked, rows(40))
     app.text_input(key="train_negatives_search").set_value("QUESTION 7")
@@ -268,25 +266,25 @@ def test_a_large_table_never_comes_whole_and_its_questions_are_searched(app: App
     assert run(app).dataframe[0].value.empty
 
 
-def test_both_downloads_hold_every_row(app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[str, Any] = {}
+def test_both_downloads_have_every_row(app: AppTest, asked: list[DryRunJob], monkeypatch: pytest.MonkeyPatch) -> None:
+    downloads: dict[str, Any] = {}
 
     def download(label: str, data: Any, file_name: str, *args: Any, **kwargs: Any) -> bool:
-        made[file_name] = data()
+        downloads[file_name] = data()
         return False
 
     monkeypatch.setattr("streamlit.download_button", download)
     table = rows(600, '한글, "지문"')
     looked_at(app, asked, table)
-    assert made["hard-negatives.csv"].startswith(b"\xef\xbb\xbfquestion_id,")
-    (Path(asked[0].folder) / "copy.csv").write_bytes(made["hard-negatives.csv"])
+    assert downloads["hard-negatives.csv"].startswith(b"\xef\xbb\xbfquestion_id,")
+    (Path(asked[0].folder) / "copy.csv").write_bytes(downloads["hard-negatives.csv"])
     pd.testing.assert_frame_equal(pd.read_csv(asked[0].folder / "copy.csv", encoding="utf-8-sig"), table)
-    lines = made["hard-negatives.jsonl"].decode().splitlines()
+    lines = downloads["hard-negatives.jsonl"].decode().splitlines()
     assert "한글" in lines[0]
     assert [json.loads(line) for line in lines] == table.to_dict("records")
 
 
-def test_without_negatives_there_is_nothing_to_look_at(app: AppTest) -> None:
+def test_warns_if_no_negatives_exist(app: AppTest) -> None:
     assert EN["train.ask_negatives"] not in labels(run(app))  # mega-batch margin takes none
-    assert BiEncoderOptions.suited_to().negatives == 0
+    assert BiEncoderOptions.defaults_for().negatives == 0
     assert EN["train.ask_negatives"] not in labels(with_base(app, STARTER, "multiple-negatives"))

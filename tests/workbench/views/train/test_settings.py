@@ -10,7 +10,7 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.training.jobs import Findings, Search, Tried, create_search
+from mrc_workbench.training.jobs import SettingsSearch, SettingsSearchResult, TrialResult, create_search
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.runs import all_runs, new_plan
 from mrc_workbench.workbench.views.choices import finished_runs
@@ -22,23 +22,46 @@ from tests.workbench.views.train.worlds import EN, click, field, page, progress_
 CHANGES = [{}, {"learning_rate": 0.003}, {"objective": "multiple-negatives", "temperature": 0.05}]
 
 
-def tried(number: int, difference: float, p: float, share: float = 1.0) -> Tried:
-    apart = {"difference": difference, "difference_low": difference - 0.02, "difference_high": difference + 0.02}
+def tried(number: int, difference: float, p: float, share: float = 1.0) -> TrialResult:
+    difference_fields = {
+        "difference": difference,
+        "difference_low": difference - 0.02,
+        "difference_high": difference + 0.02,
+    }
     value = {"value": 0.7 + difference, "low": 0.6, "high": 0.8}
-    return Tried(number, CHANGES[number - 1], share, 2 * share, int(8 * share), p_family=p, loss=0.5, **value, **apart)
+    return TrialResult(
+        number,
+        CHANGES[number - 1],
+        share,
+        2 * share,
+        int(8 * share),
+        p_family=p,
+        loss=0.5,
+        **value,
+        **difference_fields,
+    )
 
 
-ALIKE = Findings("ndcg@10", 48, 0.65, 2, 1, (tried(1, 0.0, 1.0), tried(2, 0.004, 0.4), tried(3, -0.1, 0.001, 0.25)))
-BETTER = Findings("ndcg@10", 48, 0.65, 3, 3, (tried(1, 0.0, 1.0), tried(2, 0.0, 1.0, 0.25), tried(3, 0.1, 0.001)))
-NONE = Findings("ndcg@10", 48, 0.65, 1, 1, (tried(1, 0.0, 1.0), tried(2, -0.01, 0.4)), failed=(3,))
+ALIKE = SettingsSearchResult(
+    "ndcg@10", 48, 0.65, 2, 1, (tried(1, 0.0, 1.0), tried(2, 0.004, 0.4), tried(3, -0.1, 0.001, 0.25))
+)
+BETTER = SettingsSearchResult(
+    "ndcg@10", 48, 0.65, 3, 3, (tried(1, 0.0, 1.0), tried(2, 0.0, 1.0, 0.25), tried(3, 0.1, 0.001))
+)
+NONE = SettingsSearchResult("ndcg@10", 48, 0.65, 1, 1, (tried(1, 0.0, 1.0), tried(2, -0.01, 0.4)), failed=(3,))
 
 
-def made(
-    found: Findings, state: State = State.DONE, *, kind: str = BI_ENCODER, trials: int = 3, **status: object
-) -> Search:
-    kept = keep(small_set())
-    options = BiEncoderOptions.suited_to() if kind == BI_ENCODER else CrossEncoderOptions.suited_to()
-    plan = new_plan(kind, "mine", (kept.key, kept.name, kept.fingerprint), SplitOptions(), options)
+def finished_search(
+    findings: SettingsSearchResult,
+    state: State = State.DONE,
+    *,
+    kind: str = BI_ENCODER,
+    trials: int = 3,
+    **status: object,
+) -> SettingsSearch:
+    dataset = keep(small_set())
+    options = BiEncoderOptions.defaults_for() if kind == BI_ENCODER else CrossEncoderOptions.defaults_for()
+    plan = new_plan(kind, "mine", (dataset.key, dataset.name, dataset.fingerprint), SplitOptions(), options)
     search = create_search(plan, 10.0)
     search.write("search.json", {"changes": CHANGES, "epochs": 2.0, "seconds": 100.0, "cost": {}})
     for number in range(1, trials + 1):
@@ -46,7 +69,7 @@ def made(
         ended, step = (State.DONE, 8) if number < 3 else (State.STOPPED, 2)
         trial.write_status(Status(ended, step=step, total_steps=8))
         trial.add_progress({"step": 1, "loss": 0.7, "eval_validation_ndcg@10": 0.7})
-    search.write("settings.json" if state is State.DONE else "so_far.json", asdict(found))
+    search.write("settings.json" if state is State.DONE else "so_far.json", asdict(findings))
     pid, started = this_process()
     search.write_status(Status(state, pid=pid, pid_started=started, **status))  # type: ignore[arg-type]
     return search
@@ -57,13 +80,15 @@ def app(no_worker: None) -> AppTest:
     return unopened(page)
 
 
-def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
+def test_starts_search_with_entered_minutes(app: AppTest) -> None:
     run(app)
     assert "Test questions are not used" in texts(app)
     assert "1. Learning rate: 0.003" in texts(app)
     app.number_input(key="train_settings_minutes").set_value(3)
     run(app)
-    assert "Search for up to 3 minutes" in [one.label for one in app.button if str(one.key).startswith("train_find_")]
+    assert "Search for up to 3 minutes" in [
+        element.label for element in app.button if str(element.key).startswith("train_find_")
+    ]
     click(app, "train_find_")
     (search,) = all_searches()
     assert search.plan().minutes == 3
@@ -73,8 +98,8 @@ def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_its_curve(app: AppTest) -> None:
-    search = made(ALIKE)
+def test_keeps_defaults_if_not_significant_and_opens_trial_curves(app: AppTest) -> None:
+    search = finished_search(ALIKE)
     run(app)
     assert "Your starting settings are as good as any tried" in texts(app)
     assert "“Learning rate\\: 0\\.003” is +0.4 points of nDCG@10 higher" in texts(app)
@@ -82,26 +107,26 @@ def test_what_cannot_be_told_apart_leaves_the_defaults_and_a_trial_opens_with_it
     assert table["chosen"].tolist() == ["✓", "", ""]
     assert table["setting"].tolist()[0] == EN["settings.defaults"]
     assert table["steps"].tolist() == [8, 8, 2]
-    assert [one.key for one in app.button if str(one.key).startswith("part_")] == [
+    assert [element.key for element in app.button if str(element.key).startswith("part_")] == [
         f"part_{search.id}_{search.id}-{number}" for number in (1, 2, 3)
     ]
-    assert not [one for one in app.button if str(one.key).startswith(("use_2", "resume_2"))]
+    assert not [element for element in app.button if str(element.key).startswith(("use_2", "resume_2"))]
     assert finished_runs() == {}  # no page offers a trial as a model
     click(app, f"part_{search.id}_{search.id}-2")
     assert app.session_state["run_dialog"] == ("details", f"{search.id}-2")
     assert EN["train.loss"] in texts(app)
 
 
-def test_nothing_better_and_one_that_failed(app: AppTest) -> None:
-    made(NONE)
+def test_reports_no_better_setting_and_failed_trial(app: AppTest) -> None:
+    finished_search(NONE)
     run(app)
     assert EN["settings.defaults_best"].format(measure="nDCG@10") in texts(app)
     assert "Ended with an error: settings 3." in texts(app)
 
 
 @pytest.mark.slow
-def test_settings_that_are_better_fill_the_form(app: AppTest) -> None:
-    search = made(BETTER)
+def test_applies_better_settings_to_form(app: AppTest) -> None:
+    search = finished_search(BETTER)
     run(app)
     assert "is better**: +10.0 points of nDCG@10" in texts(app)
     app.selectbox(key="base_en").set_value(STARTER)
@@ -112,28 +137,30 @@ def test_settings_that_are_better_fill_the_form(app: AppTest) -> None:
     assert all_searches() == [search]
 
 
-def test_another_kind_is_gone_to(app: AppTest) -> None:
-    search = made(replace(NONE, failed=()), kind=CROSS_ENCODER)
+def test_switches_to_kind_of_the_search(app: AppTest) -> None:
+    search = finished_search(replace(NONE, failed=()), kind=CROSS_ENCODER)
     click(run(app), f"use_settings_{search.id}")
     assert app.query_params["train"] in ("cross-encoder", ["cross-encoder"])
     assert field(app, "learning_rate", CROSS_ENCODER).value == 0.01
 
 
-def test_at_work_it_says_how_far_it_is_and_can_be_stopped(app: AppTest) -> None:
-    search = made(ALIKE, State.RUNNING, trials=2, phase="trying_2", step=2, total_steps=3, share=0.5, seconds_left=90.0)
+def test_displays_progress_and_can_be_stopped(app: AppTest) -> None:
+    search = finished_search(
+        ALIKE, State.RUNNING, trials=2, phase="trying_2", step=2, total_steps=3, share=0.5, seconds_left=90.0
+    )
     run(app)
     assert any("round 2 of 3, settings 2 of 3" in text and "1 min 30 s" in text for text in progress_texts(app))
     assert "Up to 10 minutes" in texts(app)
     assert len(app.dataframe[0].value) == 3  # what is known so far
-    assert not [one for one in app.button if str(one.key).startswith("use_settings")]
+    assert not [element for element in app.button if str(element.key).startswith("use_settings")]
     click(app, f"stop_{search.id}")
-    assert search.asked_to_stop
+    assert search.stop_requested
     assert any(EN["settings.stopping"] in text for text in progress_texts(app))
 
 
 @pytest.mark.parametrize(("code", "told"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
-def test_why_it_failed_is_told(app: AppTest, code: str, told: str) -> None:
-    search = made(ALIKE, State.FAILED, trials=0, code=code, message="why")
+def test_reports_failure_reason(app: AppTest, code: str, told: str) -> None:
+    search = finished_search(ALIKE, State.FAILED, trials=0, code=code, message="why")
     (search.folder / "so_far.json").unlink()
     search.write("search.json", {"minutes": 12})
     run(app)
@@ -141,8 +168,8 @@ def test_why_it_failed_is_told(app: AppTest, code: str, told: str) -> None:
 
 
 @pytest.mark.slow
-def test_resumed_and_deleted_with_its_trials(app: AppTest) -> None:
-    search = made(ALIKE, State.STOPPED)
+def test_resumes_and_deletes_with_its_trials(app: AppTest) -> None:
+    search = finished_search(ALIKE, State.STOPPED)
     click(run(app), f"resume_{search.id}")
     assert search.status().state is State.QUEUED
     click(app, f"delete_{search.id}")

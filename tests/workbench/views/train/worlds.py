@@ -41,27 +41,27 @@ def page() -> None:
 def form_page() -> None:
     import streamlit as st
 
-    from mrc_workbench.workbench.views.resources.sets import chosen_set
+    from mrc_workbench.workbench.views.resources.sets import selected_set
     from mrc_workbench.workbench.views.train.base import pick_base, pick_objective
     from mrc_workbench.workbench.views.train.page import draw_form
 
     kind = st.query_params.get("train", "bi-encoder")
-    base, data = pick_base(kind), chosen_set()
+    base, data = pick_base(kind), selected_set()
     draw_form(kind, base, pick_objective(kind, base, data), data)
 
 
-def unopened(drawn: Callable[[], None], *, whole: bool = True, **address: str) -> AppTest:
+def unopened(page: Callable[[], None], *, whole: bool = True, **address: str) -> AppTest:
     """A page in English with this address, not drawn yet; a form `whole`, with what it folds away."""
-    test = AppTest.from_function(drawn, default_timeout=60)
+    test = AppTest.from_function(page, default_timeout=60)
     test.query_params.update({"lang": "en", **address})
     return unfolded(test, *RECIPES) if whole else test
 
 
-def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
+def stored_dataset(question_set: QuestionSet | None = None) -> StoredSet:
     return keep(question_set or small_set())
 
 
-def made_run(
+def create_test_run(
     state: State,
     kind: str = BI_ENCODER,
     name: str = "first",
@@ -71,38 +71,38 @@ def made_run(
     options: Mapping[str, Any] | None = None,
     **status: Any,
 ) -> Run:
-    kept, suited_to = kept_set(), RECIPES[kind].options.suited_to
-    wanted = replace(suited_to(base) if base else suited_to(), **(options or {}))
-    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), split or SplitOptions(), wanted)
-    made = create_run(plan)
+    dataset, suited_to = stored_dataset(), RECIPES[kind].options.defaults_for
+    plan_options = replace(suited_to(base) if base else suited_to(), **(options or {}))
+    plan = new_plan(kind, name, (dataset.key, dataset.name, dataset.fingerprint), split or SplitOptions(), plan_options)
+    training_run = create_run(plan)
     pid, started = this_process()
-    made.write_status(Status(state, pid=pid, pid_started=started, **status))
-    return made
+    training_run.write_status(Status(state, pid=pid, pid_started=started, **status))
+    return training_run
 
 
-def with_model(made: Run, scores: Mapping[str, Any] | None = None) -> Run:
+def with_model(training_run: Run, scores: Mapping[str, Any] | None = None) -> Run:
     """A training that left a model, and was measured where there are scores."""
     if scores:
-        (made.folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
-    made.model_folder.mkdir()
-    (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
-    return made
+        (training_run.folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+    training_run.model_folder.mkdir()
+    (training_run.model_folder / "config.json").write_text("{}", encoding="utf-8")
+    return training_run
 
 
-def with_module(made: Run, module: str) -> Run:
+def with_module(training_run: Run, module: str) -> Run:
     """A training whose model begins with a module of this type."""
     modules = [{"idx": 0, "name": "0", "path": "", "type": module}]
-    (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    return made
+    (training_run.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    return training_run
 
 
 def trained_run(kind: str = BI_ENCODER, name: str = "first", **options: Any) -> Run:
     """A finished training by these options and a split of its own, of which no figures are known."""
-    return with_model(made_run(State.DONE, kind, name, split=SplitOptions(0.15, 0.25, 3), options=options))
+    return with_model(create_test_run(State.DONE, kind, name, split=SplitOptions(0.15, 0.25, 3), options=options))
 
 
 def done_run(kind: str = BI_ENCODER, name: str = "first", base: str = "", **changed: Any) -> Run:
-    return with_model(made_run(State.DONE, kind, name, base, seconds=9.2), SCORES | changed)
+    return with_model(create_test_run(State.DONE, kind, name, base, seconds=9.2), SCORES | changed)
 
 
 def widgets(app: AppTest) -> list[Any]:
@@ -118,7 +118,7 @@ def base_box(app: AppTest) -> Selectbox:
     return next(box for box in app.selectbox if str(box.key).startswith("base_"))
 
 
-def drawn(app: AppTest, kind: str = BI_ENCODER) -> set[str]:
+def field_names(app: AppTest, kind: str = BI_ENCODER) -> set[str]:
     """Names of the options that have a field."""
     known = {known.name for known in fields(RECIPES[kind].options)}
     return {str(widget.key).removeprefix(f"train_{kind}_") for widget in widgets(app)} & known
@@ -136,7 +136,7 @@ def press(app: AppTest, key: str) -> AppTest:
 
 def click(app: AppTest, start: str) -> AppTest:
     """Press the first button whose own key begins so, and draw the page anew."""
-    next(one for one in app.button if str(one.key).startswith(start)).click()
+    next(element for element in app.button if str(element.key).startswith(start)).click()
     return run(app)
 
 
@@ -156,8 +156,8 @@ def labels(app: AppTest) -> list[str]:
 
 
 def texts(app: AppTest) -> str:
-    shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.subheader]
-    return "\n".join([*(str(element.value) for element in shown), *progress_texts(app)])
+    elements = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.subheader]
+    return "\n".join([*(str(element.value) for element in elements), *progress_texts(app)])
 
 
 def progress_texts(app: AppTest) -> list[str]:

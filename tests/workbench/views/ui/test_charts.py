@@ -11,10 +11,10 @@ import streamlit as st
 import vl_convert
 
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.labs.embeddings.pages.cosines import matrix, ridges
-from mrc_workbench.labs.embeddings.pages.measures import plane
-from mrc_workbench.labs.language.pages.predictions import bars, poolings
-from mrc_workbench.retrieval.report.charts import legend, letter_of
+from mrc_workbench.labs.embeddings.pages.cosines import matrix_chart, ridge_chart
+from mrc_workbench.labs.embeddings.pages.measures import geometry_chart
+from mrc_workbench.labs.language.pages.predictions import pooling_chart, prediction_chart
+from mrc_workbench.retrieval.report.charts import legend, mark_character
 from mrc_workbench.workbench.views.compare import bench, where
 from mrc_workbench.workbench.views.train import charts as run_charts
 from mrc_workbench.workbench.views.ui import charts
@@ -28,7 +28,7 @@ def _english(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def differences(*names: str) -> pd.DataFrame:
-    rows = [(name, 7.0 + place, 4.0 + place, 10.0 + place) for place, name in enumerate(names)]
+    rows = [(name, 7.0 + index, 4.0 + index, 10.0 + index) for index, name in enumerate(names)]
     return pd.DataFrame(rows, columns=["Retriever", "difference", "low", "high"])
 
 
@@ -38,61 +38,65 @@ def recalls() -> pd.DataFrame:
 
 
 def spec(chart: Any) -> dict[str, Any]:
-    made: dict[str, Any] = chart.to_dict()
-    return made
+    vega_spec: dict[str, Any] = chart.to_dict()
+    return vega_spec
 
 
-def test_differences_keep_the_order_of_the_table_say_what_they_show_and_are_as_high_as_their_rows() -> None:
-    one, two, three = (
+def test_forest_keeps_table_order_describes_rows_and_scales_height() -> None:
+    single, two, three = (
         spec(charts.forest(differences(*names), NAMES, x="points", detail="Retriever"))
         for names in (["Dense"], ["Late", "Dense"], ["Dense", "Late", "LSA"])
     )
-    assert one["height"] <= 120
-    assert three["height"] - one["height"] == 2 * (one["height"] - 60)
+    assert single["height"] <= 120
+    assert three["height"] - single["height"] == 2 * (single["height"] - 60)
     (order,) = [layer["encoding"]["y"]["sort"] for layer in two["layer"] if layer["mark"]["type"] == "point"]
     assert order == ["Late", "Dense"]
     description = "points: Late +7.0 (95% interval +4.0 to +10.0); Dense +8.0 (95% interval +5.0 to +11.0)."
     assert two["description"] == description
-    (domain,) = [layer["encoding"]["x"]["scale"]["domain"] for layer in one["layer"] if "x2" in layer["encoding"]]
+    (domain,) = [layer["encoding"]["x"]["scale"]["domain"] for layer in single["layer"] if "x2" in layer["encoding"]]
     assert domain[0] < 0  # no line lies on the border
     assert domain[1] > 10
 
 
-def test_legend_of_curves_follows_the_order_of_the_table() -> None:
+def test_legend_follows_table_order() -> None:
     table = recalls().sort_values("Retriever", ascending=False, kind="stable")
     chart = spec(charts.curves(table, NAMES, x="K", y="Recall", detail="Retriever"))
     assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["Late", "LSA", "Dense", "BM25"]
     assert "BM25 from 51.0% (1) to 60.0% (10)" in chart["description"]
 
 
-def test_curves_before_training_are_dashed_in_the_chart_and_in_its_legend() -> None:
+def test_dashes_untrained_curves_in_chart_and_legend() -> None:
     chart = spec(charts.curves(recalls(), NAMES, x="K", y="Recall", detail="Retriever", dashed=["Dense"]))
     (line,) = (layer["encoding"] for layer in chart["layer"] if "strokeDash" in layer["encoding"])
     dashes = dict(zip(line["strokeDash"]["scale"]["domain"], line["strokeDash"]["scale"]["range"], strict=True))
     assert {name for name, dash in dashes.items() if dash != [1, 0]} == {"Dense"}
-    (drawn,) = vl_convert.vegalite_to_vega(chart)["legends"]
-    assert (drawn["symbolType"], drawn["stroke"], drawn["strokeDash"]) == ("stroke", "color", "strokeDash")
-    labels = drawn["encode"]["labels"]["update"]["text"]["signal"]
-    assert all(json.dumps(f"{letter_of(name, NAMES)} {name}") in labels for name in dashes)
+    (legend_spec,) = vl_convert.vegalite_to_vega(chart)["legends"]
+    assert (legend_spec["symbolType"], legend_spec["stroke"], legend_spec["strokeDash"]) == (
+        "stroke",
+        "color",
+        "strokeDash",
+    )
+    labels = legend_spec["encode"]["labels"]["update"]["text"]["signal"]
+    assert all(json.dumps(f"{mark_character(name, NAMES)} {name}") in labels for name in dashes)
 
 
-def test_every_chart_has_few_ticks_and_little_room_around_its_opaque_legend() -> None:
+def test_limits_ticks_and_padding_of_every_chart() -> None:
     assert legend().to_dict()["symbolOpacity"] == 1
-    made = charts.made("en", charts.forest, differences("Late"), NAMES, x="points", detail="Retriever")
-    assert 5 <= made["config"]["axisQuantitative"]["tickCount"] <= 8
-    assert made["config"]["legend"]["offset"] <= 8
-    assert made["padding"]["bottom"] <= 8
+    rendered = charts.made("en", charts.forest, differences("Late"), NAMES, x="points", detail="Retriever")
+    assert 5 <= rendered["config"]["axisQuantitative"]["tickCount"] <= 8
+    assert rendered["config"]["legend"]["offset"] <= 8
+    assert rendered["padding"]["bottom"] <= 8
 
 
-def test_axes_of_shares_have_no_label_beyond_the_whole() -> None:
-    scale, axis = charts.share_scale(0.6, 1.0)
+def test_hides_axis_labels_beyond_100_percent() -> None:
+    scale, axis = charts.percent_scale(0.6, 1.0)
     low, high = scale.to_dict()["domain"]
     assert low < 0.6
     assert high > 1
     assert axis.to_dict()["labelExpr"].startswith("datum.value > 1.0001 ? ''")
 
 
-def test_stages_of_loss_say_how_many_questions_they_lose() -> None:
+def test_describes_lost_questions_by_stage() -> None:
     table = pd.DataFrame(
         {"retriever": ["BM25", "BM25", "Mix"], "label": ["low", "nowhere", "low"], "count": [45, 7, 17]}
     )
@@ -101,7 +105,7 @@ def test_stages_of_loss_say_how_many_questions_they_lose() -> None:
     assert chart["description"] == "lost questions: BM25 52 (low 45, nowhere 7); Mix 17 (low 17)."
 
 
-def test_settings_say_which_is_the_best() -> None:
+def test_describes_best_setting() -> None:
     rows = [("a", "rrf", 0.2, 0.81), ("b", "rrf", 0.4, 0.84), ("", "ceiling", 0.4, 0.99)]
     table = pd.DataFrame(rows, columns=["name", "fusion", "x", "value"])
     table = table.assign(low=table["value"] - 0.02, high=table["value"] + 0.02)
@@ -110,32 +114,32 @@ def test_settings_say_which_is_the_best() -> None:
     assert chart["description"] == "nDCG@10: the best of 2 settings reaches 84.0% (rrf, weight 0.4)."
 
 
-def test_curves_of_a_training_say_where_they_begin_and_end() -> None:
+def test_describes_first_and_last_value_of_training_curves() -> None:
     table = pd.DataFrame({"run": ["now", "now"], "step": [0, 20], "value": [0.5, 0.61]})
     chart = run_charts._chart("ndcg@10", table, ["now"], ["#009E73"], 20, bm25=0.7, kept=None)
     assert spec(chart)["description"] == "nDCG@10: now from 50.0% (0) to 61.0% (20); BM25 70.0%."
 
 
-def test_questions_that_do_not_judge_are_grey_and_dashed() -> None:
+def test_dashes_and_greys_training_question_curves() -> None:
     table = pd.DataFrame({"run": ["judge", "beside"], "step": [0, 0], "value": [0.5, 0.6]})
-    colours = ["#009E73", run_charts._BESIDE]
+    colours = ["#009E73", run_charts._OTHER_COLOUR]
     chart = spec(run_charts._chart("ndcg@10", table, ["judge", "beside"], colours, 20, bm25=None, kept=None))
     encodings = [layer["encoding"] for layer in chart["layer"]]
     (scale,) = [encoding["strokeDash"]["scale"] for encoding in encodings if "strokeDash" in encoding]
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"judge": [1, 0], "beside": [5, 4]}
 
 
-def test_a_description_of_many_rows_is_short() -> None:
-    told = charts.describe("Share", [f"signal {number}" for number in range(40)])
-    assert "signal 11" in told
-    assert "signal 12" not in told
-    assert told.endswith("28 more.")
+def test_shortens_description_of_many_rows() -> None:
+    description = charts.describe("Share", [f"signal {number}" for number in range(40)])
+    assert "signal 11" in description
+    assert "signal 12" not in description
+    assert description.endswith("28 more.")
 
 
 VIEWS = PROJECT / "workbench" / "views"
 
 
-def drawn_charts(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+def chart_calls(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     """Yield the function of each drawn chart, and whether the caller passes a description."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "draw_chart":
@@ -144,7 +148,7 @@ def drawn_charts(tree: ast.Module) -> Iterator[tuple[str, bool]]:
             yield name, any(keyword.arg == "alt" for keyword in node.keywords)
 
 
-def test_every_drawn_chart_has_a_description() -> None:
+def test_every_chart_has_a_description() -> None:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(VIEWS.rglob("*.py"))}
     described = {
         function.name
@@ -152,22 +156,24 @@ def test_every_drawn_chart_has_a_description() -> None:
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef) and "description=" in ast.unparse(function)
     }
-    calls = [(path, *call) for path, tree in trees.items() for call in drawn_charts(tree)]
+    calls = [(path, *call) for path, tree in trees.items() for call in chart_calls(tree)]
     assert len(calls) > 20
     assert [(path.name, name) for path, name, given in calls if not given and name not in described] == []
 
 
-def test_charts_describe_their_figures() -> None:
+def test_describes_chart_values() -> None:
     models = pd.DataFrame({"model": ["A", "B"], "alignment": [0.1, 0.2], "uniformity": [-2.0, -1.5]})
     none = pd.DataFrame(columns=["model", "step", "alignment", "uniformity"])
-    assert "A -2.000, 0.1000; B -1.500, 0.2000" in plane(models, none, ["A", "B"]).to_dict()["description"]
+    assert "A -2.000, 0.1000; B -1.500, 0.2000" in geometry_chart(models, none, ["A", "B"]).to_dict()["description"]
     guesses = pd.DataFrame({"piece": ["1. sea", "2. sky"], "probability": [0.75, 0.2]})
-    assert "1. sea 75.00%; 2. sky 20.00%" in bars(guesses, [*guesses["piece"]], 1.0).to_dict()["description"]
+    assert (
+        "1. sea 75.00%; 2. sky 20.00%" in prediction_chart(guesses, [*guesses["piece"]], 1.0).to_dict()["description"]
+    )
     layers = pd.DataFrame({"layer": ["0", "1"], "pooling": ["mean", "mean"], "value": [50.0, 60.0]})
-    assert "mean from 50.0 (0) to 60.0 (1)" in poolings(layers, ["mean"], y="nDCG").to_dict()["description"]
+    assert "mean from 50.0 (0) to 60.0 (1)" in pooling_chart(layers, ["mean"], y="nDCG").to_dict()["description"]
 
 
-def test_a_matrix_describes_its_highest_and_lowest_pair() -> None:
+def test_describes_highest_and_lowest_pair_of_a_matrix() -> None:
     names = ["1", "2", "3"]
     cosines = {("1", "2"): 0.9, ("1", "3"): 0.1, ("2", "3"): 0.5}
     rows = [
@@ -176,18 +182,18 @@ def test_a_matrix_describes_its_highest_and_lowest_pair() -> None:
         for row in names
         for column in names
     ]
-    description = matrix(pd.DataFrame(rows), names).to_dict()["description"]
+    description = matrix_chart(pd.DataFrame(rows), names).to_dict()["description"]
     assert "highest 0.900 (s1 – s2); lowest 0.100 (s1 – s3)" in description
 
 
-def test_a_band_without_density_has_no_peak() -> None:
+def test_finds_no_peak_without_density() -> None:
     rows = [("low", 0, 0.1, 0.0), ("low", 0, 0.2, 0.0), ("high", 1, 0.1, 1.0), ("high", 1, 0.2, 3.0)]
     table = pd.DataFrame(rows, columns=["band", "place", "cosine", "density"])
-    description = ridges(table, ["low", "high"], "Model", ["Model"], x="Cosine").to_dict()["description"]
+    description = ridge_chart(table, ["low", "high"], "Model", ["Model"], x="Cosine").to_dict()["description"]
     assert "high 0.20" in description
     assert "low" not in description
 
 
-def test_an_empty_grid_is_described_by_its_title() -> None:
+def test_describes_empty_grid_by_its_title() -> None:
     table = pd.DataFrame({"a": [], "b": [], "v": []})
     assert charts.extremes("Cosine", table, ("a", "b"), "v", ".2f") == "Cosine"

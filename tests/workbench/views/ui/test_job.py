@@ -44,13 +44,13 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path / "job")
 
 
-def test_a_job_that_nobody_started_starts_by_itself_once(job: Job) -> None:
+def test_starts_unstarted_job_once(job: Job) -> None:
     look(job)
     assert starts(job) == 1
 
 
 @pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.INTERRUPTED])
-def test_a_job_that_ended_early_waits_for_its_button_in_every_session(job: Job, state: State) -> None:
+def test_waits_for_button_after_early_end_in_every_session(job: Job, state: State) -> None:
     job.write_status(Status(state))
     app = look(job)
     look(job)
@@ -59,18 +59,18 @@ def test_a_job_that_ended_early_waits_for_its_button_in_every_session(job: Job, 
     assert starts(job) == 1
 
 
-def test_a_stopped_job_stays_stopped_whatever_its_status_says(job: Job) -> None:
+def test_keeps_stopped_job_stopped_despite_status(job: Job) -> None:
     job.write_status(Status(State.RUNNING, pid=2**31 - 1))
-    job.ask_to_stop()
+    job.request_stop()
     look(job)
     assert starts(job) == 0
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_a_job_that_misses_a_library_shows_how_to_install_its_extra(job: Job, language: str) -> None:
+def test_shows_how_to_install_a_missing_extra(job: Job, language: str) -> None:
     message = "this needs torch: pip install 'mrc-workbench[models]'"
     job.write_status(Status(State.FAILED, code="missing_extra", message=message))
     app = run(opened(page, folder=str(job.folder), lang=language))
     texts = catalog(language)
-    assert [one.value for one in app.error] == [texts["embeddings.failed"].format(reason=texts["extra.job"])]
-    assert message in [one.value for one in app.code]
+    assert [element.value for element in app.error] == [texts["embeddings.failed"].format(reason=texts["extra.job"])]
+    assert message in [element.value for element in app.code]

@@ -11,21 +11,21 @@ from tests.workbench.views.driving import opened, run
 def page() -> None:
     import streamlit as st
 
-    from mrc_workbench.workbench.views.compare.controls import tie
+    from mrc_workbench.workbench.views.compare.controls import bind_to_address
     from mrc_workbench.workbench.views.ui.state import choose, choose_several
 
-    usual = st.session_state.get("usual", "b")
+    default = st.session_state.get("usual", "b")
     st.text(choose(st.segmented_control, "one", "One", ["a", "b", "c"], "b"))
-    st.text(choose(st.selectbox, "other", "Other", ["a", "b", "c"], usual, follows=True))
+    st.text(choose(st.selectbox, "other", "Other", ["a", "b", "c"], default, follows=True))
     st.text("|".join(choose_several(st.pills, "several", "Several", ["a", "b", "c"], ["b", "c"], key="several_box")))
-    st.text_input("Words", **tie("words", st.query_params.get("words", ""), "within"))
+    st.text_input("Words", **bind_to_address("words", st.query_params.get("words", ""), "within"))
 
 
 def values(app: AppTest) -> list[str]:
     return [text.value for text in app.text]
 
 
-def test_an_address_chooses_and_without_one_or_where_it_is_wrong_it_is_the_usual() -> None:
+def test_reads_choice_from_address_or_uses_default() -> None:
     app = opened(page)
     assert values(app) == ["b", "b", "b|c"]
     assert app.segmented_control[0].value == "b"
@@ -38,7 +38,7 @@ def test_an_address_chooses_and_without_one_or_where_it_is_wrong_it_is_the_usual
     assert values(opened(page, one="x", other="x", several="x")) == ["b", "b", "b|c"]
 
 
-def test_what_is_chosen_is_sent_with_every_run_as_what_a_widget_begins_with() -> None:
+def test_sends_choice_as_initial_value_with_every_run() -> None:
     """A run that the next one replaces on its way to the browser takes nothing of it along."""
     app = opened(page, one="c", other="c", several="b|c")
     for _ in range(2):
@@ -47,28 +47,28 @@ def test_what_is_chosen_is_sent_with_every_run_as_what_a_widget_begins_with() ->
         run(app)
 
 
-def test_what_is_chosen_goes_into_the_address() -> None:
+def test_writes_choice_to_address() -> None:
     app = opened(page)
     app.segmented_control[0].set_value("c")
     app.selectbox[0].set_value("a")
     app.pills[0].set_value(["c", "a"])
     assert values(run(app)) == ["c", "a", "a|c"]
-    chosen = {name: app.query_params[name] for name in ("one", "other", "several")}
-    assert chosen == {"one": "c", "other": "a", "several": "a|c"}
-    assert values(opened(page, **chosen)) == ["c", "a", "a|c"]
+    parameters = {name: app.query_params[name] for name in ("one", "other", "several")}
+    assert parameters == {"one": "c", "other": "a", "several": "a|c"}
+    assert values(opened(page, **parameters)) == ["c", "a", "a|c"]
     app.text_input[0].set_value("  말 ")
     run(app)
     assert app.query_params["words"] == "말"
 
 
-def test_another_page_remembers_a_choice_that_its_address_does_not_have() -> None:
+def test_remembers_choice_on_another_page() -> None:
     app = opened(page, one="c")
     app.session_state[VISIT] = 2
     del app.query_params["one"]
     assert values(run(app))[0] == "c"
 
 
-def test_a_step_back_shows_what_the_address_says_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restores_choice_of_address_after_going_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr(state, "monotonic", lambda: clock)
     app = opened(page, one="a")
@@ -82,7 +82,7 @@ def test_a_step_back_shows_what_the_address_says_again(monkeypatch: pytest.Monke
     assert values(run(app))[0] == "b"
 
 
-def test_clicks_faster_than_the_address_lose_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_choices_clicked_faster_than_address_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "monotonic", lambda: 0.0)
     app = opened(page, one="a")
     app.segmented_control[0].set_value("b")
@@ -107,7 +107,7 @@ def ended_early() -> None:
     page()
 
 
-def test_a_choice_is_kept_until_it_was_drawn_however_long_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_choice_until_it_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr(state, "monotonic", lambda: clock)
     app = opened(ended_early, one="a")
@@ -120,7 +120,7 @@ def test_a_choice_is_kept_until_it_was_drawn_however_long_that_takes(monkeypatch
     assert values(run(app))[0] == "a"  # by now the address is what a person sees
 
 
-def test_an_address_counts_on_a_page_that_is_opened_though_it_was_chosen_before() -> None:
+def test_prefers_address_over_earlier_choice_on_opened_page() -> None:
     app = opened(page, one="a")
     app.segmented_control[0].set_value("b")
     run(app)
@@ -129,7 +129,7 @@ def test_an_address_counts_on_a_page_that_is_opened_though_it_was_chosen_before(
     assert values(run(app))[0] == "a"
 
 
-def test_a_choice_taken_away_is_the_usual_again() -> None:
+def test_restores_default_if_choice_is_removed() -> None:
     app = opened(page, one="c", several="a")
     app.segmented_control[0].set_value(None)
     app.pills[0].set_value([])
@@ -139,7 +139,7 @@ def test_a_choice_taken_away_is_the_usual_again() -> None:
     assert values(opened(page, several="")) == ["b", "b", "b|c"]  # a session of its own
 
 
-def test_what_follows_others_is_not_pinned_before_it_is_chosen() -> None:
+def test_leaves_dependent_default_out_of_address() -> None:
     app = opened(page)
     app.session_state["usual"] = "c"
     assert values(run(app))[1] == "c"
@@ -149,7 +149,7 @@ def test_what_follows_others_is_not_pinned_before_it_is_chosen() -> None:
     assert values(run(app))[1] == "b"
 
 
-def test_a_change_takes_what_hangs_on_it_out_of_the_address() -> None:
+def test_removes_dependent_parameters_on_change() -> None:
     app = opened(page, within="3")
     app.text_input[0].set_value("말")
     run(app)
@@ -160,7 +160,7 @@ def test_a_change_takes_what_hangs_on_it_out_of_the_address() -> None:
     assert "words" not in app.query_params
 
 
-def test_a_step_back_shows_the_several_choices_of_the_address_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restores_multiple_choices_after_going_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr(state, "monotonic", lambda: clock)
     app = opened(page, several="a|b")
@@ -173,7 +173,7 @@ def test_a_step_back_shows_the_several_choices_of_the_address_again(monkeypatch:
     assert [*app.pills[0].value] == ["a", "b"]
 
 
-def test_a_default_that_the_app_puts_into_the_address_still_follows_others() -> None:
+def test_assumed_default_still_follows_other_choices() -> None:
     def assuming() -> None:
         import streamlit as st
 
@@ -197,7 +197,7 @@ def test_a_default_that_the_app_puts_into_the_address_still_follows_others() -> 
     assert values(run(app))[1] == "a"
 
 
-def test_no_two_options_have_the_same_label_and_each_can_be_chosen() -> None:
+def test_numbers_equal_labels_so_that_each_can_be_selected() -> None:
     called = {"a": "질문", "b": "질문 (2)", "c": "질문", "d": "질문", "e": ""}
     labels = {"a": "질문", "b": "질문 (2)", "c": "질문 (3)", "d": "질문 (4)", "e": "e"}
     assert distinct_labels(called, called.get) == labels

@@ -46,7 +46,7 @@ def page() -> None:
     tables.draw_csv("data_page.download_split", table, "split.csv")
 
 
-def test_a_column_is_named_explained_and_written_and_a_download_made_when_it_is_asked_for() -> None:
+def test_labels_and_explains_columns_and_creates_download_on_request() -> None:
     app = opened(page)
     columns: dict[str, dict[str, Any]] = app.session_state["columns"]
     assert {"compare.difference_help", "column.question_help"} <= EN.keys()  # and yet some need no explanation
@@ -68,11 +68,11 @@ def test_a_column_is_named_explained_and_written_and_a_download_made_when_it_is_
     assert (button.label, button.help) == (EN["data_page.download_split"], EN["data_page.download_split_help"])
 
 
-def test_a_chosen_row_that_is_gone_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: dict[str, object] = {}
+def test_ignores_selected_row_that_no_longer_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments: dict[str, object] = {}
 
     def dataframe(_: pd.DataFrame, **options: object) -> dict[str, dict[str, list[int]]]:
-        drawn.update(options)
+        arguments.update(options)
         return {"selection": {"rows": [1, 7]}}
 
     monkeypatch.setattr("streamlit.dataframe", dataframe)
@@ -80,10 +80,14 @@ def test_a_chosen_row_that_is_gone_counts_no_more(monkeypatch: pytest.MonkeyPatc
     columns = {"name": st.column_config.TextColumn("Name")}
     assert tables.draw_choice(table, columns, "chosen", "multi-row") == [1]
     assert tables.draw_choice(table.style, columns, "chosen", "multi-row") == [1]
-    assert (drawn["column_order"], drawn["selection_mode"], drawn["key"]) == (["name"], "multi-row", "chosen")
+    assert (arguments["column_order"], arguments["selection_mode"], arguments["key"]) == (
+        ["name"],
+        "multi-row",
+        "chosen",
+    )
 
 
-def test_a_column_is_as_wide_as_its_longest_name_and_korean_letters_count_twice() -> None:
+def test_fits_column_to_longest_name_counting_korean_twice() -> None:
     given = (["BM25"], ["Dense · multilingual-e5-small 1"], ["가" * 20])
     narrow, latin, korean = map(tables.width_of, given)
     assert narrow < latin
@@ -110,7 +114,7 @@ def chart_page() -> None:
     draw_chart(points, pd.DataFrame({"x": [1, 2], "up": [0.5, None]}), ["a"], y="up", alt="two points")
 
 
-def test_a_chart_is_made_once_for_each_language_and_brings_its_data_as_arrow() -> None:
+def test_renders_chart_once_per_language_with_arrow_data() -> None:
     counted.clear()
     app = opened(chart_page)
     run(run(app))
@@ -125,7 +129,7 @@ def test_a_chart_is_made_once_for_each_language_and_brings_its_data_as_arrow() -
     assert json.loads(chart.proto.spec)["description"] == "two points"
 
 
-def test_another_table_or_another_word_makes_another_chart() -> None:
+def test_renders_again_for_another_table_or_text() -> None:
     table = pd.DataFrame({"x": [1], "up": [0.5], "down": [0.1]})
     first = made("en", points, table, ["a"], y="up")
     assert made("en", points, table.copy(), ["a"], y="up") is first
@@ -137,7 +141,7 @@ def test_another_table_or_another_word_makes_another_chart() -> None:
     assert all(other != first for other in others)
 
 
-def test_charts_made_at_the_same_time_have_each_their_own_data() -> None:
+def test_concurrent_charts_have_their_own_data() -> None:
     tables = [pd.DataFrame({"x": [number], "up": [number]}) for number in range(40)]
     with ThreadPoolExecutor(8) as threads:
         specs = list(threads.map(lambda table: made("en", points, table, [], y="up"), tables))
@@ -147,6 +151,6 @@ def test_charts_made_at_the_same_time_have_each_their_own_data() -> None:
             assert stream.read_all().to_pylist() == [{"x": number, "up": number}]
 
 
-def test_no_page_draws_charts_past_this() -> None:
+def test_no_page_calls_st_altair_chart() -> None:
     """Streamlit's own way changes Altair's settings for all threads while it is at work."""
     assert not [path.name for path in VIEWS.rglob("*.py") if "st.altair_chart" in path.read_text(encoding="utf-8")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval.report.charts import FATE_COLOURS, PALETTE
+from mrc_workbench.retrieval.report.charts import OUTCOME_COLOURS, PALETTE
 
 LIGHT, DARK = "#ffffff", "#171614"  # the backgrounds of the app as a browser draws them
 # how a colour looks to most people, and with protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009)
@@ -52,35 +52,35 @@ def theme() -> dict[str, Any]:
     return dict(config["theme"])
 
 
-def test_contrast_is_that_of_wcag() -> None:
+def test_contrast_matches_wcag() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_of_primary_buttons_is_readable(dark: bool) -> None:
-    shown = theme() | (theme()["dark"] if dark else {})
+def test_primary_button_text_is_readable(dark: bool) -> None:
+    colours = theme() | (theme()["dark"] if dark else {})
     background = DARK if dark else LIGHT
-    assert contrast("#ffffff", shown["primaryColor"]) >= 4.5
-    assert contrast(shown["primaryColor"], background) >= 3  # the mark of the open tab and the like
-    assert contrast(shown.get("linkColor", shown["primaryColor"]), background) >= 4.5
+    assert contrast("#ffffff", colours["primaryColor"]) >= 4.5
+    assert contrast(colours["primaryColor"], background) >= 3  # the mark of the open tab and the like
+    assert contrast(colours.get("linkColor", colours["primaryColor"]), background) >= 4.5
 
 
-def test_retrievers_are_told_apart_by_colour() -> None:
+def test_retriever_colours_are_distinguishable() -> None:
     assert len(set(PALETTE)) == len(PALETTE)
     nearest = min(combinations(PALETTE, 2), key=lambda pair: distance(*pair))
     assert distance(*nearest) >= 14, nearest
 
 
 @pytest.mark.parametrize("background", [LIGHT, DARK])
-def test_colours_of_retrievers_are_seen_on_light_and_dark(background: str) -> None:
+def test_retriever_colours_are_visible_on_light_and_dark(background: str) -> None:
     assert [colour for colour in PALETTE if contrast(colour, background) < 2] == []
 
 
-def test_stages_of_loss_are_neither_retrievers_nor_each_other() -> None:
-    assert min(distance(*pair) for pair in combinations(FATE_COLOURS.values(), 2)) >= 11
-    usual = {
-        stage: min(float(np.linalg.norm(lab(linear(colour)) - lab(linear(one)))) for one in PALETTE[:6])
-        for stage, colour in FATE_COLOURS.items()
+def test_loss_stage_colours_differ_from_retrievers_and_each_other() -> None:
+    assert min(distance(*pair) for pair in combinations(OUTCOME_COLOURS.values(), 2)) >= 11
+    distances = {
+        stage: min(float(np.linalg.norm(lab(linear(colour)) - lab(linear(other)))) for other in PALETTE[:6])
+        for stage, colour in OUTCOME_COLOURS.items()
     }
-    assert {stage: far for stage, far in usual.items() if far < 25} == {}
+    assert {stage: far for stage, far in distances.items() if far < 25} == {}

@@ -20,7 +20,7 @@ from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import save_comparison as keep_comparison
 from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.training.runs import Phase, Run, damaged_runs
 from mrc_workbench.workbench.views.ui.words import (
@@ -37,7 +37,7 @@ from mrc_workbench.workbench.views.ui.words import (
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
 from tests.workbench.views.driving import data_page, opened, run
-from tests.workbench.views.train.worlds import made_run
+from tests.workbench.views.train.worlds import create_test_run
 from tests.workbench.views.train.worlds import page as train_page
 
 VIEWS = PROJECT / "workbench" / "views"
@@ -55,14 +55,14 @@ def fields(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name}
 
 
-def test_both_languages_have_the_same_keys_with_the_same_fields() -> None:
+def test_both_languages_have_equal_keys_and_fields() -> None:
     korean, english = (catalog(language) for language in LANGUAGES)
     assert korean.keys() == english.keys()
     different = [key for key in korean if fields(korean[key]) != fields(english[key])]
     assert different == []
 
 
-def test_no_text_is_empty_or_left_in_the_other_language() -> None:
+def test_no_text_is_empty_or_untranslated() -> None:
     hangul = re.compile("[가-힣]")
     names = {"sidebar.language"}  # names both languages, for who cannot read the one in use
     english = catalog("en")
@@ -70,31 +70,31 @@ def test_no_text_is_empty_or_left_in_the_other_language() -> None:
     assert [key for key, text in english.items() if hangul.search(text) and key not in names] == []
 
 
-def test_every_key_in_the_code_has_a_text() -> None:
+def test_every_key_in_code_has_a_text() -> None:
     sections = {key.split(".")[0] for key in catalog("en")}
     missing = [key for key in WRITTEN if key.split(".")[0] in sections and key not in catalog("en")]
     assert missing == []
 
 
-def test_every_text_is_used() -> None:
+def test_uses_every_text() -> None:
     used = WRITTEN | EXPLAINED | {f"study.{end}" for end in ("failed", "interrupted", "stopped")}  # by `draw_job`
     unused = [key for key in catalog("en") if key not in used and not key.startswith(BEGINNINGS)]
     assert unused == []
 
 
-def test_every_phase_has_words() -> None:
+def test_translates_every_phase() -> None:
     assert {f"phase.{phase.value}" for phase in Phase} <= catalog("ko").keys()
 
 
-def test_plain_leaves_nothing_for_markdown_to_read() -> None:
+def test_escapes_all_markdown_in_plain_text() -> None:
     """Streamlit looks for the names of icons and emoji after it has read what is escaped."""
     assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
-    shown = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
-    assert shown == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
+    displayed = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
+    assert displayed == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_no_two_tildes_strike_out_what_is_between(language: str) -> None:
+def test_no_text_has_strikethrough_tildes(language: str) -> None:
     struck = {key: text for key, text in catalog(language).items() if re.search(r"~\S.*\S~", text)}
     assert not struck
 
@@ -106,7 +106,7 @@ FIELDS_BELOW = ("missing_column", "evaluation_output", "unmarked_passages", "doc
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("code", ProblemCode)
-def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, language: str) -> None:
+def test_translates_every_problem_with_equal_fields(code: ProblemCode, language: str) -> None:
     text = catalog(language)[f"problem.{code.value}"]
     assert fields(text) == fields(TEMPLATES[code])
     assert problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
@@ -121,7 +121,7 @@ def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, languag
         (ProblemCode.GUESSED_ENCODING, {"en": "Choose another encoding” above", "ko": "다른 인코딩 고르기’"}),
     ],
 )
-def test_pages_name_their_control_where_commands_name_a_flag(code: ProblemCode, control: dict[str, str]) -> None:
+def test_names_page_control_instead_of_command_flag(code: ProblemCode, control: dict[str, str]) -> None:
     details = dict.fromkeys(fields(TEMPLATES[code]), "x") | {"role": "context", "flags": "--columns context=x"}
     problem = Problem(code, None, details)
     assert "--columns context=x" in problem.message
@@ -131,13 +131,13 @@ def test_pages_name_their_control_where_commands_name_a_flag(code: ProblemCode, 
         assert "--" not in text
 
 
-def test_no_message_of_a_page_names_a_flag() -> None:
+def test_no_page_message_names_a_flag() -> None:
     flagged = [(language, key) for language in LANGUAGES for key, text in catalog(language).items() if "(--" in text]
     assert flagged == []
 
 
 @pytest.mark.parametrize(("count", "words"), [("1", "1 question"), ("0", "0 questions"), ("1,001", "1,001 questions")])
-def test_a_count_of_one_has_a_singular(count: str, words: str) -> None:
+def test_uses_singular_for_count_of_one(count: str, words: str) -> None:
     app = AppTest.from_function(counted, args=(count,))
     app.query_params["lang"] = "en"
     run(app)
@@ -152,12 +152,12 @@ def counted(count: str) -> None:
     st.text(word("data_page.questions", questions=count))
 
 
-def test_the_words_are_those_of_the_codes() -> None:
+def test_problem_texts_match_problem_codes() -> None:
     assert TEMPLATES.keys() == {"row", *ProblemCode}
 
 
 @pytest.mark.parametrize("code", ProblemCode)
-def test_the_english_words_are_those_of_the_data_room(code: ProblemCode) -> None:
+def test_english_problem_texts_match_data_templates(code: ProblemCode) -> None:
     problem = Problem(code, None, dict.fromkeys(fields(TEMPLATES[code]), 3))
     assert problem_text(problem, catalog("en")) == problem.message
 
@@ -165,31 +165,37 @@ def test_the_english_words_are_those_of_the_data_room(code: ProblemCode) -> None
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (Problem.of(ProblemCode.WRONG_SHAPE, found="a list whose first item is a list"), "(목록의 첫 항목: 목록)"),
         (
-            Problem.of(ProblemCode.WRONG_SHAPE, found="an object without a list of objects (keys: a list b, c)"),
+            Problem.from_code(ProblemCode.WRONG_SHAPE, found="a list whose first item is a list"),
+            "(목록의 첫 항목: 목록)",
+        ),
+        (
+            Problem.from_code(ProblemCode.WRONG_SHAPE, found="an object without a list of objects (keys: a list b, c)"),
             "(객체의 목록이 없는 객체 (키: a list b, c))",
         ),
-        (Problem.of(ProblemCode.TOO_LARGE, size="9", unit="unpacked bytes", limit="8"), "9 바이트(압축을 푼 크기)"),
-        (Problem.of(ProblemCode.NOT_AN_OBJECT, 3, found="A list"), "3행: 한 행의 열이 든 객체가"),
         (
-            Problem.of(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w", flags="f"),
+            Problem.from_code(ProblemCode.TOO_LARGE, size="9", unit="unpacked bytes", limit="8"),
+            "9 바이트(압축을 푼 크기)",
+        ),
+        (Problem.from_code(ProblemCode.NOT_AN_OBJECT, 3, found="A list"), "3행: 한 행의 열이 든 객체가"),
+        (
+            Problem.from_code(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w", flags="f"),
             "지문 열을 찾지 못했습니다. 파일에 있는 열: a list.",
         ),
     ],
 )
-def test_values_of_the_readers_are_translated_and_those_of_the_file_are_not(problem: Problem, words: str) -> None:
+def test_translates_reader_values_but_not_file_values(problem: Problem, words: str) -> None:
     assert words in problem_text(problem, catalog("ko"))
 
 
-def test_a_reason_leaves_the_row_to_its_column() -> None:
-    problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
+def test_omits_row_from_reason() -> None:
+    problem = Problem.from_code(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
     assert reason_text(problem, catalog("en")).startswith("The passage (본문) is empty.")
 
 
-def test_an_error_carries_the_rows_behind_it() -> None:
-    row = Problem.of(ProblemCode.EMPTY_CONTEXT, 2, column="c")
-    error = DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=1, first=row.message), [row])
+def test_shows_rows_of_an_error() -> None:
+    row = Problem.from_code(ProblemCode.EMPTY_CONTEXT, 2, column="c")
+    error = DataError(Problem.from_code(ProblemCode.NO_GOOD_ROW, rows=1, first=row.message), [row])
     assert error.others == (row,)
 
 
@@ -202,7 +208,7 @@ def test_an_error_carries_the_rows_behind_it() -> None:
         ("retrieval/outside/**/*.py", "outside", OutsideError),
     ],
 )
-def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, words: str, kind: type[Failure]) -> None:
+def test_translates_every_failure_with_its_own_text(room: str, words: str, kind: type[Failure]) -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in PROJECT.glob(room))
     raised = set(re.findall(rf'{kind.__name__}\(\s*"([a-z_]+)"', source))
     raised |= set(re.findall(r'^    "[A-Z]\w+Error": "([a-z_]+)"', source, re.MULTILINE))
@@ -214,9 +220,9 @@ def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, words
 
 
 def failing(error: Exception) -> None:
-    from mrc_workbench.workbench.views.ui.words import errors_told
+    from mrc_workbench.workbench.views.ui.words import show_errors
 
-    with errors_told():
+    with show_errors():
         raise error
 
 
@@ -231,17 +237,15 @@ MISSING = "This needs openai, which is not installed. Install it with: pip insta
         (ModuleNotFoundError("No", name="openai"), MISSING, ModuleNotFoundError("No", name="no_such_library")),
     ],
 )
-def test_a_full_disk_and_a_missing_library_are_told_and_other_errors_are_not(
-    error: Exception, words: str, other: Exception
-) -> None:
+def test_shows_full_disk_and_missing_library_but_raises_others(error: Exception, words: str, other: Exception) -> None:
     app = AppTest.from_function(failing, args=(error,))
     app.query_params["lang"] = "en"
     run(app)
-    assert [re.sub(r"\\(.)", r"\1", one.value) for one in app.error] == [words]
+    assert [re.sub(r"\\(.)", r"\1", element.value) for element in app.error] == [words]
     assert len(AppTest.from_function(failing, args=(other,)).run().exception) == 1
 
 
-def test_a_failed_import_has_the_words_of_its_extra() -> None:
+def test_names_extra_of_a_failed_import() -> None:
     error = ModuleNotFoundError("No module named 'faiss'", name="faiss")
     stored = Failure.from_dict(failure_dict(with_extra(error)))
     expected = catalog("en")["extra.missing_extra"].format(module="faiss", extra="models")
@@ -249,12 +253,12 @@ def test_a_failed_import_has_the_words_of_its_extra() -> None:
 
 
 def ended_run(name: str) -> Run:
-    return made_run(State.STOPPED, name=name, step=3, total_steps=9)
+    return create_test_run(State.STOPPED, name=name, step=3, total_steps=9)
 
 
-def told_as_damaged(app: AppTest, name: str) -> bool:
+def is_reported_damaged(app: AppTest, name: str) -> bool:
     about = EN["damaged.about"].split("{name}")[1]
-    return any(plain(name) in one.value and about in one.value for one in app.markdown)
+    return any(plain(name) in element.value and about in element.value for element in app.markdown)
 
 
 def remove(app: AppTest, name: str) -> None:
@@ -262,44 +266,44 @@ def remove(app: AppTest, name: str) -> None:
     run(app)
 
 
-def test_a_run_whose_plan_cannot_be_read_is_shown_and_removed() -> None:
+def test_lists_and_removes_run_with_unreadable_plan() -> None:
     ended_run("whole")
     lost = ended_run("lost")
     (lost.folder / "run.json").write_bytes(DEEP)
     app = opened(train_page)
-    assert any("whole" in one.value for one in app.markdown)
-    assert told_as_damaged(app, lost.id)
+    assert any("whole" in element.value for element in app.markdown)
+    assert is_reported_damaged(app, lost.id)
     remove(app, lost.id)
     assert (lost.folder.exists(), damaged_runs()) == (False, [])
-    assert not told_as_damaged(app, lost.id)
+    assert not is_reported_damaged(app, lost.id)
 
 
 @pytest.mark.parametrize("name", ["status.json", "scores.json", "provenance.json", "progress.jsonl"])
-def test_other_files_of_a_run_leave_it_in_the_list(name: str) -> None:
-    made = ended_run("mine")
-    (made.folder / name).write_bytes(DEEP)
+def test_lists_run_with_other_damaged_files(name: str) -> None:
+    training_run = ended_run("mine")
+    (training_run.folder / name).write_bytes(DEEP)
     app = opened(train_page)
-    assert any("mine" in one.value for one in app.markdown)
-    assert (EN["failure.damaged"] in [one.value for one in app.error]) is (name == "status.json")
+    assert any("mine" in element.value for element in app.markdown)
+    assert (EN["failure.damaged"] in [element.value for element in app.error]) is (name == "status.json")
 
 
-def test_a_set_that_cannot_be_read_is_shown_and_removed() -> None:
-    kept, lost = keep(small_set()), keep(small_set("other").with_questions([0, 1]))
+def test_lists_and_removes_unreadable_dataset() -> None:
+    dataset, lost = keep(small_set()), keep(small_set("other").with_questions([0, 1]))
     (workspace() / "datasets" / lost.key / "set.json").write_bytes(DEEP)
-    app = opened(data_page, data=kept.key)
-    assert told_as_damaged(app, lost.key)
+    app = opened(data_page, data=dataset.key)
+    assert is_reported_damaged(app, lost.key)
     remove(app, lost.key)
-    assert [one.key for one in stored()] == [kept.key]
+    assert [item.key for item in stored()] == [dataset.key]
     assert not (workspace() / "datasets" / lost.key).exists()
 
 
 @pytest.mark.parametrize("name", ["scores.json", "provenance.json"])
-def test_a_comparison_that_cannot_be_read_is_shown_and_removed(name: str) -> None:
+def test_lists_and_removes_unreadable_comparison(name: str) -> None:
     data = keep(small_set())
-    folders = [kept_comparison(data.key, data.fingerprint, ks) for ks in ((1, 3), (1, 2))]
+    folders = [store_small_comparison(data.key, data.fingerprint, ks) for ks in ((1, 3), (1, 2))]
     (folders[1] / name).write_bytes(DEEP)
     app = opened(compare_page, data=data.key, comparison=folders[0].name, view="kept")
-    assert told_as_damaged(app, folders[1].name)
+    assert is_reported_damaged(app, folders[1].name)
     remove(app, folders[1].name)
     assert damaged_comparisons() == []
     assert folders[0].is_dir()
@@ -312,14 +316,14 @@ def compare_page() -> None:
     page.draw()
 
 
-def kept_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> Path:
+def store_small_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> Path:
     experiment = Experiment.model_validate({"data": data, "ks": ks, "retriever": [WORDS]})
     folder = ComparisonJob.of(experiment, fingerprint).folder
     keep_comparison(compare(experiment, small_set()), folder)
     return folder
 
 
-def test_a_particle_follows_the_last_sound() -> None:
+def test_selects_particle_by_last_sound() -> None:
     closed = ("지문", "nDCG@10", "BM", *(f"88.{digit}" for digit in "013678"))
     opened = ("문서", "(비교)", "Late", "", *(f"88.{digit}" for digit in "2459"))
     assert {text: particle(text, "이", "가") for text in (*closed, *opened)} == {
@@ -328,7 +332,7 @@ def test_a_particle_follows_the_last_sound() -> None:
     }
 
 
-def test_a_small_number_is_written_out() -> None:
+def test_writes_small_numbers_without_exponent() -> None:
     numbers = (0.1666, 0.000015, 0.00002, 1.5e-5 / 2, 0.0, 1.25, 12.7, 1234.0, float("nan"))
     written = ["0.17", "0.000015", "0.00002", "0.0000075", "0", "1.2", "13", "1,234", "nan"]
     assert [plain_number(number) for number in numbers] == written
