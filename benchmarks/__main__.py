@@ -117,7 +117,8 @@ def main(names: list[str]) -> int:
 
 def _machine() -> str:
     machine = hardware()
-    cores, memory = f"{machine['physical_cores']} cores", f"{machine['memory'] / 2**30:.0f} GiB"
+    cores = f"{machine['physical_cores']} cores"
+    memory = f"{machine['memory'] / 2**30:.0f} GiB"
     return f"{machine['processor']}, {cores}, {memory}, Python {platform.python_version()}"
 
 

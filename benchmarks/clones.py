@@ -148,11 +148,12 @@ def clone_articles(source: Articles, n_passages: int, seed: int = 0) -> Clones:
     if n_passages < n_source_passages:
         raise ValueError(f"{n_passages} passages cannot hold the {n_source_passages} that are cloned")
     rng = np.random.default_rng(seed)
-    clone_names, cloned_questions = (
-        _CloneNames(source, rng),
-        _ClonedQuestions(source, rng.integers(n_passages // n_source_passages, size=len(source.questions))),
+    clone_names = _CloneNames(source, rng)
+    cloned_questions = _ClonedQuestions(
+        source, rng.integers(n_passages // n_source_passages, size=len(source.questions))
     )
-    ids, lengths = [], []
+    ids = []
+    lengths = []
     for first in range(0, n_passages, n_source_passages):
         table = clone_names.next_round()
         pieces, row_of_sentence, passage_lengths = _recut_passages(source, rng)
@@ -169,8 +170,12 @@ class _CloneNames:
     """What each word of each article is called in a clone; `slots` `(n_tokens,)` says of which each token is."""
 
     def __init__(self, source: Articles, rng: np.random.Generator) -> None:
-        self._rng, self._beta, self._source = rng, source.heaps_exponent(), source
-        self._n_words, self.n_new, self._round = len(source.pieces.vocabulary), 0, 0
+        self._rng = rng
+        self._beta = source.heaps_exponent()
+        self._source = source
+        self._n_words = len(source.pieces.vocabulary)
+        self.n_new = 0
+        self._round = 0
         piece_article = np.concatenate([source.sentence_article, np.arange(source.n_articles)])
         article_of_token = np.repeat(piece_article, np.diff(source.pieces.offsets))
         self._pairs, first, self.slots = np.unique(
@@ -213,7 +218,8 @@ class _ClonedQuestions:
         words, self.offsets = source.questions.flat_ids_in(id_of_word)
         self.ids = words.astype(np.int32)
         self.rows = np.zeros(len(rounds), dtype=np.int64)
-        self._source, self._rounds = source, rounds
+        self._source = source
+        self._rounds = rounds
         self._question_of_token = np.repeat(np.arange(len(rounds)), np.diff(self.offsets))
 
     def add_round(self, round_number: int, names: _CloneNames, table: np.ndarray, row_of_sentence: np.ndarray) -> None:
@@ -260,5 +266,6 @@ def _concatenate(parts: list[np.ndarray]) -> np.ndarray:
     whole = np.empty(sum(map(len, parts)), dtype=parts[0].dtype)
     ends = np.cumsum([0, *map(len, parts)])
     for index, (begin, end) in enumerate(pairwise(ends.tolist())):
-        whole[begin:end], parts[index] = parts[index], parts[0][:0]
+        whole[begin:end] = parts[index]
+        parts[index] = parts[0][:0]
     return whole

@@ -52,7 +52,8 @@ path = "run.trec"
 
 def main() -> None:
     """Run every step; the first that fails raises."""
-    folder, seconds = Path(sys.argv[1]), dict[str, float]()
+    folder = Path(sys.argv[1])
+    seconds = dict[str, float]()
     folder.mkdir(parents=True)
     os.chdir(folder)
     os.environ.pop("MRC_WORKSPACE", None)

@@ -24,12 +24,15 @@ from mrc_workbench.retrieval.rankings import Rankings
 
 _SIZES = "1000,10000,100000"
 _PICTURE = PROJECT / "docs" / "growth.svg"
-_QUESTIONS, _K = 100, 100
+_QUESTIONS = 100
+_K = 100
 _FUSED = 1000  # questions
 _DIMENSIONS = 384
 _LONGEST_KIWI = 60.0  # seconds
 _SUPERLINEAR_EXPONENT = 1.15  # an exponent above it is more than in proportion
-_ROUNDS, _REPEATED_BELOW_SECONDS = 3, 1.0  # what takes less than a second is done so often, and the fastest counts
+# what takes less than a second is done so often, and the fastest counts
+_ROUNDS = 3
+_REPEATED_BELOW_SECONDS = 1.0
 
 Seconds = dict[str, dict[int, float]]  # of every stage, by number of passages
 
@@ -184,7 +187,8 @@ def _vectors(size: int) -> Iterator[tuple[str, float]]:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((size, _DIMENSIONS), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    index, queries = VectorIndex(vectors), vectors[rng.integers(0, size, _QUESTIONS)]
+    index = VectorIndex(vectors)
+    queries = vectors[rng.integers(0, size, _QUESTIONS)]
     index.search(queries, 1)  # loads the library
     yield f"exact dense search, {_QUESTIONS} questions", _seconds(lambda: index.search(queries, _K))
 

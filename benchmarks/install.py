@@ -48,7 +48,8 @@ def _row(extra: str, python: Path) -> str:
 
 
 def _timing(seconds: float, steps: dict[str, float]) -> str:
-    read, compare = f"reading six files takes {steps['read']:.1f} s", f"a first comparison {steps['compare']:.1f} s"
+    read = f"reading six files takes {steps['read']:.1f} s"
+    compare = f"a first comparison {steps['compare']:.1f} s"
     return f"The core installs in {seconds:.0f} s. In a fresh process, {read} and {compare}, its report included."
 
 

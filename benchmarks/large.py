@@ -151,7 +151,8 @@ _MAP = "[data-testid=stDeckGlJsonChart] canvas"
 
 def many_sentences() -> list[str]:
     """Return a table of the steps, their seconds, and the most memory that a process held."""
-    count, model = int(os.environ.get("MRC_SENTENCES", "100000")), os.environ.get("MRC_MODEL", DEFAULT.reference)
+    count = int(os.environ.get("MRC_SENTENCES", "100000"))
+    model = os.environ.get("MRC_MODEL", DEFAULT.reference)
     lines = [f"| {count:,} sentences, {model} | seconds | most memory |", "|---|---:|---:|"]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
@@ -185,7 +186,8 @@ def _encode_killed_and_resumed(job: StudyJob[Any, Any], request: EvaluationReque
 
 def _wait_for_job(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, float]:
     """Wait until so much is done or all; returns the seconds, and the most memory the process had. Kills it then."""
-    began, memory = perf_counter(), 0.0
+    began = perf_counter()
+    memory = 0.0
     process = psutil.Process(job.status().pid)
     while job.running and job.status().share < until:
         memory = max(memory, most_memory(process.pid))
@@ -233,7 +235,8 @@ _WORDS_PER_DOCUMENT = 100
 
 def tokenizer_training() -> list[str]:
     """Return a table of the kinds, their seconds with reading and measuring, and their most memory."""
-    size, vocabulary = int(os.environ.get("MRC_TEXT_BYTES", "1000000000")), os.environ.get("MRC_VOCABULARY", "32000")
+    size = int(os.environ.get("MRC_TEXT_BYTES", "1000000000"))
+    vocabulary = os.environ.get("MRC_VOCABULARY", "32000")
     lines = [f"| {vocabulary} pieces, {size / 1e6:,.0f} MB of text | seconds | most memory |", "|---|---:|---:|"]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "generated.txt")
@@ -265,8 +268,11 @@ def _run_command(words: list[str]) -> tuple[float, int]:
 
 def documents(source_words: Sequence[str], size: int, seed: int = 0) -> Iterator[str]:
     """Yield documents of 100 words, made of real ones, until they hold so many bytes."""
-    words_of, (beta, scale) = np.array(source_words, dtype=object), fit_heaps_law(source_words)
-    rng, written, words = np.random.default_rng(seed), 0, len(source_words)
+    words_of = np.array(source_words, dtype=object)
+    (beta, scale) = fit_heaps_law(source_words)
+    rng = np.random.default_rng(seed)
+    written = 0
+    words = len(source_words)
     while written < size:
         sampled = words_of[rng.integers(len(source_words), size=_WORDS_PER_BATCH)]
         new = int(scale * ((words + _WORDS_PER_BATCH) ** beta - words**beta))
@@ -284,7 +290,8 @@ def documents(source_words: Sequence[str], size: int, seed: int = 0) -> Iterator
 
 def fit_heaps_law(words: Sequence[str]) -> tuple[float, float]:
     """Exponent and scale of `distinct = scale * words^exponent`, of the first half of the words and all of them."""
-    half, distinct = len(words) // 2, len({*words})
+    half = len(words) // 2
+    distinct = len({*words})
     exponent = math.log(distinct / len({*words[:half]})) / math.log(len(words) / half)
     return exponent, distinct / len(words) ** exponent
 

@@ -150,21 +150,25 @@ def generate_texts(count: int, seed: int = 0) -> Iterator[str]:
     Words are drawn as often as KorQuAD has them. One that it has once stands for all rare words: in its place comes a
     word that was never there, as often as Heaps' law lets the vocabulary grow, or one that came so before.
     """
-    source, random = word_model(), np.random.default_rng(seed)
+    source = word_model()
+    random = np.random.default_rng(seed)
     k, beta = source.growth
-    tokens, rare_words = int(source.lengths.sum()), 0
+    tokens = int(source.lengths.sum())
+    rare_words = 0
     for start in range(0, count, _BLOCK_SIZE):
         lengths = random.choice(source.lengths, min(_BLOCK_SIZE, count - start))
         size = int(lengths.sum())
         word_rows = np.minimum(np.searchsorted(source.cumulative, random.random(size)), len(source.words) - 1)
-        words, rare = source.words[word_rows], np.flatnonzero(source.rare[word_rows])
+        words = source.words[word_rows]
+        rare = np.flatnonzero(source.rare[word_rows])
         growth = k * beta * float(tokens) ** (beta - 1)  # new words a token
         new = random.random(len(rare)) < growth * size / max(1, len(rare))
         numbers = np.where(
             new, rare_words + np.cumsum(new) - 1, (rare_words * random.random(len(rare)) ** 2).astype(int)
         )
         words[rare] = [_spell_number(number, source.syllables) for number in numbers.tolist()]
-        tokens, rare_words = tokens + size, rare_words + int(new.sum())
+        tokens = tokens + size
+        rare_words = rare_words + int(new.sum())
         yield from (" ".join(words[a:b]) for a, b in pairwise(accumulate(lengths.tolist(), initial=0)))
 
 

@@ -32,7 +32,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.searcher import open_searcher
 
-_NAME, _K = "Hybrid", 10
+_NAME = "Hybrid"
+_K = 10
 _BATCH_SIZE = 32  # questions, as the server searches at most
 _MIB = 2**20
 _PATIENCE = 300.0  # seconds until the server has built all
@@ -40,7 +41,8 @@ _PATIENCE = 300.0  # seconds until the server has built all
 
 def serve() -> list[str]:
     """Measure in-process, one client and all of them; returns lines of a table."""
-    seconds, clients = float(os.environ.get("SERVE_SECONDS", "60")), int(os.environ.get("SERVE_CLIENTS", "32"))
+    seconds = float(os.environ.get("SERVE_SECONDS", "60"))
+    clients = int(os.environ.get("SERVE_CLIENTS", "32"))
     questions = [question.text for question in read_file(korquad()).question_set.questions]
     lines = [
         "| | questions a second | p50 | p99 | errors | memory before | after |",
@@ -86,7 +88,9 @@ def _time_in_process(
     search: Callable[[list[str]], object], texts: Sequence[str], size: int, seconds: float
 ) -> list[float]:
     """Search so many questions at a time; returns the seconds of each time."""
-    questions, took, end = cycle(texts), list[float](), perf_counter() + seconds
+    questions = cycle(texts)
+    took = list[float]()
+    end = perf_counter() + seconds
     while perf_counter() < end:
         batch = [next(questions) for _ in range(size)]
         began = perf_counter()
@@ -124,7 +128,9 @@ async def _measure_load(
     address: str, texts: Sequence[str], clients: int, seconds: float
 ) -> tuple[list[float], int, float]:
     """Ask by so many clients; returns the seconds of each answer, how many were none, and the seconds of all."""
-    questions, took, errors = cycle(texts), list[float](), 0
+    questions = cycle(texts)
+    took = list[float]()
+    errors = 0
     began = perf_counter()
 
     async def ask(client: httpx.AsyncClient) -> None:
@@ -158,7 +164,8 @@ def at_scale() -> list[str]:
     `SCALE_MEMORY` is a machine's GiB that may be filled (48), `SCALE_PRICE` what a GiB of it costs an hour: an
     assumption of whoever gives it; without, there are GiB hours and no costs.
     """
-    memory, price = float(os.environ.get("SCALE_MEMORY", "48")), os.environ.get("SCALE_PRICE")
+    memory = float(os.environ.get("SCALE_MEMORY", "48"))
+    price = os.environ.get("SCALE_PRICE")
     texts = read_file(korquad()).question_set.passages.indexed_texts(title=True)
     kiwi = _find_result("Kiwi's morphemes", "961 passages")
     measured = {

@@ -90,7 +90,9 @@ def walk(root: Path, name: str) -> dict[str, int]:
     """Run a walk in a process and a workspace of its own."""
     with tempfile.TemporaryDirectory() as folder:
         working_folder = Path(folder)
-        script, out, file = working_folder / "walk.py", working_folder / "out.json", working_folder / "questions.csv"
+        script = working_folder / "walk.py"
+        out = working_folder / "out.json"
+        file = working_folder / "questions.csv"
         script.write_text(TRACER + WALKS[name], encoding="utf-8")
         passage = "자격루 {0}호는 세종 때 장영실 {0}세가 만든 물시계이다. 궁궐에 놓였다."
         rows = [f"자격루 {row}호는 누가 만들었는가?,{passage.format(row)},장영실 {row}세" for row in range(QUESTIONS)]

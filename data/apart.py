@@ -64,14 +64,16 @@ _progress_file: list[Path] = []  # of the reading that this process carries out
 _last_report = [0.0]  # when, by the monotonic clock
 
 _WALL_TIME_FACTOR = 10  # by the clock: others may be at work, too
-_BASE_MEMORY, _MEMORY_PER_BYTE = 2**29, 8  # bytes, and how often the size of the text
-_BASE_SECONDS, _BYTES_PER_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
+# bytes, and how often the size of the text
+_BASE_MEMORY = 2**29
+_MEMORY_PER_BYTE = 8
+# a tenth of the pace at which rows are read
+_BASE_SECONDS = 10.0
+_BYTES_PER_SECOND = 5_000_000
 _SECONDS_PER_FILE = 0.02  # after the first
 # texts are a tenth of their size in a workbook, another archive, Parquet or a document
-_COMPRESSED_SIGNATURES, _COMPRESSION_FACTOR = (
-    (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")),
-    10,
-)
+_COMPRESSED_SIGNATURES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0"))
+_COMPRESSION_FACTOR = 10
 _FREE_MEMORY_FRACTION = 0.8
 
 _reserved_bytes: list[int] = []  # bytes, of the readings at work
@@ -182,7 +184,8 @@ def run_in_subprocess(
     work: ReadingTask[R], files: Sequence[File], options: Mapping[str, Any], report: OnFilesRead | None = None
 ) -> R:
     """Read files in a subprocess. Raises `UnusableFileError`, also for exceeded `Limits`; `OSError` for a full disk."""
-    limits, parent = ReadingLimits.of(*(file.content for file in files)), _parent_folder()
+    limits = ReadingLimits.of(*(file.content for file in files))
+    parent = _parent_folder()
     remove_leftovers_of(_FOLDER_PREFIX, parent)
     # what is mapped stays until it is not needed
     with limits.reserve_memory(), temporary_folder(_FOLDER_PREFIX, parent) as folder:
@@ -218,7 +221,9 @@ def _watch(pid: int, limits: ReadingLimits, folder: Path, report: OnFilesRead | 
     end = time.monotonic() + limits.seconds * _WALL_TIME_FACTOR
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        initial_memory, initial_seconds = process.memory_info().rss, sum(process.cpu_times()[:2])  # user and system
+        # user and system
+        initial_memory = process.memory_info().rss
+        initial_seconds = sum(process.cpu_times()[:2])
         while True:
             with suppress(psutil.TimeoutExpired):
                 process.wait(_POLL_SECONDS)
@@ -319,7 +324,8 @@ def _start_server() -> None:
 
 
 def _request_fork(folder: Path) -> int:
-    requests, answers = cast("TextIO", _server[0].stdin), cast("TextIO", _server[0].stdout)
+    requests = cast("TextIO", _server[0].stdin)
+    answers = cast("TextIO", _server[0].stdout)
     requests.write(json.dumps(str(folder)) + "\n")
     requests.flush()
     return int(answers.readline())

@@ -141,7 +141,8 @@ def _known_digest(path: Path, identity: tuple[int, ...], size: int) -> bytes:
 
 def _digest(path: Path, size: int) -> bytes:
     """Digest of the first `size` bytes."""
-    digest, block = xxhash.xxh3_128(), memoryview(bytearray(min(_BLOCK, max(1, size))))
+    digest = xxhash.xxh3_128()
+    block = memoryview(bytearray(min(_BLOCK, max(1, size))))
     with _open_regular_file(path) as file:
         while size and (read := file.readinto(block[:size])):
             digest.update(block[:read])
@@ -327,7 +328,8 @@ class Artifact(Generic[T]):
 
     def read(self, folder: Path, build: Callable[[T, Arrays], R]) -> R:
         """Return what is `made` of the content and the arrays. Raises `ValueError` if either is not whole."""
-        scores, path = read_json(folder / SCORES), folder / self.arrays
+        scores = read_json(folder / SCORES)
+        path = folder / self.arrays
         arrays: Arrays | None = {}
         try:
             if self.allows_unsealed and not is_sealed(path):

@@ -64,7 +64,8 @@ def inspect(
     if records and not as_json:
         raise CoercionError(msg="--records needs --json")
     reading = _read_questions((file, *files), columns, encoding)
-    audit, parts = questions.audit(reading.question_set), split(reading.question_set)
+    audit = questions.audit(reading.question_set)
+    parts = split(reading.question_set)
     notes = content_notes(reading.question_set, parts)
     if as_json:
         printed = questions.as_json(reading, audit, parts, notes)

@@ -48,7 +48,8 @@ _PROGRESS = "--progress"
 _GLOBAL_OPTIONS_HELP = """Options of every command
   -v, --verbose     show messages of the libraries
   --progress MODE   progress on stderr: auto, plain, json or none"""
-_INDENT, _NAME_WIDTH = 2, 22
+_INDENT = 2
+_NAME_WIDTH = 22
 
 
 class ExitStatus(IntEnum):
@@ -155,7 +156,8 @@ def _report_error(error: Exception, extra_lines: Sequence[str] = ()) -> int:
 
 def _unknown_command(error: UnknownCommandError) -> Exception:
     """Return an error that names the nearest command; the message of `error` itself would import every room."""
-    word, app = (error.unused_tokens or [""])[0], error.app
+    word = (error.unused_tokens or [""])[0]
+    app = error.app
     names = [name for name in app or () if not name.startswith("-")]
     path = ["mrc", *(error.command_chain or ())]
     nearest = get_close_matches(word, names, n=1)
@@ -165,7 +167,8 @@ def _unknown_command(error: UnknownCommandError) -> Exception:
 
 def _apply_global_options(arguments: Sequence[str]) -> list[str]:
     """Apply the options that every command takes; returns the other words. Raises `CycloptsError`."""
-    remaining_arguments, remaining = list[str](), list(arguments)
+    remaining_arguments = list[str]()
+    remaining = list(arguments)
     mode = ProgressMode.AUTO
     while remaining:
         argument = remaining.pop(0)
@@ -260,7 +263,8 @@ def add_options(
     """
 
     def make_flag(option: Field[Any]) -> inspect.Parameter:
-        kind, default = type(option.default), getattr(default_instance, option.name, option.default)
+        kind = type(option.default)
+        default = getattr(default_instance, option.name, option.default)
         choice = choice_option(kind) if issubclass(kind, StrEnum) else Parameter()
         return inspect.Parameter(
             option.name,

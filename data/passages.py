@@ -23,7 +23,9 @@ FILE = "passages.arrow"
 _SEAL = "passages.json"  # what the file was when its content was last known
 _LEGACY_FILE = "passages.parquet"  # sets kept before there was an Arrow file
 _BLOCK_ROWS = 1 << 16
-_EXAMPLES, _EXAMPLE_LENGTH, _ID_LENGTH = 3, 60, 40
+_EXAMPLES = 3
+_EXAMPLE_LENGTH = 60
+_ID_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Passages(Sequence[Passage]):
         """sha256 (hexadecimal) of ids, texts and titles, in order: of a line `["id", "text", "title"]` a passage."""
         if self._known:
             return self._known
-        digest, quoted = sha256(), json.encoder.encode_basestring
+        digest = sha256()
+        quoted = json.encoder.encode_basestring
         for id_, text, title in self._rows():
             digest.update(f"[{quoted(id_)}, {quoted(text)}, {quoted(title)}]\n".encode())
         return digest.hexdigest()
@@ -135,7 +138,8 @@ class RowOfId(Mapping[str, int]):
 
     def __init__(self, ids: Texts) -> None:
         hashes = ids.hashes()
-        self._ids, self._order = ids, np.argsort(hashes, kind="stable")
+        self._ids = ids
+        self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 
     def rows(self, ids: Sequence[str]) -> np.ndarray:
@@ -279,7 +283,8 @@ class PassageBuilder:
         key = hash(text)
         while (position := self._position_of_hash.get(key)) is not None and self._text(position) != text:
             key += 1
-        self._last_text, self._last_key = text, key
+        self._last_text = text
+        self._last_key = key
         return key
 
     def _text(self, position: int) -> str:
@@ -297,7 +302,8 @@ def _column(texts: Iterable[str]) -> Any:
 
 def fill_ids(prefix: str, ids: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
     """Yield the given ids, the first of equal ones only, and for the others "p1", "p2"... outside `reserved`."""
-    used, seen = set(ids), set[str]()
+    used = set(ids)
+    seen = set[str]()
     if len(used) == len(ids) and "" not in used:
         yield from ids
         return

@@ -20,7 +20,8 @@ class Failure(Exception):  # noqa: N818 - its kinds are the errors
 
     def __init__(self, code: str, message: str, **details: str | int) -> None:
         super().__init__(message)
-        self.code, self.details = code, details
+        self.code = code
+        self.details = details
 
     def as_dict(self) -> dict[str, object]:
         return {**self.details, "error": str(self), "code": self.code}
@@ -241,7 +242,8 @@ class DataError(Failure):
 
     def __init__(self, problem: Problem, others: Sequence[Problem] = ()) -> None:
         super().__init__(problem.code, problem.message, **problem.details)
-        self.problem, self.others = problem, tuple(others)
+        self.problem = problem
+        self.others = tuple(others)
 
     @property
     def file_problems(self) -> tuple[Problem, ...]:

@@ -23,7 +23,8 @@ __all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
 RELEVANT_GRADE = 1  # the least that is relevant
 _PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.part`
 FILE = "questions.parquet"
-_TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
+_TEXT = pa.string()
+_TEXTS = pa.list_(pa.string())
 _SCHEMA = pa.schema(
     {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "made": _TEXT}
     | {"hidden": pa.bool_(), "starts": pa.list_(pa.int32()), "rejected": _TEXTS}
@@ -204,7 +205,8 @@ class QuestionSet:
         judged = [(row, *pair) for row, question in enumerate(self.questions) for pair in question.grade_of.items()]
         graded = [(row, id_, grade) for row, id_, grade in judged if grade >= min_grade]
         rows, ids, grades = zip(*graded, strict=True) if graded else ((), (), ())
-        columns, values = self.passages.row_of.rows(list(ids)), np.array(grades, dtype=np.float64)
+        columns = self.passages.row_of.rows(list(ids))
+        values = np.array(grades, dtype=np.float64)
         return csr_array((values, (np.array(rows, dtype=np.int64), columns)), shape=self.relevance.shape)
 
     @cached_property

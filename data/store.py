@@ -92,7 +92,8 @@ class StoredCollection(Generic[N]):
 
     def stored(self) -> list[N]:
         """Return the readable notes of the user, the newest first, then those of the shelf that the user lacks."""
-        own, folder = self._read_notes(workspace()), read_only_workspace()
+        own = self._read_notes(workspace())
+        folder = read_only_workspace()
         keys = {note.key for note in own}
         others = self._read_notes(folder) if folder else []
         return [*own, *(replace(note, shared=True) for note in others if note.key not in keys)]
@@ -281,7 +282,10 @@ class StoredSet(StoredItem):
 
 
 _SETS = StoredCollection("datasets", StoredSet, partial(DataError.from_code, ProblemCode.UNKNOWN_SET), CATALOG)
-stored, damaged, remove, rename = _SETS.stored, _SETS.damaged, _SETS.remove, _SETS.rename
+stored = _SETS.stored
+damaged = _SETS.damaged
+remove = _SETS.remove
+rename = _SETS.rename
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:

@@ -250,7 +250,8 @@ class StudyJob(Job, Generic[Spec, Result]):
 
     def write_spec(self, spec: Spec) -> None:
         """Write the spec. Raises `OSError`."""
-        path, kind = self.folder / self.study.spec_file, self.study.spec_type
+        path = self.folder / self.study.spec_file
+        kind = self.study.spec_type
         if path.suffix == ".toml":
             write_text(path, tomli_w.dumps(kind.dump_python(spec, mode="json", exclude_none=True)))
         else:
@@ -278,7 +279,8 @@ class StudyJob(Job, Generic[Spec, Result]):
                     on_progress(phase, fraction)
 
             progress("", 0.0)
-            study, spec = self.study, self.read_spec()
+            study = self.study
+            spec = self.read_spec()
             if study.run_in:
                 result = study.run_in(spec, progress, self.folder)
             elif study.run:
@@ -318,7 +320,8 @@ class StudyJob(Job, Generic[Spec, Result]):
 
 def report(job: StudyJob[Spec, Result]) -> str:
     """Return the report of a stored result in Markdown: its spec and its tables."""
-    study, result = job.study, job.load()
+    study = job.study
+    result = job.load()
     parts = [f"# {job.name or study.name}", study.summary, f"Stored {job.stored_at}, key `{job.id}`.", "## Settings"]
     spec = study.spec_type.dump_python(job.read_spec(), mode="json")
     parts.append("\n".join(f"- {name}: {value}" for name, value in spec.items()))

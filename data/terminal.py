@@ -196,4 +196,6 @@ def _minutes(seconds: float) -> str:
 
 
 _reporter = ProgressReporter()  # a process has one terminal
-show_progress, report_progress, end_progress_line = _reporter.begin, _reporter.report, _reporter.end_line
+show_progress = _reporter.begin
+report_progress = _reporter.report
+end_progress_line = _reporter.end_line

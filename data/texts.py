@@ -17,7 +17,9 @@ BLOCK = 8_192  # texts made at a time: some megabytes
 _HANGUL = regex.compile(r"\p{Hangul}")
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _LETTER = regex.compile(r"\p{L}")
-_TEXTS, _CHARACTERS = 2000, 300  # that are looked at
+# that are looked at
+_TEXTS = 2000
+_CHARACTERS = 300
 
 _T = TypeVar("_T")
 
@@ -26,7 +28,8 @@ class Texts(Sequence[str]):
     """The texts of an Arrow column without nulls; with `titles`, each known one stands on the line before its text."""
 
     def __init__(self, texts: Any, titles: Any = None) -> None:
-        self._texts, self._titles = texts, titles
+        self._texts = texts
+        self._titles = titles
 
     @property
     def column(self) -> Any:
@@ -81,7 +84,8 @@ class Texts(Sequence[str]):
         rows = np.asarray(rows, dtype=np.int64)
         if len(rows) < BLOCK:  # few are made sooner one by one
             return [self[row] for row in rows.tolist()]
-        texts, order = np.empty(len(rows), dtype=object), np.argsort(rows, kind="stable")
+        texts = np.empty(len(rows), dtype=object)
+        order = np.argsort(rows, kind="stable")
         # block by block: Arrow's `take` would first copy all texts into one piece
         for same in np.split(order, np.flatnonzero(np.diff(rows[order] // BLOCK)) + 1):
             start = int(rows[same[0]] // BLOCK) * BLOCK

@@ -236,7 +236,8 @@ class UserLimits(BaseModel):
     def allows_email(self, email: str) -> bool:
         """Whether somebody with this address, which the provider has verified, may sign in."""
         allowed = [entry.strip().casefold() for entry in self.emails.split(",") if entry.strip()]
-        address, domain = email.casefold(), "".join(email.casefold().rpartition("@")[1:])
+        address = email.casefold()
+        domain = "".join(email.casefold().rpartition("@")[1:])
         return not allowed or address in allowed or ("@" in domain and domain in allowed)
 
 
@@ -265,9 +266,11 @@ def require_storage() -> None:
     """Raise `LimitError` (`megabytes`) where the workspace holds more than it may, what is being written included."""
     if not are_limited():
         return
-    bytes_used, megabytes = used_bytes(), limits().megabytes
+    bytes_used = used_bytes()
+    megabytes = limits().megabytes
     if bytes_used > megabytes * MEGABYTE:
-        used, limit = f"{bytes_used / MEGABYTE:,.0f}", f"{megabytes:,}"
+        used = f"{bytes_used / MEGABYTE:,.0f}"
+        limit = f"{megabytes:,}"
         message = f"your workspace would hold {used} MB, and may hold {limit}: remove something first"
         raise LimitError("megabytes", message, used=used, limit=limit)
 

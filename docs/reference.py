@@ -62,7 +62,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def commands() -> str:
     """Return the page of all commands with their flags."""
-    lines, heading = [_COMMANDS_HEAD], ""
+    lines = [_COMMANDS_HEAD]
+    heading = ""
     mrc = all_commands(COMMANDS)
     for name, entry in COMMANDS.items():
         if entry.heading != heading:
@@ -204,7 +205,8 @@ def _option_table(options: type[Any], skipped: set[str]) -> list[str]:
     for known in fields(options):
         if known.name in skipped or "help" not in known.metadata:
             continue
-        low, high = known.metadata.get("low"), known.metadata.get("high")
+        low = known.metadata.get("low")
+        high = known.metadata.get("high")
         limits = (
             ""
             if low is None
@@ -235,11 +237,13 @@ def _format_number(value: Any) -> str:
 
 def _describe_type(hint: Any) -> str:
     """Say what a value of a type looks like in a file or after a flag."""
-    origin, parts = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if hasattr(hint, "__metadata__"):  # Annotated
         return _describe_type(parts[0])
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        parts, origin = tuple(hint), Literal
+        parts = tuple(hint)
+        origin = Literal
     if origin is Literal:
         return ", ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):

@@ -149,7 +149,9 @@ class BiEncoder(TruncatingModel):
         return takes_rows(self.model)
 
     def _vectors(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> np.ndarray:
-        began, (before, after) = time.perf_counter(), progress_range  # of all encoding done
+        # of all encoding done
+        began = time.perf_counter()
+        (before, after) = progress_range
 
         def report_progress(fraction: float) -> None:
             if self._on_progress:
@@ -269,14 +271,19 @@ class SparseTextEncoder(TruncatingModel):
     def _weights(self, side: str, texts: Sequence[str], progress_range: tuple[float, float]) -> csr_array:
         if not len(texts):
             return csr_array((0, 0), dtype=np.float32)
-        began, (before, after) = time.perf_counter(), progress_range  # of all encoding done
-        rows, load, work = [], 0.0, 0.0
+        # of all encoding done
+        began = time.perf_counter()
+        (before, after) = progress_range
+        rows = []
+        load = 0.0
+        work = 0.0
         done = 0
         for block in in_blocks(texts, BLOCK):
             stored = self._block(side, block, keep=len(texts) > 1)  # one question typed by a person is not worth a file
             parts = (stored["weights"], stored["terms"], stored["offsets"])
             rows.append(csr_array(parts, shape=(len(block), int(stored["n_terms"]))))
-            load, work = max(load, float(stored["seconds"][0])), work + float(stored["seconds"][1])
+            load = max(load, float(stored["seconds"][0]))
+            work = work + float(stored["seconds"][1])
             done += len(block)
             if self._on_progress:
                 self._on_progress(before + (after - before) * done / len(texts))
@@ -311,7 +318,8 @@ class CrossEncoderScorer(TruncatingModel):
         new_head: bool = False,
     ) -> None:
         super().__init__(source, corpus, precision=precision, batch_size=batch_size)
-        self._labels, self._new_head = labels, new_head
+        self._labels = labels
+        self._new_head = new_head
         self._cutters: dict[WindowOptions, WindowCutter] = {}
 
     def preload_questions(self, questions: Sequence[str]) -> None:
@@ -339,7 +347,8 @@ class CrossEncoderScorer(TruncatingModel):
         """Score pairs, a passage that is too long by its best window; `heads` are the lengths of titles."""
         if not len(pairs):
             return self.score(pairs)
-        read, starts = list[Pair](), list[int]()
+        read = list[Pair]()
+        starts = list[int]()
         for (question, text), title_length in zip(pairs, title_lengths, strict=True):
             starts.append(len(read))
             windows = self.windows_of(question, text, title_length, options)

@@ -22,7 +22,10 @@ from mrc_workbench.data.workspace import limits, user
 A = TypeVar("A")
 K = TypeVar("K")
 T = TypeVar("T")
-ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
+# variables of the environment
+ADDRESS = "OPENAI_BASE_URL"
+MODEL = "OPENAI_MODEL"
+KEY = "OPENAI_API_KEY"
 TIMEOUT_SECONDS = 60.0
 _SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
 _MAX_CONSECUTIVE_FAILURES = 8  # then the endpoint itself is at fault
@@ -46,8 +49,11 @@ def run_requests(
     others, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that the
     other requests would meet, too, once it was yielded.
     """
-    pool, running, pending = ThreadPoolExecutor(concurrency), dict[Future[A], K](), [*requests][::-1]
-    consecutive_failures, fatal_error = 0, None
+    pool = ThreadPoolExecutor(concurrency)
+    running = dict[Future[A], K]()
+    pending = [*requests][::-1]
+    consecutive_failures = 0
+    fatal_error = None
     try:
         while (pending or running) and not fatal_error:
             yield None
@@ -59,7 +65,8 @@ def run_requests(
             for future in wait(running, _POLL_SECONDS, FIRST_COMPLETED).done:
                 request = running.pop(future)
                 try:
-                    answer, consecutive_failures = future.result(), 0
+                    answer = future.result()
+                    consecutive_failures = 0
                 except EndpointError as error:
                     consecutive_failures += 1
                     fatal_error = (
@@ -81,7 +88,8 @@ class StoredAnswers(Generic[A]):
     """
 
     def __init__(self, path: Path, key_name: str, read: Callable[[dict[str, Any]], A]) -> None:
-        self._path, self._key_name = path, key_name
+        self._path = path
+        self._key_name = key_name
         self._writing = threading.Lock()
         self._answers: dict[str, A] = {}
         for entry in read_json_lines(path):

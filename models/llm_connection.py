@@ -89,7 +89,8 @@ class Connection(httpx2.BaseTransport):
                 "user-agent": agent,
             }
             headers = httpx2.Headers(own_headers)
-        body, extensions = request.read(), {**request.extensions, "trace": call.note}
+        body = request.read()
+        extensions = {**request.extensions, "trace": call.note}
         return httpx2.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
 
     def _send_with_retries(self, request: httpx2.Request, call: "_Call") -> httpx2.Response:
@@ -123,7 +124,8 @@ class _Call:
 
     def __init__(self) -> None:
         self.ended_by: EndpointError | None = None
-        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
         self._socket: socket.socket | None = None
         text = f"the answer had not come to its end after {MOST_SECONDS:g} seconds"
         late = EndpointError("too_long", text, is_fatal=False, seconds=f"{MOST_SECONDS:g}")
@@ -176,14 +178,18 @@ class _Call:
 
 class _Body(httpx2.SyncByteStream):
     def __init__(self, response: httpx2.Response, call: _Call, done: Callable[[], None]) -> None:
-        self._response, self._call, self._done = response, call, done
+        self._response = response
+        self._call = call
+        self._done = done
 
     def __iter__(self) -> Iterator[bytes]:
-        taken, lines = 0, 0
+        taken = 0
+        lines = 0
         with self._call.watched():
             for piece in self._response.iter_bytes():
                 self._call.check()
-                taken, lines = taken + len(piece), lines + max(1, piece.count(b"\n"), piece.count(b"\r"))
+                taken = taken + len(piece)
+                lines = lines + max(1, piece.count(b"\n"), piece.count(b"\r"))
                 if taken > MOST_BYTES or lines > MOST_LINES:
                     megabytes = MOST_BYTES // 2**20
                     text = f"the answer was larger than {megabytes} MB and was not read on"
@@ -211,7 +217,9 @@ class Chat:
         for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they would log addresses
             logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timeout_seconds or TIMEOUT_SECONDS
-        self._endpoint, self._model, self._temperature = endpoint, model, temperature
+        self._endpoint = endpoint
+        self._model = model
+        self._temperature = temperature
         self._seconds = seconds
         key = endpoint.key or "none"  # a server of one's own needs none, but the library does
         self._connection = Connection(None if endpoint.is_operators else key)
@@ -242,7 +250,9 @@ class Chat:
         """
         began = time.perf_counter()
         pieces: list[str] = []
-        first, usage, is_complete = 0.0, None, False
+        first = 0.0
+        usage = None
+        is_complete = False
         with self._request(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
             is_event_stream = "event-stream" in stream.response.headers.get("content-type", "")
             try:

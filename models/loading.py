@@ -259,7 +259,8 @@ def claimed_parameters(configuration: dict[str, Any]) -> int:
         return next((min(value, _MAX_COUNT) for value in values if type(value) is int and value > 0), 0)
 
     counts = {name: count(aliases) for name, aliases in _NAMES.items()}
-    hidden, intermediate = counts["hidden"], counts["wide"]
+    hidden = counts["hidden"]
+    intermediate = counts["wide"]
     return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * intermediate)
 
 
@@ -304,7 +305,8 @@ def require_possible(reference: str, folder: Path) -> None:
         value = configuration[name]
         if value is not None and (type(value) is not int or value < 1):
             raise _impossible(reference, name, value)
-    padding, vocabulary = configuration.get("pad_token_id"), configuration.get("vocab_size")
+    padding = configuration.get("pad_token_id")
+    vocabulary = configuration.get("vocab_size")
     if padding is not None and (type(padding) is not int or not -1 <= padding < (vocabulary or padding + 1)):
         raise _impossible(reference, "pad_token_id", padding)
     max_length = _first_readable(folders, "tokenizer_config.json").get("model_max_length")

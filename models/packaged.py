@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 
 PREFIX = "packaged:"
 _WRITER = 1  # raise when the folder would come out different
-_MAGIC, _VERSION = b"E5S1", 1
+_MAGIC = b"E5S1"
+_VERSION = 1
 _BLOCK = 32
 _AT_ONCE = 2**13  # blocks
 # What sentencepiece's normalization does beside NFKC: control characters go, what is seen as a gap becomes a space, and
 # the full-width tilde stays. It waits meanwhile as a code point that Unicode promises never to give to a character.
 _REMOVED_CHARACTERS = r"[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]"
 _SPACE_CHARACTERS = r"[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]"
-_TILDE, _TILDE_PLACEHOLDER = "\uff5e", "\ufdd0"
+_TILDE = "\uff5e"
+_TILDE_PLACEHOLDER = "\ufdd0"
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,8 @@ class QuantizedModel:
 
 class _BinaryReader:
     def __init__(self, content: np.ndarray) -> None:
-        self.content, self.position = content, 0
+        self.content = content
+        self.position = 0
 
     def take(self, count: int) -> bytes:
         self.position += count
@@ -252,7 +255,8 @@ def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
 
 def _tensors(measures: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Names as transformers has them in a BERT, names in the file, and shapes."""
-    hidden, intermediate = measures.hidden, measures.intermediate
+    hidden = measures.hidden
+    intermediate = measures.intermediate
     yield "embeddings.word_embeddings.weight", "emb.word", (measures.vocabulary, hidden)
     yield "embeddings.position_embeddings.weight", "emb.pos", (measures.positions, hidden)
     yield "embeddings.token_type_embeddings.weight", "emb.type", (measures.types, hidden)
@@ -278,9 +282,11 @@ def _tensors(measures: BertSizes) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 
 def _files(model: QuantizedModel) -> dict[str, Any]:
-    measures, pieces = model.measures, model.pieces
+    measures = model.measures
+    pieces = model.pieces
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-    begin, end = pieces.begin, pieces.end
+    begin = pieces.begin
+    end = pieces.end
     special = {"bos": begin, "cls": begin, "eos": end, "sep": end, "pad": pieces.pad, "unk": pieces.unknown, "mask": -1}
     return {
         "config.json": {

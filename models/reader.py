@@ -81,7 +81,8 @@ class SpanTokens:
         if (joint := pair_template(tokenizer)) is None:
             message = f"the tokenizer of {reference!r} does not tell which letters a token stands for"
             raise ModelError("no_letters", message, model=reference)
-        self._tokenizer, self._joint = tokenizer, joint
+        self._tokenizer = tokenizer
+        self._joint = joint
         self._length = min(options.length or max_tokens, max_tokens)
         self._overlap = min(options.overlap, self._length // 4 if self._length < options.length else options.overlap)
         self._known: dict[str, TokenizedText] = {}
@@ -109,7 +110,9 @@ class SpanTokens:
 
     def windows(self, question: str, passage: str) -> Iterator[SpanWindow]:
         """Cut a passage beside a question, of which at most half of what is read is kept."""
-        joint, question_ids, passage_ids = self._joint, self.tokens_of(question).ids, self.tokens_of(passage).ids
+        joint = self._joint
+        question_ids = self.tokens_of(question).ids
+        passage_ids = self.tokens_of(passage).ids
         question_ids = question_ids[: (self._length - joint.length) // 2]
         room = self._length - joint.length - len(question_ids)
         step = max(1, room - min(self._overlap, room // 2))
@@ -162,7 +165,8 @@ class SpanReader(SourcedModel):
         new_head: bool = False,
     ) -> None:
         super().__init__(source, [], precision)
-        self._options, self._new_head = options or options_of(source), new_head
+        self._options = options or options_of(source)
+        self._new_head = new_head
 
     @cached_property
     def model(self) -> "SpanNetwork":
@@ -199,11 +203,14 @@ class SpanReader(SourcedModel):
                 candidates[row] += self._character_spans(pairs[row][1], window, *best)
                 nothing[row] = min(nothing[row], none)
         shape = (len(pairs), spans)
-        starts, ends = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+        starts = np.zeros(shape, dtype=np.int32)
+        ends = np.zeros(shape, dtype=np.int32)
         scores = np.full(shape, -np.inf, dtype=np.float32)
         for row, of_pair in enumerate(candidates):
             for index, (score, start, end) in enumerate(islice(_non_overlapping_spans(of_pair), spans)):
-                starts[row, index], ends[row, index], scores[row, index] = start, end, score
+                starts[row, index] = start
+                ends[row, index] = end
+                scores[row, index] = score
         return Spans(starts, ends, scores, self._finite(nothing))
 
     def _character_spans(
@@ -213,7 +220,8 @@ class SpanReader(SourcedModel):
         for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
             if np.isneginf(score):
                 return  # a passage of fewer tokens
-            start, stop = int(offsets[begin, 0]), int(offsets[end, 1])
+            start = int(offsets[begin, 0])
+            stop = int(offsets[end, 1])
             part = passage[start:stop]  # some tokens stand for the space before a word, too
             if part.strip():
                 yield float(score), start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
@@ -222,7 +230,8 @@ class SpanReader(SourcedModel):
         import torch
 
         model = self.model
-        device, segments = model.device, model.has_segments
+        device = model.device
+        segments = model.has_segments
         order = sorted(range(len(windows)), key=lambda index: -windows[index].width)
         widths = [windows[index].width for index in order]
         with torch.inference_mode(), in_precision(model[0], self._precision):
@@ -240,8 +249,10 @@ class SpanReader(SourcedModel):
 
         begins, ends = (log_probabilities(logits[name], allowed) for name in ("starts", "ends"))
         nothing = begins[:, 0] + ends[:, 0]
-        begins, ends = begins[:, 1:], ends[:, 1:]
-        longest, width = self._options.longest_answer, begins.shape[1]
+        begins = begins[:, 1:]
+        ends = ends[:, 1:]
+        longest = self._options.longest_answer
+        width = begins.shape[1]
         reachable_ends = torch.nn.functional.pad(ends, (0, longest - 1), value=float("-inf")).unfold(1, longest, 1)
         joined = (begins[:, :, None] + reachable_ends).flatten(1)
         scores, positions = joined.topk(min(n_spans, width * longest), dim=1)

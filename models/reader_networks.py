@@ -34,13 +34,16 @@ from mrc_workbench.models.sources import ModelSource, is_starter
 
 Features = dict[str, Any]
 IGNORED = -100  # the label where nothing is to be guessed
-GUESSES, FOLLOWS = "guesses", "follows"  # the heads
+# the heads
+GUESSES = "guesses"
+FOLLOWS = "follows"
 # heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
 _HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
 _FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
 _LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
 _LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
-_MODULES_FILE, _TRANSFORMER_FILE = "modules.json", "sentence_bert_config.json"
+_MODULES_FILE = "modules.json"
+_TRANSFORMER_FILE = "sentence_bert_config.json"
 _MODULE_NAME = re.compile(r"\w{1,64}")  # of a module: its name becomes a folder's
 
 
@@ -49,7 +52,8 @@ class TransformerModule(torch.nn.Module):
 
     def __init__(self, network: Any, tokenizer: Any) -> None:
         super().__init__()
-        self.model, self.tokenizer = network, tokenizer
+        self.model = network
+        self.tokenizer = tokenizer
 
     @property
     def auto_model(self) -> Any:
@@ -180,7 +184,8 @@ class MaskedNetwork(TrainedNetwork):
         `token_losses`, the sum of -ln P of its hidden tokens; `hidden`, how many these are; `right`, how many of them
         it holds for the likeliest. With `follows` `(n, 1)`, `follow_losses` and `follow_right` in the same way.
         """
-        outputs, labels = self[0](features), features["labels"]
+        outputs = self[0](features)
+        labels = features["labels"]
         is_masked = labels != IGNORED
         rows = is_masked.nonzero()[:, 0]
         losses, right = self._score_masked(outputs, is_masked, labels[is_masked])
@@ -201,7 +206,8 @@ class MaskedNetwork(TrainedNetwork):
         """
         network = without_adapters(self[0].model)
         head = None if "logits" in outputs else network.get_submodule(_HEADS[network.config.model_type])
-        hidden, parts = outputs["hidden" if head else "logits"][is_masked], []
+        hidden = outputs["hidden" if head else "logits"][is_masked]
+        parts = []
         size = max(1, len(labels) if torch.is_grad_enabled() else _LOGITS_AT_ONCE // network.config.vocab_size)
         for block, pieces in zip(hidden.split(size), labels.split(size), strict=True):
             logits = (head(block) if head else block).float()
@@ -252,7 +258,8 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
     """Load a masked language model; missing `new_heads` are drawn, always alike. Raises `ModelError` (`no_pairs`)."""
     from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
 
-    tokenizer, where = masked_tokenizer(source), where_of(source)
+    tokenizer = masked_tokenizer(source)
+    where = where_of(source)
     if pairs:
         with loading(source.reference):
             options = {name: value for name, value in where.items() if name != "model_name_or_path"}

@@ -139,7 +139,8 @@ def file_in_folder(folder: Path, name: str) -> Path | None:
 
 def is_late_interaction(find: Callable[[str], Path | None]) -> bool:
     """Whether a model was made for late interaction, by this library or by those it reads; `find` finds its files."""
-    metadata, configuration = _content(find, "config_sentence_transformers.json"), _content(find, "config.json")
+    metadata = _content(find, "config_sentence_transformers.json")
+    configuration = _content(find, "config.json")
     is_foreign = "query_prefix" in metadata or "HF_ColBERT" in (configuration.get("architectures") or ())
     return bool(metadata.get("model_type") == "MultiVectorEncoder" or is_foreign)
 
@@ -167,7 +168,8 @@ def starter_module(folder: Path) -> tuple[str, str] | None:
     """Return the class and the subfolder of the module of a starter's folder; None where another model is in it."""
     try:
         first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
-        name, path = first["type"], first.get("path", "")
+        name = first["type"]
+        path = first.get("path", "")
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None  # of what is damaged, whoever loads it says so
     if not (isinstance(name, str) and isinstance(path, str) and name.startswith(_STARTER_MODULES)):
@@ -191,7 +193,9 @@ class SourcedModel:
     stored_work: StoredWork | None = None
 
     def __init__(self, source: ModelSource, corpus: Sequence[str], precision: Precision) -> None:
-        self._source, self._corpus, self._precision = source, corpus, precision
+        self._source = source
+        self._corpus = corpus
+        self._precision = precision
 
     @cached_property
     def fingerprint(self) -> str:

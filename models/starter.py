@@ -152,7 +152,8 @@ class KernelPooling(InputModule):
 
     def __init__(self, vocabulary: Sequence[str], analyzer: str, dimensions: int) -> None:
         super().__init__()
-        self.analyzer, self.dimensions = analyzer, dimensions
+        self.analyzer = analyzer
+        self.dimensions = dimensions
         self.vocabulary = Vocabulary(Analyzer(analyzer), vocabulary)
         self.padding = len(self.vocabulary)
         self.vectors = nn.Embedding(self.padding + 1, dimensions)
@@ -178,9 +179,12 @@ class KernelPooling(InputModule):
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Add `scores`, logits `(n_pairs, 1)`."""
         del kwargs
-        questions, passages = features["question_ids"], features["passage_ids"]
-        real_question, real_passage = questions != self.padding, passages != self.padding
-        question_vectors, passage_vectors = self.vectors(questions), self.vectors(passages)
+        questions = features["question_ids"]
+        passages = features["passage_ids"]
+        real_question = questions != self.padding
+        real_passage = passages != self.padding
+        question_vectors = self.vectors(questions)
+        passage_vectors = self.vectors(passages)
         question_weights = self.term_weights(questions).squeeze(-1).exp() * real_question
         question_weights = question_weights / question_weights.sum(1, keepdim=True).clamp(min=1e-6)
         passage_weights = self.term_weights(passages).squeeze(-1).exp() * real_passage

@@ -119,7 +119,9 @@ class TokenEncoder(TruncatingModel):
         progress: dict[str, Any] = {"on_progress": on_progress, "passages_share": passages_share}
         super().__init__(source, corpus, precision=precision, loaded_model=loaded_model, **progress)
         self._given_weights = weights
-        self._dimensions, self._windows, self._layers = dimensions, windows, layers
+        self._dimensions = dimensions
+        self._windows = windows
+        self._layers = layers
         others = also if not dimensions else ()
         # the layers of a forward pass, its own first
         self._passes = tuple(dict.fromkeys(layer.of_passages for layer in (layers, *others)))
@@ -131,7 +133,8 @@ class TokenEncoder(TruncatingModel):
         return key_of(of_passages, "idf", _WEIGHTS_VERSION) if self._layers.are_weighted else of_passages
 
     def _fingerprint_of(self, layers: TokenLayers) -> str:
-        model_fingerprint, read = self._content_and_precision, layers.of_passages
+        model_fingerprint = self._content_and_precision
+        read = layers.of_passages
         return key_of(model_fingerprint, read, LOWER[read][1]) if read in LOWER else model_fingerprint
 
     @cached_property
@@ -189,7 +192,8 @@ class TokenEncoder(TruncatingModel):
         """Return, of each text, its tokens' vectors by each of the layers of a pass, `(n_tokens, width)` float16."""
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         costs = reading_costs(np.array([len(text) for text in texts]))
-        order, done = np.argsort(-costs, kind="stable"), 0.0
+        order = np.argsort(-costs, kind="stable")
+        done = 0.0
         encoded: list[list[np.ndarray]] = [[]] * len(texts)
         with in_precision(self.model[0], self._precision):
             for start in range(0, len(order), _AT_ONCE):
@@ -235,7 +239,8 @@ class TokenEncoder(TruncatingModel):
         windows = [Window(0, 0, len(text))]
         if title_length is not None and self._windows:
             windows = self.cut([text], np.array([title_length], dtype=np.int64), self._windows).windows_of(0) or windows
-        vectors, spans = [], list[Span]()
+        vectors = []
+        spans = list[Span]()
         for window in windows:
             with in_precision(self.model[0], self._precision):
                 (output,) = encode([window.text(text)], output_value=None, show_progress_bar=False)
@@ -256,7 +261,8 @@ class TokenEncoder(TruncatingModel):
 
     def _character_spans(self, side: str, text: str, ids: list[int]) -> list[Span]:
         """Return the letters of each token; none where the tokenizer cannot tell."""
-        tokenizer, prompt = self.model.tokenizer, self.model.prompts.get(_PROMPTS[side]) or ""
+        tokenizer = self.model.tokenizer
+        prompt = self.model.prompts.get(_PROMPTS[side]) or ""
         if not tokenizer.is_fast:
             return [(0, 0)] * len(ids)
         encoded = tokenizer(prompt + text, truncation=True, max_length=len(ids), return_offsets_mapping=True)
@@ -317,7 +323,8 @@ class TokenEncoder(TruncatingModel):
         *,
         keep: bool,
     ) -> dict[str, np.ndarray]:
-        key, keep = self._key(side, texts, title_lengths), keep and not self._is_given
+        key = self._key(side, texts, title_lengths)
+        keep = keep and not self._is_given
 
         def encoded() -> list[dict[str, np.ndarray]]:
             read, counts = self._read(texts, title_lengths)
@@ -326,7 +333,8 @@ class TokenEncoder(TruncatingModel):
             if side == "question":
                 by_layers = [self._weighted(read, by_layers[0])]
             ends = np.cumsum([len(matrix) for matrix in by_layers[0]])[np.cumsum(counts) - 1]
-            starts, arrays = np.concatenate([[0], ends]), []
+            starts = np.concatenate([[0], ends])
+            arrays = []
             for vectors in by_layers:
                 joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
                 arrays.append({"vectors": joined, "starts": starts, "projection": projection})

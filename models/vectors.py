@@ -213,7 +213,10 @@ class VectorBlocks:
         self._rows = np.split(order, range(BLOCK, len(order), BLOCK))
         costs = reading_costs(lengths)
         self._fractions = np.array([costs[rows].sum() for rows in self._rows]) / max(1.0, costs.sum())
-        self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
+        self._texts = texts
+        self._encode = encode
+        self._load = load
+        self._on_progress = on_progress
         self._clock = clock
         self._load_seconds = 0.0
         self._done = self._block_fraction = 0.0  # shares of the work: before the block at work, and in it
@@ -301,7 +304,8 @@ class VectorBlocks:
     def _fill(
         self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray] = _in_memory
     ) -> tuple[np.ndarray, float]:
-        all_vectors, total = np.zeros((0, 0), dtype=np.float32), 0.0
+        all_vectors = np.zeros((0, 0), dtype=np.float32)
+        total = 0.0
         for number, rows in enumerate(self._rows):
             vectors, seconds = block_of(number)
             if not number:

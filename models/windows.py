@@ -99,7 +99,9 @@ class WindowCutter:
     """Cuts texts for a fast tokenizer and this `prompt`; windows begin with the title unless it takes half the room."""
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
-        self._tokenizer, self._options, self._prompt = tokenizer, options, prompt
+        self._tokenizer = tokenizer
+        self._options = options
+        self._prompt = prompt
         max_length = int(tokenizer.model_max_length)
         self.max_text_tokens = max_length - int(
             tokenizer.num_special_tokens_to_add(pair=False)
@@ -169,11 +171,13 @@ class WindowCutter:
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - len(self._prompt)
         n_before, prompt = (int(np.count_nonzero(offsets[:, 0] < limit)) for limit in (title_length, 0))
         if n_before - prompt > room // 2:
-            title_length, n_before = 0, prompt
+            title_length = 0
+            n_before = prompt
         size = max(1, room - n_before)
         size = min(size, self._options.tokens or size)
         stride = min(size, self._options.stride or max(1, size // 2))
-        character_spans, words = offsets[n_before:], encoding.word_ids[n_before:]
+        character_spans = offsets[n_before:]
+        words = encoding.word_ids[n_before:]
         windows = []
         for first, last in _bounds(words, size, stride):
             start = int(character_spans[first, 0]) if first else title_length
@@ -216,8 +220,10 @@ class TruncatingModel(SourcedModel):
         self._is_given = loaded_model is not None
         if self._is_given:
             self.model = loaded_model
-        self._batch_size, self._passages_share = batch_size, passages_share
-        self.meter, self._on_progress = Meter(), on_progress
+        self._batch_size = batch_size
+        self._passages_share = passages_share
+        self.meter = Meter()
+        self._on_progress = on_progress
 
     def _cutter(self, options: WindowOptions) -> WindowCutter | None:
         raise NotImplementedError
@@ -246,7 +252,8 @@ class TruncatingModel(SourcedModel):
 
 def _bounds(word_ids: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
     """Return the first token of each window and the one after its last; windows begin and end with words, if any."""
-    start, bounds = 0, []
+    start = 0
+    bounds = []
     while True:
         end = len(word_ids) if len(word_ids) - start <= size else _word_start(word_ids, start, start + size)
         bounds.append((start, end))
@@ -298,7 +305,8 @@ def pair_template(tokenizer: Any) -> PairTemplate | None:
     if not getattr(tokenizer, "is_fast", False) or tokenizer.padding_side != "right":
         return None
     encoded = tokenizer("a b", "c d e")
-    owners, ids = encoded.sequence_ids(), np.array(encoded["input_ids"], dtype=np.int32)
+    owners = encoded.sequence_ids()
+    ids = np.array(encoded["input_ids"], dtype=np.int32)
     segments = encoded.get("token_type_ids", [0] * len(ids))
     firsts, seconds = ([position for position, owner in enumerate(owners) if owner == text] for text in (0, 1))
     if not firsts or not seconds:
@@ -313,7 +321,8 @@ class PairTokenizer:
     """Remembers the tokens of texts and joins them as a tokenizer would, for a cross-encoder that `takes_rows`."""
 
     def __init__(self, model: Any) -> None:
-        self._model, self._tokenizer = model, model[0].tokenizer
+        self._model = model
+        self._tokenizer = model[0].tokenizer
         self._plain: Callable[..., dict[str, Any]] = model[0].preprocess
         self._rows: dict[str, np.ndarray] = {}
         self._n_tokens = 0
@@ -335,7 +344,8 @@ class PairTokenizer:
         rows = []
         room = self._tokenizer.model_max_length - joint.length
         for question, passage in inputs:
-            question_ids, passage_ids = self._rows[question], self._rows[passage]
+            question_ids = self._rows[question]
+            passage_ids = self._rows[passage]
             first, second = longest_first(len(question_ids), len(passage_ids), room)
             rows.append(joint.join(question_ids[:first], passage_ids[:second]))
         features = padded(rows, self._tokenizer.pad_token_id or 0)
@@ -357,7 +367,8 @@ class PairTokenizer:
 
         long = "a " * min(2 * self._tokenizer.model_max_length, 4096)
         pairs = [_PROBE, (long, "b"), ("b", long), (long, long), ("", "b")]
-        ours, theirs = self(pairs), self._plain(pairs)
+        ours = self(pairs)
+        theirs = self._plain(pairs)
         return set(ours) == set(theirs) and all(
             torch.equal(ours[name], theirs[name]) for name in ours if isinstance(ours[name], torch.Tensor)
         )
@@ -369,6 +380,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
         return first, second
     shorter = min(first, second)
     if 2 * shorter > room:  # both are cut; an odd token goes to the longer, or to the second
-        smaller, larger = room // 2, room - room // 2
+        smaller = room // 2
+        larger = room - room // 2
         return (larger, smaller) if first > second else (smaller, larger)
     return (first, room - first) if first <= second else (room - second, second)

@@ -68,7 +68,9 @@ class TokenIndex:
         reshaped = {
             name: array.reshape(-1, widths[name]) if name in widths else array for name, array in arrays.items()
         }
-        self._arrays, self._bits, self._cores = _Arrays(**reshaped), bits, os.cpu_count() or 1
+        self._arrays = _Arrays(**reshaped)
+        self._bits = bits
+        self._cores = os.cpu_count() or 1
         for array in self._arrays:
             array.flags.writeable = False  # those of a file are: a function is compiled for one kind
         self._positions = np.argsort(self._arrays.rows, kind="stable")  # of each row of the corpus
@@ -92,7 +94,8 @@ class TokenIndex:
 
     def candidates(self, question: np.ndarray, count: int) -> np.ndarray:
         """Ascending rows of at most so many passages whose centroids are best for a question's tokens."""
-        arrays, scores = self._arrays, np.full(len(self), -np.inf, dtype=np.float32)
+        arrays = self._arrays
+        scores = np.full(len(self), -np.inf, dtype=np.float32)
         # weighted vectors of a question are longer than 1, and products with them would not fit into 16 bits
         longest = max(1.0, float(np.linalg.norm(question.astype(np.float32), axis=1).max(initial=0.0)))
         table = np.rint(arrays.centroids @ (_pad_query(question) / longest).T * _SCALE).astype(np.int16)
@@ -108,7 +111,8 @@ class TokenIndex:
 
     def scores(self, question: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Score passages for the tokens of a question as `late.max_sim` does, `(len(rows),)` float32."""
-        positions, scores = self._positions[rows], np.full(len(rows), -np.inf, dtype=np.float32)
+        positions = self._positions[rows]
+        scores = np.full(len(rows), -np.inf, dtype=np.float32)
         query_vectors = np.ascontiguousarray(_pad_query(question).T)
 
         # one part after the other: the product takes all cores itself, and two at once wait for each other
@@ -170,7 +174,8 @@ def _write_index(tree: "_Tree", blocks: Iterable[Block], bits: int, write: Write
         write("starts", tokens.starts[1:] + n_tokens)
         write("held", passage_centroids)
         write("held_starts", np.cumsum(counts) + n_passage_centroids)
-        n_tokens, n_passage_centroids = n_tokens + len(codes), n_passage_centroids + len(passage_centroids)
+        n_tokens = n_tokens + len(codes)
+        n_passage_centroids = n_passage_centroids + len(passage_centroids)
         if bits:
             write("codes", codes)
             write("residuals", pack(vectors - tree.centroids[codes], tree.cuts, bits))
@@ -207,7 +212,8 @@ def _fit_centroids(blocks: Iterator[Block], n_passages: int, bits: int) -> tuple
     n_passages_seen = n_tokens = n_centroids = 0
     for block in blocks:
         first_blocks.append(block)
-        n_passages_seen, n_tokens = n_passages_seen + len(block[1]), n_tokens + len(block[1].vectors)
+        n_passages_seen = n_passages_seen + len(block[1])
+        n_tokens = n_tokens + len(block[1].vectors)
         total_tokens = max(1, n_tokens * n_passages // max(1, n_passages_seen))
         # as PLAID, a power of two about 16 times the square root of the tokens
         n_centroids = min(_MAX_CENTROIDS, 1 << math.ceil(math.log2(16 * math.sqrt(total_tokens))))
@@ -268,7 +274,8 @@ def _packed_size(dimensions: int, bits: int) -> int:
 
 def pack(residuals: np.ndarray, cuts: np.ndarray, bits: int) -> np.ndarray:
     """Cut residuals into so many bits a dimension, `(n, bytes)` uint8; byte b has the dimensions b + i * bytes."""
-    size, per_byte = _packed_size(residuals.shape[1], bits), 8 // bits
+    size = _packed_size(residuals.shape[1], bits)
+    per_byte = 8 // bits
     packed = np.zeros((len(residuals), size), dtype=np.uint8)
     for part in range(per_byte):
         columns = residuals[:, part * size : (part + 1) * size]
@@ -289,7 +296,8 @@ def sum_maxima(table: Array, rows: Array, starts: Array, sums: Array) -> None:
         for position in range(starts[passage] + 1, starts[passage + 1]):
             row = table[rows[position]]
             for column in range(width):
-                value, maximum = row[column], best[column]
+                value = row[column]
+                maximum = best[column]
                 best[column] = value if value > maximum else maximum
         total = np.float32(0)
         for column in range(width):
@@ -302,7 +310,8 @@ def _float16_to_float32(vectors: Array, begins: Array, starts: Array, target: Ar
     """Write float16 vectors as float32: their bits, shifted, are 2 ** 112 times too small a number."""
     for passage in range(len(begins)):
         for offset in range(starts[passage + 1] - starts[passage]):
-            source, out = vectors[begins[passage] + offset], target[starts[passage] + offset]
+            source = vectors[begins[passage] + offset]
+            out = target[starts[passage] + offset]
             for column in range(len(out)):
                 bits = np.uint32(source[column])
                 size = np.uint32((bits & np.uint32(0x7FFF)) << np.uint32(13))
@@ -317,10 +326,13 @@ def _unpack(arrays: _Arrays, begins: Array, starts: Array, target: Array) -> Non
     size = arrays.residuals.shape[1]
     for passage in range(len(begins)):
         for offset in range(starts[passage + 1] - starts[passage]):
-            token, out = begins[passage] + offset, target[starts[passage] + offset]
-            centroid, packed = arrays.centroids[arrays.codes[token]], arrays.residuals[token]
+            token = begins[passage] + offset
+            out = target[starts[passage] + offset]
+            centroid = arrays.centroids[arrays.codes[token]]
+            packed = arrays.residuals[token]
             for part in range(per_byte):
-                shift, first = np.uint8(part * (8 // per_byte)), part * size
+                shift = np.uint8(part * (8 // per_byte))
+                first = part * size
                 for column in range(min(size, len(out) - first)):
                     level = arrays.levels[(packed[column] >> shift) & mask]
                     out[first + column] = centroid[first + column] + level

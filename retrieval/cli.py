@@ -85,7 +85,8 @@ def compare_command(
     metric
         metric of --not-below
     """
-    parsed, base = read_experiment(experiment), experiment.parent
+    parsed = read_experiment(experiment)
+    base = experiment.parent
     question_set = find(parsed.data, base)
     gate = QualityGate.of(parsed, question_set, at_least, not_below, metric)  # before hours of work
     with stop_message(_STOPPED_MESSAGE):
@@ -135,7 +136,8 @@ def print_split(comparison: Comparison) -> None:
 
 def format_comparison(comparison: Comparison) -> str:
     """Return the means in percent as lines of text."""
-    measures, question_set = displayed_measures(comparison), comparison.question_set
+    measures = displayed_measures(comparison)
+    question_set = comparison.question_set
     rows = []
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}

@@ -79,7 +79,9 @@ def sum_by_passage(
     lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int
 ) -> Rankings:
     """Add up the values of lists by passage and return the best k; values are as of `normalised`."""
-    rows, columns, values = [], [], []
+    rows = []
+    columns = []
+    values = []
     n_questions = len(lists[0][0].indices)
     absent_scores = np.zeros(n_questions)  # score of a passage that no list holds
     for ranking, normalized, absent, weight in lists:
@@ -148,13 +150,17 @@ class StoredPairScores:
     """Numbers by pair, `width` of them, and their seconds; stored as `kind` if there is a `key`."""
 
     def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
-        self._n_passages, self._key, self._kind = n_passages, key, kind
+        self._n_passages = n_passages
+        self._key = key
+        self._kind = kind
         empty: dict[str, np.ndarray] = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32)}
         stored = (read_arrays(kind, key) if key else None) or empty | {"seconds": np.zeros(2)}
-        self._codes, self._scores = stored["codes"], stored["scores"].reshape(-1, width)
+        self._codes = stored["codes"]
+        self._scores = stored["scores"].reshape(-1, width)
         self.load_seconds, self._seconds = map(float, stored["seconds"])
         self._new: list[tuple[np.ndarray, np.ndarray]] = []
-        self._count, self._written = len(self._codes), time.perf_counter()
+        self._count = len(self._codes)
+        self._written = time.perf_counter()
 
     def seconds_of(self, n_pairs: int) -> float:
         return n_pairs * (self._seconds / max(1, self._count))
@@ -185,7 +191,9 @@ class StoredPairScores:
             codes = np.concatenate([self._codes, *(codes for codes, _ in self._new)])
             scores = np.concatenate([self._scores, *(scores for _, scores in self._new)])
             order = np.argsort(codes)
-            self._codes, self._scores, self._new = codes[order], scores[order], []
+            self._codes = codes[order]
+            self._scores = scores[order]
+            self._new = []
             seconds = np.array([self.load_seconds, self._seconds])
             write_arrays(self._kind, self._key, {"codes": self._codes, "scores": self._scores, "seconds": seconds})
             self._written = time.perf_counter()
@@ -212,7 +220,10 @@ class PairScores:
         windows: WindowOptions | None = None,
         title_lengths: np.ndarray | None = None,
     ) -> None:
-        self._scorer, self._texts, self._meter, self._on_progress = scorer, texts, meter, on_progress
+        self._scorer = scorer
+        self._texts = texts
+        self._meter = meter
+        self._on_progress = on_progress
         self._windows = windows if isinstance(scorer, WindowScorer) else None
         self._title_lengths = np.zeros(len(texts), dtype=np.int64) if title_lengths is None else title_lengths
 
@@ -308,9 +319,12 @@ class RerankedRetriever:
         if depth < 1 or not 0 <= weight <= 1:
             raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {depth} and {weight}")
         self.name = name
-        self._first, self._depth, self._weight = first, depth, weight
+        self._first = first
+        self._depth = depth
+        self._weight = weight
         corpus = Passages.from_passages(passages)
-        texts, title_lengths = corpus.indexed_texts(title=title), corpus.title_lengths(title=title) if windows else None
+        texts = corpus.indexed_texts(title=title)
+        title_lengths = corpus.title_lengths(title=title) if windows else None
         self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, title_lengths=title_lengths)
         self._last_candidates: tuple[Sequence[str], Rankings] | None = None
 

@@ -110,17 +110,22 @@ def _build_index(vectors: np.ndarray, kind: IndexKind) -> Any:
         return _Exact(vectors)
     import faiss
 
-    dimensions, metric, threads = vectors.shape[1], faiss.METRIC_INNER_PRODUCT, faiss.omp_get_max_threads()
+    dimensions = vectors.shape[1]
+    metric = faiss.METRIC_INNER_PRODUCT
+    threads = faiss.omp_get_max_threads()
     index: Any
     if kind is IndexKind.HNSW:
         index = faiss.IndexHNSWFlat(dimensions, HNSW_NEIGHBOURS, metric)
-        index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_CANDIDATES_TO_BUILD, HNSW_CANDIDATES
+        index.hnsw.efConstruction = HNSW_CANDIDATES_TO_BUILD
+        index.hnsw.efSearch = HNSW_CANDIDATES
         if len(vectors) <= HNSW_IN_ORDER:
             faiss.omp_set_num_threads(1)
     elif kind is IndexKind.IVF:
         count, n_probe = ivf_cell_counts(len(vectors))
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimensions), dimensions, count, metric)
-        index.cp.seed, index.cp.min_points_per_centroid = 0, 1  # few vectors are no reason to warn
+        # few vectors are no reason to warn
+        index.cp.seed = 0
+        index.cp.min_points_per_centroid = 1
         index.nprobe = n_probe
     else:
         index = faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
@@ -153,21 +158,19 @@ class Dense:
         self.name = name
         self._encoder = encoder
         self._n_passages = len(passages)
-        corpus, self._passages = (
-            Passages.from_passages(passages),
-            np.arange(len(passages)),
-        )  # row of the passage of each vector
-        self._texts, self._windows = (texts := corpus.indexed_texts(title=title)), windows
+        # row of the passage of each vector
+        corpus = Passages.from_passages(passages)
+        self._passages = np.arange(len(passages))
+        self._texts = (texts := corpus.indexed_texts(title=title))
+        self._windows = windows
         if windows and isinstance(encoder, WindowEncoder):
             cut_windows = encoder.windows_of(texts, corpus.title_lengths(title=title), windows)
             vectors, self._passages = encoder.encode_windows(texts, cut_windows)
         else:
             vectors = encoder.encode_passages(texts)
         self._index = VectorIndex(vectors, index)
-        self._has_windows, self._vectors_per_passage = (
-            len(vectors) > len(passages),
-            len(vectors) / max(1, len(passages)),
-        )
+        self._has_windows = len(vectors) > len(passages)
+        self._vectors_per_passage = len(vectors) / max(1, len(passages))
 
     @property
     def memory_bytes(self) -> int:
@@ -179,7 +182,8 @@ class Dense:
         return self._encoder.cut_off(self._texts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
+        vectors = self._encoder.encode_questions(questions)
+        k = min(k, self._n_passages)
         if not len(vectors):
             return rank_candidates(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
         known = np.flatnonzero(np.any(vectors != 0, axis=1))
@@ -188,10 +192,12 @@ class Dense:
         return rankings
 
     def _fill(self, rankings: Rankings, rows: np.ndarray, vectors: np.ndarray, depth: int) -> None:
-        k, max_depth = rankings.indices.shape[1], min(self._index.size, self._index.max_hits)
+        k = rankings.indices.shape[1]
+        max_depth = min(self._index.size, self._index.max_hits)
         scores, indices = self._index.search(vectors, min(depth, max_depth))
         best = rank_candidates(self._best_per_passage(indices), scores, k)
-        rankings.indices[rows], rankings.scores[rows] = best.indices, best.scores
+        rankings.indices[rows] = best.indices
+        rankings.scores[rows] = best.scores
         if depth < max_depth:
             # FAISS picks freely among vectors that tie with the k-th passage, and all may be windows of few passages:
             # more are fetched until the last is below the k-th passage
@@ -225,7 +231,8 @@ def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
     Passages of similar length are compared together; a shorter one repeats its last token, which changes no best.
     """
     scores = np.full((len(questions), len(passages)), -np.inf, dtype=np.float32)
-    lengths, question_lengths = np.diff(passages.starts), np.diff(questions.starts)
+    lengths = np.diff(passages.starts)
+    question_lengths = np.diff(questions.starts)
     question_vectors = questions.vectors.astype(np.float32)
     if not (non_empty := np.flatnonzero(question_lengths)).size:
         return scores
@@ -275,10 +282,15 @@ class LateInteraction:
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self.name = name
-        self._encoder, self._first, self._depth, self._on_progress = encoder, first, depth, on_progress
+        self._encoder = encoder
+        self._first = first
+        self._depth = depth
+        self._on_progress = on_progress
         self._tokens: TokenVectors | TokenIndex
-        corpus, self._n_passages = Passages.from_passages(passages), len(passages)
-        self._texts, title_lengths = corpus.indexed_texts(title=title), corpus.title_lengths(title=title)
+        corpus = Passages.from_passages(passages)
+        self._n_passages = len(passages)
+        self._texts = corpus.indexed_texts(title=title)
+        title_lengths = corpus.title_lengths(title=title)
         if index is LateIndex.EXACT or not (
             bits or len(passages) > _MAX_EXACT_PASSAGES or index is LateIndex.CENTROIDS
         ):
@@ -299,7 +311,8 @@ class LateInteraction:
         return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
+        vectors = self._encoder.encode_questions(questions)
+        k = min(k, self._n_passages)
         if self._first:
             return self._rerank(vectors, self._first.search(questions, max(k, self._depth)), k)
         blocks = [Rankings.empty(0, k)]
@@ -357,8 +370,6 @@ class SparseRetriever:
         question_weights = self._encoder.encode_questions(questions)
         if question_weights.shape[1] > self._n_terms:
             raise ValueError("the model's questions have terms that its passages cannot have")
-        terms, weights = (
-            question_weights.indices.astype(np.uint64),
-            question_weights.data.astype(np.float32, copy=False),
-        )
+        terms = question_weights.indices.astype(np.uint64)
+        weights = question_weights.data.astype(np.float32, copy=False)
         return self._postings.search(terms, question_weights.indptr.astype(np.int64), k, weights)

@@ -44,7 +44,9 @@ Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
 
 def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Run the comparison of this folder: light retrievers at once, the `rest` in a process that has the libraries."""
-    job, failure_status, has_remaining = ComparisonJob(folder), 0, False
+    job = ComparisonJob(folder)
+    failure_status = 0
+    has_remaining = False
     experiment = folder / job.study.spec_file
     seconds_left = job.status().seconds_left  # as told by the process that began
 
@@ -55,7 +57,8 @@ def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative=
         pace = TimeEstimator(seconds_left)
         report = progress_writer(job, began, lambda: pace.seconds_left, lambda: pace.seconds_left_by_retriever)
         report("", 0.0)
-        parsed, base = read_experiment(experiment), folder
+        parsed = read_experiment(experiment)
+        base = folder
         question_set = find(parsed.data, base)
         if not rest:
             has_remaining = search_model_free(
@@ -162,10 +165,12 @@ def encode(
 
     Raises `DataError`, `ModelError` and `OSError`.
     """
-    question_set, process = find(data, Path()), ProcessRank.from_environment()
+    question_set = find(data, Path())
+    process = ProcessRank.from_environment()
     corpus = question_set.passages.indexed_texts(title=title)
     encoder = _DistributedEncoder(find_model(model), corpus, precision=precision, on_progress=on_progress)
-    encoder.process, encoder.folder = process, out
+    encoder.process = process
+    encoder.folder = out
     vectors = {
         "passages": encoder.encode_passages(corpus),
         "questions": encoder.encode_questions([question.text for question in question_set.questions]),
@@ -207,7 +212,8 @@ class _DistributedEncoder(BiEncoder):
         return {}
 
     def _load_or_compute(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        key, name = self.key_of(side, texts), self.file_prefix or f"{side}s"
+        key = self.key_of(side, texts)
+        name = self.file_prefix or f"{side}s"
         path = self.folder / f"{name}-{key[:16]}.npy"  # another model's vectors may lie beside them
         self.files[name] = path.name
         vectors = blocks.load_or_compute(path, self.process)

@@ -122,7 +122,8 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     if not relevant_counts.all():
         raise ValueError("a question without a relevant passage cannot be scored")
     hits = relevant_hits(rankings, question_set)
-    hit_counts, first_ranks = hits.cumsum(axis=1), _first_hit_ranks(hits)
+    hit_counts = hits.cumsum(axis=1)
+    first_ranks = _first_hit_ranks(hits)
     covers_corpus = depth >= len(question_set.passages)
     known_ks = tuple(k for k in ks if k <= depth or covers_corpus)
     hits_at_k = {k: hit_counts[:, min(k, depth) - 1] for k in known_ks}
@@ -161,7 +162,9 @@ def _judged_measures(
     rankings: Rankings, known: csr_array, hits: np.ndarray, relevant: np.ndarray, cuts: Sequence[int]
 ) -> dict[str, np.ndarray]:
     """Return Judged@K, 1 without results, and Bpref; `known` are judged, `relevant` counts `(n_questions, 1)`."""
-    judged, is_hit, depth = _values_at_hits(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
+    judged = _values_at_hits(rankings, known)
+    is_hit = rankings.indices != NOT_FOUND
+    depth = cuts[-1]
     counts = {k: (judged[:, :k].sum(axis=1), is_hit[:, :k].sum(axis=1)) for k in cuts}
     values = {
         f"judged@{k}": np.where(n_hits, n_judged / np.maximum(n_hits, 1), 1.0)

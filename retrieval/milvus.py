@@ -89,8 +89,11 @@ class MilvusRetriever:
     ) -> None:
         if len(fields) > 1 and fusion is None:
             raise ValueError("several fields need a fusion")
-        self.name, self.settings = name, settings
-        self._n_passages, self._fields, self._fusion = n_passages, fields, fusion
+        self.name = name
+        self.settings = settings
+        self._n_passages = n_passages
+        self._fields = fields
+        self._fusion = fusion
         self.collection = f"mrc_{key_of(_VERSION, n_passages, [field.key for field in fields])[:40]}"
         if n_passages:
             with connected(settings, self.collection) as client:
@@ -116,7 +119,8 @@ class MilvusRetriever:
         return rankings
 
     def _fill(self, client: Any, rankings: Rankings, rows: np.ndarray, vectors: Vectors, depth: int = 0) -> None:
-        field, k = self._fields[0], rankings.indices.shape[1]
+        field = self._fields[0]
+        k = rankings.indices.shape[1]
         max_depth = min(self._n_passages, field.max_hits)
         depth = min(depth or k + 1, max_depth)
         search_options = {
@@ -128,7 +132,8 @@ class MilvusRetriever:
         hits = client.search(self.collection, data=vectors, **search_options, **RETRY_OPTIONS)
         indices, scores = _to_arrays(hits, depth)
         best = rank_candidates(indices, scores, k)
-        rankings.indices[rows], rankings.scores[rows] = best.indices, best.scores
+        rankings.indices[rows] = best.indices
+        rankings.scores[rows] = best.scores
         if k <= depth < max_depth:
             # Milvus picks freely among passages that tie with the k-th: there all that tie are fetched
             tied = np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (indices[:, -1] != NOT_FOUND))
@@ -153,7 +158,8 @@ class MilvusRetriever:
                     client, {field: [vectors[field][row] for row in block] for field in fields}, fusion
                 )
                 best = rank_candidates(*arrays, rankings.indices.shape[1])
-                rankings.indices[block], rankings.scores[block] = best.indices, best.scores
+                rankings.indices[block] = best.indices
+                rankings.scores[block] = best.scores
 
     def _fused(self, client: Any, vectors: dict[int, list[Any]], fusion: EngineFusion) -> tuple[np.ndarray, np.ndarray]:
         from pymilvus import AnnSearchRequest, RRFRanker, WeightedRanker
@@ -176,7 +182,8 @@ def _to_arrays(hits: Sequence[Any], depth: int) -> tuple[np.ndarray, np.ndarray]
     indices = np.full((len(hits), depth), NOT_FOUND, dtype=np.int64)
     scores = np.full((len(hits), depth), -np.inf, dtype=np.float32)
     for row, result in enumerate(hits):
-        indices[row, : len(result.ids)], scores[row, : len(result.ids)] = result.ids, result.distances
+        indices[row, : len(result.ids)] = result.ids
+        scores[row, : len(result.ids)] = result.distances
     return indices, scores
 
 
@@ -196,7 +203,8 @@ class TermField:
         digest = hashlib.sha256("\n".join(tokens.vocabulary).encode())
         for array in (tokens.ids, tokens.offsets):
             digest.update(array.astype(np.int64).tobytes())
-        self.key, self.max_hits = key_of("bm25", digest.hexdigest(), options.k1, options.b), MAX_HITS
+        self.key = key_of("bm25", digest.hexdigest(), options.k1, options.b)
+        self.max_hits = MAX_HITS
         self.search: dict[str, Any] = {"metric_type": "IP", "params": {}}
 
     def schema(self) -> dict[str, Any]:
@@ -237,7 +245,8 @@ class VectorField:
     def __init__(
         self, passages: Sequence[Passage], encoder: Encoder, *, title: bool = True, index: IndexKind = IndexKind.EXACT
     ) -> None:
-        self._texts, self._encoder = Passages.from_passages(passages).indexed_texts(title=title), encoder
+        self._texts = Passages.from_passages(passages).indexed_texts(title=title)
+        self._encoder = encoder
         self._type, self._build, self.search = index_parameters(index, len(passages))
         self.max_hits = HNSW_CANDIDATES if index is IndexKind.HNSW else MAX_HITS
         self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)

@@ -61,7 +61,8 @@ def milvus_settings() -> MilvusSettings:
         return MilvusSettings()
     try:
         parts = urlsplit(uri)
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:  # it repeats the address, and with it the password
         host = None
     if not host or parts.scheme not in ("http", "https"):
@@ -161,11 +162,14 @@ def _to_milvus_error(error: Any, settings: MilvusSettings) -> MilvusError:
     status = cause.code() if cause else error.code
     text = settings.without_secrets(str(cause.details() if cause else error.message))
     name = getattr(status, "name", "")
-    code, problem = "milvus_failed", f"failed: {text}"
+    code = "milvus_failed"
+    problem = f"failed: {text}"
     if name in ("UNAUTHENTICATED", "PERMISSION_DENIED") or "auth check failure" in text:
-        code, problem = "milvus_refused", f"does not take the token of MILVUS_TOKEN: {text}"
+        code = "milvus_refused"
+        problem = f"does not take the token of MILVUS_TOKEN: {text}"
     elif name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status == Status.CONNECT_FAILED:
-        code, problem = "milvus_unreachable", f"does not answer; is it running, and is MILVUS_URI right? {text}"
+        code = "milvus_unreachable"
+        problem = f"does not answer; is it running, and is MILVUS_URI right? {text}"
     return MilvusError(code, f"Milvus at {settings.display_name} {problem}", milvus=settings.display_name)
 
 
@@ -216,7 +220,8 @@ def _fill(
     from pymilvus.exceptions import MilvusException
 
     if not client.has_collection(name, **RETRY_OPTIONS):
-        schema, indexes = client.create_schema(auto_id=False, enable_dynamic_field=False), client.prepare_index_params()
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        indexes = client.prepare_index_params()
         schema.add_field(ROW, DataType.INT64, is_primary=True)
         for field in fields:
             schema.add_field(**field.schema())

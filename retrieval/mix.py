@@ -109,7 +109,9 @@ class _Queries:
     """Candidates of some queries, `values` `(n_queries, n, n_values)`, and the loss of weights on them."""
 
     def __init__(self, values: np.ndarray, relevant: np.ndarray, is_candidate: np.ndarray) -> None:
-        self._values, self._is_candidate, self._shape = values, is_candidate, is_candidate.shape
+        self._values = values
+        self._is_candidate = is_candidate
+        self._shape = is_candidate.shape
         self._targets = relevant / np.maximum(relevant.sum(axis=1, keepdims=True), 1)
 
     def fit(self, start: np.ndarray, free: np.ndarray, pulls: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -207,10 +209,8 @@ class LearnedMix:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         retrievers_and_depths = zip(self.retrievers, self.depths, strict=True)
-        learned, rankings = (
-            self.learned,
-            [retriever.search(questions, self.depth).first(depth) for retriever, depth in retrievers_and_depths],
-        )
+        learned = self.learned
+        rankings = [retriever.search(questions, self.depth).first(depth) for retriever, depth in retrievers_and_depths]
         folds = np.array(
             [self.training_queries.fold_by_text.get(composed(text), FOLDS) for text in questions], dtype=np.int64
         )
@@ -237,7 +237,8 @@ class LearnedMix:
         rankings = Rankings.empty(len(training_queries.texts), min(self.depth, self.n_passages))
         if len(unseen := np.flatnonzero(~training_queries.was_trained_on)):
             hits = retriever.search([training_queries.texts[row] for row in unseen], self.depth)
-            rankings.indices[unseen], rankings.scores[unseen] = hits.indices, hits.scores
+            rankings.indices[unseen] = hits.indices
+            rankings.scores[unseen] = hits.scores
         return rankings
 
 
@@ -305,10 +306,8 @@ def describe_mix(
     sampled_rankings = [Rankings(signal.indices[sample], signal.scores[sample]) for signal in rankings]
     sampled_queries = training_queries.select_rows(sample)
     lists = training_lists(sampled_rankings, learned, sampled_queries, len(training_queries.question_set.passages))
-    start, free = (
-        np.zeros((len(names), VALUES_PER_SIGNAL)),
-        np.repeat(_originals(rankings) == np.arange(len(names)), VALUES_PER_SIGNAL),
-    )
+    start = np.zeros((len(names), VALUES_PER_SIGNAL))
+    free = np.repeat(_originals(rankings) == np.arange(len(names)), VALUES_PER_SIGNAL)
     start[:, 0] = learned.untrained_weights
     values = (
         (lists.values * learned.weights[FOLDS])
@@ -321,8 +320,10 @@ def describe_mix(
     full_ndcg = _held_out_ndcg(lists, start.ravel(), free)
     signals: dict[str, SignalDetails] = {}
     for row, name in enumerate(names):
-        without, others = start.copy(), free.copy().reshape(-1, VALUES_PER_SIGNAL)
-        without[row], others[row] = 0.0, False
+        without = start.copy()
+        others = free.copy().reshape(-1, VALUES_PER_SIGNAL)
+        without[row] = 0.0
+        others[row] = False
         gain = full_ndcg - _held_out_ndcg(lists, without.ravel(), others.ravel())
         signals[name] = {"share": float(spread[row]), "brings": float(gain)}
     leaks = {"leaks": training_queries.leaks} if training_queries.leaks else {}

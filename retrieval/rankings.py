@@ -95,10 +95,12 @@ def top_k(scores: np.ndarray, k: int) -> Rankings:
 
 def top_k_sparse(scores: csr_array, k: int) -> Rankings:
     """Best k stored and finite entries of each row of a sparse score matrix `(n_questions, n_passages)`."""
-    entries, k = scores.tocoo(), min(k, scores.shape[1])
+    entries = scores.tocoo()
+    k = min(k, scores.shape[1])
     values = entries.data.astype(np.float32)
     is_finite = np.isfinite(values)
-    values, (rows, columns) = values[is_finite], (axis[is_finite] for axis in entries.coords)
+    values = values[is_finite]
+    (rows, columns) = (axis[is_finite] for axis in entries.coords)
     order = np.lexsort((columns, -values, rows))
     position = positions_within_groups(np.bincount(rows, minlength=scores.shape[0]))
     selected = order[position < k]

@@ -82,10 +82,8 @@ def open_searchers(
     # threads of BM25, model and index spin after each of their turns, which slows questions down on shared cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     experiment, base = find_experiment(reference)
-    question_set, compared_fingerprint = (
-        find(experiment.data, base),
-        origin_of(base).get("data", {}).get("corpus_fingerprint"),
-    )
+    question_set = find(experiment.data, base)
+    compared_fingerprint = origin_of(base).get("data", {}).get("corpus_fingerprint")
     if compared_fingerprint and compared_fingerprint != question_set.corpus_fingerprint:
         raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
     known = searchable_retrievers(experiment)

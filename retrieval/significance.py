@@ -275,7 +275,8 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
     scaled = np.divide(sums, scale, out=np.zeros_like(sums), where=scale > 0)
     observed = np.abs(scaled.sum(axis=0))
     members = [np.flatnonzero(families == family) for family in np.unique(families)]
-    extreme, largest = np.zeros(len(observed)), []
+    extreme = np.zeros(len(observed))
+    largest = []
     for signs in _sign_flips(len(sums)):
         permuted = np.abs(signs @ scaled)
         extreme += (permuted >= observed * _NEARLY_ONE - 1e-12).sum(axis=0)
@@ -293,7 +294,9 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
 
 def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends of all d with t of `sums` - d * `sizes` <= critical: a quadratic in d, cut off at -1 and 1."""
-    n, total, square = sizes.sum(), sums.sum(axis=0), critical**2
+    n = sizes.sum()
+    total = sums.sum(axis=0)
+    square = critical**2
     leading = n**2 - square * (sizes**2).sum()
     if not leading > 0:  # so few groups that nothing can be told
         return np.full(sums.shape[1], -1.0), np.full(sums.shape[1], 1.0)

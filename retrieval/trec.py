@@ -29,7 +29,8 @@ _UNSAFE = re.compile(r"[^\w.+-]+")
 _QRELS = "qrels"
 _BLOCK = 100_000  # lines written at a time
 _LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
-_COLUMNS, _EXTRA_COLUMN = ["question", "Q0", "passage", "rank", "score", "name"], "more"
+_COLUMNS = ["question", "Q0", "passage", "rank", "score", "name"]
+_EXTRA_COLUMN = "more"
 _BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
@@ -54,7 +55,8 @@ def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: s
     last = pa.scalar(_SPACE.sub("_", name) + "\n", pa.large_string())
     with replacing(path) as new, new.open("wb") as file:
         for start in range(0, len(rows), _BLOCK):
-            row, position = rows[start : start + _BLOCK], positions[start : start + _BLOCK]
+            row = rows[start : start + _BLOCK]
+            position = positions[start : start + _BLOCK]
             columns = (
                 questions.take(pa.array(row)),
                 pa.scalar("Q0", pa.large_string()),
@@ -157,7 +159,8 @@ class ImportedRun:
         seconds_per_query: float = 0.0,
         depth: int = 0,
     ) -> None:
-        self.name, self.measured_seconds = name, 0.0
+        self.name = name
+        self.measured_seconds = 0.0
         self._seconds_per_query = seconds_per_query
         self._texts = [question.text for question in question_set.questions]
         self._row_of_text = {text: row for row, text in reversed(list(enumerate(self._texts)))}
@@ -213,7 +216,8 @@ def rankings_from_table(
 ) -> tuple[Rankings, RunNotes]:
     """Return rankings of a table of "question", "passage" (categories) and "score". Raises `RunError`."""
     question_ids, passage_ids = trec_ids(question_set)
-    question, passage = _rows_of_ids(table["question"], question_ids), _rows_of_ids(table["passage"], passage_ids)
+    question = _rows_of_ids(table["question"], question_ids)
+    passage = _rows_of_ids(table["passage"], passage_ids)
     if is_of_texts:  # white space is no separator there, so ids may have it
         question = _fill_missing(
             question, table["question"], {item.id: row for row, item in enumerate(question_set.questions)}
@@ -272,7 +276,9 @@ class _Line(BaseModel):
 
 
 def _read_json_lines(path: Path, reference: str) -> pd.DataFrame:
-    questions, passages, scores = list[str](), list[str](), list[int]()
+    questions = list[str]()
+    passages = list[str]()
+    scores = list[int]()
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -360,12 +366,18 @@ def _rank_rows(
     id_order = np.empty(len(passage_ids), dtype=np.int64)
     id_order[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
     order = np.lexsort((-id_order[passage], -score, question))
-    question, passage, score = question[order], passage[order], score[order]
+    question = question[order]
+    passage = passage[order]
+    score = score[order]
     _, best = np.unique(question * len(passage_ids) + passage, return_index=True)
     best.sort()
     repeated = len(question) - len(best)
-    question, passage, score = question[best], passage[best], score[best]
+    question = question[best]
+    passage = passage[best]
+    score = score[best]
     counts = np.bincount(question, minlength=n_questions)
-    rankings, position = Rankings.empty(n_questions, int(counts.max())), positions_within_groups(counts)
-    rankings.indices[question, position], rankings.scores[question, position] = passage, score
+    rankings = Rankings.empty(n_questions, int(counts.max()))
+    position = positions_within_groups(counts)
+    rankings.indices[question, position] = passage
+    rankings.scores[question, position] = score
     return Rankings(rankings.indices, without_ties(rankings.scores)), repeated

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-MODEL, KEY = "double-1", "sk-thisIsNoRealKey"
+MODEL = "double-1"
+KEY = "sk-thisIsNoRealKey"
 AT_ONCE = {"retry-after-ms": "1"}  # the library waits so long before it asks again
 EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
 _PIECE = 3  # characters

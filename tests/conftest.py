@@ -228,7 +228,8 @@ def _quick_tests_are_quick(request: pytest.FixtureRequest, monkeypatch: pytest.M
     if request.node.get_closest_marker("slow"):
         yield
         return
-    start, programs = subprocess.Popen.__init__, []
+    start = subprocess.Popen.__init__
+    programs = []
     missing = [module for module in HEAVY_MODULES if module not in sys.modules]
 
     def record(self: Any, args: Any, *more: Any, **named: Any) -> None:

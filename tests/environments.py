@@ -37,7 +37,8 @@ def closure(project: Distribution, extras: frozenset[str]) -> dict[str, Distribu
     while pending:
         package, package_extras = pending.pop()
         for requirement in requirements_of(package, package_extras):
-            name, requirement_extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+            name = canonicalize_name(requirement.name)
+            requirement_extras = frozenset(requirement.extras)
             if (name, requirement_extras) in seen:
                 continue
             seen.add((name, requirement_extras))
@@ -76,7 +77,8 @@ def _link(package: Distribution, target: Path) -> None:
         if top not in ("..", "") and not path.endswith(".pth"):
             linked[path if len(owners[top]) > 1 else top] = None
     for path in linked:
-        source, link = Path(str(package.locate_file(path))), target / path
+        source = Path(str(package.locate_file(path)))
+        link = target / path
         if not link.is_symlink() and source.exists():
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(source)

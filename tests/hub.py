@@ -95,7 +95,8 @@ class Repository(NamedTuple):
 
 def answer(root: Path, target: str, private: Collection[str] = (), *, as_owner: bool = False) -> HubResponse | None:
     """Answer a GET of `target`, a path with its query; None where the stand-in does not know the question."""
-    path, query = urlsplit(target).path, urlsplit(target).query
+    path = urlsplit(target).path
+    query = urlsplit(target).query
     if re.fullmatch(_CLIENT_REGISTRY, path):
         return _json({})
     for pattern, respond in _ROUTES:
@@ -219,7 +220,8 @@ def _resolve(repo: Repository, path: str, recursive: bool) -> HubResponse:
 def _model_info(repo: Repository, path: str, recursive: bool) -> HubResponse:
     library = "sentence-transformers" if "modules.json" in repo.files else "transformers"
     task = "sentence-similarity" if "modules.json" in repo.files else "fill-mask"
-    name, author = repo.name, repo.name.partition("/")[0]
+    name = repo.name
+    author = repo.name.partition("/")[0]
     about = {"_id": COMMIT[:24], "id": name, "modelId": name, "author": author, "sha": COMMIT}
     state = {"private": repo.private, "gated": False, "disabled": False, "downloads": 0, "likes": 0}
     kind = {"tags": [library, "safetensors", "ko"], "library_name": library, "pipeline_tag": task}

@@ -17,7 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-CLIENT, SECRET = "workbench", "the client's own"
+CLIENT = "workbench"
+SECRET = "the client's own"  # noqa: S105
 
 
 class AuthorizationRequest(NamedTuple):

@@ -65,7 +65,8 @@ def wait_for_fork_server() -> None:
     import_heavy_libraries()
     check = f"import sys; print({set(HEAVY)} - sys.modules.keys())"
     with tempfile.TemporaryDirectory() as name:
-        log, end = Path(name, "log"), time.monotonic() + 300
+        log = Path(name, "log")
+        end = time.monotonic() + 300
         while not log.exists() or not log.read_text(encoding="utf-8").startswith("set()"):
             assert time.monotonic() < end, "the libraries were not read in time"
             time.sleep(0.3)  # without work

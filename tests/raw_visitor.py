@@ -30,7 +30,8 @@ class Visitor:
     def draw(self, query: str = "lang=en", page: str = "data") -> str:
         """Have a page drawn and return all that came of it, as text; the first page, "", would begin to compare."""
         message = BackMsg()
-        message.rerun_script.query_string, message.rerun_script.page_name = query, page
+        message.rerun_script.query_string = query
+        message.rerun_script.page_name = page
         self.connection.send(message.SerializeToString())
         return self.wait_until_drawn()
 
@@ -55,7 +56,8 @@ class Visitor:
 
     def upload(self, megabytes: int, *, session: str = "", in_chunks: bool = False) -> int:
         """Hand in a file of so many megabytes, and return the answer's status."""
-        start, end = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n', b"\r\n--b--\r\n"
+        start = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
+        end = b"\r\n--b--\r\n"
         length = {} if in_chunks else {"Content-Length": str(len(start) + len(end) + megabytes * 10**6)}
         headers = {"Content-Type": "multipart/form-data; boundary=b", **length}
         body: Iterable[bytes] = (start, *(MEGABYTE for _ in range(megabytes)), end)

@@ -21,7 +21,8 @@ class SearchServer:
     """`requests` are those answered; `wants` must come as the header `x-key` if it is set; `instead` answers all."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        self.passages, self.address = passages, ""
+        self.passages = passages
+        self.address = ""
         self.requests: list[tuple[str, str, bytes]] = []
         self.required_key = ""
         self.replacement: Callable[[str, bytes], Answer] | None = None

@@ -184,7 +184,8 @@ def test_the_readme_s_experiment_is_run(block: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [*blocks("csv"), *blocks("json"), *blocks("text")])
 def test_files_are_read(block: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    is_pairs, is_dictionary = block.startswith("sentence1"), block.startswith("#")
+    is_pairs = block.startswith("sentence1")
+    is_dictionary = block.startswith("#")
     path = tmp_path / ("words.txt" if is_dictionary else "file.json" if block.startswith("{") else "file.csv")
     head, _, rows = block.partition("\n")
     path.write_text(f"{head}\n{rows * 5}" if is_pairs else block, encoding="utf-8")  # a set of pairs has ten

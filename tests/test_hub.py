@@ -81,7 +81,8 @@ def fresh(root: Path, tmp_path_factory: pytest.TempPathFactory) -> FreshProcess:
         )
     assert done.returncode == 0, done.stderr
     with np.load(folder / "results.npz") as file:
-        vectors, scores = file["arr_0"], file["arr_1"]
+        vectors = file["arr_0"]
+        scores = file["arr_1"]
     return FreshProcess(vectors, scores, done.stdout.splitlines(), server.requests, server.unknown)
 
 

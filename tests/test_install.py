@@ -92,7 +92,8 @@ EXPERIMENT = 'data = "sample"\nks = [1, 5]\n[[retriever]]\nname = "words"\nkind 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the wheel, built here, is all that is installed."""
-    built, site = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("site")
+    built = tmp_path_factory.mktemp("built")
+    site = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(built)]
     subprocess.run(build, cwd=PROJECT, check=True, timeout=120)
     (wheel,) = built.glob("*.whl")

@@ -26,8 +26,10 @@ from mrc_workbench.training.engine.checkpoints import get_step, newest_checkpoin
 from mrc_workbench.training.runs import Run, all_runs, find_run
 from mrc_workbench.training.train import train
 
-SET, COMPARISON = "c69fdd8ff78185b2", "8ecc6dbdfa92d047"
-BI_ENCODER, CROSS_ENCODER = "20261122-014317-bi-0b1c", "20261122-014341-reranker-08b8"
+SET = "c69fdd8ff78185b2"
+COMPARISON = "8ecc6dbdfa92d047"
+BI_ENCODER = "20261122-014317-bi-0b1c"
+CROSS_ENCODER = "20261122-014341-reranker-08b8"
 INTERRUPTED = "20261122-022454-interrupted-3471"  # killed after one step of three
 # as a person wrote it, with nothing but what differs from the defaults
 EXPERIMENT = f"""
@@ -206,7 +208,8 @@ def test_models_reproduce_their_rankings(tmp_path: Path) -> None:
 def test_resumed_run_ends_with_the_weights_of_an_uninterrupted_run() -> None:
     from safetensors.numpy import load_file
 
-    run, whole = run_of(INTERRUPTED), run_of(BI_ENCODER)
+    run = run_of(INTERRUPTED)
+    whole = run_of(BI_ENCODER)
     assert replace(run.plan().options, save_minutes=10.0) == whole.plan().options
     checkpoint = newest_checkpoint(run.folder)
     assert checkpoint is not None

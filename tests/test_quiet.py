@@ -52,7 +52,8 @@ def test_commands_print_their_own_words_and_nothing_else(experiment: Path, tmp_p
     training = [*TRAINING, "--out", str(tmp_path / "run"), "--progress", "none"]
     status, output, errors = run_command("tests.commands", json.dumps([comparison, training]))
     assert (status, errors) == (0, "")
-    table, run = output.splitlines()[:5], output.splitlines()[5:]
+    table = output.splitlines()[:5]
+    run = output.splitlines()[5:]
     assert [line.split()[0] for line in table] == ["48", "R@1", "Dense", "validation", "stored"]
     assert (run[0].split(":")[0], run[-1].split(":")[0]) == ("run folder", "model")
     assert not [text for text in OF_LIBRARIES if text in output]

@@ -76,7 +76,8 @@ def test_no_command_reads_heavy_libraries_before_it_knows_what_to_do(door: str) 
 
 def heavy_imports_of(door: str) -> dict[str, set[str]]:
     """Modules that are read when `door` is, with the heavy libraries that they read then."""
-    seen, pending = {door}, [door]
+    seen = {door}
+    pending = [door]
     heavy_imports = {}
     while pending:
         names = imports_while_read(module := pending.pop())

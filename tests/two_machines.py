@@ -16,7 +16,8 @@ import pytest
 
 from mrc_workbench.data.workspace import PROJECT
 
-_NETWORK, _PORT = "10.213.7", 29500
+_NETWORK = "10.213.7"
+_PORT = 29500
 _PATIENCE = 120  # seconds
 
 
@@ -55,7 +56,8 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
 
 def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path, **environment: str) -> None:
     """Run `torchrun -m ...`, one process a machine, as `docs/scale.md` says; raises where one fails."""
-    first, running = machines[0], []
+    first = machines[0]
+    running = []
     with ExitStack() as stack:
         for rank, machine in enumerate(machines):
             node_options = ["--nnodes", str(len(machines)), "--node-rank", str(rank), "--nproc-per-node", "1"]

@@ -43,7 +43,9 @@ from mrc_workbench.training.text_options import LanguageOptions
 from mrc_workbench.training.train import execute, load_training_data
 
 NDCG = "ndcg@10"
-SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from
+# of the fine-tuned model, and of what it started from
+SPEARMAN = "spearman"
+SPEARMAN_BEFORE = "spearman_before"
 MAX_VARIANTS = 40
 Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
@@ -81,7 +83,8 @@ class AblationExperiment(BaseModel):
 
     def language_model_options(self, number: int) -> LanguageOptions:
         """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
-        file_options, variant_changes = self.language_model, self.changes[number]
+        file_options = self.language_model
+        variant_changes = self.changes[number]
         base_defaults = LanguageOptions.defaults_for(
             str(variant_changes.get("base", file_options.get("base", STARTER)))
         )
@@ -150,7 +153,8 @@ class VariantScores(NamedTuple):
 def hidden_token_scores(run: Run) -> dict[str, Interval]:
     """Perplexity, share guessed and, of pairs, share told, of a finished language model, by measure."""
     scores = run.scores()
-    after, bounds = scores.get("after", {}), scores.get("intervals", {}).get("after", {})
+    after = scores.get("after", {})
+    bounds = scores.get("intervals", {}).get("after", {})
     return {
         name: Interval(after[name], *bounds[name])
         for name in (PERPLEXITY, GUESSED, FOLLOWED)
@@ -298,7 +302,8 @@ class _AblationSweep(Sweep[Ablation]):
         return run
 
     def _fine_tuning_plan(self, number: int, model: str) -> TrainingPlan:
-        questions, options = self._questions, self._experiment.fine_tuning_options(model)
+        questions = self._questions
+        options = self._experiment.fine_tuning_options(model)
         data = {"data": self._experiment.questions, "data_name": questions.name, "fingerprint": questions.fingerprint}
         plan = self._variant_plan(number, kind=BI_ENCODER, options=options, **data)
         if number != UNTRAINED:

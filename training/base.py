@@ -48,7 +48,8 @@ def estimate_seconds(
     work(list(items[:2]))  # what is only done once
     sampled_items = items[:: max(1, len(items) // _SAMPLE_SIZE)]
     rounds = max(1, len(sampled_items) // _SAMPLES_PER_ROUND)
-    started, processed_count = clock(), 0
+    started = clock()
+    processed_count = 0
     for number in range(rounds):
         sample = sampled_items[number::rounds]
         work(list(sample))
@@ -95,7 +96,8 @@ class Examples:
 
     def usable_rows(self) -> np.ndarray:
         """Rows of the examples that can stand in a batch at all: no passage twice, no negative that is relevant."""
-        sorted_passages, negatives = np.sort(self.passages, axis=1), self.passages[:, 1:]
+        sorted_passages = np.sort(self.passages, axis=1)
+        negatives = self.passages[:, 1:]
         if not self.in_batch_negatives or not negatives.size:
             return np.arange(len(self.question))
         is_repeated = (sorted_passages[:, 1:] == sorted_passages[:, :-1]) & (sorted_passages[:, 1:] >= 0)
@@ -205,7 +207,8 @@ class Task:
         """Add the teacher's labels to the examples, and to those held out."""
         if not self.teacher:
             return self
-        labels, held_out = compute_labels(self.teacher), self.held_out
+        labels = compute_labels(self.teacher)
+        held_out = self.held_out
         if held_out and held_out.teacher:
             held_out = ValidationExamples(
                 held_out.columns | {"label": compute_labels(held_out.teacher)}, held_out.examples
@@ -222,7 +225,8 @@ def trainer_arguments(
     """
     import torch
 
-    by_steps, best_by = options.evaluation_steps > 0, best_by or options.best_by
+    by_steps = options.evaluation_steps > 0
+    best_by = best_by or options.best_by
     gpu = torch.cuda.is_available()
     return {
         "output_dir": str(checkpoints),
@@ -320,7 +324,8 @@ class Recipe(ABC, Generic[Options, Data]):
             setattr(cls, name, text)
 
     def __init__(self, options: Options, data: Data) -> None:
-        self._options, self._data = options, data
+        self._options = options
+        self._data = data
 
     @abstractmethod
     def evaluate(self, source: ModelSource) -> Measurement[Any]:

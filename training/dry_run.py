@@ -35,7 +35,8 @@ class TimeBudget:
     def __init__(
         self, seconds: float = BUDGET_SECONDS, clock: Clock = time.monotonic, started: float | None = None
     ) -> None:
-        self._seconds, self._clock = seconds, clock
+        self._seconds = seconds
+        self._clock = clock
         self._started = clock() if started is None else started
 
     @property
@@ -53,9 +54,12 @@ class Deadline:
     """
 
     def __init__(self, seconds: float, patience: float, give_up: Callable[[Any], None]) -> None:
-        self._seconds, self._patience, self._give_up = seconds, patience, give_up
+        self._seconds = seconds
+        self._patience = patience
+        self._give_up = give_up
         self._outcome: Any = None
-        self._has_outcome, self._is_closed = threading.Event(), threading.Event()
+        self._has_outcome = threading.Event()
+        self._is_closed = threading.Event()
         self._lock = threading.Lock()
 
     def record(self, outcome: Any) -> None:
@@ -131,7 +135,8 @@ class StepTimes:
         for step in self.steps:
             if not larger_steps or step.characters > larger_steps[-1].characters:
                 larger_steps.append(step)
-        last, slope = larger_steps[-1], 0.0
+        last = larger_steps[-1]
+        slope = 0.0
         if len(larger_steps) > 1:
             before = larger_steps[-2]
             slope = max(0.0, (last.memory - before.memory) / (last.characters - before.characters))
@@ -240,7 +245,11 @@ def time_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
         trainer.args.load_best_model_at_end = False
         pace.times.memory_before = memory.peak()
         cached = cached_lower_layers(task.model, options.frozen_layers)
-        with cached_tokenization(task.model), cached as lower, passes_by_length(task.model, twice=options.recompute):
+        with (
+            cached_tokenization(task.model),
+            cached as lower,
+            passes_by_length(task.model, recompute=options.recompute),
+        ):
             trainer.train()
     return pace.times
 
@@ -261,7 +270,9 @@ class _MemoryMeter:
         import torch
 
         self._gpu = torch.cuda if torch.cuda.is_available() else None
-        self._process, self._peak, self._is_closed = psutil.Process(), 0, threading.Event()
+        self._process = psutil.Process()
+        self._peak = 0
+        self._is_closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "_MemoryMeter":
@@ -319,7 +330,8 @@ class ProcessorLoadMeter:
 
 def _processor_seconds() -> tuple[float, float, float]:
     """Return the seconds of all processors, of these idle, and of this process."""
-    times, own = psutil.cpu_times(), psutil.Process().cpu_times()
+    times = psutil.cpu_times()
+    own = psutil.Process().cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     total = sum(times[:8])  # what guests use is counted as user time, too
     return total, idle, own.user + own.system

@@ -89,11 +89,9 @@ class BatchCharacters:
         passage: np.ndarray | None = None,
         passage_characters: np.ndarray | None = None,
     ) -> None:
-        self._example_characters, self._passage, self._passage_characters = (
-            example_characters,
-            passage,
-            passage_characters,
-        )
+        self._example_characters = example_characters
+        self._passage = passage
+        self._passage_characters = passage_characters
 
     def characters(self, batch: Batch) -> float:
         total = float(self._example_characters[batch].sum())
@@ -155,7 +153,8 @@ def options_that_fit(
         fits = size >= 2 and need.memory(need.largest * size / options.batch_size) <= limit
         return {"batch_size": size} if fits else {}
     changes: dict[str, Any] = {}
-    saved, characters = 0.0, need.largest
+    saved = 0.0
+    characters = need.largest
     is_computed_in_parts = options.recompute or bool(getattr(options, "mini_batch_size", 0))
     if need.table and not options.lora_rank:
         changes["embedding_table"] = EmbeddingTable.FROZEN.value
@@ -193,9 +192,11 @@ def estimate(
 
     budget = budget or TimeBudget()
     options = plan.options
-    available, began = memory_available(), time.perf_counter()
+    available = memory_available()
+    began = time.perf_counter()
     data = load_training_data(plan, on_progress)
-    recipe, source = get_recipe(plan.kind)(options, data), find_model(options.base)
+    recipe = get_recipe(plan.kind)(options, data)
+    source = find_model(options.base)
     set_seed(options.seed)
     task = recipe.build_task(source)
     teacher = task.teacher
@@ -261,7 +262,9 @@ class _Workload:
         seconds_teaching: float = 0.0,
     ) -> Estimate:
         """`measuring` are the seconds of one evaluation, derived from the steps if None."""
-        task, options, lower_layers = self.task, self.options, times.lower_layers
+        task = self.task
+        options = self.options
+        lower_layers = times.lower_layers
         steps = int(np.ceil(len(self.characters) * options.epochs))
         seconds_a_step = times.seconds(float(np.mean(self.characters)))
         forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long

@@ -154,7 +154,8 @@ class TrialCost:
 
         The slower ones are assumed to continue. Finished ones are measured twice.
         """
-        seconds, previous_fraction = self.measuring, 0.0
+        seconds = self.measuring
+        previous_fraction = 0.0
         for number, fraction in enumerate(ROUND_FRACTIONS):
             running_trials = [times[0], *sorted(times[1:], reverse=True)[: count_survivors(len(times), number) - 1]]
             seconds += sum(
@@ -191,7 +192,8 @@ def schedule(
     cost = TrialCost(estimate.steps * estimate.seconds_a_step, estimate.seconds_measuring / 3, estimate.seconds_loading)
     feasible = []
     for change in changes:
-        changed, duration = replace(options, **change), relative_time(options, change)
+        changed = replace(options, **change)
+        duration = relative_time(options, change)
         examples = examples_per_question(changed) / examples_per_question(options)
         steps = estimate.steps * (examples * options.batch_size / changed.batch_size)
         if duration <= max(1.0, relative_memory) and steps * options.epochs >= _MIN_STEPS:

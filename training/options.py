@@ -137,11 +137,9 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         for option_field in fields(self):
-            value, low, high = (
-                getattr(self, option_field.name),
-                option_field.metadata.get("low"),
-                option_field.metadata.get("high"),
-            )
+            value = getattr(self, option_field.name)
+            low = option_field.metadata.get("low")
+            high = option_field.metadata.get("high")
             # written this way round, a value that is not a number is refused too
             if not ((low is None or value >= low) and (high is None or value <= high)):
                 raise _range_error(

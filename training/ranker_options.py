@@ -147,7 +147,8 @@ class BiEncoderOptions(_DistillationOptions):
         if not base.startswith(PREFIX):
             return cls(base=base)
         # it was trained to distinguish passages at a low temperature, and its training continues so
-        objective, batches_of = BiEncoderObjective.MULTIPLE_NEGATIVES, BatchesOf.ARTICLES
+        objective = BiEncoderObjective.MULTIPLE_NEGATIVES
+        batches_of = BatchesOf.ARTICLES
         return cls(base=base, objective=objective, batches_of=batches_of, temperature=0.02, **_PACKAGED_BASE_DEFAULTS)
 
     @property

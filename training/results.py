@@ -52,7 +52,8 @@ def read_curves(run: Run, names: Iterable[str]) -> Curves:
 
     The first point of a measure, at step 0, is the base model.
     """
-    entries, result = run.progress(), Curves({}, {}, {})
+    entries = run.progress()
+    result = Curves({}, {}, {})
     for name in names:
         keys: tuple[str, ...] = (name,)
         comparison_keys: tuple[str, ...] = ("eval_loss",) if name == "loss" else ()
@@ -104,10 +105,12 @@ def get_advice(plan: TrainingPlan, scores: dict[str, Any], measured: Points) -> 
 
     `measured` are the validation points of the measure that picked the checkpoint. A gain's 95% interval lies above 0.
     """
-    sample, gain = scores.get("training_sample") or {}, scores.get("gain") or {}
+    sample = scores.get("training_sample") or {}
+    gain = scores.get("gain") or {}
     if not gain or not sample.get("gain"):
         return None
-    (low, high), (sample_low, _) = gain["interval"], sample["gain"]["interval"]
+    (low, high) = gain["interval"]
+    (sample_low, _) = sample["gain"]["interval"]
     if high < 0:
         return Advice.FELL
     starter = plan.options.base == STARTER
@@ -136,8 +139,11 @@ def write_card(run: Run) -> None:
     from mrc_workbench.retrieval.report.words import template  # imports the analysis of comparisons
 
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
-    plan, scores, provenance = run.plan(), run.scores(), run.provenance()
-    recipe, data = get_recipe(plan.kind), provenance.get("data", {})
+    plan = run.plan()
+    scores = run.scores()
+    provenance = run.provenance()
+    recipe = get_recipe(plan.kind)
+    data = provenance.get("data", {})
     # without the folders of this machine, which are private
     options = {
         name: _join_lines(_without_folders(value)) if type(value) is str else value
@@ -178,7 +184,9 @@ def _card_metadata(plan: TrainingPlan, scores: dict[str, Any], provenance: dict[
     """Return the YAML that the hub reads. It accepts only hub ids as a base, and no data set that is not on it."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    base, data, family = provenance.get("base", {}), provenance.get("data", {}), get_recipe(plan.kind).family
+    base = provenance.get("base", {})
+    data = provenance.get("data", {})
+    family = get_recipe(plan.kind).family
     library = "transformers" if plan.kind in (READER, LANGUAGE_MODEL) else "sentence-transformers"
     on_hub = base["reference"] if "revision" in base else base.get("origin")
     return str(
@@ -268,7 +276,8 @@ def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
-    repository, token = repository.strip(), token.strip()
+    repository = repository.strip()
+    token = token.strip()
     require_finished(run)
     try:
         validate_repo_id(repository)

@@ -214,7 +214,8 @@ def list_runs(*, as_json: AsJson = False) -> int:
 
 
 def _run_details(run: Run) -> dict[str, Any]:
-    plan, status = run.plan(), run.status()
+    plan = run.plan()
+    status = run.status()
     status_fields = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
     job_fields: dict[str, Any] = (
         {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}

@@ -273,7 +273,8 @@ def count_rounds(options: TrainingOptions) -> int:
 
 def create_rounds(plan: TrainingPlan, folder: Path | None = None, *, attended: bool = False) -> list[Run]:
     """Make the runs of a plan as `create_run` does, the first round first; several are folders of `folder`."""
-    plan_options, rounds = plan.options, count_rounds(plan.options)
+    plan_options = plan.options
+    rounds = count_rounds(plan.options)
     if rounds == 1 or not isinstance(plan_options, BiEncoderOptions):
         return [create_run(plan, folder, attended=attended)]
     options = plan_options
@@ -309,7 +310,8 @@ def plan_training(
     Raises `DataError`, and `OptionError` if the options do not fit the data.
     """
     recipe = get_recipe(kind)
-    data, options = recipe.family.find(reference), recipe.options
+    data = recipe.family.find(reference)
+    options = recipe.options
     if evaluation_set := selected_options.get("judged_on"):
         selected_options = {**selected_options, "judged_on": absolute_reference(evaluation_set)}
     defaults = options.defaults_for(selected_options.get("base", default_base(kind)))

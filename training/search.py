@@ -65,8 +65,11 @@ class Sweep(ABC, Generic[J]):
     """One process that runs a search for settings or an ablation."""
 
     def __init__(self, job: J, status: Status) -> None:
-        self._job, self._status, self._plan = job, status, job.plan()
-        self._began, self._written = time.monotonic(), 0.0
+        self._job = job
+        self._status = status
+        self._plan = job.plan()
+        self._began = time.monotonic()
+        self._written = 0.0
 
     @abstractmethod
     def work(self) -> None:
@@ -122,11 +125,9 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         if "changes" not in self._job.read("search.json"):
             self._plan_trials()
         schedule_content = self._job.read("search.json")
-        self._changes, self._epochs, self._total = (
-            schedule_content["changes"],
-            schedule_content["epochs"],
-            schedule_content["seconds"],
-        )
+        self._changes = schedule_content["changes"]
+        self._epochs = schedule_content["epochs"]
+        self._total = schedule_content["seconds"]
         self._cost = TrialCost(**schedule_content["cost"])
         self._began = time.monotonic()
         self._run_rounds(groups)
@@ -278,7 +279,8 @@ class _SettingsSweep(Sweep[SettingsSearch]):
         if not self._is_due():
             return
         done = self._done + extra_seconds
-        done_here, elapsed = done - self._done_before, time.monotonic() - self._began
+        done_here = done - self._done_before
+        elapsed = time.monotonic() - self._began
         pace = elapsed / done_here if done_here > 0 and elapsed > _MIN_SECONDS_FOR_PACE else 1.0
         left = max(0.0, min(pace * (self._total - done), self._budget - self._seconds_spent))
         self._report(done / self._total if self._total else 0.0, left)

@@ -21,7 +21,9 @@ from mrc_workbench.models.sources import (
 )
 from mrc_workbench.training.options import EmbeddingTable, OptionError, Problem, RankerOptions, TrainingOptions, option
 
-LANGUAGE_MODEL, SENTENCES, SENTENCE_CROSS_ENCODER = "language-model", "sentences", "sentence-cross-encoder"
+LANGUAGE_MODEL = "language-model"
+SENTENCES = "sentences"
+SENTENCE_CROSS_ENCODER = "sentence-cross-encoder"
 
 
 class SentenceObjective(StrEnum):

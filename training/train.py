@@ -139,11 +139,13 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
 
     _write_base_in_background(run.plan().options.base)
     report_progress = _progress_writer(run, enter(Phase.LOADING))
-    plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
+    plan = run.plan()
+    checkpoint = newest_checkpoint(run.folder)
     _check_plan(plan)
     data = get_recipe(plan.kind).family.find(plan.data)
     training_data = load_training_data(plan, report_progress, data)
-    recipe, source = get_recipe(plan.kind)(plan.options, training_data), find_model(plan.options.base)
+    recipe = get_recipe(plan.kind)(plan.options, training_data)
+    source = find_model(plan.options.base)
     run.drop_progress_after(get_step(checkpoint) if checkpoint else -1)
     measurements = training_data.baselines()
     enter(Phase.MEASURING_BEFORE)
@@ -215,7 +217,8 @@ def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
 
 
 def _check_plan(plan: TrainingPlan) -> None:
-    report, reference = plan.options.report_to, plan.options.base
+    report = plan.options.report_to
+    reference = plan.options.base
     if report is not Report.NONE and find_spec(report.value) is None:
         message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
         raise TrainingError("no_reporter", message)
@@ -245,7 +248,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     callback = RunFolderCallback(run, status, options, task.max_snapshots)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
-    with cached_tokenization(task.model), cached, passes_by_length(task.model, twice=options.recompute):
+    with cached_tokenization(task.model), cached, passes_by_length(task.model, recompute=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
@@ -292,9 +295,11 @@ def finish_from_best_checkpoint(run: Run) -> Run:
 def _write_finished_run(run: Run, checkpoint: Path, finished_run: Run) -> None:
     from transformers import set_seed
 
-    plan, step = run.plan(), get_step(checkpoint)
+    plan = run.plan()
+    step = get_step(checkpoint)
     training_data = load_training_data(plan)
-    recipe, source = get_recipe(plan.kind)(plan.options, training_data), find_model(plan.options.base)
+    recipe = get_recipe(plan.kind)(plan.options, training_data)
+    source = find_model(plan.options.base)
     measurements = training_data.baselines()
     measurements["before"] = measure_base_once(run, recipe, source, training_data)
     set_seed(plan.options.seed)
@@ -367,7 +372,8 @@ def provenance(plan: TrainingPlan, source: ModelSource, data: Any) -> dict[str, 
 
 def with_initial_precision(options: Options, run_provenance: Mapping[str, Any]) -> Options:
     """Return the options with the precision that a run began in, unless it began on another device."""
-    initial_hardware, current_hardware = run_provenance.get("hardware", {}), hardware() | {"device": _device()}
+    initial_hardware = run_provenance.get("hardware", {})
+    current_hardware = hardware() | {"device": _device()}
     if options.precision is not Precision.AUTO or any(
         initial_hardware.get(name) != current_hardware[name] for name in ("device", "gpus")
     ):

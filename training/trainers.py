@@ -81,7 +81,8 @@ class _BatchingMixin:
         if self.held_out is None:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
-        training_sampler, size = self.args.batch_sampler, self.args.per_device_train_batch_size
+        training_sampler = self.args.batch_sampler
+        size = self.args.per_device_train_batch_size
         self.args.batch_sampler = make_sampler(self.held_out, batch_size=size, seed=self.args.seed)
         try:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
@@ -109,7 +110,8 @@ class _RowTrainer(Trainer):
     evaluator: Callable[[Any], dict[str, float]]
 
     def get_batch_sampler(self, dataset: Dataset) -> Any:
-        size, seed = self.args.per_device_train_batch_size, self.args.seed
+        size = self.args.per_device_train_batch_size
+        seed = self.args.seed
         return self.args.batch_sampler(dataset, batch_size=size, drop_last=False, seed=seed)
 
     def get_train_dataloader(self) -> Any:
@@ -175,7 +177,8 @@ class _ValidationEvaluator(BaseEvaluator):
     def __init__(self, measure: Callable[[Any], Measurement[Any]], best_by: str) -> None:
         super().__init__()
         self._evaluate = measure
-        self.name, self.primary_metric = VALIDATION, best_by
+        self.name = VALIDATION
+        self.primary_metric = best_by
 
     def __call__(self, model: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
         was_training = model.training
@@ -235,7 +238,8 @@ def _make_feature_trainer(task: Task, arguments: dict[str, Any], evaluator: Any,
         eval_dataset=_row_dataset(len(held_out.examples.question)) if held_out else _row_dataset(1),
         callbacks=callbacks,
     )
-    trainer.task, trainer.evaluator = task, evaluator
+    trainer.task = task
+    trainer.evaluator = evaluator
     return trainer
 
 
@@ -250,8 +254,11 @@ class RunFolderCallback(TrainerCallback):
     """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
 
     def __init__(self, run: Run, status: Status, options: TrainingOptions, max_snapshots: int = 0) -> None:
-        self._run, self._status, self._first_step = run, status, 0
-        self._save_limit, self._save_seconds = options.save_limit, options.save_minutes * 60
+        self._run = run
+        self._status = status
+        self._first_step = 0
+        self._save_limit = options.save_limit
+        self._save_seconds = options.save_minutes * 60
         self._max_snapshots = max_snapshots
         self._began = self._written = self._saved = self._step_began = time.monotonic()
         self._step_seconds = 0.0  # since the last entry
@@ -310,7 +317,8 @@ class RunFolderCallback(TrainerCallback):
         if "loss" in metrics and self._step_seconds:
             examples = self._steps * args.per_device_train_batch_size * args.world_size
             metrics["examples_per_second"] = examples / self._step_seconds
-            self._step_seconds, self._steps = 0.0, 0
+            self._step_seconds = 0.0
+            self._steps = 0
         self._run.add_progress({"step": state.global_step, **metrics})
 
     def _save_snapshot(self, state: TrainerState, model: Any) -> None:
@@ -318,7 +326,8 @@ class RunFolderCallback(TrainerCallback):
             save_snapshot(self._run.folder, model, state.global_step, state.max_steps, self._max_snapshots)
 
     def _write(self, state: TrainerState, **changes: Any) -> None:
-        step, total = state.global_step, state.max_steps
+        step = state.global_step
+        total = state.max_steps
         self._status = replace(self._status, step=step, total_steps=total, share=min(1.0, step / total), **changes)
         self._run.write_status(self._status)
 
@@ -360,7 +369,9 @@ class TrialCallback(TrainingProgressCallback):
         self, run: Run, fraction: float, is_over: Callable[[], bool], report_progress: Callable[[float], None]
     ) -> None:
         super().__init__(report_progress)
-        self._run, self._fraction, self._is_over = run, fraction, is_over
+        self._run = run
+        self._fraction = fraction
+        self._is_over = is_over
         self._due_step = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:

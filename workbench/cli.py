@@ -18,8 +18,12 @@ from mrc_workbench.data.workspace import PROJECT, project_version
 from mrc_workbench.labs import labs
 
 _ABOUT = "Find out which retrieval works on your passages and questions."
-_COMPARE, _USE, _TRAIN = "Compare retrievers", "Use retrievers", "Train models"
-_DATA, _LABS, _SHELL = "Manage data", "Labs", "Shell"
+_COMPARE = "Compare retrievers"
+_USE = "Use retrievers"
+_TRAIN = "Train models"
+_DATA = "Manage data"
+_LABS = "Labs"
+_SHELL = "Shell"
 _HEADINGS = (_COMPARE, _USE, _TRAIN, _DATA, _LABS, _SHELL)
 
 

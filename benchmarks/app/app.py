@@ -109,7 +109,8 @@ async def _visits(address: str, page: str, query: str, count: int) -> list[float
 
 async def _visit(connection: ClientConnection, page: str, query: str) -> float:
     request = BackMsg()
-    request.rerun_script.query_string, request.rerun_script.page_name = query, page
+    request.rerun_script.query_string = query
+    request.rerun_script.page_name = page
     request.rerun_script.context_info.locale = "en-US"
     start = perf_counter()
     await connection.send(request.SerializeToString())

@@ -55,7 +55,8 @@ class Attack:
 def attackers() -> list[str]:
     """Open pages alone and under attack; returns lines of a report."""
     count = int(os.environ.get("ATTACKERS", "10"))
-    seconds, size = float(os.environ.get("ATTACK_SECONDS", "60")), float(os.environ.get("ATTACK_SIZE", "1"))
+    seconds = float(os.environ.get("ATTACK_SECONDS", "60"))
+    size = float(os.environ.get("ATTACK_SIZE", "1"))
     files = {name: make(size) for name, (make, _) in FILES.items()}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
@@ -145,7 +146,9 @@ async def _upload(address: str, content: bytes) -> None:
         state = request.rerun_script.widget_states.widgets.add()
         state.id = widget
         info = state.file_uploader_state_value.uploaded_file_info.add()
-        info.file_id, info.name, info.size = upload_target.file_id, "set", len(content)
+        info.file_id = upload_target.file_id
+        info.name = "set"
+        info.size = len(content)
         info.file_urls.CopyFrom(upload_target)
         await connection.send(request.SerializeToString())
         await _wait_for_script_end(connection)  # until the file is read, and what was understood of it is drawn

@@ -30,7 +30,9 @@ def first_page() -> list[str]:
 
     The app of one line is the floor: what the server, the browser and Streamlit's own page take on this machine.
     """
-    ours, minimal_app, torch = [], [], False
+    ours = []
+    minimal_app = []
+    torch = False
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "one_line.py")
         script.write_text(_MINIMAL_APP, encoding="utf-8")
@@ -88,7 +90,8 @@ def first_visit() -> list[str]:
     visits: list[dict[str, float]] = []
     for _ in range(_VISITS):
         with tempfile.TemporaryDirectory() as folder:
-            first, second = _visit(Path(folder)), _visit(Path(folder))
+            first = _visit(Path(folder))
+            second = _visit(Path(folder))
         visits.append(first | {_SECOND: [*second.values()][-1]})
     lines = [f"| seen so long after the browser's call | seconds | in {_VISITS} visits |", "|---|---:|---:|"]
     return lines + [_row(name, [visit[name] for visit in visits]) for name in visits[0]]
@@ -122,7 +125,9 @@ def wait_until_visible(page: Page, selector: str) -> float:
 
 
 _PASSAGES = 1400
-_FIRST_SECONDS, _LAST_SECONDS = 5.0, 3.0  # in which the time left is not judged: nothing is known, nothing is left
+# in which the time left is not judged: nothing is known, nothing is left
+_FIRST_SECONDS = 5.0
+_LAST_SECONDS = 3.0
 
 
 class _TimeLeft(NamedTuple):

@@ -12,7 +12,8 @@ from scipy.stats import ttest_rel
 if __name__ == "__main__":
     _, queries, qrels = GenericDataLoader(sys.argv[1]).load(split="test")
     evaluator = RelevanceEvaluator(qrels, {"ndcg_cut.10"})
-    metrics, per_query = {}, {}
+    metrics = {}
+    per_query = {}
     for name, path in zip("ab", sys.argv[2:], strict=True):
         with Path(path).open(encoding="utf-8") as file:
             run = parse_run(file)

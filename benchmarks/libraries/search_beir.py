@@ -17,7 +17,8 @@ if __name__ == "__main__":
     passages = bm25s.tokenize(texts, stopwords=None, stemmer=stemmer, show_progress=False)
     query_tokens = bm25s.tokenize(list(queries.values()), stopwords=None, stemmer=stemmer, show_progress=False)
     evaluator = RelevanceEvaluator(qrels, {"ndcg_cut.10"})
-    metrics, per_query = {}, {}
+    metrics = {}
+    per_query = {}
     for name, k1, b in (("a", 1.2, 0.75), ("b", 0.9, 0.4)):
         index = bm25s.BM25(k1=k1, b=b)
         index.index(passages, show_progress=False)

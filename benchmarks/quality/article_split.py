@@ -70,7 +70,8 @@ def table(tested: Comparison) -> list[str]:
         "|---|---:|---:|---:|---:|",
     ]
     for name, retriever_scores in scores(tested).items():
-        means, (low, high) = retriever_scores.means(), intervals_of(retriever_scores, groups)[MEASURE]
+        means = retriever_scores.means()
+        (low, high) = intervals_of(retriever_scores, groups)[MEASURE]
         cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         lines.append(f"| {name} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
     return lines

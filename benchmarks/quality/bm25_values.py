@@ -125,7 +125,8 @@ class Rule:
 
 def threshold_rule(sets: list[SetResult]) -> Rule:
     """Return the rule of the highest mean gain on the sets; thresholds are halfway between two sets' values."""
-    best, rules = -np.inf, list[Rule]()
+    best = -np.inf
+    rules = list[Rule]()
     for statistic in sets[0].statistics:
         values = sorted(result.statistics[statistic] for result in sets)
         for low, high in pairwise(values):

@@ -33,7 +33,8 @@ _RETRIEVERS: dict[str, Spec] = {  # by the part of the untrained mix
 }
 _SPECS = (*_RETRIEVERS.values(),)
 _MIX = LearnedSpec(name="Best mix", of=tuple(spec.name for spec in _SPECS))
-_SAMPLES, _SIZE = 20, 60
+_SAMPLES = 20
+_SIZE = 60
 
 
 def mixes_of_few() -> list[str]:

@@ -84,7 +84,8 @@ def _pretrain_or_resume(options: LanguageOptions) -> Run:
 
 
 def _row(run: Run, stage: str, name: str) -> str:
-    metrics, intervals = run.scores()[stage], run.scores()["intervals"][stage]
+    metrics = run.scores()[stage]
+    intervals = run.scores()["intervals"][stage]
     minutes = f"{run.status().total_seconds / 60:.0f}" if stage == "after" else ""
     cells = [f"{metrics[PERPLEXITY]:,.0f}", _format_interval(intervals[PERPLEXITY]), f"{metrics[GUESSED] * 100:.1f}"]
     if FOLLOWED in metrics:
@@ -169,8 +170,10 @@ def _cell(variant: Variant, measure: str) -> str:
 
 
 SPLIT = SplitOptions(test=0.0)  # only what was published for a test is kept from training
-_STS, _NLI = "korsts", "kornli-xnli"
-_UNTRAINED, _BY_SCORES = "untrained", "STS (CoSENT)"
+_STS = "korsts"
+_NLI = "kornli-xnli"
+_UNTRAINED = "untrained"
+_BY_SCORES = "STS (CoSENT)"
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,8 @@ def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
         name: cosines(*(sentence_vectors[distinct.sentence_rows[:, side]] for side in range(2)))
         for name, sentence_vectors in vectors.items()
     }
-    correlations, alike = correlate(similarities, test.gold, distinct.groups), positive_rows(test)
+    correlations = correlate(similarities, test.gold, distinct.groups)
+    alike = positive_rows(test)
     lines = [
         f"| {len(test):,} test pairs of KorSTS | Spearman | 95% | Pearson | Alignment | Uniformity | Minutes |",
         "|---|---:|---:|---:|---:|---:|---:|",

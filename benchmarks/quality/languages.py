@@ -51,7 +51,8 @@ def _compare_analyzers(question_set: QuestionSet) -> Comparison:
 
 
 def _rows(name: str, comparison: Comparison) -> Iterator[str]:
-    question_set, scores_by_retriever = comparison.question_set, scores(comparison)
+    question_set = comparison.question_set
+    scores_by_retriever = scores(comparison)
     groups = question_groups(question_set)
     default = scores_by_retriever[_DEFAULT].per_question[MEASURE]
     others = [entry for entry in scores_by_retriever if entry != _DEFAULT]
@@ -62,7 +63,8 @@ def _rows(name: str, comparison: Comparison) -> Iterator[str]:
     auto_analyzer = resolve_analyzer(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
     differences = {test.a: test for test in tests}
     for retriever, entry in scores_by_retriever.items():
-        means, (low, high) = entry.means(), intervals_of(entry, groups)[MEASURE]
+        means = entry.means()
+        (low, high) = intervals_of(entry, groups)[MEASURE]
         is_default = retriever == _DEFAULT
         first = f"{name} | {len(question_set.questions):,}" if is_default else " | "
         label = f"`auto`: {auto_analyzer}" if is_default else retriever

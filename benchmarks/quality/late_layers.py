@@ -24,7 +24,8 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.significance import Pair, paired_tests, question_groups
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all but one of the articles that are not the test's
-_POOLED, _BASELINE = "pooled", TokenLayers.UPPER
+_POOLED = "pooled"
+_BASELINE = TokenLayers.UPPER
 _SPECS = (
     DenseSpec(name=_POOLED, model=DEFAULT.reference, windows=True),
     *(LateSpec(name=layer, model=DEFAULT.reference, windows=True, layers=layer) for layer in TokenLayers),
@@ -36,7 +37,8 @@ def late_layers() -> list[str]:
     """Return two Markdown tables, in percent: nDCG@10 of each set, and differences to upper layers without weights."""
     names = [spec.name for spec in _SPECS]
     lines = [f"| | questions | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
-    gains, means = [], []
+    gains = []
+    means = []
     with workspace():
         for question_set, part in _sets():
             comparison = compare_part(question_set, part, *_SPECS, split=_SPLIT)

@@ -136,7 +136,8 @@ def _write_dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: 
     """Write the dictionaries that the questions which are not the test's propose; returns their paths."""
     rows = split(question_set, parts).rows
     others = question_set.with_questions(np.sort(np.concatenate([rows[Part.TRAIN], rows[Part.VALIDATION]])))
-    proposed, paths = cut_words(others), []
+    proposed = cut_words(others)
+    paths = []
     for name, evidence in _EVIDENCE.items():
         words = tuple(Word(candidate.word) for candidate in proposed if candidate.evidence in evidence)
         paths.append(_write_dictionary(Dictionary(words), folder / f"{len(words)} words, {name}.txt"))

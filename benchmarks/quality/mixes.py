@@ -44,7 +44,11 @@ from mrc_workbench.training.ranker_options import (
 )
 from mrc_workbench.training.runs import Run
 
-_BM25, _DENSE, _RRF, _HYBRID, _MIX = "BM25", "Dense", "Hybrid by ranks", "Hybrid", "Best mix"
+_BM25 = "BM25"
+_DENSE = "Dense"
+_RRF = "Hybrid by ranks"
+_HYBRID = "Hybrid"
+_MIX = "Best mix"
 _NARROW = 128
 _MIN_PARAPHRASE_SCORE = 0.8  # of the scale: 4 of 5
 _RETRIEVERS: tuple[Spec, ...] = (
@@ -107,7 +111,9 @@ def trained_mixes() -> list[str]:
     ]
 
 
-_UNTRAINED, _RERANKED, _DEPTH = "Best mix, nothing trained", "Reranked, trained", 5
+_UNTRAINED = "Best mix, nothing trained"
+_RERANKED = "Reranked, trained"
+_DEPTH = 5
 
 
 def _trained_retrievers(runs: dict[str, Run]) -> Iterator[Spec]:
@@ -160,9 +166,11 @@ def paraphrase_set(pairs: PairSet, name: str) -> QuestionSet:
 
 
 def _rows(name: str, comparison: Comparison) -> list[str]:
-    groups, lines = question_groups(comparison.question_set), []
+    groups = question_groups(comparison.question_set)
+    lines = []
     for retriever, retriever_scores in scores(comparison).items():
-        means, (low, high) = retriever_scores.means(), intervals_of(retriever_scores, groups)[MEASURE]
+        means = retriever_scores.means()
+        (low, high) = intervals_of(retriever_scores, groups)[MEASURE]
         cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         sizes = f"{name} | {len(comparison.question_set.passages):,} | {len(comparison.question_set.questions):,}"
         first_cells = sizes if retriever == _BM25 else " | | "

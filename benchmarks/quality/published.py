@@ -89,7 +89,8 @@ def read_published(path: Path = FILE) -> CitedResults:
 
 def published() -> list[str]:
     """Measure BM25 on every set that is at hand; returns a Markdown table and the list of sources."""
-    known, folder = read_published(), Path(os.environ.get("MRC_DATA", ""))
+    known = read_published()
+    folder = Path(os.environ.get("MRC_DATA", ""))
     own: dict[tuple[str, str], OwnMetric] = {}
     with workspace():
         for published_set in known.set:
@@ -129,7 +130,8 @@ def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list
 
 def _measure(question_set: QuestionSet, published_set: PublishedSet) -> dict[str, OwnMetric]:
     comparison = compare_part(question_set, Part.ALL, BM25Spec(name="BM25"), ks=(1, 5, 10, DEPTH))
-    evaluated_set, (result,) = comparison.question_set, comparison.results
+    evaluated_set = comparison.question_set
+    (result,) = comparison.results
     if result.rankings is None:
         raise ValueError(f"BM25 failed on {published_set.name}: {result.error}")
     groups = question_groups(evaluated_set)

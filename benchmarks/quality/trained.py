@@ -104,7 +104,8 @@ def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float
 
 
 _BM25_WEIGHTS = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
-_BM25, _DENSE = "BM25", "Dense, as it comes"
+_BM25 = "BM25"
+_DENSE = "Dense, as it comes"
 _AFTER = "Dense, trained"
 _MIXED = {_DENSE: "BM25 and dense, as it comes", _AFTER: "BM25 and dense, trained"}
 
@@ -147,8 +148,11 @@ def _hybrid_spec(name: str, dense: str, bm25_weight: float) -> HybridSpec:
 
 _WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
 _MIX = "BM25 and dense"
-_ALONE, _RERANKED = "reranked, cross-encoder alone", "reranked, mixed"
-_MEASURED, _DEPTH = 10, 5  # passages read for a question while training, and of the mix's first
+_ALONE = "reranked, cross-encoder alone"
+_RERANKED = "reranked, mixed"
+# passages read for a question while training, and of the mix's first
+_MEASURED = 10
+_DEPTH = 5
 # one hard negative a question, of BM25's first four: what it confuses
 RERANKER = CrossEncoderOptions(
     base=DEFAULT.reference,

@@ -30,9 +30,11 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.significance import intervals_of, question_groups
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)
-_K1S, _BS = (0.2, 0.4, 0.6, 0.9), (0.4, 0.6, 0.75, 0.9)
+_K1S = (0.2, 0.4, 0.6, 0.9)
+_BS = (0.4, 0.6, 0.75, 0.9)
 _WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)  # the reranker's share
-_BASELINE, _BEST_NAME = "BM25", "Hybrid, reranked"
+_BASELINE = "BM25"
+_BEST_NAME = "Hybrid, reranked"
 
 
 def best_without_download() -> list[str]:
@@ -81,7 +83,9 @@ def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = ""
 
 _WHOLE = 10_000  # paragraphs: more than any article has
 _SIZES = {"chapters of 4 paragraphs": 4, "articles": _WHOLE}
-_BM25, _CUT_OFF, _WINDOWS = "BM25", "Dense, cut off", "Dense, windows"
+_BM25 = "BM25"
+_CUT_OFF = "Dense, cut off"
+_WINDOWS = "Dense, windows"
 _LONG_RETRIEVERS = (
     BM25Spec(name=_BM25),
     DenseSpec(name=_CUT_OFF, model=DEFAULT.reference),
@@ -130,11 +134,13 @@ def _compare_all(question_set: QuestionSet) -> Comparison:
 
 
 def _rows(name: str, comparison: Comparison) -> list[str]:
-    question_set, groups = comparison.question_set, question_groups(comparison.question_set)
+    question_set = comparison.question_set
+    groups = question_groups(comparison.question_set)
     length = f"{float(np.median(question_set.passages.texts.lengths())):,.0f}"
     lines = []
     for retriever, retriever_scores in scores(comparison).items():
-        means, (low, high) = retriever_scores.means(), intervals_of(retriever_scores, groups)[MEASURE]
+        means = retriever_scores.means()
+        (low, high) = intervals_of(retriever_scores, groups)[MEASURE]
         cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
         corpus = f"{name} | {len(question_set.passages):,} | {length}" if retriever == _BM25 else " | | "
         lines.append(f"| {corpus} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")

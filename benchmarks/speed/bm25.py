@@ -24,8 +24,10 @@ def compare_builds(
     built: Sequence[dict[str, Any]], opened: Sequence[Sequence[float]], n_passages: int
 ) -> list[PeerResult]:
     """Hold our building, memory, size and opening, which come first, against those of each other engine."""
-    ours, (first, again) = built[0], opened[0]
-    size, lines = f"{n_passages:,} passages", []
+    ours = built[0]
+    (first, again) = opened[0]
+    size = f"{n_passages:,} passages"
+    lines = []
     for other, (their_first, their_again) in zip(built[1:], opened[1:], strict=True):
         pairs = (
             ("BM25 build, with saving", (ours["seconds"], other["seconds"]), "seconds"),

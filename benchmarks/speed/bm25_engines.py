@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from mrc_workbench.retrieval.lexical.index import Postings
     from mrc_workbench.retrieval.rankings import Rankings
 
-K1, B = 1.2, 0.75  # what Tantivy scores by, whatever is asked for
+# what Tantivy scores by, whatever is asked for
+K1 = 1.2
+B = 0.75
 POSTING_BYTES = 8  # a passage's row and a weight of 4 bytes each, as bm25s holds them; ours takes 2 and 4
 Words = Sequence[str]  # of a question, repeated as often as they are asked
 
@@ -63,7 +65,8 @@ class Engine(Protocol):
         ...
 
 
-_KEY, _COUNT = "clones", "passages.txt"
+_KEY = "clones"
+_COUNT = "passages.txt"
 
 
 class Ours:
@@ -122,7 +125,8 @@ def _build_segments(clones: Clones | None) -> "Iterator[Segment]":
 
     if clones is None:
         raise FileNotFoundError("there is no index to open")
-    counts, n_passages = counts_of(clones.parts()), len(clones.tokens)
+    counts = counts_of(clones.parts())
+    n_passages = len(clones.tokens)
     mean_length = float(counts["n_tokens"]) / n_passages
     statistics = TermStatistics(counts["hashes"], counts["holders"], n_passages, mean_length)
     return bm25_segments(clones.parts(), statistics, K1, B)
@@ -220,7 +224,9 @@ class RankBM25:
         return rows, np.take_along_axis(scores, rows, axis=1)
 
 
-_FIELD, _ROW, _FREQUENCIES = "text", "row", "freq"
+_FIELD = "text"
+_ROW = "row"
+_FREQUENCIES = "freq"
 
 
 class Tantivy:
@@ -291,10 +297,12 @@ class Tantivy:
 
     def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Engine`."""
-        rows, scores = np.full((len(questions), k), -1), np.full((len(questions), k), -np.inf)
+        rows = np.full((len(questions), k), -1)
+        scores = np.full((len(questions), k), -np.inf)
         for question, hits in enumerate(self.search(self.prepare_queries(questions), k, 1)):
             passage_rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
-            rows[question, : len(hits)], scores[question, : len(hits)] = passage_rows, [score for score, _ in hits]
+            rows[question, : len(hits)] = passage_rows
+            scores[question, : len(hits)] = [score for score, _ in hits]
         return rows, scores
 
 

@@ -63,7 +63,9 @@ def _document_frequencies(clones: Clones, words: list[str]) -> dict[str, int]:
     return dict(zip(words, counts.tolist(), strict=True))
 
 
-_K, _MAX_DIFFERENCE = 10, 1e-4  # of a score
+# of a score
+_K = 10
+_MAX_DIFFERENCE = 1e-4
 
 
 def difference(first: Engine, second: Engine, questions: Sequence[Words]) -> float:
@@ -88,7 +90,9 @@ def own_passage_recall(engine: Engine, sample: QuestionSample) -> float:
 
 
 _POLL_SECONDS = 0.02  # seconds between two looks
-_READ_BYTES, _TIMES = 1 << 29, 5  # bytes, more than any cache holds
+# bytes, more than any cache holds
+_READ_BYTES = 1 << 29
+_TIMES = 5
 
 
 @contextmanager
@@ -97,7 +101,9 @@ def track_peak_memory() -> Iterator[list[int]]:
 
     Mapped files do not count: the machine lends them what memory is free, and takes it back.
     """
-    before, most, done = _own_bytes(), [0], Event()
+    before = _own_bytes()
+    most = [0]
+    done = Event()
 
     def look() -> None:
         most[0] = max(most[0], _own_bytes() - before)
@@ -136,7 +142,9 @@ def _own_bytes() -> int:
 
 MEMORY = "all postings read once"  # a peer: those of the questions' terms, at the speed of the machine's memory
 _CORES = os.cpu_count() or 1
-_BATCH, _SEQUENTIAL = 1_000, 200  # questions
+# questions
+_BATCH = 1_000
+_SEQUENTIAL = 200
 
 
 @dataclass(frozen=True)
@@ -194,7 +202,8 @@ def compare_with_engines(
         strict=True,
     ):
         note = notes.get(engine.name, "")
-        size, target = case.size(n_passages), _target_speedup(case, engine, n_passages)
+        size = case.size(n_passages)
+        target = _target_speedup(case, engine, n_passages)
         lines.append(peers.summarize_rounds(case.name, engine.name, size, seconds, target=target, note=note))
     return lines
 
@@ -263,7 +272,8 @@ def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
 
 def build(folder: Path, name: str) -> dict[str, Any]:
     """Build an index; returns the seconds, the most bytes held of its own, and the bytes on disk."""
-    clones, index_folder = Clones.load(folder / "corpus"), folder / name
+    clones = Clones.load(folder / "corpus")
+    index_folder = folder / name
     index_folder.mkdir()
     with track_peak_memory() as most:
         seconds = ENGINES[name].build(clones, index_folder)
@@ -285,10 +295,12 @@ def open_twice(folder: Path, name: str, *words: str) -> list[float]:
 def search(folder: Path) -> dict[str, Any]:
     """Time all cases; returns the lines, and a sentence of what was found."""
     clones = Clones.load(folder / "corpus")
-    n_passages, sample = len(clones.tokens), sample_questions(clones)
+    n_passages = len(clones.tokens)
+    sample = sample_questions(clones)
     opened = {name: ENGINES[name].open(folder / name) for name in engines_of(n_passages)}
     rank_bm25 = opened.pop(RankBM25.__name__, None)
-    engines, compared_questions = list(opened.values()), sample.questions[:_COMPARED]
+    engines = list(opened.values())
+    compared_questions = sample.questions[:_COMPARED]
     ours, bm25s, single_segment, multi_segment = engines
     summary = (
         f"scores of the best ten differ from bm25s's by {difference(ours, bm25s, compared_questions):.1g} of a score at most; "
@@ -296,7 +308,8 @@ def search(folder: Path) -> dict[str, Any]:
         f"the passage asked about is one of them for {own_passage_recall(ours, sample):.1%} of the questions."
     )
     notes = {engine.name: _segments(engine) for engine in (single_segment, multi_segment)}
-    lines, bytes_a_second = list[PeerResult](), memory_bandwidths()
+    lines = list[PeerResult]()
+    bytes_a_second = memory_bandwidths()
     for case in CASES:
         lines += compare_with_engines(case, engines, sample.questions, n_passages, notes)
         speed = bytes_a_second[case.threads]

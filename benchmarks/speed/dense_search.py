@@ -21,8 +21,12 @@ from benchmarks import peers
 from benchmarks.material import most_memory
 from mrc_workbench.retrieval.dense import IndexKind, VectorIndex
 
-_DIMENSIONS, _VECTORS_PER_TOPIC, _SPREAD = 384, 100, 2.0
-_QUESTIONS, _SINGLE, _DEPTH = 1000, 50, 100
+_DIMENSIONS = 384
+_VECTORS_PER_TOPIC = 100
+_SPREAD = 2.0
+_QUESTIONS = 1000
+_SINGLE = 50
+_DEPTH = 100
 _FLAT = "faiss-flat"
 
 
@@ -120,7 +124,9 @@ def _line(size: int, kind: str, result: dict[str, Any]) -> str:
 
 def _compare_with_exact(size: int, results: dict[str, dict[str, Any]]) -> list[peers.PeerResult]:
     """Searches against the exact one, which is FAISS's own without its copy of the vectors."""
-    size_label, exact, flat = f"{size:,} vectors of {_DIMENSIONS}", results[IndexKind.EXACT], results[_FLAT]
+    size_label = f"{size:,} vectors of {_DIMENSIONS}"
+    exact = results[IndexKind.EXACT]
+    flat = results[_FLAT]
     measured = [
         peers.summarize_rounds("Exact search, batch", "IndexFlatIP", size_label, [(exact["batch"], flat["batch"])]),
         peers.summarize_rounds(

@@ -22,10 +22,16 @@ from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.centroids import Block, TokenIndex, mapped_index
 from mrc_workbench.retrieval.dense import max_sim
 
-_NARROW, _DEPTH = 128, 100
-_SAMPLED_QUESTIONS, _SINGLE_QUESTIONS = 300, 100  # questions of KorQuAD; those asked of many passages
+_NARROW = 128
+_DEPTH = 100
+# questions of KorQuAD; those asked of many passages
+_SAMPLED_QUESTIONS = 300
+_SINGLE_QUESTIONS = 100
 _NAMES = {0: "half precision", 2: "2 bits", 1: "1 bit"}
-_RUN, _EXCHANGED, _NOISE = 16, 0.5, 0.2  # noise: the length of what is added to a token's vector of length 1
+# noise: the length of what is added to a token's vector of length 1
+_RUN = 16
+_EXCHANGED = 0.5
+_NOISE = 0.2
 _BLOCK = 1024
 
 
@@ -63,14 +69,16 @@ def _measure_korquad(passages: TokenVectors, questions: TokenVectors, relevant: 
     for bits, name in _NAMES.items():
         began = perf_counter()
         index = TokenIndex.from_blocks([(np.arange(len(passages)), passages)], len(passages), bits)
-        built, rankings = perf_counter() - began, _search_each(index, questions)
+        built = perf_counter() - began
+        rankings = _search_each(index, questions)
         cells = f"{_line(index, built, questions)} | {_ndcg(rankings, relevant):.2f} | {_recall(rankings, exact)}"
         lines.append(f"| {size} | {name} | {cells} |")
     return lines
 
 
 def _measure_large(passages: TokenVectors, questions: TokenVectors) -> list[str]:
-    count, exact = int(os.environ.get("LATE_PASSAGES", "100000")), _ExactRankings(questions)
+    count = int(os.environ.get("LATE_PASSAGES", "100000"))
+    exact = _ExactRankings(questions)
     began = perf_counter()
     index = mapped_index(
         f"clones {perf_counter()}", lambda: map(exact.add_block, _synthetic_blocks(passages, count)), count
@@ -84,7 +92,8 @@ class _ExactRankings:
     """The first passages of each question, compared with all that pass by."""
 
     def __init__(self, questions: TokenVectors) -> None:
-        self._questions, self.seconds = questions, 0.0
+        self._questions = questions
+        self.seconds = 0.0
         self._scores = np.zeros((len(questions), 0), dtype=np.float32)
         self.rows = np.zeros((len(questions), 0), dtype=np.int64)
 
@@ -100,10 +109,12 @@ class _ExactRankings:
 
 def _synthetic_blocks(passages: TokenVectors, count: int) -> Iterator[Block]:
     """Yield so many passages made of these, which differ from block to block and are the same every time."""
-    n_tokens, vectors = len(passages.vectors), passages.vectors.astype(np.float32)
+    n_tokens = len(passages.vectors)
+    vectors = passages.vectors.astype(np.float32)
     n_blocks = -(-count // _BLOCK)
     for number in range(n_blocks):
-        rng, rows = np.random.default_rng((7, number)), np.arange(number, count, n_blocks)
+        rng = np.random.default_rng((7, number))
+        rows = np.arange(number, count, n_blocks)
         source_rows = rows % len(passages)
         lengths = np.diff(passages.starts)[source_rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -118,7 +129,8 @@ def _synthetic_blocks(passages: TokenVectors, count: int) -> Iterator[Block]:
 
 def _encode_set(question_set: QuestionSet, dimensions: int) -> tuple[TokenVectors, TokenVectors, np.ndarray]:
     """Return the tokens of all passages, those of some questions, and the row of the passage that answers each."""
-    texts, questions = question_set.passages.indexed_texts(title=True), question_set.questions
+    texts = question_set.passages.indexed_texts(title=True)
+    questions = question_set.questions
     DEFAULT.write()
     encoder = TokenEncoder(find_model(DEFAULT.reference), texts, dimensions=dimensions, windows=WindowOptions())
     passages = encoder.encode_passages(texts, question_set.passages.title_lengths(title=True))
@@ -129,7 +141,8 @@ def _encode_set(question_set: QuestionSet, dimensions: int) -> tuple[TokenVector
 
 def _exact_rankings(passages: TokenVectors, questions: TokenVectors) -> tuple[np.ndarray, str]:
     """Return the first passages of each question, and what one takes alone."""
-    rankings, seconds = [], []
+    rankings = []
+    seconds = []
     for row in range(len(questions)):
         began = perf_counter()
         scores = max_sim(questions.between(row, row + 1), passages)[0]

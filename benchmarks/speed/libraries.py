@@ -56,7 +56,8 @@ def encoding() -> list[str]:
 def rate_cells(result: peers.PeerResult, count: int) -> str:
     """Return how many of `count` things both do a second, and how many times faster ours is, as cells of a table."""
     low, high = result.spread or (0.0, 0.0)
-    plain, ours = count / (result.theirs or 1.0), count / result.ours
+    plain = count / (result.theirs or 1.0)
+    ours = count / result.ours
     return f"{plain:.2f} | {ours:.2f} | {result.ratio or 0.0:.2f} ({low:.2f} to {high:.2f})"
 
 
@@ -84,7 +85,10 @@ def _lowest_cosine(model: Path, texts: list[str]) -> float:
     return float((exact * ours).sum(axis=1).min())
 
 
-_DEPTH, _MAX_LENGTH, _RERANKING_ROUNDS, _RERANKING_TARGET = 50, 512, 2, 2.5
+_DEPTH = 50
+_MAX_LENGTH = 512
+_RERANKING_ROUNDS = 2
+_RERANKING_TARGET = 2.5
 _RERANKER_PEER = f"sentence-transformers {version('sentence-transformers')} predict, float32"
 _MODELS = {"2 layers of 128": (TINY, 1000), "6 layers of 384": (SMALL, 40), "base size": (BASE, 8)}  # and questions
 Pairs = list[tuple[str, str]]
@@ -170,7 +174,8 @@ def _size() -> int:
 def _compare_with_loop(texts: Sequence[str]) -> peers.PeerResult:
     from kiwipiepy import Kiwi
 
-    kiwi, rounds = Kiwi(num_workers=1), {"ours": count(), "theirs": count()}
+    kiwi = Kiwi(num_workers=1)
+    rounds = {"ours": count(), "theirs": count()}
 
     def numbered_texts(side: str) -> list[str]:
         number = next(rounds[side])  # ours remembers the texts that it has seen
@@ -193,7 +198,8 @@ def _compare_with_loop(texts: Sequence[str]) -> peers.PeerResult:
 def _measure_rereading(analyzer: Analyzer, texts: Sequence[str]) -> list[peers.PeerResult]:
     """How fast tokens come that were kept: of all that this takes, the texts' digest, which is their key, is told."""
     tokens = tokens_of(analyzer, texts)
-    seconds, digest = _seconds(lambda: tokens_of(analyzer, texts)), _seconds(lambda: fingerprint_of(texts))
+    seconds = _seconds(lambda: tokens_of(analyzer, texts))
+    digest = _seconds(lambda: fingerprint_of(texts))
     size_label = f"{analyzer.value}, {len(texts):,} passages"
     note = (
         f"wanted {_TARGET_RATE} or more; of {seconds * 1000:.1f} ms the digest of the texts takes {digest * 1000:.1f}"

@@ -25,7 +25,9 @@ from mrc_workbench.models.sources import find_model
 
 _PIPELINE = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1")
 _SCRIPT = Path(__file__).with_name("pipeline_script.py")
-_PAIRS, _ROUNDS, _TARGET_SPEEDUP = 200, 3, 2.5
+_PAIRS = 200
+_ROUNDS = 3
+_TARGET_SPEEDUP = 2.5
 Pairs = list[tuple[str, str]]
 
 
@@ -34,7 +36,8 @@ def reading() -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["MRC_WORKSPACE"] = str(folder)
-        pairs, model = _pairs(), _model(folder)
+        pairs = _pairs()
+        model = _model(folder)
         with _Pipeline(folder, model, pairs) as pipeline:
             rounds = []
             for _ in range(_ROUNDS):
@@ -85,7 +88,8 @@ class _Pipeline:
     """The other side, in a process of its own that waits while ours reads."""
 
     def __init__(self, folder: Path, model: Path, pairs: Pairs) -> None:
-        self._folder, self._model = folder, model
+        self._folder = folder
+        self._model = model
         (folder / "pairs.json").write_text(json.dumps(pairs), encoding="utf-8")
 
     def __enter__(self) -> "_Pipeline":

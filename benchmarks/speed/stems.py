@@ -16,7 +16,8 @@ from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, resolve_analyzer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 
-_ROUNDS, _DEPTH = 5, 100
+_ROUNDS = 5
+_DEPTH = 100
 
 
 class _Seconds(NamedTuple):
@@ -56,10 +57,8 @@ def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
 
 
 def _measure_analyzer(question_set: QuestionSet, analyzer: Analyzer) -> _Seconds:
-    texts, questions = (
-        question_set.passages.indexed_texts(title=True),
-        [question.text for question in question_set.questions],
-    )
+    texts = question_set.passages.indexed_texts(title=True)
+    questions = [question.text for question in question_set.questions]
     options = BM25Options(analyzer)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder

@@ -206,7 +206,8 @@ def training_estimate() -> list[str]:
             if result is None:
                 lines.append(f"| {case.name} | {estimate['seconds_a_step']:.2f} | does not fit | | | | | |")
                 continue
-            seconds, memory = float(np.mean(result.seconds)), result.memory
+            seconds = float(np.mean(result.seconds))
+            memory = result.memory
             cells = (
                 *(case.name, f"{estimate['seconds_a_step']:.2f}", f"{seconds:.2f}"),
                 *(

@@ -29,9 +29,12 @@ from mrc_workbench.training.recipes import get_recipe
 from mrc_workbench.training.recipes.material import TrainingData
 from mrc_workbench.training.train import describe_error
 
-PLAIN, OURS = "plain", "ours"
+PLAIN = "plain"
+OURS = "ours"
 SHARE_OF_MEMORY = 0.95  # of the memory that is free
-_LEARNING_RATE, _TEMPERATURE = 5e-5, 0.05  # what the library does where nothing is said
+# what the library does where nothing is said
+_LEARNING_RATE = 5e-5
+_TEMPERATURE = 0.05
 
 
 @dataclass(frozen=True)
@@ -125,10 +128,13 @@ def plain_trainer(turn: Turn, out: Path) -> Any:
     exact = {"dtype": "float32"}  # as the base is on the hub: kept in half precision, it would be trained in that
     if turn.kind == CROSS_ENCODER:
         model: Any = CrossEncoder(turn.base, num_labels=1, device="cpu", model_kwargs=exact)
-        trainer, arguments, loss = CrossEncoderTrainer, CrossEncoderTrainingArguments, BinaryCrossEntropyLoss(model)
+        trainer = CrossEncoderTrainer
+        arguments = CrossEncoderTrainingArguments
+        loss = BinaryCrossEntropyLoss(model)
     else:
         model = SentenceTransformer(turn.base, device="cpu", model_kwargs=exact)
-        trainer, arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        trainer = SentenceTransformerTrainer
+        arguments = SentenceTransformerTrainingArguments
         loss = MultipleNegativesRankingLoss(model)
     if turn.max_length:
         model.max_seq_length = turn.max_length

@@ -133,7 +133,8 @@ def whole_job() -> list[str]:
 def _describe_arithmetic(ours: ProcessResult, theirs: ProcessResult) -> str:
     """Say how much of the work is arithmetic that both do."""
     mine, plain = (result.stages["Dense"] + result.stages["Reranked"] for result in (ours, theirs))
-    percent, times = 100 * mine / ours.seconds, plain / mine
+    percent = 100 * mine / ours.seconds
+    times = plain / mine
     return f"{percent:.0f} % of ours is the models' own arithmetic, {times:.1f} times as fast in bfloat16"
 
 
@@ -183,7 +184,8 @@ def _models(folder: Path) -> dict[str, Path]:
 
 
 def _ours(folder: Path, models: dict[str, Path], depth: int, weight: float) -> ProcessResult:
-    experiment, out = folder / "experiment.toml", folder / "out"
+    experiment = folder / "experiment.toml"
+    out = folder / "out"
     experiment.write_text(_EXPERIMENT.format(data=korquad(), depth=depth, weight=weight, **models), encoding="utf-8")
     command = [sys.executable, "-m", "mrc_workbench", "compare", str(experiment), "--out", str(out)]
     seconds, _ = _run(command, {"MRC_WORKSPACE": str(folder / "workspace")})

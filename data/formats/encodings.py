@@ -45,7 +45,8 @@ _SAMPLE_BYTES = 8_192
 _MAX_DOUBT = 0.35  # a rating above this is no text of the encoding's languages
 _MARGIN = 0.1  # ratings that lie closer together decide nothing
 _WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
-_MAX_EXAMPLE_CHARACTERS, _MAX_EXAMPLES = 40, 4
+_MAX_EXAMPLE_CHARACTERS = 40
+_MAX_EXAMPLES = 4
 _MAX_SAMPLE_CHARACTERS = 200  # characters of a line to choose an encoding by
 _WIDE_FAMILIAR = re.compile("[\t\n\r -~\u00a0-\u06ff\u0900-\u0e7f\u3000-\u30ff一-鿿가-힣！-～]")
 _MIN_FAMILIAR = 0.85  # of the characters: half of all pairs of bytes are familiar ones
@@ -60,7 +61,9 @@ _QUESTION_NAMES, _PAIR_NAMES = (
 _WESTERN = frozenset("áàâäãåæçéèêëíìîïñóòôöõøœúùûüýÿß")
 _CENTRAL = frozenset("áâăäąćčçďéëěęíîľĺłńňóôőöřŕśšşșťţțúůűüýźžż")
 _CYRILLIC = frozenset("абвгдеёжзийклмнопрстуфхцчшщъыьэюяєіїґў")
-_NEVER_FIRST, _NEVER_LAST = frozenset("ìñë"), frozenset("îñ")  # what MacRoman makes of quotation marks and dashes
+# what MacRoman makes of quotation marks and dashes
+_NEVER_FIRST = frozenset("ìñë")
+_NEVER_LAST = frozenset("îñ")
 _TYPOGRAPHIC = frozenset("“”‘–—…«»¿¡„‚‹›€£¥§°·©®™ºª½¼¾×\xa0")
 _FREQUENT_KOREAN = frozenset(FREQUENCIES["Korean"])
 _FREQUENT_JAPANESE = frozenset(FREQUENCIES["Japanese"])
@@ -184,7 +187,8 @@ def _detect_wide(content: "Content") -> Encoding | None:
 
 def _wide_without_mark(content: bytes) -> str | None:
     """Return the codec of UTF-16 or UTF-32 whose byte order makes the most familiar characters and leaves no NUL."""
-    best, best_fraction = None, _MIN_FAMILIAR
+    best = None
+    best_fraction = _MIN_FAMILIAR
     for codec in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
         try:
             start = content.decode(codec)[:10_000]
@@ -194,7 +198,8 @@ def _wide_without_mark(content: bytes) -> str | None:
         # a NUL among the bytes of other text makes neither line breaks nor mostly ASCII
         is_text = "\n" in start or "\r" in start or 2 * sum(map(str.isascii, start)) > len(start)
         if is_text and fraction > best_fraction and "\x00" not in start:
-            best, best_fraction = codec, fraction
+            best = codec
+            best_fraction = fraction
     return best
 
 
@@ -245,7 +250,8 @@ def _guessed_encoding(selected: Rating, likely: Sequence[Rating]) -> Encoding:
 
 def _sample(start: bytes) -> bytes:
     """Return the first lines and fields that are not ASCII; no encoding has a line break or comma in a character."""
-    fields, size = list[bytes](), 0
+    fields = list[bytes]()
+    size = 0
     for field in re.split(rb"[\r\n,]", start):
         if size >= _SAMPLE_BYTES:
             break
@@ -360,7 +366,8 @@ def _alphabetic_rater(alphabet: frozenset[str]) -> Callable[[str], float]:
 
     def likely(before: str, character: str, after: str) -> bool:
         if character.lower() in alphabet:
-            is_first, is_last = not before.isalpha(), not after.isalpha()
+            is_first = not before.isalpha()
+            is_last = not after.isalpha()
             if (is_first and character in _NEVER_FIRST) or (is_last and character in _NEVER_LAST):
                 return False
             return character.islower() or is_first or before.isupper()

@@ -41,7 +41,9 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 OLE = bytes.fromhex("D0CF11E0A1B11AE1")
 ZIP = b"PK\x03\x04"
-_PDF, _RTF, _OLD_HANGUL = b"%PDF-", b"{\\rtf", b"HWP Document File"
+_PDF = b"%PDF-"
+_RTF = b"{\\rtf"
+_OLD_HANGUL = b"HWP Document File"
 _PDF_WITHIN = 1024  # bytes before the mark that readers of PDF allow
 _DIRECTORY_BYTES = 1 << 16  # of an OLE file's directory, which names its streams
 _BY_ENTRY = {  # of a zip archive, by the name of an entry
@@ -191,7 +193,9 @@ _SUFFIXES = (
     *(".docx", ".doc", ".pptx", ".ppt", ".hwpx", ".hwp"),
 )
 _SAMPLE_ROWS = 200
-_PREVIEW_ROWS, _PREVIEW_CELL_CHARACTERS = 3, 150  # rows that tell what is in the columns, and letters of a cell
+# rows that tell what is in the columns, and letters of a cell
+_PREVIEW_ROWS = 3
+_PREVIEW_CELL_CHARACTERS = 150
 
 C = TypeVar("C")
 

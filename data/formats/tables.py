@@ -164,7 +164,9 @@ _MISSING = ("nan", "n/a", "<na>", "null", "-", "–", "—")  # what programs wr
 _EMPTY = frozenset(  # as they are written where a cell may be empty: in passages and questions some may be the text
     {"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None", "-", "없음", "해당 없음", "해당없음"}
 )
-_MAX_MISSING_CHARACTERS, _MAX_EMPTY_CHARACTERS = 12, max(map(len, _EMPTY))  # the first with white space around it
+# the first with white space around it
+_MAX_MISSING_CHARACTERS = 12
+_MAX_EMPTY_CHARACTERS = max(map(len, _EMPTY))
 
 
 def is_missing(value: object) -> bool:

@@ -62,7 +62,8 @@ def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> De
     nearly every line.
     """
     head = text[:_SAMPLE_CHARACTERS]
-    best, best_score = None, (False, 0.0, 0)
+    best = None
+    best_score = (False, 0.0, 0)
     has_rules = "|" in head and any(_RULE.fullmatch(line.strip()) for line in head[:20_000].splitlines())
     for delimiter in (RULED, *DELIMITERS) if has_rules else DELIMITERS:
         if delimiter != RULED and delimiter not in head:
@@ -78,7 +79,8 @@ def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> De
         same_width = sum(len(fields) == width for fields in below) / max(len(below), 1)
         score = (bool(columns.question and columns.context), same_width, width)
         if width > 1 and score > best_score and _is_table(header, below, same_width, delimiter, is_known_name):
-            best, best_score = Delimited(delimiter, titles, title_problems(records[:titles])), score
+            best = Delimited(delimiter, titles, title_problems(records[:titles]))
+            best_score = score
     return best
 
 
@@ -158,7 +160,8 @@ def _records(text: Text, delimiter: str) -> Iterator[Record]:
 
 
 def _parsed(text: Text, raw_lines: Iterator[str], delimiter: str) -> Iterator[Record]:
-    lines, rereads_left = _Rereadable(raw_lines), -1
+    lines = _Rereadable(raw_lines)
+    rereads_left = -1
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         lines.begin_record()
@@ -181,8 +184,11 @@ class _Rereadable(Iterator[str]):
     """Lines that can be read again from the second of the record at hand."""
 
     def __init__(self, lines: Iterator[str]) -> None:
-        self._lines, self._again = lines, deque[str]()
-        self.first_number, self.record, self._length = 1, list[str](), 0
+        self._lines = lines
+        self._again = deque[str]()
+        self.first_number = 1
+        self.record = list[str]()
+        self._length = 0
 
     def __next__(self) -> str:
         line = self._again.popleft() if self._again else next(self._lines)
@@ -194,7 +200,8 @@ class _Rereadable(Iterator[str]):
 
     def begin_record(self) -> None:
         self.first_number += len(self.record)
-        self.record, self._length = [], 0
+        self.record = []
+        self._length = 0
 
     def go_back(self) -> None:
         self._again.extendleft(reversed(self.record[1:]))

@@ -30,8 +30,11 @@ _MAX_SHEET_ROWS = 2**20  # Excel's own limit; a file may claim more
 _MAX_SHEET_COLUMNS = 256
 _MAX_SHEETS = 100
 _MAX_MERGES = 100_000
-_SAMPLE_ROWS, _MAX_SAMPLED = 120, 1_000
-_XLSX, _XLSB, _ODS = "xl/workbook.xml", "xl/workbook.bin", b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet"
+_SAMPLE_ROWS = 120
+_MAX_SAMPLED = 1_000
+_XLSX = "xl/workbook.xml"
+_XLSB = "xl/workbook.bin"
+_ODS = b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet"
 _MERGE = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _PART = 1 << 20
 

@@ -44,7 +44,9 @@ from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, StoredAnswe
 
 _LETTER = regex.compile(r"\p{L}")
 _MIN_LETTER_FRACTION = 0.6  # of its characters: what has fewer is a date, a table or a formula
-_MAX_QUESTION_LENGTH, _MIN_QUESTION_LENGTH = 300, 4  # characters of a question
+# characters of a question
+_MAX_QUESTION_LENGTH = 300
+_MIN_QUESTION_LENGTH = 4
 _MAX_PASSAGE_LENGTH = 8000  # characters that are sent
 _LIST_MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _MAX_EXCERPT_LENGTH = 200  # characters of an answer that nothing could be made of
@@ -93,7 +95,9 @@ class GenerationOptions:
         object.__setattr__(self, "by", QuestionGenerator(self.by))  # read from a command, they are plain words
         object.__setattr__(self, "language", PromptLanguage(self.language))
         for known in fields(self):
-            value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
+            value = getattr(self, known.name)
+            low = known.metadata.get("low")
+            high = known.metadata.get("high")
             if (low is not None and not value >= low) or (high is not None and not value <= high):
                 expected = f"between {low} and {high}" if high is not None else f"{low} or more"
                 raise QuestionsError("range", f"{known.name} must be {expected}, not {value}", wanted=expected)
@@ -220,7 +224,8 @@ def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft
 def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
     """Draw sentences that no other passage has, by a lottery for each passage (`taken_out`: Lee et al. 2019, 5.1)."""
     drafts: list[_Draft] = []
-    seen, repeated = set[int](), set[int]()
+    seen = set[int]()
+    repeated = set[int]()
     rows = _sample_indices(len(passages), options)
     for done, row in enumerate(rows):
         on_progress(done, len(rows))
@@ -244,7 +249,8 @@ def split_sentences(text: str) -> Iterator[str]:
 
 
 def _is_informative(sentence: str, options: GenerationOptions) -> bool:
-    words, letter_count = len(sentence.split()), len(_LETTER.findall(sentence))
+    words = len(sentence.split())
+    letter_count = len(_LETTER.findall(sentence))
     is_spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
     has_length = options.shortest <= len(sentence) <= options.longest
     return has_length and is_spaced and letter_count >= _MIN_LETTER_FRACTION * (len(sentence) - words + 1)
@@ -312,10 +318,8 @@ def _model_drafts(
     # stored with one model, prompt and temperature, by passage
     key = key_of(options.model, instruction, options.language, options.temperature)[:16]
     path = workspace() / "cache" / "questions" / f"{key}.jsonl"
-    stored, rows = (
-        StoredAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"])),
-        _sample_indices(len(passages), options),
-    )
+    stored = StoredAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"]))
+    rows = _sample_indices(len(passages), options)
     keys = {row: key_of(passages.titles[row], passages.texts[row]) for row in rows}
     new = [row for row in rows if stored.get(keys[row]) is None]
     failed: list[tuple[int, str | EndpointError]] = []
@@ -379,7 +383,8 @@ def generate(
         option_values["prompt"] = prompt.read_text(encoding="utf-8")
     if preview:
         option_values["most"] = min(_MAX_LISTED, option_values.get("most", 0) or _MAX_LISTED)
-    options, question_set = GenerationOptions(**option_values), find(data)
+    options = GenerationOptions(**option_values)
+    question_set = find(data)
     endpoint = Endpoint.from_input() if options.by is QuestionGenerator.MODEL and not no_calls else None
     with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
         generated = generate_questions(

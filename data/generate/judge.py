@@ -18,7 +18,9 @@ from mrc_workbench.data.workspace import require_storage
 from mrc_workbench.models.llm import Endpoint, EndpointError, StoredAnswers, read_json_lines, remove_thoughts
 
 _MAX_PASSAGE_LENGTH = 8000  # characters that are sent
-_MAX_STORED_LENGTH, _MAX_EXCERPT_LENGTH = 2000, 200  # characters of an answer: stored, and shown if it cannot be used
+# characters of an answer: stored, and shown if it cannot be used
+_MAX_STORED_LENGTH = 2000
+_MAX_EXCERPT_LENGTH = 200
 _BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
 _AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
 _COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
@@ -104,7 +106,8 @@ def judge_with_model(
 
 def prompt_text(request: JudgementRequest, language: PromptLanguage) -> str:
     """Return what the model reads: passage and question, quoted so that no line passes for anything else."""
-    words, passage = prompts()[language], request.passage
+    words = prompts()[language]
+    passage = request.passage
     title = f"{words['title']}: {passage.title}\n" if passage.title else ""
     quoted = "\n".join(f"> {line}" for line in (title + passage.text[:_MAX_PASSAGE_LENGTH]).splitlines())
     return f"{words['passage']}:\n{quoted}\n\n{words['question']}:\n> {composed(request.question)}"
@@ -133,7 +136,8 @@ def load_model_verdicts(corpus: str) -> dict[str, Verdicts]:
     verdicts_by_model: dict[str, dict[tuple[str, str], RelevanceVerdict]] = {}
     for entry in read_json_lines(annotation_path("judgements", corpus, ".jsonl")):
         try:
-            pair, verdict = (composed(str(entry["question"])), str(entry["passage"])), _stored_verdict(entry)
+            pair = (composed(str(entry["question"])), str(entry["passage"]))
+            verdict = _stored_verdict(entry)
             verdicts_by_model.setdefault(str(entry["model"]), {})[pair] = verdict
         except (KeyError, TypeError, ValueError):
             continue
@@ -144,10 +148,8 @@ def add_model_verdicts(
     judged_questions: Sequence[JudgedQuestion], model_verdicts: Verdicts
 ) -> tuple[JudgedQuestion, ...]:
     """Return what people judged, and what a model did where no person said anything: for a set that tells of both."""
-    person_verdicts, by_text = (
-        collect_verdicts(judged_questions),
-        {composed(entry.question): entry for entry in judged_questions},
-    )
+    person_verdicts = collect_verdicts(judged_questions)
+    by_text = {composed(entry.question): entry for entry in judged_questions}
     for (question, passage), verdict in model_verdicts.items():
         if (question, passage) not in person_verdicts:
             by_text[question] = by_text.get(question, JudgedQuestion(question, ())).with_verdict(passage, verdict)
@@ -176,7 +178,8 @@ def measure_agreement(person: Verdicts, model: Verdicts) -> Agreement:
 
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
     sure = [verdicts for verdicts in both if RelevanceVerdict.UNSURE not in verdicts]
-    right, wrong = RelevanceVerdict.RIGHT, RelevanceVerdict.WRONG
+    right = RelevanceVerdict.RIGHT
+    wrong = RelevanceVerdict.WRONG
     differ = len({verdict for verdicts in sure for verdict in verdicts}) > 1  # else chance alone explains everything
     kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if differ else None
     return Agreement(
@@ -191,7 +194,8 @@ def measure_agreement(person: Verdicts, model: Verdicts) -> Agreement:
 
 def _stored_verdict(entry: dict[str, Any]) -> RelevanceVerdict:
     """Return the verdict of a stored line. Raises `ValueError` if the answer stored beside it is no such verdict."""
-    verdict, answer = RelevanceVerdict(entry["verdict"]), str(entry.get("said", ""))
+    verdict = RelevanceVerdict(entry["verdict"])
+    answer = str(entry.get("said", ""))
     is_whole = 0 < len(answer) < _MAX_STORED_LENGTH
     if is_whole and parse_verdict(answer) is not verdict:
         raise ValueError(f"{answer[:_MAX_EXCERPT_LENGTH]!r} is not the verdict {verdict}")

@@ -327,7 +327,8 @@ def progress_writer(
     def write(new_phase: str, fraction: float) -> None:
         nonlocal written, phase
         if new_phase != phase or fraction in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN_WRITES:
-            written, phase = time.monotonic(), new_phase
+            written = time.monotonic()
+            phase = new_phase
             status = replace(initial_status, phase=new_phase, share=fraction)
             if seconds_left:
                 status = replace(status, seconds_left=seconds_left(), tells_time=True)

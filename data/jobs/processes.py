@@ -75,7 +75,11 @@ def process_of(pid: int) -> Process:
         return Process(pid, 0.0)
 
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
+# of mallopt(3)
+_TRIM_THRESHOLD = -1
+_TOP_PAD = -2
+_MMAP_THRESHOLD = -3
+_MMAP_MAX = -4
 
 
 def hold_freed_memory() -> None:
@@ -297,7 +301,9 @@ def main() -> None:
     gc.disable()  # what is read here stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
     server_environment = dict(os.environ)  # before libraries add to it
-    folder, first = Path(listener.getsockname()).parent, os.getpid()  # the folder holds both sockets
+    # the folder holds both sockets
+    folder = Path(listener.getsockname()).parent
+    first = os.getpid()
     fork_request = _serve(listener, [life_line], server_environment, [*LIGHT], 0.0)
     if not fork_request and not select.select([life_line], [], [], 0)[0]:
         fork_request = _two_servers(listener, light, life_line, server_environment)
@@ -345,9 +351,11 @@ def _serve(
 
     Returns the request in the forked process; None in the server, if a life line is cut or it is idle for too long.
     """
-    children, until = list[Process](), time.monotonic() + delay
+    children = list[Process]()
+    until = time.monotonic() + delay
     while True:
-        children, delay = [child for child in children if child.is_alive], max(0.0, until - time.monotonic())
+        children = [child for child in children if child.is_alive]
+        delay = max(0.0, until - time.monotonic())
         wait = _POLL_SECONDS if children else delay if pending_imports else seconds_idle
         ready, _, _ = select.select([listener.fileno(), *life_lines], [], [], wait)
         if listener.fileno() in ready:
@@ -389,7 +397,8 @@ def _run_module(request: dict[str, Any], connection: socket.socket) -> None:
     os.close(log)
     os.environ.clear()
     os.environ.update(request["environment"])
-    module, words = request["module"], request["words"]
+    module = request["module"]
+    words = request["words"]
     setproctitle(" ".join(["python -m", module, *words]))
     _send(connection, this_process())
     connection.close()

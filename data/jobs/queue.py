@@ -106,7 +106,8 @@ class Queue(Generic[J]):
     @contextmanager
     def turn(self, job: J, *, sent_by_worker: bool = False) -> Iterator[bool]:
         """Wait in line for the machine and hold it; False where the job was asked to stop, or taken up, meanwhile."""
-        lock, status = FileLock(_machine_lock()), job.status()
+        lock = FileLock(_machine_lock())
+        status = job.status()
         if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
             pid, pid_started = this_process()
             job.write_status(replace(status, pid=pid, pid_started=pid_started))

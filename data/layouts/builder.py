@@ -142,7 +142,8 @@ class QuestionSetBuilder(DatasetBuilder):
             return Problem.from_code(ProblemCode.DUPLICATE_PASSAGE, reader.row.number, id=display_text(id_, 80))
         self.passage_rows += 1
         if not text:
-            text, title = title, ""
+            text = title
+            title = ""
             reader.dropped = Problem.from_code(ProblemCode.TITLE_AS_TEXT, reader.row.number, id=display_text(id_, 80))
         self._add_aliases(reader, self._store(id_, text, title, is_copy=id_ in self._position_of))
         return None
@@ -164,7 +165,8 @@ class QuestionSetBuilder(DatasetBuilder):
         return position
 
     def _add_row(self, reader: RowReader) -> Problem | None:
-        row, plan = reader.row, self._row_plan
+        row = reader.row
+        plan = self._row_plan
         asks = row.is_question and plan.source.columns.question is not None
         self._expects_questions |= asks
         context = self._context(reader)
@@ -188,7 +190,8 @@ class QuestionSetBuilder(DatasetBuilder):
                     ProblemCode.DUPLICATE_ID, row.number, id=display_text(id_, 80), first=question.row
                 )
             self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
-            id_, question = "", self.questions.find("", text, passage_position)
+            id_ = ""
+            question = self.questions.find("", text, passage_position)
         answers = self._answers(reader)
         grade = parse_grade(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
         if reader.is_refused():
@@ -299,7 +302,8 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def _add_question(self, reader: RowReader) -> Problem | None:
         source = self._row_plan.source
-        columns, number = source.columns, reader.row.number
+        columns = source.columns
+        number = reader.row.number
         self._expects_questions = True
         id_ = reader.text("id", ProblemCode.EMPTY_ID) if columns.id else ""
         text = reader.text("question", ProblemCode.EMPTY_QUESTION)

@@ -22,11 +22,13 @@ _PREDICTION_FILE_NAME = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nb
 _SAMPLE = 5
 _ACTIONS = ("index", "create", "update", "delete")
 _MAX_DEPTH = 20  # of a query that are searched for its text
-QUESTION_COLUMNS, RATING_COLUMNS = ("id", "text"), ("query-id", "query", "corpus-id", "score")
+QUESTION_COLUMNS = ("id", "text")
+RATING_COLUMNS = ("query-id", "query", "corpus-id", "score")
 _RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
 _QUERY_LINE = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:\s*(.*\S)")
 _WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, behind its text
-_MIN_MATCHING_FRACTION, _SAMPLE_LINES = 0.8, 200
+_MIN_MATCHING_FRACTION = 0.8
+_SAMPLE_LINES = 200
 
 
 def number_items(items: Iterable[Any]) -> Items:
@@ -65,7 +67,8 @@ def export_opener(recognised: RecognisedFile) -> Opener | None:
 
 
 def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:
-    text, value = recognised.text, recognised.value
+    text = recognised.text
+    value = recognised.value
     if recognised.format is Format.JSONL and text is not None and value is None:
         return lambda: json_lines(text)
     if recognised.format is not Format.JSON:

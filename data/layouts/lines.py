@@ -17,7 +17,9 @@ from mrc_workbench.data.formats.text import EncodedText
 from mrc_workbench.data.problems import Problem, ProblemCode
 
 WHOLE_NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgements are
-_SAMPLE, _SAMPLE_CHARACTERS = 200, 500_000  # lines that are looked at
+# lines that are looked at
+_SAMPLE = 200
+_SAMPLE_CHARACTERS = 500_000
 _MIN_MATCHING_FRACTION = 0.8  # share of them that must be of a kind: the others are rows with a problem
 _MIN_TRIPLE_CHARACTERS = 20  # letters of its passages on average
 _MAX_ENTRY_CHARACTERS = 4 * MAX_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
@@ -131,7 +133,8 @@ class _Entry(NamedTuple):
 
 def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
     """Yield what stands between two tags; where the second is missing, up to the next first one."""
-    parts, size = list[str](), 0
+    parts = list[str]()
+    size = 0
     opened: tuple[int, str, str] | None = None
     for number, line in enumerate(text.lines(""), start=1):
         position = 0
@@ -142,7 +145,9 @@ def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
                 row, opening_tag, opening_attributes = opened
                 yield _Entry(row, opening_attributes, "".join(parts), opening_tag, bool(closes))
             opened = None if closes else (number, name, attributes)
-            parts, size, position = [], 0, match.end()
+            parts = []
+            size = 0
+            position = match.end()
         if opened is not None and size < _MAX_ENTRY_CHARACTERS:
             parts.append(line[position:][: _MAX_ENTRY_CHARACTERS - size])
             size += len(parts[-1])
@@ -195,7 +200,8 @@ def _entry_row(entry: _Entry, cells: dict[str, object]) -> RawRow:
 
 def _spans(text: str, name: str) -> list[tuple[int, int]]:
     """Where something stands between two tags of a name; where the second is missing, up to the next first one."""
-    spans, start = list[tuple[int, int]](), -1
+    spans = list[tuple[int, int]]()
+    start = -1
     for tag in re.finditer(_TAG.format(names=name), text, re.IGNORECASE):
         if start >= 0:
             spans.append((start, tag.start()))
@@ -210,7 +216,8 @@ def _body_text(text: str) -> str:
         text = text[spans[0][1] :] if spans else text
     for name in ("script", "style", "title"):
         spans = _spans(text, name)
-        starts, ends = [0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)]
+        starts = [0, *(end for _, end in spans)]
+        ends = [*(start for start, _ in spans), len(text)]
         text = " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
     return text
 
@@ -220,7 +227,8 @@ def _strip_markup(text: str) -> str:
 
 
 def _smart_rows(text: EncodedText) -> Iterator[RawRow]:
-    row, id_ = 0, ""
+    row = 0
+    id_ = ""
     fields: dict[str, list[str]] | None = None
     lines: list[str] = []
     size = 0
@@ -229,8 +237,11 @@ def _smart_rows(text: EncodedText) -> Iterator[RawRow]:
         if match := _ENTRY.fullmatch(stripped):
             if fields is not None:
                 yield _smart_row(row, id_, fields)
-            row, id_, fields = number, match[1], {}
-            lines, size = [], 0
+            row = number
+            id_ = match[1]
+            fields = {}
+            lines = []
+            size = 0
         elif fields is None:
             continue
         elif match := _FIELD.fullmatch(stripped):

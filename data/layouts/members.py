@@ -164,7 +164,9 @@ def with_distinct_names(files: Sequence[File]) -> list[File]:
     for file in files:
         stem, dot, suffix = file.name.rpartition(".")
         if not stem or "/" in suffix:
-            stem, dot, suffix = file.name, "", ""
+            stem = file.name
+            dot = ""
+            suffix = ""
         copies = (f"{stem} ({number}){dot}{suffix}" for number in count(2))
         name = next(name for name in chain([file.name], copies) if name not in files_by_name)
         files_by_name[name] = file._replace(name=name)

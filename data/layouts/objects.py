@@ -26,8 +26,10 @@ _SAMPLE = 50
 _MIN_TEXT_LENGTH = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
 Pairs = Sequence[tuple[str, Any]]
-_QUESTION_NAMES, _PASSAGE_NAMES = ("id", "text", "response"), ("id", "text", "title")
-JUDGEMENT_NAMES, ANSWER_NAMES = ("query-id", "corpus-id", "score"), ("id", "answers")
+_QUESTION_NAMES = ("id", "text", "response")
+_PASSAGE_NAMES = ("id", "text", "title")
+JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
+ANSWER_NAMES = ("id", "answers")
 _QUESTIONS = ("queries", "questions", "query", "topics")
 _PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
 _JUDGEMENTS = (
@@ -40,7 +42,8 @@ _ANSWER_KEYS = {"text", "answerstart"}
 
 def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
     """Return what opens the tables of JSON that is no list of rows, by part ("" for a single table); else {}."""
-    value, text = recognised.value, recognised.text
+    value = recognised.value
+    text = recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
         if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
             return {"": mapped_items_opener(lambda: json_lines(text), _document)}

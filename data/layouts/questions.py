@@ -44,7 +44,9 @@ class RowPlan:
     @classmethod
     def from_source(cls, source: DataSource) -> Self:
         """Make the plan for the rows of a source from its columns and some of its rows."""
-        columns, names, sample = source.columns, source.names, source.sample
+        columns = source.columns
+        names = source.names
+        sample = source.sample
         asks_in_rows = source.role is Role.ROWS and columns.question is not None
         is_list = columns.context is not None and holds_lists(columns.context, sample)
         list_columns: list[ListColumns] = []
@@ -187,7 +189,8 @@ class QuestionBuilder:
 
         They name most questions, none is above the number of questions, some are no id, and some ids are larger.
         """
-        numbers, ids = {*map(canonical_id, judged_ids)}, {*map(canonical_id, self._by_id)}
+        numbers = {*map(canonical_id, judged_ids)}
+        ids = {*map(canonical_id, self._by_id)}
         if len({question.source for question in self._questions}) != 1 or not all(map(str.isdecimal, numbers | ids)):
             return
         count = len(self._questions)
@@ -252,7 +255,9 @@ class QuestionBuilder:
 
     def build_questions(self, question_ids: Iterable[str], ids: Sequence[str]) -> Iterator[Question]:
         """Yield the questions as a set holds them, each released then; `ids` are those of the passages by position."""
-        self._by_id, self._by_text, self._by_passage = {}, {}, {}
+        self._by_id = {}
+        self._by_text = {}
+        self._by_passage = {}
         self._questions.reverse()
         for id_ in question_ids:
             question = self._questions.pop()

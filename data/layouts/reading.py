@@ -87,7 +87,9 @@ class Layout(StrEnum):
 
 _ANSWER_WORDS = {"answer", "answers", "정답", "답변"}
 _MAX_ROWS = 20_000  # of nested data that are looked at
-_MAX_ANSWER_LENGTH, _MAX_NAME_LENGTH = 200, 200  # characters
+# characters
+_MAX_ANSWER_LENGTH = 200
+_MAX_NAME_LENGTH = 200
 _MISSING_CONTENT_CODES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
 _LAYOUT_OF_SHAPE = (  # the most telling one first
     (SourceShape.LLAMA_INDEX, Layout.LLAMA_INDEX),
@@ -375,7 +377,8 @@ def _sampled_sources(detected: DetectedFile) -> Iterator[tuple[QuestionColumns, 
 
 def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> DetectedFile:
     """Return an object by id in its role. Raises `DataError` for predictions, and for ids that no other file knows."""
-    value, recognised = _object_value(detected), detected.recognised
+    value = _object_value(detected)
+    recognised = detected.recognised
     role = detected.sources[0].role if detected.sources else None
     file_name = PurePosixPath(detected.file.name).name
     words = {*tokenize_name(file_name)}

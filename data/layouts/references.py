@@ -33,7 +33,9 @@ _PART_WORDS = {
 _PART_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
 _WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
 _CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])")
-_MAX_CELL_LENGTH, _MAX_WORDS = 40, 3  # characters and words; a cell with more is a text
+# characters and words; a cell with more is a text
+_MAX_CELL_LENGTH = 40
+_MAX_WORDS = 3
 _ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "用データ", "データ", "用", "集", "")
 _REFERENCE_HINT = re.compile(
     "doc|passage|context|corpus|article|gold|relevant|positive|evidence|source|file|reference|chunk|page"

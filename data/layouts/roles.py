@@ -361,8 +361,10 @@ def _resolve_ids(
     sample = [row for row in sample if not is_missing(row.get(columns.context))]  # others are damaged, or say nothing
     if len(sample) < _MIN_ROWS:
         return columns
-    questions, contexts = _texts(columns.question, sample), _texts(columns.context, sample)
-    id_, passage_id = columns.id, columns.passage_id
+    questions = _texts(columns.question, sample)
+    contexts = _texts(columns.context, sample)
+    id_ = columns.id
+    passage_id = columns.passage_id
     if id_ is not None and "id" not in given:
         values = _texts(id_, sample)
         if _is_bijective(values, contexts) and not _determines(values, questions):

@@ -133,7 +133,8 @@ def detect_sources(file: File, selected_columns: SelectedColumns, *, is_alone: b
 
 def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
     """Return plain text as a source of questions, if its name says so and most of its lines end in a question mark."""
-    name, recognised = detected.file.name, detected.recognised
+    name = detected.file.name
+    recognised = detected.recognised
     names_questions = role_from_names([PurePosixPath(name).name]) is Role.QUESTIONS
     if recognised is None or recognised.text is None or not names_questions:
         return None
@@ -204,7 +205,8 @@ def _detect_file(file: File, selected_columns: SelectedColumns) -> DetectedFile:
     if opener is None:
         if (detected := _detect_other_tables(file, recognised)) is not None:
             return detected
-        value, openers = recognised.value, objects.object_openers(recognised)
+        value = recognised.value
+        openers = objects.object_openers(recognised)
         if not openers and isinstance(value, dict):
             names = tuple(value)
             is_asking = assign_columns(names, [value]).question is not None
@@ -289,7 +291,8 @@ def row_source(detected: DetectedFile, selected_columns: SelectedColumns) -> Dat
     recognised = detected.recognised or recognise(file.content, name=file.name)
     if nested := [source for source in detected.sources if source.shape is SourceShape.NESTED]:
         return nested[0]
-    table, sample = detected.table, detected.sample
+    table = detected.table
+    sample = detected.sample
     if table is None:
         flat = _flat_opener(recognised)
         if flat is None and (tree := tree_in(recognised)) is not None:

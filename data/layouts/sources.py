@@ -50,7 +50,8 @@ _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
 _MAX_NAME_LENGTH = 200  # characters of a title
-_SAMPLE_ROWS, _MAX_JUDGED_ROWS = 500, 20_000
+_SAMPLE_ROWS = 500
+_MAX_JUDGED_ROWS = 20_000
 _ROLES_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
 
 
@@ -170,7 +171,8 @@ def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind:
 
 
 def _question_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
-    question, id_ = find_column(*_QUESTIONS), find_column(*_QUESTION_IDS, *_IDS)
+    question = find_column(*_QUESTIONS)
+    id_ = find_column(*_QUESTION_IDS, *_IDS)
     if question and (groups := find_column("retrievalgt")):
         columns = QuestionColumns(question, id=id_, passage_id=groups, answers=find_column("generationgt"))
         return SourceKind(Role.QUESTIONS, SourceShape.AUTORAG, columns)
@@ -181,7 +183,8 @@ def _question_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
         )
         return SourceKind(Role.QUESTIONS, SourceShape.TYDI, columns)
     if (user_input := find_column("userinput")) and (contexts := find_column("referencecontexts")):
-        answers, kind = find_column("reference"), find_column("synthesizername")
+        answers = find_column("reference")
+        kind = find_column("synthesizername")
         return SourceKind(
             Role.QUESTIONS,
             SourceShape.RAGAS,
@@ -191,7 +194,9 @@ def _question_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
 
 
 def _judgement_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
-    question_id, passage_id, grade = find_column(*_QUESTION_IDS), find_column(*_PASSAGE_IDS), find_column(*_GRADES)
+    question_id = find_column(*_QUESTION_IDS)
+    passage_id = find_column(*_PASSAGE_IDS)
+    grade = find_column(*_GRADES)
     question = find_column(*_QUESTIONS)
     if passage_id is None or find_column(*_PASSAGES, *_TEXTS) is not None:
         return None
@@ -210,10 +215,13 @@ def _judgement_kind(find_column: Callable[..., str | None]) -> SourceKind | None
 
 def _text_kind(find_column: Callable[..., str | None], sample: Sample) -> SourceKind:
     """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
-    question_id, plain_id = find_column(*_QUESTION_IDS), find_column(*_IDS)
+    question_id = find_column(*_QUESTION_IDS)
+    plain_id = find_column(*_IDS)
     passage_ids = [name for known in _PASSAGE_IDS if (name := find_column(known)) is not None]
     passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
-    question, text, metadata = find_column(*_QUESTIONS), find_column(*_PASSAGES, *_TEXTS), find_column("metadata")
+    question = find_column(*_QUESTIONS)
+    text = find_column(*_PASSAGES, *_TEXTS)
+    metadata = find_column("metadata")
     if question and text is None and (question_id or plain_id):
         columns = QuestionColumns(question, id=question_id or plain_id, answers=find_column("answers"))
         return SourceKind(Role.QUESTIONS, columns=columns, metadata=metadata)
@@ -399,12 +407,14 @@ def column_report(source: DataSource) -> ColumnReport:
     """Return the columns and keys of a source by use. Nested data reports its keys once all rows were read."""
     used = _used_columns(source)
     metadata = {name for name in (source.columns.kind, source.metadata) if name is not None}
-    joined, skipped = tuple[str, ...](), tuple[str, ...]()
+    joined = tuple[str, ...]()
+    skipped = tuple[str, ...]()
     if source.role is Role.ROWS:
         table = source.table()
         if isinstance(table, NestedTable):
             return ColumnReport(**table.keys.columns())
-        joined, skipped = table.joined, table.skipped
+        joined = table.joined
+        skipped = table.skipped
     return ColumnReport(
         (*(name for name in source.names if name in used - metadata), *joined),
         tuple(name for name in source.names if name in metadata),

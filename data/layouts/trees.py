@@ -37,7 +37,8 @@ NESTED_COLUMNS = QuestionColumns(
     "question", "context", "answers", "title", "id", "kind", passage_id=PARAGRAPH_ID, part=SPLIT, impossible=IMPOSSIBLE
 )
 _NAMES = ("question", "answers", "context", "title", "id", "kind", PARAGRAPH_ID, IMPOSSIBLE, SPLIT)
-_ARTICLE, _PARAGRAPH = "an article with a list of paragraphs", "a paragraph with a context and a list of qas"
+_ARTICLE = "an article with a list of paragraphs"
+_PARAGRAPH = "a paragraph with a context and a list of qas"
 _MAX_DEPTH = 6
 _QUESTION_LISTS = ("qas", "qa", "qapairs", "questions", "questionanswers", "질문목록")
 _PASSAGE_LISTS = ("paragraphs", "passages", "chunks", "sections", "contexts", "문단", "문단목록")
@@ -85,7 +86,8 @@ class Tree(NamedTuple):
 
 def tree_in(recognised: RecognisedFile) -> Tree | None:
     """Return the nested questions and passages of a file, None if its JSON holds none."""
-    text, value = recognised.text, recognised.value
+    text = recognised.text
+    value = recognised.value
     if recognised.format not in (Format.SQUAD, Format.JSON, Format.JSONL):
         return None
     if value is None and text is not None:
@@ -169,7 +171,8 @@ class _TreeReader:
             for question in questions:
                 yield self._question_row(question, f"{_join_path(path, name)}[]", shared)
         for name, child in inner.items():
-            inner_location, inner_path = f"{location}.{name}" if location else name, _join_path(path, name)
+            inner_location = f"{location}.{name}" if location else name
+            inner_path = _join_path(path, name)
             if isinstance(child, dict):
                 yield from self.node_rows(child, inner_location, inner_path, shared)
             elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
@@ -215,7 +218,8 @@ class _TreeReader:
         start = cells.pop("start", None)
         if isinstance(cells["answers"], str) and start is not None:
             cells["answers"] = {"text": [cells["answers"]], "answer_start": [start]}
-        turn, parent = cells.pop("turn", None), shared.get(PARAGRAPH_ID)
+        turn = cells.pop("turn", None)
+        parent = shared.get(PARAGRAPH_ID)
         is_turn = not is_blank(parent) and not is_blank(turn)
         cells["id"] = cells.get("id") or (f"{as_text(parent)}-{as_text(turn)}" if is_turn else "")
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)

@@ -22,7 +22,10 @@ from mrc_workbench.data.texts import Texts, column_of
 
 FILE = "pairs.arrow"
 _BLOCK_ROWS = 1 << 16
-_METADATA_KEY, _PUBLISHED, _VALUE, _SENTENCE = b"pairs", "published", "value", "sentence{}"
+_METADATA_KEY = b"pairs"
+_PUBLISHED = "published"
+_VALUE = "value"
+_SENTENCE = "sentence{}"
 BINS = 10  # of the histogram of scores
 
 
@@ -72,7 +75,8 @@ class PairSet:
         if any(len(column) != rows for column in self.texts):
             raise ValueError("the columns of sentences differ in length")
         if self.kind is PairKind.SCORED:
-            (low, high), scores = self.scale, self.values
+            (low, high) = self.scale
+            scores = self.values
             # beyond float32 a score is infinite, and lies within no scale
             is_within = np.isfinite(scores) & (low <= scores) & (scores <= high)
             if not (-np.inf < low < high < np.inf and is_within.all()):
@@ -155,7 +159,8 @@ def number_sentences(*sets: PairSet) -> list[np.ndarray]:
     chunks = [chunk for column in columns for chunk in (column.chunks if hasattr(column, "chunks") else [column])]
     encoded = pa.chunked_array(chunks, pa.large_string()).combine_chunks().dictionary_encode()
     numbers = np.asarray(encoded.indices).astype(np.int64)
-    numbers_by_set, start = [], 0
+    numbers_by_set = []
+    start = 0
     for pairs in sets:
         end = start + len(pairs) * pairs.kind.width
         numbers_by_set.append(numbers[start:end].reshape(pairs.kind.width, len(pairs)).T)
@@ -191,7 +196,8 @@ def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Par
     order = np.random.default_rng(options.seed).permutation(len(sizes))
     n_rows = int((part_of_row == 0).sum())
     for part, fraction in missing:
-        free, target_count = order[is_free[order]], fraction * n_rows
+        free = order[is_free[order]]
+        target_count = fraction * n_rows
         fitting = free[sizes[free] < 2 * target_count]
         middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
         sampled = fitting[middles < target_count]  # the first groups whose rows come nearest to as many as wanted

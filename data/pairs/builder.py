@@ -99,7 +99,8 @@ class ColumnValues:
         for low, high in DEFAULT_SCALES:
             if ((numbers >= low) & (numbers <= high)).mean() >= _MIN_FRACTION_ON_SCALE:
                 return float(low), float(high)
-        low, high = math.floor(numbers.min()), math.ceil(numbers.max())
+        low = math.floor(numbers.min())
+        high = math.ceil(numbers.max())
         return float(low), float(max(high, low + 1))
 
 
@@ -142,7 +143,8 @@ class PairBuilder(DatasetBuilder):
         self._has_decimal_commas = False
         self.read_rows(rows, columns, self._add_row)
         if self._ambiguous_score and not self._has_decimal_commas:
-            column, value = display_text(columns.score, 80), display_text(self._ambiguous_score, 80)
+            column = display_text(columns.score, 80)
+            value = display_text(self._ambiguous_score, 80)
             read = f"{parse_score(self._ambiguous_score):g}"
             self.rejection.report([Problem.from_code(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read)])
 
@@ -196,7 +198,8 @@ class PairBuilder(DatasetBuilder):
 
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")
-        score, (low, high) = parse_score(text), self.scale
+        score = parse_score(text)
+        (low, high) = self.scale
         if score is None and _NUMBER.fullmatch(text):
             return self._value_problem(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{MAX_SCORE:g}")
         if score is None:

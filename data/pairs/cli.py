@@ -55,7 +55,8 @@ NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is n
 
 def reading_lines(reading: PairReading) -> list[str]:
     """Return what was read from which file and column, and the problems of each file."""
-    pairs, has_several_files = reading.pairs, len(reading.files) > 1
+    pairs = reading.pairs
+    has_several_files = len(reading.files) > 1
     scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
     lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
     for file in reading.files:

@@ -218,7 +218,8 @@ class _OpenedFile:
         value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
         for role in (*SENTENCES[: kind.width], *value):
             if getattr(columns, role) is None:
-                available, known_names = display_text(", ".join(self.names), 300), example_names(PAIR_NAMES[role])
+                available = display_text(", ".join(self.names), 300)
+                known_names = example_names(PAIR_NAMES[role])
                 if role == SENTENCES[0]:
                     raise DataError.from_code(ProblemCode.NO_SENTENCE, found=available, wanted=known_names)
                 flags = f"--columns {role}=NAME"
@@ -259,9 +260,11 @@ def _flatten(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, o
 
 def _infer_kind_and_scale(files: Sequence[_OpenedFile], options: PairReadOptions) -> tuple[PairKind, Scale]:
     """Return the kind of all files together and the scale of their scores, as given or guessed."""
-    kind, scale = options.kind, options.scale
+    kind = options.kind
+    scale = options.scale
     if kind is None or (kind is PairKind.SCORED and scale is None):
-        score, label = _values(files, "score"), _values(files, "label")
+        score = _values(files, "score")
+        label = _values(files, "label")
         kind = kind or guess_kind(min(len(file.columns.sentences) for file in files), score, label)
         scale = scale or (score or label or ColumnValues()).guess_scale()
     low, high = scale if scale is not None and kind is PairKind.SCORED else (0.0, 0.0)
@@ -311,7 +314,8 @@ def _save_result(folder: Path, reading: PairReading) -> dict[str, Any]:
     return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
 
 
-_OPTIONS, _FILES = TypeAdapter(PairReadOptions), TypeAdapter(tuple[PairFileReading, ...])
+_OPTIONS = TypeAdapter(PairReadOptions)
+_FILES = TypeAdapter(tuple[PairFileReading, ...])
 WORK = ReadingTask(
     "pairs",
     PairColumns,
@@ -354,7 +358,8 @@ def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None
 
 def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> list[tuple[bytes, str]]:
     """Return the content and name of each file of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
-    files, downloaded = [], 0
+    files = []
+    downloaded = 0
 
     def report_file_progress(done: int, _: int) -> None:
         on_progress(downloaded + done, entry.size)
@@ -375,7 +380,10 @@ class StoredPairs(StoredItem):
 
 
 _PAIRS = StoredCollection("pairs", StoredPairs, partial(DataError.from_code, ProblemCode.UNKNOWN_PAIRS), PAIR_CATALOG)
-stored, damaged, remove, rename = _PAIRS.stored, _PAIRS.damaged, _PAIRS.remove, _PAIRS.rename
+stored = _PAIRS.stored
+damaged = _PAIRS.damaged
+remove = _PAIRS.remove
+rename = _PAIRS.rename
 
 
 def save_pairs(pairs: PairSet, *, source: str = "") -> StoredPairs:

@@ -40,11 +40,16 @@ from mrc_workbench.data.texts import Script, script_of
 
 _WORD = re.compile(r"[^\W_]+")
 _CHANCE_SAMPLE_SIZE = 1000  # questions that are held against a passage of others
-_MAX_LABELS, _MIN_MEAN_REPETITIONS = 5, 5  # labels, and how often each is the answer on average at least
+# labels, and how often each is the answer on average at least
+_MAX_LABELS = 5
+_MIN_MEAN_REPETITIONS = 5
 _SPECIAL_CHARACTER = re.compile(r"[\s'()\[\]{}<>&|;*?$`!#~]")  # of a shell
 _NO_QUESTION = "No questions: these passages can be searched, and `mrc data generate` generates some to train with"
-_MAX_DISPLAYED_PROBLEMS, _MAX_LISTED_FILES = 10, 20
-_SAMPLE_ROWS, _SAMPLE_CHARACTERS = 2, 60  # of each candidate reading
+_MAX_DISPLAYED_PROBLEMS = 10
+_MAX_LISTED_FILES = 20
+# of each candidate reading
+_SAMPLE_ROWS = 2
+_SAMPLE_CHARACTERS = 60
 OVERLAP_WIDTH = 0.05
 MIN_QUESTIONS_FOR_OVERLAP = 30  # below them the mean overlap of a set says little about the next question
 
@@ -72,8 +77,10 @@ class Overlap:
 
 def measure_overlap(question_set: QuestionSet) -> Overlap:
     """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
-    unit, overlaps = overlap_unit(question_set), word_overlap(question_set)
-    rng, by_chance = np.random.default_rng(0), list[float]()
+    unit = overlap_unit(question_set)
+    overlaps = word_overlap(question_set)
+    rng = np.random.default_rng(0)
+    by_chance = list[float]()
     for row in rng.permutation(question_set.answerable)[:_CHANCE_SAMPLE_SIZE].tolist():
         passage = int(rng.integers(len(question_set.passages)))
         if passage not in relevant_rows(question_set, row):
@@ -93,7 +100,8 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
     a question without any is NaN. Where values are high, lexical search will do well.
     """
-    unit, overlap = overlap_unit(question_set), np.full(len(question_set.questions), np.nan)
+    unit = overlap_unit(question_set)
+    overlap = np.full(len(question_set.questions), np.nan)
     by_passage = question_set.relevance.tocsc()
     # a large corpus has passages that nobody asks about
     for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
@@ -148,7 +156,8 @@ class Audit:
 
 def audit(question_set: QuestionSet) -> Audit:
     """Measure a question set. The overlap is described at `data.questions`."""
-    passages, questions = question_set.passages, question_set.questions
+    passages = question_set.passages
+    questions = question_set.questions
     question_counts = np.bincount(question_set.relevance.indices, minlength=len(passages))
     missing_answer_ids = _ids_with_missing_answers(question_set)
     ids = defaultdict(list)
@@ -252,7 +261,8 @@ def kinds_table(question_set: QuestionSet, audit_result: Audit) -> pd.DataFrame:
 
 def find_passage_rows(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return the rows, ascending, of passages whose text, title or questions hold `text` in any case; "" is in all."""
-    query, passages = text.strip().lower(), question_set.passages
+    query = text.strip().lower()
+    passages = question_set.passages
     if not query:
         return np.arange(len(passages))
     is_match = passages.texts.containing(query) | passages.titles.containing(query)
@@ -273,7 +283,8 @@ def group_questions_by_passage(question_set: QuestionSet, rows: Sequence[int]) -
 
 def reading_lines(reading: QuestionSetReading) -> list[str]:
     """Return what the files hold, which columns are used, what the files lack of each other, and the problems."""
-    questions, passages = reading.question_set.questions, f"{len(reading.question_set.passages):,} passages"
+    questions = reading.question_set.questions
+    passages = f"{len(reading.question_set.passages):,} passages"
     encoding = f", {reading.encoding}" if reading.encoding else ""
     if reading.layout is None:
         lines = [
@@ -360,7 +371,8 @@ def rejection_lines(error: DataError) -> list[str]:
 
 def as_json(reading: QuestionSetReading, audit_result: Audit, parts: Split, notes: Sequence[Problem]) -> dict[str, Any]:
     """Return what was understood of the files, the audit, the split, and notes about the texts."""
-    summary, warnings = parts.summary(), _split_warnings(parts)
+    summary = parts.summary()
+    warnings = _split_warnings(parts)
     return {
         "name": reading.question_set.name,
         "fingerprint": reading.question_set.fingerprint,

@@ -27,7 +27,8 @@ from mrc_workbench.data.texts import Texts
 
 MAX_CHECKED_PASSAGES = 100_000  # that are looked at, all relevant ones first: seconds and some hundred MB
 _MAX_SAMPLED_QUESTIONS = 1_000  # by which lost words are measured
-_EXAMPLES, _EXAMPLE_LENGTH = 3, 40
+_EXAMPLES = 3
+_EXAMPLE_LENGTH = 40
 # A metric moves by at most the share of the questions concerned. 1% is the standard error of a recall of 0.5 over 2,500
 # questions, more than most test sets have: smaller effects cannot be seen.
 _MIN_FRACTION = 0.01
@@ -63,7 +64,9 @@ _WORD = regex.compile(r"[\w\p{M}]+")
 _GRAPHEME = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
 _Form = Literal["NFC", "NFKC"]
 SIMILARITY = 0.8  # Jaccard, from which on two texts are near-duplicates: about one word in ten differs
-_BINS, _BAND = 64, 4  # of a signature; 16 bands of 4 find 99.9% of the pairs with a similarity of 0.8
+# of a signature; 16 bands of 4 find 99.9% of the pairs with a similarity of 0.8
+_BINS = 64
+_BAND = 4
 _MIN_ESTIMATED_SIMILARITY = SIMILARITY - 0.15  # three standard errors of an estimate from 64 bins
 _MAX_EXACT_COMPARISONS = 5_000  # candidate pairs that are compared by their shingles; of more the estimate counts
 _MAX_TEXT_LENGTH = 20_000  # characters of a text that are looked at
@@ -77,7 +80,8 @@ _EMPTY = np.uint64(2**64 - 1)
 def content_notes(question_set: QuestionSet, parts: Split) -> tuple[Problem, ...]:
     """Return the notes about the texts of a set and of its parts."""
     rows = _checked_rows(question_set)
-    texts, ids = question_set.passages.texts, question_set.passages.ids
+    texts = question_set.passages.texts
+    ids = question_set.passages.ids
     if len(rows) < len(texts):
         texts, ids = (Texts(column.column.take(rows)) for column in (texts, ids))
     return (
@@ -161,7 +165,8 @@ def _lost_fraction(question_set: QuestionSet, form: _Form) -> float:
     """
     in_pairs = overlap_unit(question_set) is OverlapUnit.PAIRS
     question_rows = np.random.default_rng(0).permutation(question_set.answerable)[:_MAX_SAMPLED_QUESTIONS]
-    texts, relevance = question_set.passages.texts, question_set.relevance
+    texts = question_set.passages.texts
+    relevance = question_set.relevance
     shared = lost = 0
     for row in question_rows.tolist():
         texts_of_pair = [question_set.questions[row].text, texts[int(relevance.indices[relevance.indptr[row]])]]
@@ -197,7 +202,8 @@ def _check_near_duplicates(
     cluster[rows] = duplicates.clusters
     relevance = question_set.relevance
     trained = np.unique(relevance[parts.rows[Part.TRAIN]].indices)
-    trained_passages, trained_clusters = set(trained.tolist()), {*cluster[trained].tolist()} - {-1}
+    trained_passages = set(trained.tolist())
+    trained_clusters = {*cluster[trained].tolist()} - {-1}
     leaks: list[str] = []
     tested = parts.rows[Part.TEST]
     for row in tested.tolist():
@@ -211,7 +217,8 @@ def _check_near_duplicates(
 
 def _check_repeated_questions(question_set: QuestionSet, parts: Split) -> Iterator[Problem]:
     """Test questions that repeat a training question, in the same or nearly the same words, with the same numbers."""
-    trained, tested = parts.rows[Part.TRAIN], parts.rows[Part.TEST]
+    trained = parts.rows[Part.TRAIN]
+    tested = parts.rows[Part.TEST]
     questions = [question_set.questions[row] for row in (*trained.tolist(), *tested.tolist())]
     word_characters = _WordCharacters()
     texts = [question.text.translate(word_characters) for question in questions]  # punctuation does not count
@@ -294,7 +301,8 @@ def find_near_duplicates(
     chunks = (pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK))
     chunk_estimates = [(signatures[chunk[:, 0]] == signatures[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
     estimates = np.concatenate([np.zeros(0), *chunk_estimates])  # of the similarities: shares of equal bins
-    pairs, estimates = pairs[estimates >= _MIN_ESTIMATED_SIMILARITY], estimates[estimates >= _MIN_ESTIMATED_SIMILARITY]
+    pairs = pairs[estimates >= _MIN_ESTIMATED_SIMILARITY]
+    estimates = estimates[estimates >= _MIN_ESTIMATED_SIMILARITY]
     is_similar = estimates >= SIMILARITY
     compared_count = min(len(pairs), _MAX_EXACT_COMPARISONS)
     is_similar[:compared_count] = [
@@ -331,7 +339,8 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         size += len(block[-1])
         if size >= _BLOCK:
             yield block
-            block, size = [], 0
+            block = []
+            size = 0
     if block:
         yield block
 

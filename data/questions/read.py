@@ -248,7 +248,8 @@ def export_archive(question_set: QuestionSet, layout: Layout) -> bytes:
 
     Every judgement is written, 0 too; metadata hold what else questions say, and the aliases of passages.
     """
-    out, folder = io.BytesIO(), folder_name(question_set.name)
+    out = io.BytesIO()
+    folder = folder_name(question_set.name)
     files = _export_files(question_set, layout)
     card = _card(question_set, layout, files).encode()
     readme = _ExportFile("", "", "README.md", lambda file: file.write(card))
@@ -306,7 +307,8 @@ def folder_name(name: str) -> str:
 
 def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_ExportFile]) -> str:
     """The card of a set (Markdown led by YAML) that lies in these files."""
-    passages, questions = question_set.passages, question_set.questions
+    passages = question_set.passages
+    questions = question_set.questions
     size = next((name for limit, name in _SIZES if len(passages) < limit), "n>1M")
     metadata: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
     metadata |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}

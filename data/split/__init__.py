@@ -104,7 +104,8 @@ class Split:
     @property
     def description(self) -> str:
         """How the parts came about, for the terminal and files; pages have words of their own."""
-        seed, tested = self.options.seed, len(self.rows[Part.TEST])
+        seed = self.options.seed
+        tested = len(self.rows[Part.TEST])
         described = {
             SplitMethod.PUBLISHED: "as published",
             SplitMethod.GROUPED: f"drawn by {'article' if self.by_article else 'passage'}, seed {seed}",
@@ -243,7 +244,8 @@ def _group_sampler(groups: np.ndarray, order: np.ndarray) -> Sampler:
 
 def _sample_in_order(target_counts: Mapping[Part, int], n_questions: int, sampler: Sampler, seed: int) -> Rows:
     """Draw each part from what the parts before it left, the training part last; returns positions."""
-    rng, remaining = np.random.default_rng(seed), np.arange(n_questions)
+    rng = np.random.default_rng(seed)
+    remaining = np.arange(n_questions)
     parts: Rows = {}
     for part, count in target_counts.items():
         if part is not Part.TRAIN:

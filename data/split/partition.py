@@ -180,7 +180,8 @@ class TrainingQueries:
 
 
 def _assign_folds(training_set: QuestionSet) -> np.ndarray:
-    relevance, n_questions = training_set.relevance, len(training_set.questions)
+    relevance = training_set.relevance
+    n_questions = len(training_set.questions)
     first = relevance.indices[relevance.indptr[:-1]]
     groups = passage_groups(training_set)[first]
     if len(np.unique(groups)) < FOLDS:
@@ -196,7 +197,8 @@ def _assign_folds(training_set: QuestionSet) -> np.ndarray:
 def _assign_grouped_folds(groups: np.ndarray) -> np.ndarray:
     """Put groups, drawn in a fixed order, each into the fold with the fewest questions."""
     names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    fold_of_group, sizes = np.zeros(len(names), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
+    fold_of_group = np.zeros(len(names), dtype=np.int64)
+    sizes = np.zeros(FOLDS, dtype=np.int64)
     for group in np.random.default_rng(0).permutation(len(names)):
         fold_of_group[group] = sizes.argmin()
         sizes[fold_of_group[group]] += counts[group]
@@ -210,7 +212,8 @@ def _assign_ungrouped_folds(relevance: csr_array) -> np.ndarray:
     random_folds = np.zeros(n_questions, dtype=np.int64)
     random_folds[np.random.default_rng(0).permutation(n_questions)] = np.arange(n_questions) % FOLDS
     grown_folds = np.full(n_questions, FOLDS - 1, dtype=np.int64)
-    left, rng = np.arange(n_questions), np.random.default_rng(0)
+    left = np.arange(n_questions)
+    rng = np.random.default_rng(0)
     for fold in range(FOLDS - 1):
         rows = left[select_least_shared(relevance[left], len(left) // (FOLDS - fold), rng)]
         grown_folds[rows] = fold

@@ -126,7 +126,8 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
         distinct = list(dict.fromkeys(chain.from_iterable(written)))
         stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
         return [[stem for word in words if (stem := stems[word])] for words in written]
-    written, names = SURFACE_TOKENIZERS[analysis.analyzer](composed), analysis.names
+    written = SURFACE_TOKENIZERS[analysis.analyzer](composed)
+    names = analysis.names
     return [[names.get(token.lower(), token) for token in tokens] for tokens in written] if names else written
 
 
@@ -204,7 +205,8 @@ class Tokens:
 
     def select(self, rows: Sequence[int]) -> "Tokens":
         """Return the tokens of the texts at `rows`, with the same vocabulary."""
-        starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
+        starts = self.offsets[:-1][rows]
+        lengths = np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         indices = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
         return Tokens(self.vocabulary, self.ids[indices], offsets)
@@ -288,7 +290,8 @@ def _encode_texts(
     analyze_block: Callable[[Sequence[str]], list[list[str]]], texts: Sequence[str], report: Callable[[int], None]
 ) -> cache.Arrays:
     number: dict[str, int] = {}
-    ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
+    ids = [np.zeros(0, dtype=np.int32)]
+    lengths = [0]
     for block in in_blocks(texts, _BLOCK):
         documents = analyze_block(block)
         lengths += map(len, documents)
@@ -335,7 +338,8 @@ def _known_ids(tokens: Tokens, translation: np.ndarray) -> tuple[np.ndarray, np.
 
 def _pair_tokens(tokens: Tokens) -> cache.Arrays:
     """Return each text's tokens with their next as one, as arrays to be kept: the texts are not read again."""
-    size, ids = max(1, len(tokens.vocabulary)), tokens.ids.astype(np.int64)
+    size = max(1, len(tokens.vocabulary))
+    ids = tokens.ids.astype(np.int64)
     inside = np.ones(max(0, len(ids) - 1), dtype=bool)
     ends = tokens.offsets[1:-1]
     inside[ends[(ends > 0) & (ends < len(ids))] - 1] = False  # the last of a text has no next
@@ -360,7 +364,10 @@ def _key(analysis: Analysis, texts: Sequence[str]) -> str:
 
 def _join_parts(parts: Iterable[Tokens]) -> Tokens:
     """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
-    ids, offsets, number = bytearray(), [np.zeros(1, dtype=np.int64)], dict[str, int]()  # a bytearray grows in place
+    # a bytearray grows in place
+    ids = bytearray()
+    offsets = [np.zeros(1, dtype=np.int64)]
+    number = dict[str, int]()
     for part in parts:
         translation = np.array([number.setdefault(token, len(number)) for token in part.vocabulary], dtype=np.int32)
         offsets.append(part.offsets[1:] + len(ids) // translation.itemsize)

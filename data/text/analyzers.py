@@ -163,7 +163,8 @@ class KiwiTokenizer:
     """Kiwi with the words of a dictionary. A synonym that is a verb or an adjective, 사다, stands for its stem."""
 
     def __init__(self, kiwi: Any, dictionary: Dictionary) -> None:
-        self._kiwi, self._dictionary = kiwi, dictionary
+        self._kiwi = kiwi
+        self._dictionary = dictionary
         self._names = dict[tuple[str, bool], str]()  # what a form is read as; the second says that it is a verb's
         self._parts = dict[str, tuple[str, ...]]()
         stems = {normalize_word(m): _stem_of(kiwi.tokenize(m)) for group in dictionary.synonyms for m in group}
@@ -194,7 +195,8 @@ class KiwiTokenizer:
 
     def units(self, text: str, token: Any) -> list[LocatedToken]:
         """Return a token as read: one, but for Kiwi's own names of several words."""
-        span, name = (token.start, token.start + token.len), normalize_word(token.form)
+        span = (token.start, token.start + token.len)
+        name = normalize_word(token.form)
         read_as = self._names.get((name, token.tag.startswith("V")))
         if read_as or name in self._own or " " not in token.form:
             return [LocatedToken(read_as or name, span)]
@@ -219,7 +221,8 @@ class KiwiTokenizer:
             yield from parts
 
     def _located_parts(self, text: str, unit: LocatedToken) -> list[LocatedToken]:
-        parts, (start, end) = self._parts_of(unit.token), unit.span
+        parts = self._parts_of(unit.token)
+        (start, end) = unit.span
         positions = [position for position in range(start, end) if not text[position].isspace()]
         if "".join(parts) != "".join(text[position].lower() for position in positions) or len(positions) != sum(
             map(len, parts)

@@ -106,7 +106,11 @@ def find_corpus(reference: str) -> Corpus:
 def text_corpus(path: Path, name: str = "", on_progress: ProgressCallback | None = None) -> TextCorpus:
     """Read a text file once. Raises `LanguageError`: `unreadable_text`, `bad_text` with the line, or `no_text`."""
     file_name = display_text(name or path.name, 80)
-    digest, characters, filled, after_blank_line, in_paragraphs = hashlib.sha256(), 0, False, False, False
+    digest = hashlib.sha256()
+    characters = 0
+    filled = False
+    after_blank_line = False
+    in_paragraphs = False
 
     def counted_blocks() -> Iterator[str]:
         nonlocal characters
@@ -114,7 +118,8 @@ def text_corpus(path: Path, name: str = "", on_progress: ProgressCallback | None
         for block in _blocks(path, file_name):
             encoded = block.encode()
             digest.update(encoded)
-            characters, bytes_read = characters + len(block), bytes_read + len(encoded)
+            characters = characters + len(block)
+            bytes_read = bytes_read + len(encoded)
             if on_progress:
                 on_progress(min(1.0, bytes_read / max(1, path.stat().st_size)))
             yield block
@@ -122,7 +127,8 @@ def text_corpus(path: Path, name: str = "", on_progress: ProgressCallback | None
     for line in _lines(counted_blocks()):
         if line.strip():
             in_paragraphs |= after_blank_line
-            filled, after_blank_line = True, False
+            filled = True
+            after_blank_line = False
         else:
             after_blank_line = filled
     if not filled:
@@ -169,7 +175,8 @@ def require_file(path: Path, file_name: str) -> None:
 def _blocks(path: Path, file_name: str) -> Iterator[str]:
     """Yield the text without its byte order mark, some of it at a time. Raises `LanguageError`."""
     require_file(path, file_name)
-    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line = 1
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             file.seek(0)
@@ -187,7 +194,8 @@ def _blocks(path: Path, file_name: str) -> Iterator[str]:
 def _bad_text_error(file_name: str, line: int, content: bytes, at: int) -> LanguageError:
     """What begins with a line of this number is no text where a NUL stands, or else at a place."""
     at = zero if (zero := content.find(b"\x00", 0, at)) >= 0 else at
-    line, byte = line + content.count(b"\n", 0, at), f"0x{content[at]:02X}"
+    line = line + content.count(b"\n", 0, at)
+    byte = f"0x{content[at]:02X}"
     message = f"{file_name} is no UTF-8: byte {byte} in line {line} is none of a text; save the file as UTF-8"
     return LanguageError("bad_text", message, file=file_name, line=line, byte=byte)
 
@@ -207,7 +215,8 @@ def _lines(blocks: Iterable[str]) -> Iterator[str]:
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    gathered, length = list[str](), 0
+    gathered = list[str]()
+    length = 0
     for line in lines:
         if line.strip() and length < LONGEST:
             gathered.append(line)
@@ -242,7 +251,9 @@ _TEXTS = StoredCollection(
     StoredText,
     lambda **given: LanguageError("unknown_text", _UNKNOWN.format(**given), name=given["reference"]),
 )
-stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
+stored = _TEXTS.stored
+damaged = _TEXTS.damaged
+remove = _TEXTS.remove
 
 
 def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: ProgressCallback | None = None) -> StoredText:

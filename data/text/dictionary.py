@@ -115,8 +115,11 @@ def _several(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if len(words) > 1 else ()
 
 
-MOST_BYTES, MOST_LINES = 16_000_000, 100_000
-MAX_LINE_CHARACTERS, MAX_WORD_CHARACTERS = 5_000, 50  # characters
+MOST_BYTES = 16_000_000
+MOST_LINES = 100_000
+# characters
+MAX_LINE_CHARACTERS = 5_000
+MAX_WORD_CHARACTERS = 50
 MAX_SCORE = 100.0  # and lowest, below 0
 MOST_TOLD = 100  # lines that are wrong
 
@@ -295,7 +298,9 @@ _DICTIONARIES = StoredCollection(
     StoredDictionary,
     lambda reference, known: DictionaryError.of("unknown", name=reference, known=known),
 )
-stored, damaged, remove = _DICTIONARIES.stored, _DICTIONARIES.damaged, _DICTIONARIES.remove
+stored = _DICTIONARIES.stored
+damaged = _DICTIONARIES.damaged
+remove = _DICTIONARIES.remove
 
 
 def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
@@ -311,7 +316,8 @@ def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictio
 
 def load(key: str) -> Dictionary:
     """Load a kept dictionary. Raises `DictionaryError`: `unknown`, or `broken` where its content has changed."""
-    note, folder = _DICTIONARIES.get_note(key), _DICTIONARIES.folder(key)
+    note = _DICTIONARIES.get_note(key)
+    folder = _DICTIONARIES.folder(key)
     try:
         dictionary = open_dictionary(folder / _LINES) if is_intact(folder, unsealed_names=[NOTE]) else None
     except DictionaryError:

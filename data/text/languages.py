@@ -44,7 +44,9 @@ _EXCERPTS = 200  # that are looked at, evenly spread
 _MIN_WORDS = 2  # stop words that decide the language of an excerpt
 _LEAD = 1.1  # times the evidence of the next language
 _LENGTH_POWER = 0.3  # of a list's length: 0 favours long lists, 1 favours short ones
-_DECIDED, _AGREED = 0.4, 0.75  # of all excerpts, and of those that are decided
+# of all excerpts, and of those that are decided
+_DECIDED = 0.4
+_AGREED = 0.75
 
 
 def has_own_case(language: str) -> bool:
@@ -119,13 +121,15 @@ def _language(script: Script, sample: Sequence[str]) -> str:
 
 
 def _excerpts(texts: Sequence[str]) -> Iterator[str]:
-    parts, length = list[str](), 0
+    parts = list[str]()
+    length = 0
     for text in texts:
         parts.append(text)
         length += len(text)
         if length >= _EXCERPT:
             yield " ".join(parts)
-            parts, length = [], 0
+            parts = []
+            length = 0
     if parts:
         yield " ".join(parts)
 
@@ -184,7 +188,9 @@ def _lists() -> dict[str, frozenset[str]]:
     }
 
 
-_DECISIVE_WORDS, _DECISIVE_LEAD = 2, 2.0  # of a short text: stop words of a language, times those of the corpus's
+# of a short text: stop words of a language, times those of the corpus's
+_DECISIVE_WORDS = 2
+_DECISIVE_LEAD = 2.0
 
 
 def foreign_language(text: str, language: str) -> str:

@@ -96,17 +96,16 @@ def locate_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[l
         case Analyzer.KIWI:
             return list(analyzers.morphemes(texts, analysis.compounds, analysis.dictionary))
         case Analyzer.KIWI_BIGRAM:
-            morpheme_tokens, pairs = (
-                locate_tokens(replace(analysis, analyzer=Analyzer.KIWI), texts),
-                locate_tokens(Analyzer.BIGRAM, texts),
-            )
+            morpheme_tokens = locate_tokens(replace(analysis, analyzer=Analyzer.KIWI), texts)
+            pairs = locate_tokens(Analyzer.BIGRAM, texts)
             marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in morpheme_tokens]
             return [first + second for first, second in zip(marked, pairs, strict=True)]
         case Analyzer.JAPANESE:
             return [[*_located(Analyzer.BIGRAM, text), *_located_kanji_and_runs(text)] for text in texts]
     if analysis.language:
         return [list(_located_stems(analysis, text)) for text in texts]
-    names, written = analysis.names, (_located(analysis.analyzer, text) for text in texts)
+    names = analysis.names
+    written = (_located(analysis.analyzer, text) for text in texts)
     return [[LocatedToken(names.get(token.lower(), token), span) for token, span in tokens] for tokens in written]
 
 
@@ -152,7 +151,8 @@ def _locate_in_order(
 ) -> Iterator[LocatedToken]:
     """Yield the tokens with their characters of the text, which has been lowered."""
     origins = _origins(text, lowered)
-    start, end = -1, 0
+    start = -1
+    end = 0
     for token in tokens:
         # no characters of either token are between two tokens, so the first place is right; pairs overlap by one
         start = lowered.index(token, start + 1 if overlap and len(token) == 2 else end)
@@ -219,13 +219,16 @@ def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
 
 def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]:
     for token in tokens:
-        tag, start, length = token.tag, token.start, token.len
+        tag = token.tag
+        start = token.start
+        length = token.len
         if not length or not tag.startswith(_CONTENT_TAGS):
             continue
         surface = [(start + w.start(), start + w.end()) for w in regex.finditer(r"\S+", text[start : start + length])]
         forms = token.form.lower().split()
         if len(forms) != len(surface):  # a name of several words is compared word by word where both agree on them
-            forms, surface = ["".join(forms)], [(start, start + length)]
+            forms = ["".join(forms)]
+            surface = [(start, start + length)]
         for form, span in zip(forms, surface, strict=True):
             if form not in _IGNORED:
                 yield (form, "verb" if tag[0] == "V" else "word"), span

@@ -133,7 +133,9 @@ SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always 
 SECONDS = 60.0
 _WARM_UP = 32  # texts or pairs read first: what is loaded late counts for nobody
 _BATCH_SIZE = 256
-_HNSW_LINKS, _HNSW_CANDIDATES = 32, 128  # of a vector in the graph, and looked at while it is built and searched
+# of a vector in the graph, and looked at while it is built and searched
+_HNSW_LINKS = 32
+_HNSW_CANDIDATES = 128
 ReportProgress = Callable[[float], None]
 T = TypeVar("T")
 
@@ -204,7 +206,9 @@ class _Clock:
     """Takes the time of work, and says what share of the seconds there are is spent."""
 
     def __init__(self, seconds: float, on_progress: ReportProgress) -> None:
-        self.seconds, self.spent, self._on_progress = seconds, 0.0, on_progress
+        self.seconds = seconds
+        self.spent = 0.0
+        self._on_progress = on_progress
 
     def time(self, work: Callable[[], T]) -> tuple[float, T]:
         started = time.perf_counter()
@@ -233,7 +237,8 @@ def _time_cross_encoder(scorer: CrossEncoderScorer, sentences: Sequence[str], cl
     scorer.score([*islice(combinations(sentences, 2), _WARM_UP)])
 
     def run(size: int) -> float:
-        pairs, seconds = combinations(sentences[:size], 2), 0.0
+        pairs = combinations(sentences[:size], 2)
+        seconds = 0.0
         while block := [*islice(pairs, _BATCH_SIZE)]:
             seconds += clock.time(partial(scorer.score, block))[0]
         return seconds

@@ -83,7 +83,8 @@ def singular_values(vectors: np.ndarray) -> np.ndarray:
 
     The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5). Zeros if there is no vector.
     """
-    points, gram = normalize_rows(vectors), np.zeros((vectors.shape[1], vectors.shape[1]))
+    points = normalize_rows(vectors)
+    gram = np.zeros((vectors.shape[1], vectors.shape[1]))
     for start in range(0, len(points), _ROWS):
         block = points[start : start + _ROWS].astype(np.float64)
         gram += block.T @ block
@@ -98,7 +99,8 @@ def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
     2019). With unit rows u, S their sum and near(x) = (u_x S - 1) / (n - 1), it is the mean of near, and the parts of
     this U-statistic are anisotropy + 2 (near(x) - anisotropy).
     """
-    points, known = normalize_rows(vectors), np.any(vectors, axis=1)
+    points = normalize_rows(vectors)
+    known = np.any(vectors, axis=1)
     n = int(known.sum())
     if n < 2:
         return np.full(len(vectors), np.nan)
@@ -161,7 +163,9 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
 
 
-_NEIGHBOURS, _NEAREST = 15, 0.1  # of UMAP, as its paper has them
+# of UMAP, as its paper has them
+_NEIGHBOURS = 15
+_NEAREST = 0.1
 
 
 class Projection(StrEnum):
@@ -203,7 +207,8 @@ def _pca(points: np.ndarray) -> ProjectedPoints:
         block = (points[rows] - mean).astype(np.float32)
         gram += block.T @ block
     variances, axes = np.linalg.eigh(gram)
-    variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1][:, :2]
+    variances = np.maximum(variances[::-1], 0)
+    axes = axes[:, ::-1][:, :2]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     coordinates = np.zeros((n, 2), dtype=np.float32)
     for rows in blocks:

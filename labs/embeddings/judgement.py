@@ -33,10 +33,12 @@ def resample_weights(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) 
 def resampled_means(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> np.ndarray:
     """Means of the columns of `values` `(n_rows, m)` in each resample, `(count, m)`, ignoring NaN cells."""
     known = np.isfinite(values)
-    filled, present = np.where(known, values, 0.0), known.astype(np.float64)
+    filled = np.where(known, values, 0.0)
+    present = known.astype(np.float64)
     means = []
     for weights in resample_weights(groups, count, seed):
-        sums, sizes = weights.T @ filled, weights.T @ present
+        sums = weights.T @ filled
+        sizes = weights.T @ present
         means.append(np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0))
     return np.concatenate(means)
 
@@ -59,9 +61,12 @@ def compare_means(
     values: Mapping[str, np.ndarray], groups: np.ndarray, ends: tuple[float, float], seed: int = 0
 ) -> tuple[dict[str, Interval], list[PairedTest]]:
     """Means of each model's values `(n_rows,)`, without NaN, and the tests; `ends` is the range of a mean."""
-    names, columns = [*values], np.stack([*values.values()], axis=1)
-    draws, known = resampled_means(columns, groups, seed=seed), np.isfinite(columns)
-    sizes, sums = known.sum(axis=0), np.where(known, columns, 0.0).sum(axis=0)
+    names = [*values]
+    columns = np.stack([*values.values()], axis=1)
+    draws = resampled_means(columns, groups, seed=seed)
+    known = np.isfinite(columns)
+    sizes = known.sum(axis=0)
+    sums = np.where(known, columns, 0.0).sum(axis=0)
     means = [float(total / size) if size else math.nan for total, size in zip(sums, sizes, strict=True)]
     intervals = {name: bootstrap_interval(means[column], draws[:, column], ends) for column, name in enumerate(names)}
     return intervals, paired_bootstrap_tests(means, draws, names)
@@ -94,7 +99,8 @@ def paired_bootstrap_tests(values: Sequence[float], draws: np.ndarray, names: Se
     p = (1 + (null >= t).sum(axis=0)) / (1 + len(resampled))
     p_family, critical = max_t(t, np.sort(null.max(axis=1)))
     half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(is_identical, 0.0, math.inf))
-    p, p_family = np.where(varies, p, 1.0), np.where(varies, p_family, 1.0)
+    p = np.where(varies, p, 1.0)
+    p_family = np.where(varies, p_family, 1.0)
     return [
         PairedTest(names[a], names[b], *map(float, numbers))
         for (a, b), *numbers in zip(pairs, observed, observed - half, observed + half, p, p_family, strict=True)
@@ -157,9 +163,11 @@ def resampled_correlations(
     columns: list[np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both correlations of each of m columns with gold in each resample, `(resamples, m)` each; NaN if constant."""
-    ranks_by_column, gold_ranks = [_Ranks(column) for column in columns], _Ranks(gold)
+    ranks_by_column = [_Ranks(column) for column in columns]
+    gold_ranks = _Ranks(gold)
     centred = np.stack([(column - column.mean()) / (column.std() or 1.0) for column in (*columns, gold)], axis=1)
-    by_rank, by_value = [], []
+    by_rank = []
+    by_value = []
     for weights in resample_weights(groups, seed=seed):
         of_gold = gold_ranks.resampled_ranks(weights)
         weighted = weights * of_gold

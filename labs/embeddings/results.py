@@ -163,7 +163,8 @@ def _parse_result(name: str, content: dict[str, Any], arrays: Arrays, index: int
         return ModelResult(name, error=Failure.from_dict(content))
     probe = None
     if stored_probe := content.get("probe"):
-        confusion, trained_on = np.array(stored_probe["confusion"]), np.array([*stored_probe["trained_on"].values()])
+        confusion = np.array(stored_probe["confusion"])
+        trained_on = np.array([*stored_probe["trained_on"].values()])
         probe = Probe(
             arrays[f"correct_{index}"], confusion, trained_on, stored_probe["chance"], stored_probe["strength"]
         )

@@ -99,7 +99,8 @@ def evaluate(
     part = part or evaluation_part(rows)
     if not len(rows[part]):
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
-    part_data, names = _PartData(pairs, part, rows[part]), [*dict.fromkeys(models)]
+    part_data = _PartData(pairs, part, rows[part])
+    names = [*dict.fromkeys(models)]
     probe_parts = _probe_parts(pairs, rows, part)
     measurements: list[_ModelMeasurement] = []
     for name in names:
@@ -162,7 +163,8 @@ def _measure_model(
         )
         for part_data, (low, high) in zip(all_parts, pairwise((ends / ends[-1]).tolist()), strict=True)
     )
-    vectors, parts = encoded.vectors, {}
+    vectors = encoded.vectors
+    parts = {}
     if len(evaluated.positive):
         parts["alignment"] = evaluated.by_block(geometry.squared_distances, vectors)[evaluated.positive]
     spread = vectors[evaluated.spread]
@@ -218,7 +220,7 @@ def _compare_models(
     results = [
         replace(
             result,
-            figures={
+            metrics={
                 measure: by_model[result.model] for measure, by_model in metrics.items() if result.model in by_model
             },
         )
@@ -348,7 +350,9 @@ def evaluate_command(
     with stop_message("Stopped. Vectors encoded so far are kept: run the same command again to continue."):
         evaluation = evaluate(find(data), model, split, on_progress=report_progress)
     end_progress_line()
-    print_line(json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2) if as_json else format_evaluation(evaluation))
+    print_line(
+        json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2) if as_json else format_evaluation(evaluation)
+    )
     failed = [result for result in evaluation.results if result.error]
     for result in failed:
         print_line(f"{result.model} failed: {result.error}", error=True)

@@ -162,7 +162,8 @@ def _ratio(part: int, total: int) -> float | None:
 
 
 _VERSION = 1  # raise when the same options would come out different, or figures be others
-_METRICS_FILE, _METRICS_ADAPTER = "figures.json", TypeAdapter(Fertility)
+_METRICS_FILE = "figures.json"
+_METRICS_ADAPTER = TypeAdapter(Fertility)
 _TOKENIZER_FOLDER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
 
 
@@ -260,7 +261,8 @@ class _StepProgress:
             self.on_progress(self.last, (self.done + fraction) / max(1, self.count))
 
     def advance(self, name: str) -> None:
-        self.last, self.done = name, self.done + 1
+        self.last = name
+        self.done = self.done + 1
         self.report()
 
 

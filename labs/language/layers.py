@@ -99,7 +99,8 @@ def score_layers(
     return LayerScores(np.array([[spearman(values) for values in of_layer] for of_layer in cosines]), len(pairs))
 
 
-MAX_QUESTIONS, MAX_PASSAGES = 200, 300
+MAX_QUESTIONS = 200
+MAX_PASSAGES = 300
 _MIN_QUESTIONS = 2  # questions
 _AT_ONCE = 8  # texts: of a passage of 512 pieces, all layers are held
 
@@ -191,7 +192,8 @@ def _encode_with_layers(
 ) -> np.ndarray:
     """Return vectors by layer and pooling, `(n_layers + 1, 3, n_texts, dimensions)` float32."""
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-    total, done = sum(map(len, texts)), 0
+    total = sum(map(len, texts))
+    done = 0
     encoded = np.zeros(0)
     for start in range(0, len(order), _AT_ONCE):
         rows = order[start : start + _AT_ONCE]
@@ -268,7 +270,8 @@ def words_in_context(network: TransformerModel, word: str, sentences: Sequence[s
     Raises `LanguageError`: `no_word`, `no_sentence`, `many_sentences`, `word_not_found` in a sentence, and `word_cut`
     if it stands after the last token that the model reads.
     """
-    word, sentences = normalize_text(word), [text for text in map(normalize_text, sentences) if text]
+    word = normalize_text(word)
+    sentences = [text for text in map(normalize_text, sentences) if text]
     if not word:
         raise LanguageError("no_word", "type the word whose meaning is compared")
     if not sentences:
@@ -280,10 +283,13 @@ def words_in_context(network: TransformerModel, word: str, sentences: Sequence[s
         if word not in sentence:
             message = f"{word!r} is not in the sentence {sentence[:80]!r}"
             raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
-    occurrences, static, layers = [], [], []
+    occurrences = []
+    static = []
+    layers = []
     for sentence in sentences:
         pieces = network.pieces(sentence)
-        table, states = network.static_vectors(sentence), network.hidden_states(sentence)
+        table = network.static_vectors(sentence)
+        states = network.hidden_states(sentence)
         for start in (match.start() for match in re.finditer(re.escape(word), sentence)):
             end = start + len(word)
             indices = [
@@ -372,11 +378,9 @@ def sentence_attention(network: TransformerModel, sentence: str) -> SentenceAtte
 def attention_by_head(sentences: Sequence[SentenceAttention]) -> HeadAttention:
     """Return what the heads attend to, over the pieces of all these sentences, with equal weights."""
     n_layers, n_heads = sentences[0].weights.shape[:2]
-    attention, uniform, n_sources = (
-        np.zeros((n_layers, n_heads, len(AttentionTarget))),
-        np.zeros(len(AttentionTarget)),
-        np.zeros(len(AttentionTarget)),
-    )
+    attention = np.zeros((n_layers, n_heads, len(AttentionTarget)))
+    uniform = np.zeros(len(AttentionTarget))
+    n_sources = np.zeros(len(AttentionTarget))
     for sentence in sentences:
         targets = target_masks(sentence.pieces)
         attention += np.einsum("lhij,tij->lht", sentence.weights, targets, dtype=np.float64)

@@ -142,7 +142,8 @@ def count_tokens(
     """Count each tokenizer's tokens, `(n_tokens,)`, in the first documents of a corpus; also return their number."""
     # some vocabularies leave numbers out
     counts = [np.zeros(1 + max(tokenizer.tokenizer.get_vocab().values()), dtype=np.int64) for tokenizer in tokenizers]
-    documents, n_characters = list[str](), 0
+    documents = list[str]()
+    n_characters = 0
     for document in corpus.documents():
         if n_characters >= COUNTED:
             break

@@ -220,7 +220,8 @@ def _evaluate_retriever(
         rankings = part.rankings[name].first(experiment.max_depth)
         report = scale_progress(on_progress, first / ends[-1], last / ends[-1])
         candidates.append(_read_passages(reader, part.question_set, rankings, experiment.rules, report))
-    tuning_candidates, test_candidates = candidates[0], candidates[-1]
+    tuning_candidates = candidates[0]
+    test_candidates = candidates[-1]
     unit = extractive.mean_score_gap(tuning_candidates.found)
     weight = extractive.best_weight(tuning_candidates, experiment.max_depth, unit) if tuning else 0.0
     depth = extractive.select_answers(test_candidates, experiment.depths_read, weight, unit)

@@ -48,7 +48,10 @@ class CorpusReader:
     def __init__(
         self, reader: SpanReader, texts: Texts, corpus: str, on_progress: Callable[[float], Any] | None = None
     ) -> None:
-        self._reader, self._texts, self._corpus, self._on_progress = reader, texts, corpus, on_progress
+        self._reader = reader
+        self._texts = texts
+        self._corpus = corpus
+        self._on_progress = on_progress
 
     def read(self, questions: Sequence[str], rankings: Rankings) -> BestSpans:
         """Raises `ModelError`."""
@@ -108,12 +111,11 @@ def read_contexts(reader: SpanReader, question_set: QuestionSet) -> ContextAnswe
     with_context = np.flatnonzero(rows >= 0)
     texts = question_set.passages.texts.at(rows[with_context])
     spans = reader.read([(questions[row].text, text) for row, text in zip(with_context.tolist(), texts, strict=True)])
-    answers, scores, no_answer_scores = (
-        [""] * len(questions),
-        np.full(len(questions), -np.inf),
-        np.zeros(len(questions)),
-    )
-    scores[with_context], no_answer_scores[with_context] = spans.scores[:, 0], spans.nothing
+    answers = [""] * len(questions)
+    scores = np.full(len(questions), -np.inf)
+    no_answer_scores = np.zeros(len(questions))
+    scores[with_context] = spans.scores[:, 0]
+    no_answer_scores[with_context] = spans.nothing
     for row, text, start, end in zip(with_context, texts, spans.starts[:, 0], spans.ends[:, 0], strict=True):
         answers[row] = text[start:end]
     return ContextAnswers(answers, scores, no_answer_scores)
@@ -145,7 +147,8 @@ def best_threshold(context_answers: ContextAnswers, question_set: QuestionSet, r
     best = int(np.where(is_boundary, gains, -np.inf).argmax())
     if best == 0:
         return float(sorted_margins[0] - 1)
-    low, high = sorted_margins[best - 1], sorted_margins[best] if best < len(sorted_margins) else np.inf
+    low = sorted_margins[best - 1]
+    high = sorted_margins[best] if best < len(sorted_margins) else np.inf
     return float((low + high) / 2 if np.isfinite(high) else low + 1)
 
 
@@ -200,7 +203,9 @@ def score_candidates(
 ) -> SpanCandidates:
     """Judge the best span of every passage found."""
     shape = rankings.indices.shape
-    exact, overlap, holds = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
+    exact = np.zeros(shape)
+    overlap = np.zeros(shape)
+    holds = np.zeros(shape, dtype=bool)
     answers: list[list[str]] = []
     passage_rows = np.unique(rankings.indices[rankings.indices != NOT_FOUND])
     texts = dict(zip(passage_rows.tolist(), question_set.passages.texts.at(passage_rows), strict=True))

@@ -73,15 +73,18 @@ class CostBudget:
     """
 
     def __init__(self, prices: Prices | None) -> None:
-        self.spent, self.estimated = 0.0, 0.0
+        self.spent = 0.0
+        self.estimated = 0.0
         self._prices = prices or Prices(0, 0)
         self._reserved: dict[str, tuple[int, float]] = {}  # bytes of a request, and what it may cost
-        self._tokens_per_byte, self._completion_tokens = 0.0, 0
+        self._tokens_per_byte = 0.0
+        self._completion_tokens = 0
 
     def reserve(self, request: str, size: int) -> bool:
         """Reserve the estimated cost of a request of `size` bytes; False if it might exceed the limit."""
         cost = self._prices.cost(size * (self._tokens_per_byte or 1.0), self._completion_tokens or 500)
-        limit, reserved = self._prices.limit, sum(cost for _, cost in self._reserved.values())
+        limit = self._prices.limit
+        reserved = sum(cost for _, cost in self._reserved.values())
         if limit is not None and self.spent + reserved + cost > limit:
             return False
         self._reserved[request] = size, cost
@@ -153,7 +156,8 @@ def _request_answers(
 ) -> tuple[dict[str, Failure], Failure | None]:
     """Ask, and store the answers; returns failures by the messages' keys, and why the rest was not asked."""
     failures: dict[str, Failure] = {}
-    done, ended = 0, None
+    done = 0
+    ended = None
 
     def request_answer(messages: ChatMessages) -> ChatAnswer:
         answer = exhaust(chat.stream(messages.system, messages.text))
@@ -254,10 +258,12 @@ def generate(
     Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), and `OSError`.
     """
     require_range("concurrency", concurrency, 1, 64)
-    stored_answers, budget = GeneratedAnswers(generator), CostBudget(prices)
+    stored_answers = GeneratedAnswers(generator)
+    budget = CostBudget(prices)
     messages = {request.id: generator.build_messages(request) for request in requests}
     new = {message.key: message for message in messages.values() if not stored_answers.get(message.key)}
-    failed, ended = dict[str, Failure](), None
+    failed = dict[str, Failure]()
+    ended = None
     if endpoint and new:
         require_storage()
         failed, ended = _request_answers(
@@ -315,7 +321,9 @@ def run_generator(
             rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
         sample = comparison.question_set.with_questions(rows)
         ids = {question.id for question in sample.questions}
-        endpoint, answers_by_retriever, spent = Endpoint.from_input(), {}, 0.0
+        endpoint = Endpoint.from_input()
+        answers_by_retriever = {}
+        spent = 0.0
         for number, (name, rankings) in enumerate(comparison.rankings.items()):
 
             def report(done: int, total: int, cost: float, number: int = number) -> None:

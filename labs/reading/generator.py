@@ -275,7 +275,8 @@ class Generator:
 
     def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[GenerationRequest]:
         """Return the requests for a set's questions and the passages of a ranking."""
-        passages, rows = question_set.passages, rankings.first(self.most_passages).indices
+        passages = question_set.passages
+        rows = rankings.first(self.most_passages).indices
         return [
             GenerationRequest(question.id, question.text, [passages[row] for row in passage_rows if row != NOT_FOUND])
             for question, passage_rows in zip(question_set.questions, rows.tolist(), strict=True)
@@ -348,7 +349,8 @@ def score_generated_answers(
     for row, values in zip(rows, question_metrics, strict=True):
         for name, value in values.items():
             per_question[name][row] = value
-    groups, intervals = question_groups(question_set), {}
+    groups = question_groups(question_set)
+    intervals = {}
     for name, column in per_question.items():
         known = ~np.isnan(column)
         if known.any():

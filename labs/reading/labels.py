@@ -136,7 +136,8 @@ def _kind(answer: str, tokens: Sequence[Any]) -> AnswerKind:
     roles = "".join(_number_role(token, allow_noun_units=allow_noun_units) for token in tokens)
     if _NUMBER.fullmatch(roles) or _ENGLISH_NUMBER.fullmatch(answer):
         return AnswerKind.NUMBER
-    words, tags = len(answer.split()), {token.tag for token in tokens}
+    words = len(answer.split())
+    tags = {token.tag for token in tokens}
     clause = words > 1 and tags & _ENDINGS and tags & _PARTICLES
     return AnswerKind.LONG_PHRASE if clause or words > _SHORT else AnswerKind.SHORT_PHRASE
 
@@ -210,14 +211,16 @@ def _label_answerable(question_set: QuestionSet, questions: Sequence[Question], 
             return classify_answer_kinds([question.answers[0] for question in questions])
         case LabelKind.ANSWER_LENGTH:
             return _in_bands([len(question.answers[0]) for question in questions], _ANSWER_BANDS)
-    passages, row_of = question_set.passages, question_set.row_of_passage
+    passages = question_set.passages
+    row_of = question_set.row_of_passage
     texts = [passages[row_of[example.relevant[0]]].text if example.relevant else None for example in questions]
     if by is LabelKind.PASSAGE_LENGTH:
         bands = _in_bands([len(text or "") for text in texts], _PASSAGE_BANDS)
         return [UNKNOWN if text is None else band for text, band in zip(texts, bands, strict=True)]
     thirds = []
     for question, text in zip(questions, (text or "" for text in texts), strict=True):
-        answer, stored = question.answers[0], question.starts[0] if question.starts else -1
+        answer = question.answers[0]
+        stored = question.starts[0] if question.starts else -1
         start = stored if stored >= 0 and text.startswith(answer, stored) else text.find(answer)
         thirds.append(_THIRDS[3 * start // len(text)] if 0 <= start < len(text) else UNKNOWN)
     return thirds

@@ -97,15 +97,14 @@ def _overlap(prediction: str, reference: str, rules: ScoringRules) -> float:
     if rules is ScoringRules.KLUE:
         if not prediction or not reference:
             return float(prediction == reference)
-        common, total = (
-            SequenceMatcher(None, prediction, reference).find_longest_match().size,
-            len(prediction) + len(reference),
-        )
+        common = SequenceMatcher(None, prediction, reference).find_longest_match().size
+        total = len(prediction) + len(reference)
     else:
         parts: list[Sequence[str]] = [
             text.split() if rules is ScoringRules.SQUAD else text.replace(" ", "") for text in (prediction, reference)
         ]
-        common, total = sum((Counter(parts[0]) & Counter(parts[1])).values()), sum(map(len, parts))
+        common = sum((Counter(parts[0]) & Counter(parts[1])).values())
+        total = sum(map(len, parts))
     return 2 * common / total if common else 0.0
 
 
@@ -213,7 +212,8 @@ def score_slices(question_set: QuestionSet, scores: Mapping[str, AnswerScores], 
     "difference" from the first reader with "difference_low" and "difference_high", as fractions. "p_holm" is corrected
     for all slices and readers of a measure; NaN for the first reader.
     """
-    parts, groups = slice_questions(question_set, by), question_groups(question_set)
+    parts = slice_questions(question_set, by)
+    groups = question_groups(question_set)
     values = {name: Scores((), reader_scores.per_question) for name, reader_scores in scores.items()}
     tables = []
     for measure in dict.fromkeys(

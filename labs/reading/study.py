@@ -54,7 +54,8 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     `readers` by name, by retriever, by K: exact match `em`, the rules' overlap (`f1` or `rouge_w`), the `ceiling`, 95%
     intervals, and fates. `oracles`: both with the right passage given.
     """
-    experiment, groups = result.experiment, question_groups(result.question_set)
+    experiment = result.experiment
+    groups = question_groups(result.question_set)
     names = (scores.EXACT, experiment.rules.overlap_name)
     content: dict[str, Any] = {
         "data": result.question_set.name,
@@ -65,7 +66,8 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     }
     content |= {part: {} for part in ("readers", "oracles", "weights", "differences", "generators")}
     for reader in result.readers:
-        answered, name = reader.by_retriever, reader.name
+        answered = reader.by_retriever
+        name = reader.name
         metrics = {retriever: _metrics_by_k(answers.depth, names, groups) for retriever, answers in answered.items()}
         content["readers"][name] = failure_dict(reader.error) if reader.error else metrics
         if not reader.error:
@@ -161,11 +163,15 @@ def _metrics_by_k(depth: AnswersByDepth, names: tuple[str, str], groups: np.ndar
 
 
 def _means_with_intervals(values: np.ndarray, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
-    means, ends = values.mean(axis=0).tolist(), proportion_intervals(values, groups).tolist()
+    means = values.mean(axis=0).tolist()
+    ends = proportion_intervals(values, groups).tolist()
     return {**dict(zip(names, means, strict=True)), "interval": dict(zip(names, ends, strict=True))}
 
 
-_SCORES, _TEXTS, _ARRAYS, _COMPARISON_FOLDER = "scores.json", "answers.json", "judged.npz", "found"
+_SCORES = "scores.json"
+_TEXTS = "answers.json"
+_ARRAYS = "judged.npz"
+_COMPARISON_FOLDER = "found"
 _ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
 _CANDIDATE_FIELDS = tuple(field.name for field in fields(SpanCandidates) if field.name != "answers")
 _DEPTH_FIELDS = tuple(field.name for field in fields(AnswersByDepth) if field.name != "ks")
@@ -211,7 +217,8 @@ def load(folder: Path, question_set: QuestionSet) -> StoredReading:
 
     Raises `ValueError` if the folder holds no complete evaluation of this version, or one of other questions.
     """
-    content, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
+    content = read_json(folder / _SCORES)
+    arrays = load_arrays(folder / _ARRAYS)
     if not content or arrays is None:
         raise ValueError(f"{folder} holds no finished evaluation")
     comparison = comparison_store.load(folder / _COMPARISON_FOLDER, question_set)
@@ -357,7 +364,8 @@ def evaluate_command(
 
     JSON has fractions from 0 to 1.
     """
-    reading_experiment, base = read_experiment(experiment), experiment.parent
+    reading_experiment = read_experiment(experiment)
+    base = experiment.parent
     with stop_message("Stopped. Rankings and answers found so far are kept: run the same command again to continue."):
         result = evaluate(
             reading_experiment, find(reading_experiment.data, base), base=base, on_progress=report_progress
@@ -375,14 +383,16 @@ def evaluate_command(
 
 def format_reading(result: ReadingResult) -> str:
     """Return exact match and overlap by depth as lines of text, in percent."""
-    rules, content = result.experiment.rules, as_dict(result)
+    rules = result.experiment.rules
+    content = as_dict(result)
     lines = [f"{result.question_set.name}: {content['questions']:,} questions, by the rules of {rules}, em / overlap"]
     for reader in result.readers:
         if reader.error:
             continue
         oracle = content["oracles"][reader.name]
         lines.append(f"{reader.name}, with the right passage: {_format_cell(oracle, rules.overlap_name)}")
-        ks, rows = result.experiment.depths_read, []
+        ks = result.experiment.depths_read
+        rows = []
         for name, by_k in content["readers"][reader.name].items():
             rows.append((name, [_format_cell(by_k[str(k)], rules.overlap_name) for k in ks]))
             rows.append(("  holds it", [f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in ks]))

@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 
 IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it
-NEXT, RANDOM = 0, 1  # what a second segment is, as BERT numbers it
-PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
-GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"
+# what a second segment is, as BERT numbers it
+NEXT = 0
+RANDOM = 1
+PERPLEXITY = "perplexity"
+LOG_LIKELIHOOD = "log_likelihood"
+GUESSED = "masked_accuracy"
+FOLLOWED = "next_accuracy"
 _COLUMNS = ("losses", "hidden", "right", "follow_right")
 
 
@@ -138,7 +142,9 @@ class SegmentPairs:
     document: np.ndarray = field(init=False, repr=False)  # (n,) rows of `TokenFile.same`
 
     def __post_init__(self) -> None:
-        room, bounds, document = self.length - 3, array("q"), array("q")
+        room = self.length - 3
+        bounds = array("q")
+        document = array("q")
         for number, (start, end) in enumerate(zip(self.file.bounds[:-1], self.file.bounds[1:] - 1, strict=True)):
             pairs = _segments(int(start), self.file.starts[start:end], room)
             bounds.extend(pairs.ravel().tolist())
@@ -197,14 +203,17 @@ def _truncate_pair(first: slice, second: slice, room: int) -> tuple[slice, slice
 def _rows(file: TokenFile, bodies: Sequence[Sequence[slice]], specials: Specials) -> Rows:
     lengths = np.array([1 + sum(len(range(*span.indices(len(file.tokens)))) + 1 for span in body) for body in bodies])
     shape = (len(bodies), int(lengths.max()))
-    tokens, segments = np.full(shape, specials.pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    tokens = np.full(shape, specials.pad, dtype=np.int64)
+    segments = np.zeros(shape, dtype=np.int64)
     starts = np.ones(shape, dtype=bool)
     for row, body in enumerate(bodies):
-        tokens[row, 0], position = specials.begin, 1
+        tokens[row, 0] = specials.begin
+        position = 1
         for number, part in enumerate(body):
             ids = file.tokens[part]
             end = position + len(ids)
-            tokens[row, position:end], tokens[row, end] = ids, specials.end
+            tokens[row, position:end] = ids
+            tokens[row, end] = specials.end
             starts[row, position + 1 : end] = file.starts[part][1:]
             segments[row, position : end + 1] = number
             position = end + 1
@@ -285,7 +294,8 @@ class MaskedPredictions:
 
     def gain(self, before: "MaskedPredictions") -> tuple[float, tuple[float, float]]:
         """How much larger the share guessed right is than before, and its 95% interval, of the same rows drawn."""
-        difference, hidden = self._resampled(self.right - before.right), self._resampled(self.hidden)
+        difference = self._resampled(self.right - before.right)
+        hidden = self._resampled(self.hidden)
         return self.means()[GUESSED] - before.means()[GUESSED], _quantile_interval(difference / np.maximum(1, hidden))
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -298,7 +308,8 @@ class MaskedPredictions:
 
     def _resampled(self, values: np.ndarray) -> np.ndarray:
         """Sums over as many rows drawn with replacement, `(2000,)`: the same rows every time."""
-        rng, n = np.random.default_rng(0), len(values)
+        rng = np.random.default_rng(0)
+        n = len(values)
         return np.array([values[rng.integers(n, size=n)].sum() for _ in range(2000)])
 
 

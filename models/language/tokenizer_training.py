@@ -40,7 +40,9 @@ PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[
 BLANKS = ("▁", "Ġ")  # as Metaspace and byte-level BPE write one
 BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # nobody sees it, NFC keeps it, and texts of people hold none
 _BLOCK = 256  # texts that Kiwi is given at a time: its morphemes take a hundred times the memory of the text
-MIN_VOCABULARY, MAX_VOCABULARY = 1_000, 64_000  # pieces of a vocabulary
+# pieces of a vocabulary
+MIN_VOCABULARY = 1_000
+MAX_VOCABULARY = 64_000
 TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
 MAX_CHARACTERS = 50_000_000
 _MIN_PAIR_FREQUENCY = 2  # times that a pair occurs before it is a piece
@@ -181,7 +183,9 @@ def gathered(
     corpus: Corpus, sample: Sample, on_progress: ProgressCallback | None = None
 ) -> Iterator[TrainingDocuments]:
     """Write the documents to a temporary file. Raises `LanguageError` (`nothing_to_learn`) if all are held out."""
-    character_counts, documents, characters = Counter[str](), 0, 0
+    character_counts = Counter[str]()
+    documents = 0
+    characters = 0
     share = min(1.0, sample.most_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.txt")
@@ -199,7 +203,8 @@ def gathered(
                     line = line.lower() if sample.lowercase else line
                     character_counts.update(line)
                     file.write(line + "\n")
-                    documents, characters = documents + 1, characters + len(line)
+                    documents = documents + 1
+                    characters = characters + len(line)
         if not documents:
             message = f"{corpus.name} is too small: all of its documents are held out for measuring"
             raise LanguageError("nothing_to_learn", message, corpus=corpus.name)
@@ -260,7 +265,8 @@ def train_on(
     deterministic: the library sums Unigram's expectations in random order. Memory is that of the distinct words. Raises
     `LanguageError` (`vocabulary`).
     """
-    began, options = perf_counter(), TokenizerOptions(kind, vocabulary, documents.sample)
+    began = perf_counter()
+    options = TokenizerOptions(kind, vocabulary, documents.sample)
     tokenizer = untrained(kind, documents.sample.split, lowercase=documents.sample.lowercase)
     if kind is TokenizerKind.WORDPIECE:
         _train_wordpiece(tokenizer, documents, vocabulary, on_progress)

@@ -218,7 +218,8 @@ def merge_steps(word: str, tokenizer: PreparedTokenizer) -> list[MergeStep]:
     n. Two steps may have as many: a pair learned early may stand beside each other only after one that was learned
     later is joined. Raises `LanguageError` `no_merges`.
     """
-    learned, in_bytes = tokenizer.content["model"].get("merges"), is_of_bytes(tokenizer)
+    learned = tokenizer.content["model"].get("merges")
+    in_bytes = is_of_bytes(tokenizer)
     if learned is None:
         message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
         raise LanguageError("no_merges", message, name=tokenizer.name)
@@ -281,7 +282,8 @@ def _morpheme_starts(texts: Sequence[str]) -> list[np.ndarray]:
     tokens_of_texts = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
     starts_of_texts = []
     for text in texts:
-        starts, end = np.array([letter == BOUNDARY for letter in text], dtype=bool), 0
+        starts = np.array([letter == BOUNDARY for letter in text], dtype=bool)
+        end = 0
         for token in () if BOUNDARY in text else next(tokens_of_texts):
             starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
             end = max(end, token.start + token.len)
@@ -299,7 +301,8 @@ def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
 def _starts(numbers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     if not len(offsets):
         return np.zeros(0, dtype=bool)
-    first, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
+    first = offsets[:, 0]
+    last = np.maximum(offsets[:, 1] - 1, offsets[:, 0])
     reached = np.concatenate([[-1], np.maximum.accumulate(numbers[last])[:-1]])
     return np.asarray(numbers[first] > reached)
 
@@ -345,7 +348,10 @@ def write_tokens(
     size = len(tokenizer)
     dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.uint32)
     folder.mkdir(parents=True, exist_ok=True)
-    counts, lengths, same = np.zeros(size, dtype=np.int64), array("q"), array("Q")  # of numbers, not of objects
+    # of numbers, not of objects
+    counts = np.zeros(size, dtype=np.int64)
+    lengths = array("q")
+    same = array("Q")
     with (folder / "tokens.bin").open("wb") as tokens, (folder / "starts.bin").open("wb") as starts:
         for block in _some(documents):
             texts = mark_morphemes(block) if morphemes else [normalize_text(text) for text in block]
@@ -365,13 +371,15 @@ def write_tokens(
 
 
 def _some(documents: Iterable[str]) -> Iterator[list[str]]:
-    texts, characters = list[str](), 0
+    texts = list[str]()
+    characters = 0
     for document in documents:
         texts.append(document)
         characters += len(document)
         if characters > _CHARACTERS_AT_ONCE:
             yield texts
-            texts, characters = [], 0
+            texts = []
+            characters = 0
     if texts:
         yield texts
 

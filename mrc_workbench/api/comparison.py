@@ -58,7 +58,9 @@ class ComparisonResult(ScoredRankings):
             [label(measure) for measure in displayed_measures(comparison)],
             default_baseline(comparison),
         )
-        self.comparison, self.dataset, self.key = comparison, dataset, key
+        self.comparison = comparison
+        self.dataset = dataset
+        self.key = key
         self._searchers: dict[str, Searcher] = {}
 
     def __getitem__(self, name: str) -> "RetrieverResult":

@@ -76,7 +76,8 @@ class ScoredRankings:
         self, question_set: QuestionSet, rankings: Mapping[str, Rankings], metrics: Sequence[str], baseline: str
     ) -> None:
         self.question_set = question_set
-        self.metrics, self.baseline = tuple(metrics), baseline
+        self.metrics = tuple(metrics)
+        self.baseline = baseline
         self._rankings = dict(rankings)
         self._values: dict[str, dict[str, np.ndarray]] = {name: {} for name in rankings}
 
@@ -192,7 +193,8 @@ class ScoredRankings:
         These tools order tied passages by their ids. A score that ties with the one before it is therefore lowered
         to the next float32, so that they see the ranks of the search, and their metrics equal those of `table`.
         """
-        rankings, passages = self._rankings[self.find(name)], self.question_set.passages.ids
+        rankings = self._rankings[self.find(name)]
+        passages = self.question_set.passages.ids
         scores = without_ties(rankings.scores)
         scores_by_question: dict[str, dict[str, float]] = {}
         for row, question in enumerate(self.question_set.questions):

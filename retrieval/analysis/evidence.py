@@ -273,7 +273,9 @@ def _load_published() -> list[PublishedResults]:
 
 
 _MAX_EXAMINED_QUESTIONS = 10_000  # that are looked at, evenly spread: a second
-_SAMPLED_PASSAGES, _SAMPLED_CHARACTERS = 300, 400  # that are looked at for other languages, and of each its beginning
+# that are looked at for other languages, and of each its beginning
+_SAMPLED_PASSAGES = 300
+_SAMPLED_CHARACTERS = 400
 _MAX_FOREIGN_FRACTION = 0.05  # of them in a language: questions in it have passages to match
 
 

@@ -50,7 +50,8 @@ FIRST_WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 DEPTHS = (5, 10, 20, 50, 100)
 RERANKER_WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 11))
 TITLE_WEIGHTS = (1.0, 2.0, 3.0, 5.0)
-FEEDBACK_PASSAGES, FEEDBACK_SHARES = (3, 10), (0.1, 0.3, 0.5)
+FEEDBACK_PASSAGES = (3, 10)
+FEEDBACK_SHARES = (0.1, 0.3, 0.5)
 MAX_VALUES = 12  # of k1, and of b
 MAX_CHANGES = 60  # of BM25's options, alone and together
 OPTIONS = ("title_weight", "compounds", "dictionary", "feedback_passages", "feedback_terms", "feedback_share")
@@ -210,7 +211,8 @@ def tried_specs(experiment: Experiment) -> list[Spec]:
 
 def selected_spec(experiment: Experiment, name: str) -> Spec:
     """Return what a lab tried under this name as a retriever to use, under a name that describes it."""
-    spec, current = experiment.specs[name], _reference_spec(experiment)
+    spec = experiment.specs[name]
+    current = _reference_spec(experiment)
     if isinstance(spec, HybridSpec) and spec.weights:
         weights = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
         name = f"Hybrid · {' + '.join(weights)} · {spec.fusion}"
@@ -279,7 +281,8 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
         for name, retriever_scores in lab.scores.items()
         if measure in retriever_scores.per_question
     }
-    kind, results = lab.experiment.lab, {result.name: result for result in lab.results if result.name in values}
+    kind = lab.experiment.lab
+    results = {result.name: result for result in lab.results if result.name in values}
     rows = [_result_row(spec, kind, results[spec.name]) for spec in tried_specs(lab.experiment) if spec.name in results]
     by, weights = _SINGLE_COMPONENT_ROWS.get(kind, ("", ()))
     rows += [
@@ -308,7 +311,8 @@ def lab_results(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
         low, high = difference_intervals(differences, groups).T
         table = table.assign(difference=differences.mean(axis=0), difference_low=low, difference_high=high)
     if kind is LabKind.INDEX and base in lab.scores:
-        cut, rankings = Measure.parse(measure).cutoff, lab.rankings
+        cut = Measure.parse(measure).cutoff
+        rankings = lab.rankings
         table = table.assign(overlap=[overlap(rankings[base], rankings[name], cut) for name in table["name"]])
     return table
 

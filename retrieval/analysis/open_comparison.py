@@ -74,7 +74,8 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
     """
     if before.question_set.fingerprint != after.question_set.fingerprint:
         raise ValueError("the two comparisons asked other questions, or searched other passages")
-    names, pairs = [], []
+    names = []
+    pairs = []
     for name, new in after.scores.items():
         old = before.scores[name].per_question if name in before.scores else {}
         shared = [measure for measure in new.per_question if measure in old]
@@ -134,8 +135,11 @@ class QualityGate:
         `not_below` is a key of the workspace, or a folder that `compare` wrote; empty: none. Raises `ValueError` if the
         experiment lacks a retriever or a measure, or if the comparison before has other questions.
         """
-        thresholds, measure, before = tuple(map(ScoreThreshold.parse, at_least)), Measure.parse(by), None
-        names, known_measures = {*experiment.specs}, measure_names(experiment.ks)
+        thresholds = tuple(map(ScoreThreshold.parse, at_least))
+        measure = Measure.parse(by)
+        before = None
+        names = {*experiment.specs}
+        known_measures = measure_names(experiment.ks)
         for threshold in thresholds:
             if threshold.retriever and threshold.retriever not in names:
                 raise ValueError(f"no retriever of this experiment is called {threshold.retriever!r}")
@@ -348,7 +352,8 @@ class OpenComparison:
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> standing.RerankExplanation | None:
         """Explain the move of a passage; None if the ranking before is not stored, or the model's weight is gone."""
-        before, after = self.comparison.rankings.get(spec.first), self.comparison.rankings.get(spec.name)
+        before = self.comparison.rankings.get(spec.first)
+        after = self.comparison.rankings.get(spec.name)
         if before is None or after is None:
             return None
         try:

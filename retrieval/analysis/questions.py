@@ -194,7 +194,8 @@ def find_outcomes(compared: Comparison, k: int) -> dict[str, np.ndarray]:
     """
     if k < 1:
         raise ValueError(f"k must be 1 or more, not {k}")
-    ranks, experiment = _ranks(compared), compared.experiment
+    ranks = _ranks(compared)
+    experiment = compared.experiment
     traceable = [name for name in ranks if all(spec.name in ranks for spec in experiment.with_dependencies([name]))]
     deep_enough = [name for name in traceable if compared.rankings[name].indices.shape[1] >= k]
     return {name: _outcome(experiment.specs, ranks, name, k) for name in deep_enough}
@@ -235,7 +236,8 @@ def _is_any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth:
 
 
 def _outcome(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
-    spec, depth = specs[name], specs[name].candidate_depth(k)
+    spec = specs[name]
+    depth = specs[name].candidate_depth(k)
     if len(spec.components) > 1:
         outcome_if_missed = np.where(_is_any_within(ranks, spec.sources, depth), _LOST_IN_FUSION, _NOT_A_CANDIDATE)
     elif spec.components:
@@ -315,14 +317,14 @@ def slice_table(
     values = np.stack([known_scores.per_question[measure] for known_scores in known.values()], axis=1)
     rows: list[tuple[object, ...]] = []
     for number, part in enumerate(parts):
-        slice_values, slice_groups = values[part.rows], _groups_in(groups, part)
+        slice_values = values[part.rows]
+        slice_groups = _groups_in(groups, part)
         differences = slice_values - slice_values[:, :1]
-        intervals, difference_bounds = (
-            proportion_intervals(slice_values, slice_groups),
-            difference_intervals(differences, slice_groups),
-        )
+        intervals = proportion_intervals(slice_values, slice_groups)
+        difference_bounds = difference_intervals(differences, slice_groups)
         for column, name in enumerate(known):
-            mean, difference = slice_values[:, column].mean(), differences[:, column].mean()
+            mean = slice_values[:, column].mean()
+            difference = differences[:, column].mean()
             rows.append(
                 (number, len(part.rows), name, mean, *intervals[column], difference, *difference_bounds[column])
             )

@@ -77,7 +77,8 @@ class Result(SearchCosts):
     ) -> Self:
         expected_count = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
         counts = (rankings.indices[:, :expected_count] != NOT_FOUND).sum(axis=1)
-        short, unanswered = int((counts < expected_count).sum()), int((counts == 0).sum())
+        short = int((counts < expected_count).sum())
+        unanswered = int((counts == 0).sum())
         return cls(name, rankings, scores, short, unanswered, **vars(costs or SearchCosts()))
 
     @property
@@ -115,7 +116,9 @@ class Result(SearchCosts):
     @property
     def warnings(self) -> list[str]:
         """What limits the conclusions about it, in English."""
-        name, notes, warnings = self.name, self.notes, []
+        name = self.name
+        notes = self.notes
+        warnings = []
         if self.training_query_count is not None:
             warnings.append(few_questions(self.training_query_count, f"training questions for {name}"))
         if count := notes.get("unknown_passages"):
@@ -369,8 +372,10 @@ def provenance(
 
     `question_set` is the whole set, if only a part of it was compared; `base` is that of `compare`.
     """
-    experiment, evaluated = comparison.experiment, comparison.question_set
-    full_set, context = question_set or evaluated, RetrieverContext(evaluated, base)
+    experiment = comparison.experiment
+    evaluated = comparison.question_set
+    full_set = question_set or evaluated
+    context = RetrieverContext(evaluated, base)
     parts = comparison.split or split(full_set, experiment.split_options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="milliseconds"),

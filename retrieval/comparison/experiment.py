@@ -87,8 +87,10 @@ class RunSpec(Spec):
     def make(self, context: RetrieverContext) -> CachedRetriever:
         if self.failure:
             raise Failure("", self.failure)
-        path, questions = find_run(self.path, context.base), context.question_set
-        measured, notes = {}, {}
+        path = find_run(self.path, context.base)
+        questions = context.question_set
+        measured = {}
+        notes = {}
         if self.recorded:
             measured = self.recorded.model_dump(include={"seconds_per_query", "depth"})
             notes = self.recorded.model_dump(exclude={"seconds_per_query", "depth"})
@@ -308,7 +310,8 @@ def added_retrievers(fingerprint: str) -> list[Spec]:
 
     The path of a run is absolute, and a retriever follows those it wraps, if they were added too.
     """
-    entries, specs = [(read_json(path), path) for path in _added_folder(fingerprint).glob("*.json")], list[Spec]()
+    entries = [(read_json(path), path) for path in _added_folder(fingerprint).glob("*.json")]
+    specs = list[Spec]()
     for content, path in sorted(entries, key=lambda entry: (str(entry[0].get("added")), entry[1].name)):
         try:
             spec = parse_spec(content.get("retriever"))

@@ -132,7 +132,8 @@ class WindowedBM25Spec(TermSpec):
     sentences: Count = 1
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        dictionary, report = self.load_dictionary(context), context.on_progress
+        dictionary = self.load_dictionary(context)
+        report = context.on_progress
         build = partial(WindowedBM25, self.name, context.passages, self.options(dictionary), on_progress=report)
         build = partial(build, sentences=self.sentences)
         return context.cached_retriever(self, build, *self.analysis_key(context, dictionary))
@@ -150,7 +151,8 @@ class DenseSpec(ReadingSpec):
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
         encoder = context.encoder(self.model, self.title, self.precision)
-        windows, passages = self.window_options, context.passages
+        windows = self.window_options
+        passages = context.passages
         build = partial(Dense, self.name, passages, encoder, title=self.title, index=self.index, windows=windows)
         return context.cached_retriever(self, build, encoder.fingerprint, meter=encoder.meter)
 
@@ -270,7 +272,8 @@ class MilvusSpec(Spec):
         return self
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        connection, passages = milvus_settings(), context.passages
+        connection = milvus_settings()
+        passages = context.passages
         encoder = (
             None if self.search is MilvusSearchMode.BM25 else context.encoder(self.model, self.title, Precision.AUTO)
         )
@@ -361,7 +364,8 @@ class PluginSpec(Spec):
     options: dict[str, str | int | float | bool | list[str] | list[float]] = omit_if_default({})
 
     def make(self, context: RetrieverContext) -> CachedRetriever:
-        plugin, questions = find_plugin(self.entry), context.question_set
+        plugin = find_plugin(self.entry)
+        questions = context.question_set
         build = partial(plugin.retriever, self.name, questions, self.options)
         return context.cached_retriever(self, build, plugin.fingerprint(), *alias_fingerprints(questions))
 

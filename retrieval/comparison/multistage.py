@@ -203,11 +203,13 @@ class LearnedSpec(Spec):
 
         Test questions are used only if all are compared. Of too many, those that no model was trained on come first.
         """
-        rows, part = context.split.rows, context.evaluated_part
+        rows = context.split.rows
+        part = context.evaluated_part
         unseen_parts = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
         part_groups = [unseen_parts, [Part.TRAIN]] if is_trained else [[*unseen_parts, Part.TRAIN], []]
         # questions that are compared anyway train each other, up to so many
-        remaining, selected = 20_000 if part is Part.ALL else self.lessons, []
+        remaining = 20_000 if part is Part.ALL else self.lessons
+        selected = []
         for parts in part_groups:
             sampled = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
             if len(sampled) > remaining:
@@ -236,8 +238,12 @@ def _model_sources(names: Iterable[str], context: RetrieverContext) -> Iterator[
         yield from _model_sources(spec.components, context)
 
 
-BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
-HYBRID_NAME, RERANKED_NAME = "Hybrid", "Reranked"
+BM25_NAME = "BM25"
+DENSE_NAME = "Dense"
+LATE_NAME = "Late"
+MIX_NAME = "Best mix"
+HYBRID_NAME = "Hybrid"
+RERANKED_NAME = "Reranked"
 WORDS_NAME = "BM25 words"  # BM25 of words as they are written, where the default analyzer splits them
 LSA_NAME = "LSA"  # the starter's vectors: dense search itself if no pretrained base is installed
 SHORT_NAMES = {

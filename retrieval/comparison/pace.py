@@ -31,7 +31,8 @@ from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 
 # seconds a character of a reader that was never measured: how much of the progress bar it gets, and no more
-_DEFAULT_RATE, _DEFAULT_MODEL_RATE = 5e-6, 2e-4
+_DEFAULT_RATE = 5e-6
+_DEFAULT_MODEL_RATE = 2e-4
 _MIN_STORED_SECONDS = 0.3  # seconds: what took less tells nothing about a longer one
 _MIN_FRACTION = 0.05  # fraction of its work after which a running retriever is judged by itself
 _FINAL_SECONDS = 2.0  # seconds: results are tested, written and drawn
@@ -69,10 +70,12 @@ class TimeEstimator:
 
     def __init__(self, lowest_reported: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """`least` is the time left that was reported last, if another process began this comparison."""
-        self._clock, self._lowest_reported = clock, lowest_reported
+        self._clock = clock
+        self._lowest_reported = lowest_reported
         self._tasks: dict[str, _Task] = {}
         self._known_speeds: dict[str, _MeasuredSpeed] = {}
-        self._name, self._started_at = "", clock()
+        self._name = ""
+        self._started_at = clock()
         self._finished: set[str] = set()
         self._first_observation: _Observation | None = None
         self._last_observation = _Observation(0.0, 0.0)
@@ -119,7 +122,9 @@ class TimeEstimator:
             return
         self._finished.add(self._name)
         task = self._tasks[self._name]
-        seconds, first, last = self._clock() - self._started_at, self._first_observation, self._last_observation
+        seconds = self._clock() - self._started_at
+        first = self._first_observation
+        last = self._last_observation
         is_measurable = task.characters and not task.is_stored and (first or not task.reports_progress)
         if not is_measurable or seconds < _MIN_STORED_SECONDS:
             return
@@ -176,12 +181,10 @@ class TimeEstimator:
         expected = self.expected_seconds(name)
         if name != self._name:
             return expected
-        task, now, first, last = (
-            self._tasks[name],
-            self._clock() - self._started_at,
-            self._first_observation,
-            self._last_observation,
-        )
+        task = self._tasks[name]
+        now = self._clock() - self._started_at
+        first = self._first_observation
+        last = self._last_observation
         if first and last.fraction - first.fraction > _MIN_FRACTION and last.seconds > first.seconds:
             total = (last.seconds - first.seconds) / (last.fraction - first.fraction)
             return max(0.0, total * (1 - last.fraction) - (now - last.seconds))
@@ -262,7 +265,8 @@ def _layer_weights(source: ModelSource) -> float | None:
     folder = source.folder
     for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))) if folder else ():
         config = read_json(path)
-        layers, width = config.get("num_hidden_layers"), config.get("hidden_size")
+        layers = config.get("num_hidden_layers")
+        width = config.get("hidden_size")
         if isinstance(layers, int) and isinstance(width, int):
             return 12.0 * layers * width**2
     return None

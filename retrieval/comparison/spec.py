@@ -104,7 +104,8 @@ class CachedRetriever:
         if not disk_cache.is_caching():  # the costs stay those of the last search
             return self._built_retriever(questions).search(questions, depth).first(k)
         start = time.perf_counter()
-        key, should_store = self._key_of(questions, k), len(questions) > 1
+        key = self._key_of(questions, k)
+        should_store = len(questions) > 1
         is_shipped = should_store and disk_cache.is_from_sample("rankings", key)
         stored = disk_cache.cached_arrays("rankings", key, lambda: self._search(questions, depth), store=should_store)
         build, query, model = stored["seconds"].tolist()
@@ -130,7 +131,8 @@ class CachedRetriever:
         return disk_cache.key_of(self.key, list(questions), max(k, self.depth))
 
     def _search(self, questions: Sequence[str], k: int) -> dict[str, np.ndarray]:
-        retriever, meter = self._built_retriever(questions), self.meter
+        retriever = self._built_retriever(questions)
+        meter = self.meter
         for component in self._all_components:
             component._elapsed = 0.0
         meter.take_elsewhere()  # discards that of building
@@ -260,7 +262,8 @@ class Spec(BaseModel, ABC):
 
     def resolved_values(self, context: "RetrieverContext") -> dict[str, Any]:
         """Return its values, with the analyzer that `auto` chose and what identifies the content of a model."""
-        values, used = self.model_dump(mode="json", exclude={"name"}, exclude_none=True), dict(self.local_spec)
+        values = self.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+        used = dict(self.local_spec)
         if "analyzer" in used:
             values["analyzer"] = resolve_analyzer(used["analyzer"], context.texts(used["title"])).value
         if "model" in used:
@@ -309,10 +312,14 @@ class RetrieverContext:
         full_set: QuestionSet | None = None,
         evaluated_split: tuple[SplitOptions, Part] = (SplitOptions(), Part.ALL),
     ) -> None:
-        self.question_set, self.passages = question_set, question_set.passages
-        self.specs, self.full_set = specs or {}, full_set or question_set
+        self.question_set = question_set
+        self.passages = question_set.passages
+        self.specs = specs or {}
+        self.full_set = full_set or question_set
         self.split_options, self.evaluated_part = evaluated_split
-        self.base, self.on_progress, self._depths = base, on_progress, depths or {}
+        self.base = base
+        self.on_progress = on_progress
+        self._depths = depths or {}
         self.retrievers: dict[str, CachedRetriever | Exception] = {}
         values = [dict(spec) for spec in self.specs.values()]
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))

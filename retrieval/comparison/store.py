@@ -116,7 +116,8 @@ def _predates_language_detection(folder: Path) -> bool:
     """Whether `auto` selected words or bigrams before languages were detected: today's results would differ."""
     origin = read_json(folder / _PROVENANCE)
     try:
-        specs, resolved = origin["experiment"]["retriever"], origin["retrievers"]
+        specs = origin["experiment"]["retriever"]
+        resolved = origin["retrievers"]
         automatic = [resolved.get(spec["name"], {}) for spec in specs if spec.get("analyzer") == Analyzer.AUTO]
         analyzers = [values.get("analyzer") for values in automatic]
     except (AttributeError, KeyError, TypeError):
@@ -284,7 +285,8 @@ def delete(key: str) -> None:
 
 def read_comparison(folder: Path) -> StoredComparison | None:
     """Read what the list shows of a comparison; None if it is damaged or was written by an older version."""
-    scores, origin = read_json(folder / SCORES), origin_of(folder)
+    scores = read_json(folder / SCORES)
+    origin = origin_of(folder)
     try:
         experiment = origin["experiment"]
         datetime.fromisoformat(origin["made"])

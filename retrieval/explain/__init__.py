@@ -153,7 +153,8 @@ class BM25Explainer:
             self._first = BM25("first", self._passages, replace(self.options, feedback_passages=0))
         if self.options.title_weight:
             of_fields = field_statistics(self.analysis, self._passages)
-            self._corpus, self._mean_lengths = of_fields.terms, [of_fields.mean_text, of_fields.mean_title]
+            self._corpus = of_fields.terms
+            self._mean_lengths = [of_fields.mean_text, of_fields.mean_title]
         else:
             self._corpus = term_statistics(self.analysis, texts)
             self._mean_lengths = [self._corpus.mean_length]
@@ -205,7 +206,8 @@ class BM25Explainer:
         if not self.options.title_weight:
             return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
         start = passage.start
-        text, title = self._read(passage.text[start:]), self._read(passage.text[: max(0, start - 1)])
+        text = self._read(passage.text[start:])
+        title = self._read(passage.text[: max(0, start - 1)])
         shifted = {
             token: TokenOccurrences(
                 occurrence.times, tuple((begin + start, end + start) for begin, end in occurrence.spans)

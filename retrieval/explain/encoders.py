@@ -82,7 +82,8 @@ class StaticExplainer:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         module = folder / modules[0]["path"]
         self.analyzer = Analyzer(json.loads((module / "config.json").read_text(encoding="utf-8"))["analyzer"])
-        self._passages, self._title = passages, title
+        self._passages = passages
+        self._title = title
         self._token_ids: dict[str, int] = Tokenizer.from_file(str(module / "tokenizer.json")).get_vocab()
         # rows are read when they are asked for: all of them may be 100 MB
         weights: Any = safe_open(module / "model.safetensors", framework="np")
@@ -93,8 +94,10 @@ class StaticExplainer:
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self._title)
         question_tokens, passage_tokens = spans_by_token(self.analyzer, [question, passage.text])
-        question_vectors, passage_vectors = self._vectors_of(question_tokens), self._vectors_of(passage_tokens)
-        question_sum, passage_sum = question_vectors.sum(axis=0), passage_vectors.sum(axis=0)
+        question_vectors = self._vectors_of(question_tokens)
+        passage_vectors = self._vectors_of(passage_tokens)
+        question_sum = question_vectors.sum(axis=0)
+        passage_sum = passage_vectors.sum(axis=0)
         lengths = float(np.linalg.norm(question_sum) * np.linalg.norm(passage_sum)) or math.inf
         return StaticExplanation(
             question,
@@ -164,12 +167,12 @@ def term_contributions(
 ) -> SparseExplanation:
     """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
     passage_text = Passages.from_passages([passage]).indexed_texts(title=title)[0]
-    question_weights, passage_weights = (
-        encoder.encode("question", [question]),
-        encoder.encode("passage", [passage_text]),
-    )
-    composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
-    in_question, in_passage = encoder.spans_by_term(composed), encoder.spans_by_term(indexed.text)
+    question_weights = encoder.encode("question", [question])
+    passage_weights = encoder.encode("passage", [passage_text])
+    composed = unicodedata.normalize("NFC", question)
+    indexed = indexed_text(passage, title=title)
+    in_question = encoder.spans_by_term(composed)
+    in_passage = encoder.spans_by_term(indexed.text)
     shared, question_positions, passage_positions = np.intersect1d(
         question_weights.indices, passage_weights.indices, return_indices=True
     )
@@ -244,12 +247,14 @@ def _numbered_pieces(text: str, spans: Sequence[Span], start: int, end: int) -> 
 def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:
     """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
     corpus = Passages.from_passages([passage])
-    composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
+    composed = unicodedata.normalize("NFC", question)
+    indexed = indexed_text(passage, title=title)
     question_vectors, question_spans = encoder.read("question", composed)
     passage_vectors, passage_spans = encoder.read("passage", indexed.text, int(corpus.title_lengths(title=title)[0]))
     weights = np.linalg.norm(question_vectors, axis=1)
     similarities = question_vectors @ passage_vectors.T / np.maximum(weights, 1e-12)[:, None]
-    best, means = similarities.argmax(axis=1), similarities.mean(axis=1)
+    best = similarities.argmax(axis=1)
+    means = similarities.mean(axis=1)
     matches = [
         TokenMatch(
             span,

@@ -272,7 +272,8 @@ def rerank_contributions(
     The new score is `weight * r + (1 - weight) * f` with f the first score brought to 0..1 over the `depth` passages
     read, so that r follows from both lists. `before` must be at least `depth` deep.
     """
-    before, after = _of_question(before, question), _of_question(after, question)
+    before = _of_question(before, question)
+    after = _of_question(after, question)
     (rank, first_score), (new_rank, score) = (_rank_and_score(ranking, passage) for ranking in (before, after))
     if rank is None or rank > depth or score is None:
         return RerankExplanation(rank, new_rank, score)

@@ -34,7 +34,9 @@ from mrc_workbench.retrieval.rankings import Rankings, concatenate, find_positio
 Array = np.ndarray[Any, Any]
 Write = Callable[[str, Array], None]  # appends a part to the array of a name
 MAX_NUMPY_TOKENS = 1_000_000  # tokens that numpy counts in a tenth of a second
-_BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
+# questions, and scores, at a time: 200 MB
+_BLOCK = 512
+_CELLS = 50_000_000
 Function = TypeVar("Function", bound=Callable[..., Any])
 WORD_BITS = 64  # passages a word of a map
 # where a term's list in a segment is; as one record, so that a term costs one wait for memory
@@ -126,12 +128,15 @@ def term_statistics(
 
 def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
     """Count the passages that hold each term, of analyzed passages a part at a time."""
-    hashes, counts, n_tokens = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
+    hashes = [np.zeros(0, np.uint64)]
+    counts = [np.zeros(0, np.int64)]
+    n_tokens = 0
     for part in parts:
         hashes.append(hash_terms(part.vocabulary))
         counts.append(count_document_frequencies(part.ids, part.offsets, len(part.vocabulary)))
         n_tokens += len(part.ids)
-    terms, frequencies = concatenate_and_clear(hashes), concatenate_and_clear(counts)
+    terms = concatenate_and_clear(hashes)
+    frequencies = concatenate_and_clear(counts)
     order = np.argsort(terms, kind="stable")
     terms = terms[order]
     firsts = first_positions(terms)
@@ -184,8 +189,10 @@ def field_statistics(
         return counts_of(tokens_of_fields()) | {"n_title": np.array(n_title)}
 
     key = key_of(VERSION, *analysis.key, passages.titles.fingerprint, passages.texts.fingerprint)
-    stored, n_passages = cached_arrays("field-terms", key, count), max(1, len(passages))
-    n_title, n_all = int(stored["n_title"]), int(stored["n_tokens"])
+    stored = cached_arrays("field-terms", key, count)
+    n_passages = max(1, len(passages))
+    n_title = int(stored["n_title"])
+    n_all = int(stored["n_tokens"])
     terms = TermStatistics(stored["hashes"], stored["holders"], len(passages), n_all / n_passages)
     return FieldStatistics(terms, n_title / n_passages, (n_all - n_title) / n_passages)
 
@@ -214,7 +221,8 @@ def bm25f_segments(
 ) -> Iterator[Segment]:
     """Yield the lists of passages, given as titles and texts, weighed as said above."""
     for titles, texts in parts:
-        title_lengths, lengths = np.diff(titles.offsets), np.diff(texts.offsets)
+        title_lengths = np.diff(titles.offsets)
+        lengths = np.diff(texts.offsets)
         title_gains = _gains(title_lengths, statistics.mean_title, b) * title_weight
         gains = np.stack([title_gains, _gains(lengths, statistics.mean_text, b)])
         tokens = concatenate_fields(titles, texts)
@@ -285,7 +293,8 @@ class Index:
     memory_bytes = 0
 
     def __init__(self, n_passages: int) -> None:
-        self._n_passages, self._block = n_passages, max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
+        self._n_passages = n_passages
+        self._block = max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
 
     def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
         """Return the best k passages of each analyzed question, with weights of its tokens (`POSTINGS` only)."""
@@ -316,15 +325,18 @@ class SingleSegmentIndex(Index):
         super().__init__(n_passages)
         order = np.argsort(segment.terms, kind="stable")
         ends = np.cumsum(segment.lengths, dtype=np.int64)
-        self._terms, self._lists = segment.terms[order], np.stack([ends - segment.lengths, ends], axis=1)[order]
-        self._rows, self._weights = segment.rows, segment.weights
+        self._terms = segment.terms[order]
+        self._lists = np.stack([ends - segment.lengths, ends], axis=1)[order]
+        self._rows = segment.rows
+        self._weights = segment.weights
         largest = np.maximum.reduceat(np.abs(self._weights), ends - segment.lengths) if len(ends) else np.zeros(0)
         self._largest = largest[order].astype(np.float64)
         arrays = (self._terms, self._lists, self._largest, self._rows, self._weights)
         self.memory_bytes = sum(array.nbytes for array in arrays)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        terms, offsets = query_term_hashes(questions), questions.offsets
+        terms = query_term_hashes(questions)
+        offsets = questions.offsets
         weights = np.ones(len(terms)) if factors is None else factors.astype(np.float64)
         for scores, start in zip(super().score_blocks(questions), range(0, len(questions), self._block), strict=True):
             for row in range(len(scores)):

@@ -164,7 +164,8 @@ class BM25:
         if not self._feedback:
             yield tokens, None
             return
-        first, analyzed = self._index.search(tokens, self._feedback.options.passages), tokens.texts()
+        first = self._index.search(tokens, self._feedback.options.passages)
+        analyzed = tokens.texts()
         for start in range(0, max(1, len(questions)), QUESTIONS):
             block = slice(start, start + QUESTIONS)
             yield self._feedback.expand_queries(analyzed[block], Rankings(first.indices[block], first.scores[block]))
@@ -200,7 +201,9 @@ class Feedback:
         self, options: FeedbackOptions, analysis: Analysis, texts: Sequence[str], statistics: TermStatistics
     ) -> None:
         self.options = options
-        self._analysis, self._texts, self._statistics = analysis, texts, statistics
+        self._analysis = analysis
+        self._texts = texts
+        self._statistics = statistics
 
     def expand_queries(self, questions: Sequence[Sequence[str]], first: Rankings) -> WeightedQueries:
         """Return analyzed questions with their new weights, no term twice in one; `first` is what they find first."""
@@ -210,7 +213,8 @@ class Feedback:
         numbers, terms = pd.factorize(np.array([token for tokens in documents for token in tokens], dtype=object))
         offsets = np.cumsum([0, *map(len, documents)])
         counts = counts_by_term(numbers, offsets, len(terms))
-        query_counts, passage_counts = counts[: len(questions)], counts[len(questions) :]
+        query_counts = counts[: len(questions)]
+        passage_counts = counts[len(questions) :]
         expansion_terms = _distributions(passage_counts @ diags_array(self._expansion_mask(terms.tolist())))
         by_question = first.scores[is_hit].astype(np.float64), inverse, np.cumsum([0, *is_hit.sum(axis=1)])
         of_passages = _distributions(csr_array(by_question, shape=(len(questions), len(rows))))
@@ -230,7 +234,8 @@ class Feedback:
 
     def _expansion_mask(self, terms: Sequence[str]) -> np.ndarray:
         positions = self._statistics.positions_of(terms)
-        document_frequencies, known = np.zeros(len(terms), dtype=np.int64), positions >= 0
+        document_frequencies = np.zeros(len(terms), dtype=np.int64)
+        known = positions >= 0
         document_frequencies[known] = self._statistics.document_frequencies[positions[known]]
         is_rare = (document_frequencies > 0) & (
             document_frequencies <= max(1, _MAX_DOCUMENT_FRACTION * self._statistics.n_passages)
@@ -336,7 +341,9 @@ def _text_index(
     passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
 ) -> Index:
     """Return the index of passages as one text each; `on_progress` gets the fraction of the work that is done."""
-    texts, k1, b = passages.indexed_texts(title=options.title), options.k1, options.b
+    texts = passages.indexed_texts(title=options.title)
+    k1 = options.k1
+    b = options.b
     analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done)))
     stored_tokens = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
     statistics = term_statistics(analysis, texts, stored_tokens or analyzed)
@@ -350,7 +357,9 @@ def _text_index(
 def _field_index(
     passages: Passages, analysis: Analysis, options: BM25Options, on_progress: ProgressCallback | None
 ) -> Index:
-    k1, b, title_weight = options.k1, options.b, options.title_weight or 0.0
+    k1 = options.k1
+    b = options.b
+    title_weight = options.title_weight or 0.0
     statistics = field_statistics(
         analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done))
     )

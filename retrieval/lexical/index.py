@@ -64,7 +64,9 @@ class Postings:
     def __init__(self, lists: PostingLists, n_passages: int, segment: int = SEGMENT) -> None:
         if not 0 < segment <= SEGMENT:
             raise ValueError(f"a segment is of 1 to {SEGMENT:,} passages, not {segment}")
-        self.lists, self.n_passages, self.segment = lists, n_passages, segment
+        self.lists = lists
+        self.n_passages = n_passages
+        self.segment = segment
         for array in lists:
             array.flags.writeable = False  # those of a file are: a function is compiled for one kind
         self._buffers = _Buffers(min(segment, n_passages))
@@ -91,12 +93,14 @@ class Postings:
 
         A term counts as often as it occurs, times its `factors` `(n_terms,)` float32 if given. `cores` defaults to all.
         """
-        n_questions, k = len(offsets) - 1, min(k, self.n_passages)
+        n_questions = len(offsets) - 1
+        k = min(k, self.n_passages)
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
         rankings = Rankings.empty(n_questions, k)
 
         def search_block(start: int) -> None:
-            block_offsets, block = offsets[start : start + _AT_A_TIME + 1], slice(start, start + _AT_A_TIME)
+            block_offsets = offsets[start : start + _AT_A_TIME + 1]
+            block = slice(start, start + _AT_A_TIME)
             arguments = self.lists, self.n_passages, self.segment, terms, factors, block_offsets
             search(
                 *arguments,
@@ -127,7 +131,8 @@ class Postings:
 
 class _Buffers(threading.local):
     def __init__(self, size: int) -> None:
-        self.sums, self.candidates = np.empty(size, dtype=np.float64), np.empty(size, dtype=np.int32)
+        self.sums = np.empty(size, dtype=np.float64)
+        self.candidates = np.empty(size, dtype=np.int32)
 
 
 _VERSION = 1  # raise when the arrays of the same passages would be others
@@ -196,13 +201,15 @@ def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
         by_term.sort_indices()
         lengths = np.diff(by_term.indptr)
         terms = np.flatnonzero(lengths)
-        rows, values = by_term.indices.astype(np.uint16), by_term.data.astype(np.float32)
+        rows = by_term.indices.astype(np.uint16)
+        values = by_term.data.astype(np.float32)
         yield Segment(terms.astype(np.uint64), lengths[terms].astype(np.int32), rows, values)
 
 
 def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGMENT) -> None:
     """Write the arrays of `Lists`, some in parts: `write` is told an array's name and what comes next in it."""
-    terms, lists = [np.zeros(0, np.uint64)], [np.zeros(0, LIST_DTYPE)]
+    terms = [np.zeros(0, np.uint64)]
+    lists = [np.zeros(0, LIST_DTYPE)]
     n_postings = n_words = 0
     for number, segment in enumerate(segments):
         begins = np.concatenate([[0], np.cumsum(segment.lengths, dtype=np.int64)])
@@ -210,19 +217,17 @@ def _write_postings(segments: Iterable[Segment], write: Write, size: int = SEGME
         for name, part in (("rows", segment.rows), ("weights", segment.weights), ("bits", bits), ("ranks", ranks)):
             write(name, part)
         segment_lists = np.zeros(len(segment.terms), LIST_DTYPE)
-        segment_lists["segment"], segment_lists["length"], segment_lists["begin"] = (
-            number,
-            segment.lengths,
-            begins[:-1] + n_postings,
-        )
-        segment_lists["map"], segment_lists["largest"] = (
-            np.where(maps >= 0, maps + n_words, -1),
-            _largest(begins, segment.weights),
-        )
+        segment_lists["segment"] = number
+        segment_lists["length"] = segment.lengths
+        segment_lists["begin"] = begins[:-1] + n_postings
+        segment_lists["map"] = np.where(maps >= 0, maps + n_words, -1)
+        segment_lists["largest"] = _largest(begins, segment.weights)
         terms.append(segment.terms)
         lists.append(segment_lists)
-        n_postings, n_words = n_postings + len(segment.rows), n_words + len(bits)
-    all_terms, all_lists = concatenate_and_clear(terms), concatenate_and_clear(lists)
+        n_postings = n_postings + len(segment.rows)
+        n_words = n_words + len(bits)
+    all_terms = concatenate_and_clear(terms)
+    all_lists = concatenate_and_clear(lists)
     order = np.argsort(all_terms, kind="stable")  # of one term the segments stay in their order
     all_terms = all_terms[order]
     firsts = first_positions(all_terms)
@@ -255,12 +260,15 @@ def count_terms(ids: Array, offsets: Array, begins: Array, title_lengths: Array,
     for row in range(len(offsets) - 1):
         title_end = offsets[row] + title_lengths[row]
         for position in range(offsets[row], offsets[row + 1]):
-            term, gain = ids[position], gains[0 if position < title_end else 1, row]
+            term = ids[position]
+            gain = gains[0 if position < title_end else 1, row]
             end = ends[term]
             if end > begins[term] and rows[end - 1] == row:
                 counts[end - 1] += gain
             else:
-                rows[end], counts[end], ends[term] = row, gain, end + 1
+                rows[end] = row
+                counts[end] = gain
+                ends[term] = end + 1
     return rows, counts
 
 
@@ -282,7 +290,8 @@ def _maps(begins: Array, rows: Array, n_words: int, min_length: int) -> tuple[Ar
         if begins[index + 1] - begins[index] >= min_length:
             maps[index] = size
             size += n_words
-    bits, ranks = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.uint16)
+    bits = np.zeros(size, dtype=np.uint64)
+    ranks = np.zeros(size, dtype=np.uint16)
     for index in range(len(maps)):
         if maps[index] < 0:
             continue

@@ -96,7 +96,8 @@ def _collect_terms(lists: PostingLists, ids: Array, factors: Array, query: Query
         while known < size and query.positions[known] != position:
             known += 1
         if known == size:
-            query.positions[size], query.counts[size] = position, 0.0
+            query.positions[size] = position
+            query.counts[size] = 0.0
             size += 1
         query.counts[known] += np.float64(factors[index])
     for term in range(size):
@@ -115,15 +116,19 @@ def _find_term(terms: Array, term: np.uint64) -> int:
     guess: Any = np.int64(((term >> np.uint64(32)) * np.uint64(len(terms))) >> np.uint64(32))
     step = 1
     if terms[guess] <= term:
-        first, last = guess, guess + 1
+        first = guess
+        last = guess + 1
         while last < len(terms) and terms[last] <= term:
-            first, step = last, step * 2
+            first = last
+            step = step * 2
             last += step
         last = min(last, len(terms))
     else:
-        first, last = guess - 1, guess
+        first = guess - 1
+        last = guess
         while first > 0 and terms[first] > term:
-            last, step = first, step * 2
+            last = first
+            step = step * 2
             first -= step
         first = max(first, 0)
     while last - first > 1:  # what is at `first` is the term or stands before it, if any does
@@ -138,7 +143,9 @@ def _find_term(terms: Array, term: np.uint64) -> int:
 @compiled
 def _sort_terms(query: QueryTerms, n_terms: int) -> None:
     for term in range(1, n_terms):
-        position, count, bound = query.positions[term], query.counts[term], query.bounds[term]
+        position = query.positions[term]
+        count = query.counts[term]
+        bound = query.bounds[term]
         slot = term
         while slot > 0 and (
             query.bounds[slot - 1] < bound or (query.bounds[slot - 1] == bound and query.positions[slot - 1] > position)
@@ -146,7 +153,9 @@ def _sort_terms(query: QueryTerms, n_terms: int) -> None:
             query.positions[slot], query.counts[slot] = query.positions[slot - 1], query.counts[slot - 1]
             query.bounds[slot] = query.bounds[slot - 1]
             slot -= 1
-        query.positions[slot], query.counts[slot], query.bounds[slot] = position, count, bound
+        query.positions[slot] = position
+        query.counts[slot] = count
+        query.bounds[slot] = bound
 
 
 @compiled
@@ -195,7 +204,8 @@ def search(
                 lists, query, n_terms, number, number * segment, n_here, sums, candidates, best, size
             )
         for last in range(size - 1, 0, -1):  # the heap's keys into order, the highest first
-            worst, key = best[0], best[last]
+            worst = best[0]
+            key = best[last]
             _replace_worst(best, last, key)
             best[last] = worst
         for rank in range(size):
@@ -284,7 +294,8 @@ def _offer_all(sums: Array, start: int, stop: int, first: int, best: Array, size
 @compiled
 def add_list(lists: PostingLists, count: float, begin: int, end: int, sums: Array) -> None:
     """Add a part of a term's list, times what the question gives the term, to the sums of its passages."""
-    rows, weights = lists.rows, lists.weights
+    rows = lists.rows
+    weights = lists.weights
     for posting in range(begin, end):
         sums[rows[posting]] += count * np.float64(weights[posting])
 
@@ -326,9 +337,11 @@ def _look_up_all(
     """Add what the lists from `term` on give the candidates, and keep those of `enough`; returns how many these are."""
     n_candidates = len(candidates)
     while term < n_terms and n_candidates:
-        begin, end = query.begins[term], query.ends[term]
+        begin = query.begins[term]
+        end = query.ends[term]
         if begin < end:
-            index, count = query.lists[number, term], query.counts[term]
+            index = query.lists[number, term]
+            count = query.counts[term]
             needed = threshold - query.remaining_bounds[number, term + 1]
             n_selected = 0
             for row in candidates[:n_candidates]:
@@ -397,11 +410,13 @@ def _offer(best: Array, size: int, key: np.uint64) -> int:
 
 @compiled
 def _replace_worst(best: Array, size: int, key: np.uint64) -> None:
-    node, child = 0, 1
+    node = 0
+    child = 1
     while child < size:
         child += child + 1 < size and best[child + 1] < best[child]
         if best[child] >= key:
             break
         best[node] = best[child]
-        node, child = child, 2 * child + 1
+        node = child
+        child = 2 * child + 1
     best[node] = key

@@ -36,7 +36,9 @@ _HANGUL = regex.compile(r"\p{Hangul}")
 _NOUN_TAGS = ("NNG", "NNP", "NR", "NP", "XR", "XPN", "XSN", "SL", "SH", "SN")
 _PIECE_TAGS = ("NNG", "NNP")
 _TAIL_TAGS = ("J", "E", "XSV", "XSA", "VCP")  # particles, and what makes a noun a verb or a statement
-_SHORTEST, _LONGEST = 2, 12  # letters of a proposal
+# letters of a proposal
+_SHORTEST = 2
+_LONGEST = 12
 _FEWEST_TAILS = 5  # times that a tail is seen: once, it may be a wrongly cut word's own
 _FEWEST = 5  # times that a word stands in the passages to be extracted from them
 _BLOCK = 512  # texts read at a time
@@ -168,7 +170,8 @@ def cut_words(
     texts += [indexed[row] for row in relevant]
     reader = kiwi_tokenizer(dictionary)
     analyzed = list(_read(texts, reader, lambda fraction: report_progress(0.8 * fraction)))
-    question_words, passages = analyzed[: len(question_set.questions)], analyzed[len(question_set.questions) :]
+    question_words = analyzed[: len(question_set.questions)]
+    passages = analyzed[len(question_set.questions) :]
     words_by_passage = dict(zip(relevant, passages, strict=True))
     evidence = _CutDetector(analyzed)
     findings_by_word: dict[str, dict[int, _Finding]] = defaultdict(dict)
@@ -225,7 +228,8 @@ class _CutDetector:
         if not fitting:
             return None
         word = max(fitting, key=lambda candidate: (self._nouns[candidate], candidate))
-        question_tokens, passage_tokens = question_word.tokens(len(word)), passage_word.tokens(len(word))
+        question_tokens = question_word.tokens(len(word))
+        passage_tokens = passage_word.tokens(len(word))
         if question_tokens == passage_tokens or all(form in passage_forms for form in question_tokens):
             return None
         return _Finding(word, CutEvidence.DIFFERS, question_tokens, passage_tokens)
@@ -240,7 +244,8 @@ class _CutDetector:
 
     def suspicious(self, question: Sequence[_AnalyzedWord], extracted: set[str]) -> Iterator[_Finding]:
         for read in question:
-            word, cut = read.word[: read.nouns], read.tokens(read.nouns)
+            word = read.word[: read.nouns]
+            cut = read.tokens(read.nouns)
             nouns = [morpheme for morpheme in read.cut if morpheme.end <= read.nouns]
             if not _is_proposable(word) or read.word[read.nouns :] not in self._tails:
                 continue

@@ -87,7 +87,9 @@ class ResultReader:
     """
 
     def __init__(self, question_set: QuestionSet, *, id_key: str = "", order: Order = "score") -> None:
-        self._question_set, self._id_key, self._order = question_set, id_key, order
+        self._question_set = question_set
+        self._id_key = id_key
+        self._order = order
 
     def hits(self, results: object) -> list[ExternalHit]:
         """Return the results of one query in their order. Raises `OutsideError`: `outside_results`, `outside_score`."""
@@ -279,7 +281,8 @@ def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:
     except Failure:
         raise
     except Exception as error:
-        reason, query = shorten(f"{type(error).__name__}: {error}"), shorten(query)
+        reason = shorten(f"{type(error).__name__}: {error}")
+        query = shorten(query)
         message = f"the search for {query!r} raised {reason}"
         raise OutsideError("outside_raised", message, reason=reason, query=query) from error
     seconds = time.perf_counter() - start

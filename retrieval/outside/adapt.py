@@ -55,7 +55,8 @@ from mrc_workbench.retrieval.outside import (
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, rank_candidates
 
-GROUP, VARIABLE = "mrc_workbench.retrievers", "MRC_RETRIEVERS"
+GROUP = "mrc_workbench.retrievers"
+VARIABLE = "MRC_RETRIEVERS"
 _REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)")
 
 
@@ -68,7 +69,9 @@ class OutsideRetriever:
 
     def __init__(self, name: str, caller: Caller, reader: ResultReader, question_set: QuestionSet) -> None:
         self.name = name
-        self._caller, self._reader, self._question_set = caller, reader, question_set
+        self._caller = caller
+        self._reader = reader
+        self._question_set = question_set
         self.measured_seconds = 0.0
         self.notes: dict[str, Any] = {}
 
@@ -94,7 +97,8 @@ class OutsideRetriever:
         if not reading.unknown_example:
             message = f"{self.name} returned no results for any question"
             raise OutsideError("outside_empty", message, name=self.name)
-        example, own = reading.unknown_example, self._question_set.passages.ids[0]
+        example = reading.unknown_example
+        own = self._question_set.passages.ids[0]
         ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
         message = f"{self.name} names no passage of the dataset: {ids}"
         raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)

@@ -293,7 +293,8 @@ class HttpCaller:
         until = time.perf_counter() + self.timeout
         url = self.request.url_for(query, k)
         with client.stream(self.request.method, url, content=content, headers=headers) as response:
-            pieces, size = list[bytes](), 0
+            pieces = list[bytes]()
+            size = 0
             for piece in response.iter_bytes():
                 size += len(piece)
                 if size > MOST_BYTES:

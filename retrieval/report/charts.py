@@ -171,7 +171,8 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
     """Draw a mark with its interval per retriever and row: columns `row`, "retriever", "mean", "low", "high"."""
     import altair as alt
 
-    low, high = float(table["low"].min()), float(table["high"].max())
+    low = float(table["low"].min())
+    high = float(table["high"].max())
     scale = alt.Scale(domain=[max(0.0, low - 0.01), min(1.0, high + 0.01)], nice=False)
     row_offset = {"yOffset": alt.YOffset("retriever:N", sort=list(names))} if row != "retriever" else {}
     y = alt.Y(row, type="nominal", sort=list(order), title=None, axis=alt.Axis(ticks=False, domain=False))

@@ -110,7 +110,8 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
 
 
 def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]:
-    rankings, question_set = comparison.rankings[name], comparison.question_set
+    rankings = comparison.rankings[name]
+    question_set = comparison.question_set
     top = rankings.indices[:, :DEFAULT_CUTOFF]
     rows, positions = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
     ids = np.array([question_set.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
@@ -170,7 +171,8 @@ def _single_line(text: str) -> str:
 
 def _caption(comparison: Comparison, evidence: ComparisonEvidence, escape: Callable[[str], str]) -> str:
     """Return a line that describes a table, with its warnings; `escape` is for names and ids of users."""
-    questions, passages = comparison.question_set.questions, comparison.question_set.passages
+    questions = comparison.question_set.questions
+    passages = comparison.question_set.passages
     synthetic_count = sum(comparison.question_set.generated_counts.values())
     synthetic_note = f" ({synthetic_count:,} of them made of passages and asked by nobody)" if synthetic_count else ""
     part = comparison.experiment.split
@@ -196,7 +198,9 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     # charts and templates are not needed to open a comparison
     from mrc_workbench.retrieval.report.report import report
 
-    origin, statistics, question_set = origin or provenance(comparison), evidence(comparison), comparison.question_set
+    origin = origin or provenance(comparison)
+    statistics = evidence(comparison)
+    question_set = comparison.question_set
     names = [result.name for result in comparison.results]
     with replacing_folder(folder, last=SCORES) as new:
         save_comparison(comparison, new, origin)

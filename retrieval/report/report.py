@@ -62,8 +62,11 @@ def metric_curves(
         ]
         return pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
 
-    recall, ndcg = means("recall", comparison.experiment.ks), means("ndcg", [DEFAULT_CUTOFF]).drop(columns="k")
-    all_names, scored, ndcg_label = list(names.values()), list(ndcg["retriever"]), label(f"ndcg@{DEFAULT_CUTOFF}")
+    recall = means("recall", comparison.experiment.ks)
+    ndcg = means("ndcg", [DEFAULT_CUTOFF]).drop(columns="k")
+    all_names = list(names.values())
+    scored = list(ndcg["retriever"])
+    ndcg_label = label(f"ndcg@{DEFAULT_CUTOFF}")
     titled_charts = []
     if len(recall):
         titled_charts.append(("Recall@K", charts.curves(recall, all_names, x="K", y="Recall@K")))
@@ -81,7 +84,8 @@ def slice_sections(
 
     A row holds the slice, its number of questions, and the means by retriever in percent.
     """
-    groups, every = question_groups(comparison.question_set), list(names.values())
+    groups = question_groups(comparison.question_set)
+    every = list(names.values())
     sections = []
     for slice_property in SliceProperty:
         parts = make_slices(comparison.question_set, slice_property)[:_MAX_SLICES]
@@ -128,7 +132,8 @@ def lost_questions(comparison: Comparison, names: Mapping[str, str], say: words.
         ],
         columns=["retriever", "part", "count", "place"],
     )
-    title, retrievers = str(say("column.questions")), [name for name, _, _ in rows]
+    title = str(say("column.questions"))
+    retrievers = [name for name, _, _ in rows]
     specs = comparison.experiment.specs
     ceilings_by_name = {name: fractions for name, fractions in ceilings(comparison).items() if specs[name].components}
     known = [
@@ -154,7 +159,8 @@ def hardest_questions(comparison: Comparison) -> list[tuple[str, str, list[int]]
 
     They have the highest sum of log rank, not found counting as one past the last; none that all rank first is listed.
     """
-    evaluated, rankings = comparison.question_set, comparison.rankings.values()
+    evaluated = comparison.question_set
+    rankings = comparison.rankings.values()
     if not rankings:
         return []
     ranks = np.stack([first_relevant_ranks(ranking, evaluated) for ranking in rankings], axis=1)
@@ -270,10 +276,8 @@ def report(
     judged = judged_measures(comparison.scores)
     main_measures = [item for item in displayed_measures(comparison) if item not in judged]
     listed = [*scored, *(name for name in names if name not in scored)]
-    by_k, parts = (
-        metric_curves(comparison, comparison_evidence, names, scored),
-        slice_sections(comparison, measure, names, say),
-    )
+    by_k = metric_curves(comparison, comparison_evidence, names, scored)
+    parts = slice_sections(comparison, measure, names, say)
     losses = lost_questions(comparison, names, say)
     charts = [*(chart for _, chart in by_k), *(part["chart"] for part in parts)]
     rendered = iter(render_charts([*charts, losses["chart"]] if losses["chart"] else charts))

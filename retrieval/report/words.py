@@ -167,14 +167,16 @@ class Recommendation:
 
 def rank_by_mean(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
     """Return the retrievers that have the metric by their mean, highest first; equal means keep their order."""
-    means, allowed_names = _means(comparison, measure), None if names is None else set(names)
+    means = _means(comparison, measure)
+    allowed_names = None if names is None else set(names)
     return sorted(
         (name for name in means if allowed_names is None or name in allowed_names), key=lambda name: -means[name]
     )
 
 
 def _means(comparison: Comparison, measure: Measure) -> dict[str, float]:
-    scores, column = comparison.scores.items(), str(measure)
+    scores = comparison.scores.items()
+    column = str(measure)
     return {
         name: float(retriever_scores.per_question[column].mean())
         for name, retriever_scores in scores
@@ -198,7 +200,8 @@ def recommend(
     ranked = rank_by_mean(comparison, measure, names)
     if not ranked:
         return None
-    means, best = _means(comparison, measure), ranked[0]
+    means = _means(comparison, measure)
+    best = ranked[0]
     against_best = {name: _oriented_test(name, best, measure, tests) for name in ranked[1:]}
     tied = [best, *(name for name, test in against_best.items() if test is not None and not test.is_significant)]
     costs = {result.name: retriever_cost(result) for result in comparison.results if result.name in tied}

@@ -99,7 +99,8 @@ def new_question_values(folder: Path, questions: Sequence[str]) -> list[dict[str
 def _signal_values(
     engine: ExportTarget, signal: Mapping[str, Any], folder: Path, questions: Sequence[str]
 ) -> list[Any]:
-    kind, field = signal["kind"], signal["field"]
+    kind = signal["kind"]
+    field = signal["field"]
     if kind == signals.Terms.kind:
         dictionary = find_dictionary(signal["dictionary"], folder) if signal["dictionary"] else None
         options = {name: signal.get(name, False) for name in ("pairs", "stop_words")}
@@ -110,7 +111,8 @@ def _signal_values(
         terms = json.loads((folder / TERMS.format(field)).read_text(encoding="utf-8"))
         ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
         return to_sparse_dicts(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
-    source, precision = find_model(signal["model"], folder), Precision(signal["precision"])
+    source = find_model(signal["model"], folder)
+    precision = Precision(signal["precision"])
     if kind == signals.Vectors.kind:
         return signals.to_rounded_lists(BiEncoder(source, (), precision=precision).encode_questions(questions))
     if kind == signals.SparseTerms.kind:

@@ -98,7 +98,8 @@ def elasticsearch(mix: Mix, index: str) -> EngineConfig:
     fields: dict[str, Body] = {}
     retrievers: list[Body] = []
     for signal in mix.signals:
-        name, value = signal.field, mark(signal)
+        name = signal.field
+        value = mark(signal)
         if isinstance(signal, LateTokens):
             fields[name] = {"type": "rank_vectors", "dims": signal.vectors.vectors.shape[1]}
             source = f"maxSimDotProduct(params.query_vector, '{name}') / params.query_vector.size() + 1.0"
@@ -154,7 +155,8 @@ def opensearch(mix: Mix, index: str) -> EngineConfig:
     fields: dict[str, Body] = {}
     queries: list[Body] = []
     for signal in mix.signals:
-        name, value = signal.field, mark(signal)
+        name = signal.field
+        value = mark(signal)
         if isinstance(signal, Terms):
             fields[name] = _text_field(signal)
             queries.append(_match(signal))
@@ -235,7 +237,8 @@ def _scripted(field: str, **script: object) -> Body:
 
 
 def _weaviate(mix: Mix, index: str) -> EngineConfig:
-    name, terms = index.capitalize(), next((item for item in mix.signals if isinstance(item, Terms)), None)
+    name = index.capitalize()
+    terms = next((item for item in mix.signals if isinstance(item, Terms)), None)
     vectors = next((item for item in mix.signals if isinstance(item, Vectors)), None)
     plain = {"dataType": ["text"], "indexSearchable": False, "indexFilterable": False}
     properties: list[Body] = [{"name": "row", "dataType": ["int"]}]
@@ -301,7 +304,8 @@ def _milvus(mix: Mix, index: str) -> EngineConfig:
 
 def _vespa(mix: Mix, index: str) -> EngineConfig:
     """Return the application, whose schema the index names, and the query."""
-    parts, first = [_schema_field(signal, mix.depth) for signal in mix.signals], first_phase_signals(mix)
+    parts = [_schema_field(signal, mix.depth) for signal in mix.signals]
+    first = first_phase_signals(mix)
     first_phase_terms = [(mix.weights[row] / mix.units[row] / parts[row].factor, parts[row].score) for row in first]
     fusion_expression = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
     weighted = zip(mix.weights, parts, strict=True)
@@ -363,7 +367,8 @@ class _SchemaField:
 
 
 def _schema_field(signal: Signal, depth: int) -> _SchemaField:
-    name, value = signal.field, mark(signal)
+    name = signal.field
+    value = mark(signal)
     product = f"query(asked_{name}) * attribute({name})"
     if isinstance(signal, Terms):
         options = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
@@ -380,6 +385,7 @@ def _schema_field(signal: Signal, depth: int) -> _SchemaField:
         return _SchemaField(name, value, f"sparse_{name}", tensor="tensor<float>(term{})", function=f"sum({product})")
     exact = is_exact(signal)
     match = f"({{{'approximate: false, ' * exact}targetHits: {depth}}}nearestNeighbor({name}, asked_{name}))"
-    tensor, function = f"tensor<float>(x[{signal.vectors.shape[1]}])", f"sum({product})"
+    tensor = f"tensor<float>(x[{signal.vectors.shape[1]}])"
+    function = f"sum({product})"
     score = f"cosine_{name}"
     return _SchemaField(name, value, score, match, tensor, function=function, is_vector=True, has_graph=not exact)

@@ -52,7 +52,9 @@ _DIFFERENCES = tomllib.loads(DIFFERENCES_FILE.read_text(encoding="utf-8"))["take
 _LIBRARIES = {ExportTarget.LANGCHAIN: "langchain-core", ExportTarget.LLAMAINDEX: "llama-index-core"}
 _SCRIPTS = Path(__file__).parent / "scripts"
 _BATCH_SIZE = 256  # passages written at a time
-_MEASURED_PROGRESS, _WRITTEN_PROGRESS = 0.4, 0.95  # of the progress: the metrics are known, the documents are written
+# of the progress: the metrics are known, the documents are written
+_MEASURED_PROGRESS = 0.4
+_WRITTEN_PROGRESS = 0.95
 _DATASET_FILE = "questions.zip"
 _VERSION = 1  # raise it when the same request makes another folder
 
@@ -162,7 +164,8 @@ def _measure_engines(
     comparison: Comparison, signal_rankings: SignalRankings | None, name: str, report: Callable[[float], None]
 ) -> list[EngineMetrics]:
     """Measure what every engine finds; a library calls this program's own search, which changes nothing."""
-    metrics, evaluated = list[EngineMetrics](), comparison.question_set
+    metrics = list[EngineMetrics]()
+    evaluated = comparison.question_set
     for number, engine in enumerate(TRAITS, start=1):
         with suppress(ExportError):  # another engine may know what this one does not
             if signal_rankings:
@@ -216,7 +219,8 @@ def _write_engine(
 
 def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     """Write what a new question needs of a signal, and return how it is read."""
-    field, values = signal.field, {"field": signal.field, "kind": signal.kind}
+    field = signal.field
+    values = {"field": signal.field, "kind": signal.kind}
     if isinstance(signal, Terms):
         analysis = signal.analysis
         dictionary = f"{field}_dictionary.txt" if analysis.dictionary else ""
@@ -301,7 +305,8 @@ def export_stored(
     """Make the folder of a stored comparison's retriever. Raises as `take_away` does."""
     full_set = find(stored.reference, stored.folder)
     comparison = load(stored.folder, full_set)
-    name, engine = request.retriever, request.engine
+    name = request.retriever
+    engine = request.engine
     return ExportResult(
         *export_retriever(comparison, full_set, name, engine, folder, base=stored.folder, on_progress=on_progress)
     )
@@ -313,7 +318,8 @@ def archive_path(job: StudyJob[ExportRequest, ExportResult]) -> Path:
 
 
 def _export(request: ExportRequest, progress: Progress, folder: Path) -> ExportResult:
-    export_folder, stored = folder / "folder", get_comparison(request.comparison)
+    export_folder = folder / "folder"
+    stored = get_comparison(request.comparison)
     if stored is None:  # deleted meanwhile
         raise KeyError(request.comparison)
     result = export_stored(stored, request, export_folder, lambda phase, fraction: progress(phase or "files", fraction))

@@ -163,7 +163,8 @@ class SignalRankings:
     """What the signals of a plan find for some questions, each searched once, whoever asks."""
 
     def __init__(self, plan: ExportPlan, questions: Sequence[str]) -> None:
-        self.plan, self.questions = plan, questions
+        self.plan = plan
+        self.questions = questions
         self._cache: dict[tuple[str, bool], Rankings] = {}
 
     def rankings_for(self, signal: Signal, *, rounded: bool = False) -> Rankings:
@@ -180,7 +181,8 @@ def build_mix(engine: ExportTarget, signal_rankings: SignalRankings) -> Mix:
 
     Raises `TakeAwayError` (`nothing_to_take`) where it takes none.
     """
-    plan, traits = signal_rankings.plan, _engine_traits(engine, signal_rankings.plan)
+    plan = signal_rankings.plan
+    traits = _engine_traits(engine, signal_rankings.plan)
     selected, omitted = _select_signals(plan.parts, signal_rankings, traits)
     if not selected:
         message = (
@@ -290,15 +292,14 @@ def _signal_weight(part: WeightedSignal, rankings: Rankings, value: ScoreTransfo
 def _mix_candidates(mix: Mix, questions: Sequence[str], k: int) -> Rankings:
     """Mix as Vespa does: a first look orders all that any signal finds, and the best of it are mixed by all signals."""
     blocks = zip(*(signal.score_blocks(questions) for signal in mix.signals), strict=True)
-    indices, values = [], []
+    indices = []
+    values = []
     for scores in blocks:
         finite_scores = [
             np.where(np.isfinite(signal_scores), signal_scores, 0.0) for signal_scores in scores
         ]  # of no shared term, BM25 says 0
-        first_phase_scores, is_candidate = (
-            np.zeros(finite_scores[0].shape),
-            np.zeros(finite_scores[0].shape, dtype=bool),
-        )
+        first_phase_scores = np.zeros(finite_scores[0].shape)
+        is_candidate = np.zeros(finite_scores[0].shape, dtype=bool)
         for index in first_phase_signals(mix):
             first_phase_scores += mix.weights[index] / mix.units[index] * finite_scores[index]
             known = np.isfinite(scores[index])
@@ -335,7 +336,8 @@ def _top_mask(scores: np.ndarray, depth: int) -> np.ndarray:
     """Return which of the scores are among the first `depth` of their row."""
     best = top_k(scores, depth).indices
     is_top = np.zeros(scores.shape, dtype=bool)
-    positions, is_any = np.where(best == NOT_FOUND, best[:, :1], best), np.isfinite(scores).any(axis=1)[:, None]
+    positions = np.where(best == NOT_FOUND, best[:, :1], best)
+    is_any = np.isfinite(scores).any(axis=1)[:, None]
     np.put_along_axis(is_top, positions, is_any, 1)
     return is_top
 

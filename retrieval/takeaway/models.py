@@ -36,7 +36,9 @@ from mrc_workbench.retrieval.takeaway.fusion import MEASURE
 from mrc_workbench.retrieval.takeaway.signals import ExportError, project
 
 MODEL_FILES = ("model.onnx", "model.int8.onnx")
-_QUESTIONS, _CANDIDATES = 100, 10  # that the models are held against
+# that the models are held against
+_QUESTIONS = 100
+_CANDIDATES = 10
 _LARGE = 1_000_000  # numbers of a table of vectors that is worth halving
 FractionCallback = Callable[[float], None]
 ReadingSpecs = DenseSpec | LateSpec | RerankSpec
@@ -91,7 +93,8 @@ def write_models(
     sample = _SampledQuestions(comparison, name)
     metrics = []
     for number, spec in enumerate(specs):
-        reader, folder_name = _ComparedModel.of(spec, context, sample), f"model_{number + 1}"
+        reader = _ComparedModel.of(spec, context, sample)
+        folder_name = f"model_{number + 1}"
         report = partial(lambda before, fraction: on_progress((before + fraction) / len(specs)), number)
         metrics.append(_export_model(folder, folder_name, spec, reader, report))
     return metrics
@@ -103,12 +106,14 @@ class _SampledQuestions:
     def __init__(self, comparison: Comparison, name: str) -> None:
         full_set = comparison.question_set
         sample = np.sort(np.random.default_rng(0).permutation(len(full_set.questions))[:_QUESTIONS])
-        part, first = full_set.with_questions(sample), comparison.rankings[name].indices[sample, :_CANDIDATES]
+        part = full_set.with_questions(sample)
+        first = comparison.rankings[name].indices[sample, :_CANDIDATES]
         rows = [
             np.unique(np.concatenate([row_passages, part.relevance[[row]].indices]))
             for row, row_passages in enumerate(first)
         ]
-        self.question_set, self.questions = part, [question.text for question in part.questions]
+        self.question_set = part
+        self.questions = [question.text for question in part.questions]
         self.candidates = np.full((len(rows), max(map(len, rows))), NOT_FOUND)
         for row, row_passages in enumerate(rows):
             self.candidates[row, : len(row_passages)] = row_passages
@@ -123,7 +128,8 @@ def _export_model(
     if isinstance(reader.encoder, TokenEncoder) and (weights := reader.encoder.weights):
         np.save(folder / folder_name / "token_weights.npy", weights.by_token, allow_pickle=False)
     report(0.2)
-    outputs, seconds = [], []
+    outputs = []
+    seconds = []
     for number, read in enumerate(
         [reader.as_torch(), *(reader.as_onnx(folder / folder_name, form) for form in MODEL_FILES)]
     ):
@@ -152,7 +158,8 @@ class _ComparedModel:
 
     @classmethod
     def of(cls, spec: ReadingSpecs, context: RetrieverContext, sample: _SampledQuestions) -> "_ComparedModel":
-        source, texts = context.source(spec.model), context.texts(spec.title)
+        source = context.source(spec.model)
+        texts = context.texts(spec.title)
         exact = Precision.FLOAT32
         match spec:
             case DenseSpec():
@@ -198,14 +205,16 @@ class _ComparedModel:
         return float(np.where((before == 0) & (after == 0), 1.0, cosines).min())  # of tokens that do not count
 
     def _run_texts(self, encode: Callable[[str, Sequence[str]], Any], limit: int | None) -> ModelOutput:
-        rows, candidates = self.sample.rows[:limit], self.sample.candidates
+        rows = self.sample.rows[:limit]
+        candidates = self.sample.candidates
         questions = encode("question", self.sample.questions[:limit])
         passages = encode("passage", [self.texts[row] for row in rows.tolist()])
         if self.kind == "late":
             scores = max_sim(TokenVectors.from_texts(questions), TokenVectors.from_texts(passages))
             vectors = np.concatenate([*questions, *passages]).astype(np.float32)
         else:
-            scores, vectors = questions @ passages.T, np.concatenate([questions, passages])
+            scores = questions @ passages.T
+            vectors = np.concatenate([questions, passages])
         if len(rows) == len(self.sample.rows):  # not of some texts, to make ready
             scores = np.take_along_axis(scores, np.searchsorted(rows, np.maximum(candidates, rows[0])), axis=1)
             scores = np.where(candidates != NOT_FOUND, scores, -np.inf)
@@ -213,7 +222,8 @@ class _ComparedModel:
 
     def _run_pairs(self, score: Callable[[Sequence[tuple[str, str]]], np.ndarray], limit: int | None) -> ModelOutput:
         rows, columns = (positions[:limit] for positions in np.nonzero(self.sample.candidates != NOT_FOUND))
-        questions, passages = self.sample.questions, self.sample.candidates[rows, columns].tolist()
+        questions = self.sample.questions
+        passages = self.sample.candidates[rows, columns].tolist()
         pair_scores = score(
             [(questions[row], self.texts[passage]) for row, passage in zip(rows.tolist(), passages, strict=True)]
         )
@@ -236,7 +246,8 @@ def write_onnx_model(folder: Path, kind: str, model: Any, projection: np.ndarray
     example = model.preprocess([("a b", "c"), ("d", "e f g")] if kind == "rerank" else ["a b c", "d"])
     inputs = [name for name in tokenizer.model_input_names if isinstance(example.get(name), torch.Tensor)]
     outputs = {"dense": ["vectors"], "late": ["vectors", "of_question", "of_passage"], "rerank": ["scores"]}[kind]
-    network, device = _make_traceable(model, kind, inputs).eval(), model.device
+    network = _make_traceable(model, kind, inputs).eval()
+    device = model.device
     axes = {name: {0: "texts", 1: "tokens"} for name in [*inputs, *(outputs if kind == "late" else [])]}
     axes |= {} if kind == "late" else {outputs[0]: {0: "texts"}}
     values = tuple(example[name].to("cpu") for name in inputs)
@@ -323,7 +334,8 @@ def _halve_tables(graph: Any) -> None:
             continue
         values = onnx.numpy_helper.to_array(table).astype(np.float16)
         table.CopyFrom(onnx.numpy_helper.from_array(values, table.name))
-        output, node.output[0] = node.output[0], f"{node.output[0]}_half"
+        output = node.output[0]
+        node.output[0] = f"{node.output[0]}_half"
         cast = onnx.helper.make_node(
             "Cast", [node.output[0]], [output], f"{node.name}_widened", to=onnx.TensorProto.FLOAT
         )

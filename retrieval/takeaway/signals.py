@@ -32,8 +32,7 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext, Spec
 from mrc_workbench.retrieval.dense import IndexKind, max_sim
-from mrc_workbench.retrieval.lexical import BM25Engine
-from mrc_workbench.retrieval.lexical import counts_by_term
+from mrc_workbench.retrieval.lexical import BM25Engine, counts_by_term
 from mrc_workbench.retrieval.milvus import MilvusSearchMode, Ranker, term_weights
 from mrc_workbench.retrieval.mix import LearnedMix
 
@@ -54,7 +53,10 @@ class Terms:
     kind = "terms"
 
     def __init__(self, field: str, spec: BM25Spec, context: RetrieverContext) -> None:
-        self.field, self.name, self.k1, self.b = field, spec.name, spec.k1, spec.b
+        self.field = field
+        self.name = spec.name
+        self.k1 = spec.k1
+        self.b = spec.b
         texts = context.texts(spec.title)
         self.n_passages = len(texts)
         self.analysis = spec.analysis(spec.load_dictionary(context)).resolved(texts)
@@ -90,8 +92,10 @@ class _EncoderSignal:
     encoder: Any
 
     def __init__(self, field: str, spec: DenseSpec | LateSpec | SparseSpec, context: RetrieverContext) -> None:
-        self.field, self.name = field, spec.name
-        self.model, self.precision = spec.model, spec.precision
+        self.field = field
+        self.name = spec.name
+        self.model = spec.model
+        self.precision = spec.precision
         self.source: ModelSource = context.source(spec.model)
         self._texts = context.texts(spec.title)
         self.n_passages = len(self._texts)
@@ -160,7 +164,8 @@ class LateTokens(_EncoderSignal):
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         del rounded
-        passages, encoded = self.vectors, self.encoder.encode_questions(questions)
+        passages = self.vectors
+        encoded = self.encoder.encode_questions(questions)
         for start in range(0, len(questions), _BLOCK_QUESTIONS):
             yield max_sim(encoded.between(start, start + _BLOCK_QUESTIONS), passages).astype(np.float64)
 
@@ -185,7 +190,8 @@ class SparseTerms(_EncoderSignal):
         return weights_by_term(self.encoder.encode_questions(questions))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        weights, encoded = self.weights.astype(np.float32), self.encoder.encode_questions(questions)
+        weights = self.weights.astype(np.float32)
+        encoded = self.encoder.encode_questions(questions)
         if rounded:
             weights.data = round_to_nine_bits(weights.data)
         encoded.resize(encoded.shape[0], weights.shape[1])
@@ -313,7 +319,8 @@ class _Planner:
     """Resolves a retriever to its signals, and numbers their fields."""
 
     def __init__(self, context: RetrieverContext) -> None:
-        self._context, self._specs = context, context.specs
+        self._context = context
+        self._specs = context.specs
         self._fields: Counter[str] = Counter()
 
     def plan(self, spec: Spec) -> ExportPlan:
@@ -368,7 +375,9 @@ def _join_plans(
     spec: HybridSpec | LearnedSpec | MilvusSpec, plans: Sequence[Weighted], *, by_rank: bool = False
 ) -> ExportPlan:
     """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
-    parts, left_out, differs = list[WeightedSignal](), list[str](), list[str]()
+    parts = list[WeightedSignal]()
+    left_out = list[str]()
+    differs = list[str]()
     for plan, slope in plans:
         if len(plan.parts) != 1 or "title_weight" in plan.differs:
             left_out.append(plan.name)
@@ -386,6 +395,7 @@ def _difference_codes(spec: Spec) -> list[str]:
         formula = spec.engine is not BM25Engine.POSTINGS
         differs = {"feedback": spec.feedback_passages, "title_weight": spec.title_weight, "formula": formula}
     elif isinstance(spec, DenseSpec):
-        approximate, precision = spec.index is not IndexKind.EXACT, spec.precision is not Precision.AUTO
+        approximate = spec.index is not IndexKind.EXACT
+        precision = spec.precision is not Precision.AUTO
         differs = {"windows": spec.windows, "approximate": approximate, "precision": precision}
     return [code for code, is_so in differs.items() if is_so]

@@ -104,9 +104,11 @@ def test_the_vocabulary_grows_by_heaps_law(source: Articles) -> None:
 
 
 def first_half(source: Articles) -> Articles:
-    n_articles, n_sentences = source.n_articles // 2, len(source.sentence_article)
+    n_articles = source.n_articles // 2
+    n_sentences = len(source.sentence_article)
     selected_sentences = source.sentence_article < n_articles
-    rows, selected_questions = source.passage_article < n_articles, selected_sentences[source.answer_sentence]
+    rows = source.passage_article < n_articles
+    selected_questions = selected_sentences[source.answer_sentence]
     return Articles(
         select_texts(
             source.pieces, np.concatenate([np.flatnonzero(selected_sentences), n_sentences + np.arange(n_articles)])
@@ -127,7 +129,8 @@ def select_texts(tokens: Tokens, rows: np.ndarray) -> Tokens:
 def test_clones_of_half_the_articles_predict_the_vocabulary_of_all(source: Articles) -> None:
     """Clones are held against text that they were not made of."""
     first = first_half(source)
-    clones, real = clone_articles(first, 2 * len(first.passage_article)), clone_articles(source, 961)
+    clones = clone_articles(first, 2 * len(first.passage_article))
+    real = clone_articles(source, 961)
     n_words = len(np.unique(clones.tokens.ids))
     same_length = real.tokens.ids[: len(clones.tokens.ids)]
     assert n_words == pytest.approx(len(np.unique(same_length)), rel=0.05)
@@ -139,11 +142,10 @@ def test_clones_of_half_the_articles_predict_the_vocabulary_of_all(source: Artic
 
 @pytest.mark.slow
 def test_clones_keep_word_frequencies_and_lengths_at_any_size(korquad: QuestionSet, source: Articles) -> None:
-    few, many = clone_articles(source, 961), clone_articles(source, sampled(20, 8) * 961)
-    few_fractions, many_fractions = (
-        document_fractions(few.tokens),
-        document_fractions(many.tokens)[: len(few.tokens.vocabulary)],
-    )
+    few = clone_articles(source, 961)
+    many = clone_articles(source, sampled(20, 8) * 961)
+    few_fractions = document_fractions(few.tokens)
+    many_fractions = document_fractions(many.tokens)[: len(few.tokens.vocabulary)]
     general = few_fractions > 0.05
     assert np.median(many_fractions[general] / few_fractions[general]) == pytest.approx(1, abs=0.1)
     assert np.corrcoef(np.log(few_fractions[general]), np.log(many_fractions[general]))[0, 1] > 0.95

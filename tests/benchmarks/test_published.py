@@ -47,7 +47,8 @@ def test_rejects_metrics_without_a_valid_source(tmp_path: Path, change: tuple[st
 
 
 def test_page_shows_the_published_metrics() -> None:
-    known, lines = read_published(), marked()
+    known = read_published()
+    lines = marked()
     rows = [line for line in lines if line.startswith("| ")]
     measured = [OWN.search(row) for row in rows]
     anonymous = [OWN.sub("HERE", row) for row in rows]
@@ -84,7 +85,8 @@ def test_table_shows_own_metric_beside_published() -> None:
 
 def test_average_precision_equals_trec_eval() -> None:
     question_set = small_set()
-    n_questions, n_passages = len(question_set.questions), len(question_set.passages)
+    n_questions = len(question_set.questions)
+    n_passages = len(question_set.passages)
     random = np.random.default_rng(0)
     rankings = rankings_of([random.permutation(n_passages)[:4].tolist() for _ in range(n_questions)], depth=n_passages)
     qrels = {question.id: dict.fromkeys(question.relevant, 1) for question in question_set.questions}

@@ -24,7 +24,8 @@ from tests.chat_server import EVENTS, KEY, Reply, chat_server, chunk
 from tests.tiny_models import build_bi_encoder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-KO, EN = catalog("ko"), catalog("en")
+KO = catalog("ko")
+EN = catalog("en")
 QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2]  # nobody answers the second one
 
 

@@ -70,7 +70,8 @@ def test_opening_a_question_adds_a_history_entry(compared_page: Page) -> None:
     expect_open_tab(page, "Overview")
     expect(page).not_to_have_url(re.compile("view=(?!overview)"))  # the tab is open before the address says so
     wait_until_idle(page)
-    before, steps = page.url, page.evaluate("history.length")
+    before = page.url
+    steps = page.evaluate("history.length")
     page.get_by_role("button", name="Open this question").click()
     way_back = page.locator(".st-key-why_back")
     expect(way_back).to_be_visible()
@@ -105,7 +106,8 @@ def test_phone_shows_the_start_button_first_and_settings_on_request(app: str, pa
     box = start.bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < HEIGHT
-    epochs, more = page.get_by_role("spinbutton", name="Epochs"), page.get_by_text("More settings")
+    epochs = page.get_by_role("spinbutton", name="Epochs")
+    more = page.get_by_text("More settings")
     objective = page.get_by_text("Objective", exact=True)
     for setting in (epochs, more, objective):
         expect(setting).to_be_hidden()
@@ -128,7 +130,8 @@ def test_the_words_of_a_field_for_files_stay_inside_it(app: str, page: Page) -> 
     page.get_by_text("Ablation", exact=False).first.click()
     zone = page.get_by_test_id("stFileUploaderDropzone").first
     expect(zone).to_be_visible()
-    outer, inner = zone.bounding_box(), page.get_by_test_id("stFileUploaderDropzoneInstructions").first.bounding_box()
+    outer = zone.bounding_box()
+    inner = page.get_by_test_id("stFileUploaderDropzoneInstructions").first.bounding_box()
     assert outer is not None
     assert inner is not None
     assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]

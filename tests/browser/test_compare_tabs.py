@@ -38,7 +38,8 @@ def middle_of_first_row(box: FloatRect) -> tuple[float, float]:
 
 def is_whole_on_screen(part: Locator, page: Page) -> bool:
     part.scroll_into_view_if_needed()
-    box, size = part.bounding_box(), page.viewport_size
+    box = part.bounding_box()
+    size = page.viewport_size
     assert box
     assert size
     return box["x"] >= 0 and box["x"] + box["width"] <= size["width"] and box["y"] + box["height"] <= size["height"]
@@ -62,7 +63,8 @@ def test_the_button_of_tuning_stands_before_its_settings(page: Page, app: str) -
     expect(page.get_by_text("Tries ")).to_be_visible()
     analyzers = page.get_by_text("Character bigrams", exact=True).first
     expect(analyzers).to_be_visible()  # what will be tried is not folded away
-    above, below = start.bounding_box(), analyzers.bounding_box()
+    above = start.bounding_box()
+    below = analyzers.bounding_box()
     assert above
     assert below
     assert above["y"] < below["y"]

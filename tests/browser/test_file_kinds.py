@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CRANE = "재두루미는 겨울이면 들판에 내려앉아 낟알을 주워 먹는다."
 OTTER = "수달은 해가 지면 강가로 나와 물고기를 사냥한다."
 OWL = "수리부엉이는 바위 벼랑에 둥지를 튼다."
-Q_CRANE, Q_OTTER = "재두루미는 겨울에 무엇을 먹나?", "수달은 언제 사냥하나?"
+Q_CRANE = "재두루미는 겨울에 무엇을 먹나?"
+Q_OTTER = "수달은 언제 사냥하나?"
 
 
 def squad(question: str, context: str, title: str) -> bytes:

@@ -119,7 +119,8 @@ def test_opening_the_app_loads_no_torch(app: str, visited: Page) -> None:
 @pytest.mark.packaged
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_shows_mix_weights_and_matched_tokens(app: str, visited: Page, sets: tuple[str, str], language: str) -> None:
-    words, (sample, few) = catalog(language), sets
+    words = catalog(language)
+    (sample, few) = sets
     visited.goto(f"{app}/?data={sample}&lang={language}")
     wait_for_comparison(visited, words["compare.run_again"])
     main = visited.get_by_test_id("stMain")
@@ -128,7 +129,8 @@ def test_shows_mix_weights_and_matched_tokens(app: str, visited: Page, sets: tup
 
     visited.goto(f"{app}/search?data={few}&lang={language}&q={quote(QUESTION.text)}&columns=Late%7CBM25")
     expect(main.get_by_text(words["why.matches_help"])).to_be_visible(timeout=3 * MINUTES)
-    ask, pairs = main.get_by_role("button", name=words["search.pieces_ask"]), visited.locator(".found.pairs")
+    ask = main.get_by_role("button", name=words["search.pieces_ask"])
+    pairs = visited.locator(".found.pairs")
     expect(ask.or_(pairs).first).to_be_visible()
     while not pairs.count():  # told only to who asks, once; a page that is just drawn anew loses a click
         wait_until_idle(visited)

@@ -23,7 +23,8 @@ from tests.chat_server import KEY, MODEL, chat_server
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 EN = catalog("en")
 SAMPLE = read_entry(CATALOG["sample"]).question_set
-POOL_PARAMETERS, COMPARED = "pool_n=2&pool_k=10", "part=all&retrievers=BM25+words%7CBM25"
+POOL_PARAMETERS = "pool_n=2&pool_k=10"
+COMPARED = "part=all&retrievers=BM25+words%7CBM25"
 
 
 def progress(page: Page) -> Locator:

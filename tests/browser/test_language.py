@@ -15,7 +15,8 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import MINUTES, choose, expect_no_error, read_cells, wait_for_training, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-KO, EN = catalog("ko"), catalog("en")
+KO = catalog("ko")
+EN = catalog("en")
 KINDS = ("wordpiece", "bpe", "unigram")
 WHEN = ("어제", "오늘", "지난주에", "봄에", "저녁에")
 WHO = ("어머니는", "동생은", "할아버지는", "선생님은", "친구는", "아이들은", "손님은", "의사는")
@@ -25,8 +26,10 @@ DID = (
 )
 HOW = ("혼자", "함께", "즐겁게", "조용히")
 TEXT = "\n".join(" ".join(words) + "." for words in product(WHEN, WHO, HOW, DID))
-SENTENCE, WORD = "어제 아이들은 도서관에서 배를 탔다.", "도서관에서"
-GAP, CONTEXTS = "동생은 항구에서 [MASK] 탔다.", "항구에서 배를 탔다\n아침을 굶어 배가 고프다"
+SENTENCE = "어제 아이들은 도서관에서 배를 탔다."
+WORD = "도서관에서"
+GAP = "동생은 항구에서 [MASK] 탔다."
+CONTEXTS = "항구에서 배를 탔다\n아침을 굶어 배가 고프다"
 NAME = "우리 글"
 PIECE_TEXTS = """list => [...list.querySelectorAll("li")].map(
     piece => [...piece.childNodes].filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data).join("")
@@ -86,7 +89,8 @@ def expect_same_numbers(korean: Page, english: Page, *keys: str) -> None:
 def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean_module_page: Page, tmp_path: Path) -> None:
     page = korean_module_page
     kinds = [KO[f"tokenizers.kind_{kind}"] for kind in KINDS]
-    good, bad = tmp_path / f"{NAME}.txt", tmp_path / "cp949.txt"
+    good = tmp_path / f"{NAME}.txt"
+    bad = tmp_path / "cp949.txt"
     good.write_text(TEXT, encoding="utf-8")
     bad.write_bytes(TEXT.encode("cp949"))
     page.goto(f"{app}/language?kinds={'|'.join(KINDS)}&vocabularies=1000")
@@ -133,7 +137,8 @@ def test_pieces_join_to_the_sentence_and_the_word(korean_module_page: Page) -> N
     counts = []
     for key in ("Home", "ArrowRight", "End"):
         wait_until_idle(page)
-        before, count = page.url, page.locator(".pieces li").count()
+        before = page.url
+        count = page.locator(".pieces li").count()
         page.get_by_role("slider").press(key)
         expect(page).not_to_have_url(before)
         expect(page.locator(".pieces li")).not_to_have_count(count)  # the address changes before the page does
@@ -164,7 +169,8 @@ def test_tokenizer_views_match_in_english(korean_module_page: Page, page: Page) 
 
 
 def test_a_new_model_learns_from_the_text(app: str, korean_module_page: Page, workspace: Path) -> None:
-    page, words = korean_module_page, KO
+    page = korean_module_page
+    words = KO
     (text,) = (workspace / "texts").iterdir()
     page.goto(f"{app}/train?train=language-model&base=starter&corpus=text:{text.name}")
     fill(page, words["train.name"], NAME)

@@ -11,8 +11,10 @@ from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-EN, KO = catalog("en"), catalog("ko")
-FIRST, SECOND = "retrievers=BM25%7CBM25+words", "retrievers=BM25%7CLSA"
+EN = catalog("en")
+KO = catalog("ko")
+FIRST = "retrievers=BM25%7CBM25+words"
+SECOND = "retrievers=BM25%7CLSA"
 
 
 @pytest.fixture
@@ -94,7 +96,8 @@ def test_each_click_adds_a_history_entry(app: str, page: Page) -> None:
     page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
     page.locator(".st-key-why_first button").wait_for()
     wait_until_idle(page)
-    list_url, steps = page.url, page.evaluate("history.length")
+    list_url = page.url
+    steps = page.evaluate("history.length")
     page.locator(".st-key-why_first button").click()
     expect(page.locator(".st-key-why_back")).to_be_visible()
     wait_until_idle(page)

@@ -24,7 +24,8 @@ from tests.browser.driving import MINUTES, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.packaged]
 EN = catalog("en")
-PASSAGES, QUESTIONS = 400, 120
+PASSAGES = 400
+QUESTIONS = 120
 BOTH = (BM25_NAME, DENSE_NAME)
 THREE = (BM25_NAME, WORDS_NAME, DENSE_NAME)
 

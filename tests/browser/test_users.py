@@ -186,7 +186,8 @@ def test_requires_signing_in(app: str, workspace: Path) -> None:
 
 
 def test_a_cookie_that_the_server_did_not_sign_lets_nobody_in(app: str, people: dict[str, Person]) -> None:
-    cookies, name = sign_in_cookies(people["alice"].page.context.cookies()), "_streamlit_user"
+    cookies = sign_in_cookies(people["alice"].page.context.cookies())
+    name = "_streamlit_user"
     signed = cookies[name]
     assert WORDS["access.sign_out"] in page_messages(app, "", cookies)
     for value in (signed[:-8] + "AAAAAAAA", signed.rpartition(".")[0], "x" + signed[1:], '{"is_logged_in": true}'):
@@ -218,7 +219,8 @@ def without_requested(content: str, requested: str) -> str:
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_rejects_addresses_of_other_users(people: dict[str, Person], attempt: str) -> None:
-    alice, bob = people["alice"], people["bob"]
+    alice = people["alice"]
+    bob = people["bob"]
     before = alice.content_digest()
     theirs = {"data": alice.data, "comparison": alice.comparison, "run": alice.run, "folder": alice.folder}
     address = attempt.format(**theirs, user=alice.folder.name)

@@ -70,7 +70,8 @@ def _server_ends() -> Iterator[None]:
 
 
 def check_pairs(options: PairReadOptions | None) -> None:
-    separate, direct = read_pairs_in_subprocess(PAIR_FILES, options), read_pairs(PAIR_FILES, options)
+    separate = read_pairs_in_subprocess(PAIR_FILES, options)
+    direct = read_pairs(PAIR_FILES, options)
     assert separate.files == direct.files
     assert all(
         actual.rejected.equals(other.rejected) for actual, other in zip(separate.files, direct.files, strict=True)
@@ -91,7 +92,8 @@ def test_reads_the_same_pairs_in_a_subprocess(options: PairReadOptions | None) -
 @pytest.mark.usefixtures("started")
 def test_reads_the_same_by_every_start_method() -> None:
     check_pairs(OPTIONS)
-    separate, direct = read_in_subprocess(TABLE, "set.csv"), read(TABLE, "set.csv")
+    separate = read_in_subprocess(TABLE, "set.csv")
+    direct = read(TABLE, "set.csv")
     assert separate == direct
     assert separate.rejected.equals(direct.rejected)
     assert (separate.left_out, separate.problem_count) == (2, 2)
@@ -289,7 +291,8 @@ def test_rejects_virtual_files_of_the_system() -> None:
 
 
 def test_limits_grow_with_the_file() -> None:
-    small, large = ReadingLimits.of(Content(b"a" * 1000)), ReadingLimits.of(Content(b"a" * 20_000_000))
+    small = ReadingLimits.of(Content(b"a" * 1000))
+    large = ReadingLimits.of(Content(b"a" * 20_000_000))
     packed = ReadingLimits.of(Content(b"PAR1" + b"a" * 2_000_000))
     assert (small.seconds, large.seconds, packed.seconds) == (11, 14, 15)
     assert 2**29 <= small.memory < 2**29 + 10_000
@@ -306,7 +309,10 @@ def ten_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def max_reserved_memory(limits: list[ReadingLimits]) -> int:
     """Bytes promised at the same time, where each reading waits until no other one can begin."""
-    reserved, seen, lock, going = 0, [0], threading.Lock(), threading.Event()
+    reserved = 0
+    seen = [0]
+    lock = threading.Lock()
+    going = threading.Event()
 
     def read(reading_limits: ReadingLimits) -> None:
         nonlocal reserved

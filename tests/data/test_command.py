@@ -143,7 +143,7 @@ def test_reports_full_disk(command: str, file: Path, error: Command, monkeypatch
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "keep" if command == "import" else "read_paths_apart", full)
+    monkeypatch.setattr(module, "keep" if command == "import" else "read_paths_in_subprocess", full)
     assert error("data", command, file) == "error: the disk is full\n"
 
 
@@ -203,7 +203,8 @@ GOOD = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(20)]
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     """A training file with a row too few and a sentence of the test file, which stands beside it."""
-    train, test = tmp_path / "sts-train.tsv", tmp_path / "sts-test.tsv"
+    train = tmp_path / "sts-train.tsv"
+    test = tmp_path / "sts-test.tsv"
     head = "sentence1\tsentence2\tscore"
     train.write_text("\n".join([head, "\t나\t1", *GOOD, "다\t라\t4.5"]), encoding="utf-8")
     test.write_text("\n".join([head, "마\t라\t2.5", "바\t사\t0"]), encoding="utf-8")

@@ -83,7 +83,8 @@ def test_removes_leftovers_in_user_folders_but_not_own_folder(tmp_path: Path) ->
 
 
 def test_removes_unlocked_folders_after_a_week(tmp_path: Path) -> None:
-    young, old = tmp_path / ".reading.abcd1234", tmp_path / ".x.json.abcd5678"
+    young = tmp_path / ".reading.abcd1234"
+    old = tmp_path / ".x.json.abcd5678"
     for folder in (young, old):
         folder.mkdir()
     long_ago = time.time() - 8 * 24 * 3600

@@ -26,7 +26,8 @@ def _use(content: bytes) -> None:
         return
     assert reading.rejected.to_csv().encode()
     assert all(problem.message.encode() for problem in reading.problems)
-    questions, passages = reading.question_set.questions, reading.question_set.passages
+    questions = reading.question_set.questions
+    passages = reading.question_set.passages
     assert repr([(q.id, q.text, q.answers, q.kind) for q in questions]).encode()
     assert repr([(p.id, p.text, p.title) for p in passages]).encode()
     assert len(audit(reading.question_set).question_lengths) == len(questions)

@@ -214,7 +214,8 @@ def test_generator_label_round_trips() -> None:
 
 
 def test_generated_question_changes_the_fingerprint_and_is_counted() -> None:
-    written, generated = Question("1", "강은?", relevant=("a",)), Question("1", "강은?", relevant=("a",), made="title")
+    written = Question("1", "강은?", relevant=("a",))
+    generated = Question("1", "강은?", relevant=("a",), made="title")
     assert question_set_of(written).fingerprint != question_set_of(generated).fingerprint
     assert question_set_of(written).generated_counts == {}
     assert question_set_of(

@@ -115,7 +115,8 @@ def test_ignores_damaged_record_of_last_used_set(workspace_folder: Path) -> None
 
 @pytest.mark.parametrize("names", [["questions.parquet"], ["passages.arrow", "passages.json"]])
 def test_rejects_content_of_another_set(workspace_folder: Path, names: list[str]) -> None:
-    stored_set, other = keep(SET), keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
+    stored_set = keep(SET)
+    other = keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
     folder = workspace_folder / "datasets"
     for name in names:
         (folder / stored_set.key / name).write_bytes((folder / other.key / name).read_bytes())
@@ -276,7 +277,8 @@ def test_korquad_entry_matches_the_published_file(korquad_file: Path) -> None:
     assert len(read_entry(entry).question_set.questions) == 5774
 
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 OWN = QuestionSet("own", (Passage("a", "서울은 수도이다"),), (Question("1", "수도는?", ("서울",), ("a",)),))
 
 

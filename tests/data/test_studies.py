@@ -137,7 +137,8 @@ def test_key_depends_on_spec_version_and_inputs() -> None:
 
 
 def test_lists_renames_and_deletes_results() -> None:
-    first, second = finished(1), finished(2)
+    first = finished(1)
+    second = finished(2)
     (STUDY.folder / "no key").mkdir()
     assert {job.id for job in STUDY.stored()} == {first.id, second.id}
     second.rename("  two \n rows ")

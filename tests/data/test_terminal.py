@@ -71,7 +71,8 @@ def test_terminal_progress_redraws_a_line_or_prints_nothing(monkeypatch: pytest.
 
 
 def test_does_not_estimate_time_from_a_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, stream = Clock(monkeypatch), io.StringIO()
+    clock = Clock(monkeypatch)
+    stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     reporter = ProgressReporter()
     clock.now += 60

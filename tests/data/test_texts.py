@@ -30,7 +30,8 @@ def test_texts_are_a_sequence(texts: list[str], start: int, stop: int, step: int
 
 @given(st.lists(st.tuples(st.text("가a", max_size=2), st.text("나b", max_size=2)), max_size=8))
 def test_puts_titles_on_the_line_before_the_text(rows: list[tuple[str, str]]) -> None:
-    titles, texts = [title for title, _ in rows], [text for _, text in rows]
+    titles = [title for title, _ in rows]
+    texts = [text for _, text in rows]
     titled = Texts(column(texts), column(titles))
     expected = [f"{title}\n{text}" if title else text for title, text in rows]
     assert list(titled) == expected == [titled[row] for row in range(len(rows))]
@@ -39,7 +40,8 @@ def test_puts_titles_on_the_line_before_the_text(rows: list[tuple[str, str]]) ->
 
 
 def test_selects_many_rows_like_few() -> None:
-    texts, titles = [f"글 {row}" for row in range(BLOCK * 2 + 5)], ["제목" * (row % 2) for row in range(BLOCK * 2 + 5)]
+    texts = [f"글 {row}" for row in range(BLOCK * 2 + 5)]
+    titles = ["제목" * (row % 2) for row in range(BLOCK * 2 + 5)]
     rows = np.random.default_rng(0).integers(len(texts), size=BLOCK + 1)  # some twice, in no order
     for sequence in (Texts(column(texts, 1000)), Texts(column(texts, 1000), column(titles, 1500))):
         assert sequence.at(rows) == [sequence[row] for row in rows.tolist()]
@@ -68,7 +70,8 @@ def test_fingerprint_is_independent_of_the_container() -> None:
 
 @given(st.lists(st.tuples(st.text("가a", max_size=2), st.text("나b😀", max_size=2)), max_size=8), st.integers(1, 3))
 def test_column_has_the_fingerprint_of_its_texts(rows: list[tuple[str, str]], chunk: int) -> None:
-    titles, texts = [title for title, _ in rows], [text for _, text in rows]
+    titles = [title for title, _ in rows]
+    texts = [text for _, text in rows]
     for whole in (Texts(column(texts, chunk)), Texts(column(texts, chunk), column(titles, chunk))):
         for part in (whole, whole[1:], whole[2:5]):
             assert part.fingerprint == fingerprint_of(list(part))

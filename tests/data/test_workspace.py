@@ -36,7 +36,8 @@ from mrc_workbench.data.workspace import (
     workspace,
 )
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +163,8 @@ def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatc
             keep(make_set(3))
         assert (refused.value.code, refused.value.details) == ("passages", {"passages": "3", "limit": "2"})
         assert [stored_set.passages for stored_set in stored()] == [2]
-        before, files = used_bytes(), sorted(workspace().rglob("*"))
+        before = used_bytes()
+        files = sorted(workspace().rglob("*"))
         with pytest.raises(LimitError) as refused:
             keep(make_set(2, characters=250_000))  # three bytes a letter
         assert (refused.value.code, refused.value.details["limit"]) == ("megabytes", "1")

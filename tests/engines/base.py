@@ -19,7 +19,8 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, content: Any) -> None:
         super().__init__(str(content))
-        self.status, self.content = status, content
+        self.status = status
+        self.content = content
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,18 @@ def serving(engine: StubEngine, certificate: tuple[str, str] | None = None) -> I
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = Received(self.command, url.path, dict(parse_qsl(url.query)), dict(self.headers), body)
             engine.received.append(request)
-            status, content = 200, None
+            status = 200
+            content = None
             try:
                 if engine.authorization and self.headers.get("Authorization") != engine.authorization:
                     raise engine.unauthorized()
                 content = engine.answer(request)
             except RefusedError as refused:
-                status, content = refused.status, refused.content
+                status = refused.status
+                content = refused.content
             except (KeyError, TypeError, ValueError) as error:
-                status, content = 400, {"error": f"cannot be parsed: {error!r}"}
+                status = 400
+                content = {"error": f"cannot be parsed: {error!r}"}
             answer = b"" if self.command == "HEAD" or content is None else json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -163,7 +167,8 @@ def min_max(scores: Mapping[str, float], least: float | None = None) -> dict[str
     """Return scores scaled to 0 to 1; where all are equal they stay, or are 1 where there is a `least`."""
     if not scores:
         return {}
-    low, high = min(scores.values()), max(scores.values())
+    low = min(scores.values())
+    high = max(scores.values())
     if high == low:
         return {key: score if least is None else 1.0 for key, score in scores.items()}
     return {key: max((score - low) / (high - low), least or 0.0) for key, score in scores.items()}

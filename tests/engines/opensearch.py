@@ -83,7 +83,8 @@ class OpenSearch(Elastic):
         require_known(query["hybrid"], ("queries", "pagination_depth", "filter"), _unknown_key)
         if params.get("search_pipeline") not in self.pipelines:
             raise refused("illegal_argument_exception", f"Pipeline {params.get('search_pipeline')} is not defined")
-        pipeline, queries = self.pipelines[params["search_pipeline"]], query["hybrid"]["queries"]
+        pipeline = self.pipelines[params["search_pipeline"]]
+        queries = query["hybrid"]["queries"]
         if len(pipeline["weights"]) != len(queries) or len(queries) > 5:
             raise refused(
                 "illegal_argument_exception", "number of weights must match number of sub-queries in hybrid query"

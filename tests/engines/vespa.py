@@ -97,7 +97,8 @@ class Vespa(StubEngine):
         if body["ranking"] not in re.findall(r"rank-profile (\w+)", self.schema):
             return {"root": {"errors": [{"code": 8, "message": f"No such rank profile: {body['ranking']}"}]}}
         for name, kind in self.inputs.items():
-            given, size = body.get(f"input.query({name})"), re.search(r"x\[(\d+)\]", kind)
+            given = body.get(f"input.query({name})")
+            size = re.search(r"x\[(\d+)\]", kind)
             if given is None or (isinstance(given, list) and size and len(given) != int(size[1])):
                 return {"root": {"errors": [{"code": 4, "message": f"Could not set query({name}) of {kind}"}]}}
         query_terms = [(name, body[name].split()) for name in re.findall(r"userInput\(@(\w+)\)", body["yql"])]

@@ -62,7 +62,8 @@ class Weaviate(StubEngine):
             require_known(entry, _PROPERTY, lambda name: refused(f"unknown field {name}"))
             if entry["dataType"] not in (["text"], ["int"]):
                 raise refused(f"invalid dataType: {entry['dataType']}")
-        self.classes[name], self.objects[name] = body, {}
+        self.classes[name] = body
+        self.objects[name] = {}
         return body
 
     def looked_up(self, method: str, name: str) -> Any:
@@ -88,10 +89,12 @@ class Weaviate(StubEngine):
 
     def graphql(self, query: str) -> Any:
         head = re.match(r"\{ Get \{ (\w+)\(limit: (\d+), ", query)
-        search, selection = _SEARCH.search(query), re.search(r"\) \{ ([\w ]+) _additional \{ (\w+) \} \} \} \}$", query)
+        search = _SEARCH.search(query)
+        selection = re.search(r"\) \{ ([\w ]+) _additional \{ (\w+) \} \} \} \}$", query)
         if not head or not search or not selection or head[1] not in self.classes:
             return {"errors": [{"message": f"Syntax Error GraphQL request: {query}"}]}
-        names, score = selection[1].split(), selection[2]
+        names = selection[1].split()
+        score = selection[2]
         known = {of["name"] for of in self.classes[head[1]]["properties"]}
         if not {*names} <= known or score not in ("score", "distance"):
             return {"errors": [{"message": f'Cannot query field "{names}" on type "{head[1]}".'}]}
@@ -108,8 +111,10 @@ class Weaviate(StubEngine):
 
     def scores(self, name: str, kind: str, text: str) -> dict[str, float]:
         given = json.loads(re.sub(r'("(?:[^"\\]|\\.)*")|(\w+)(?=:)|\b([a-z]\w+)\b(?=[,}])', _quoted, text))
-        of, held = self.classes[name], self.objects[name]
-        texts, vectors = dict[str, float](), dict[str, float]()
+        of = self.classes[name]
+        held = self.objects[name]
+        texts = dict[str, float]()
+        vectors = dict[str, float]()
         if "query" in given:
             (field_name,) = given["properties"]
             settings = of["invertedIndexConfig"]["bm25"]

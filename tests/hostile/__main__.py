@@ -23,14 +23,17 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=cases, help="some formats or areas")
     options = parser.parse_args()
     formats = options.only or list(cases)
-    end, failures, outcomes = time.monotonic() + 60 * options.minutes, 0, Counter[tuple[str, str]]()
+    end = time.monotonic() + 60 * options.minutes
+    failures = 0
+    outcomes = Counter[tuple[str, str]]()
     for seed in count(options.seed):
         for format_ in formats:
             began = time.process_time()
             try:
                 outcome, wrong = cases[format_](seed)
             except Exception as error:  # whatever it is, it is what is looked for
-                outcome, wrong = "crashed", [repr(error)]
+                outcome = "crashed"
+                wrong = [repr(error)]
             if (seconds := time.process_time() - began) > 5:
                 wrong = [*wrong, f"{seconds:.0f} seconds"]
             outcomes[format_, outcome] += 1

@@ -51,7 +51,8 @@ def pairs(seed: int) -> Verdict:
         reading = read_pairs([(f"sentence1\tsentence2\tscore\n{rows}".encode(), "damaged.tsv")])
     except DataError as error:
         return "refused", [] if str(error) else ["no words"]
-    pair_set, wrong = reading.pairs, []
+    pair_set = reading.pairs
+    wrong = []
     if len(pair_set) + reading.left_out != len(scores):
         wrong.append("rows were lost")
     if pair_set.kind is PairKind.SCORED:

@@ -22,7 +22,8 @@ def _cut(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _zeros(content: bytes, rng: np.random.Generator) -> bytes:
-    start, length = rng.integers(0, len(content)), rng.integers(1, 512)
+    start = rng.integers(0, len(content))
+    length = rng.integers(1, 512)
     return content[:start] + bytes(len(content[start : start + length])) + content[start + length :]
 
 
@@ -32,7 +33,8 @@ def _flip_bit(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _noise(content: bytes, rng: np.random.Generator) -> bytes:
-    start, length = rng.integers(0, len(content)), rng.integers(1, 64)
+    start = rng.integers(0, len(content))
+    length = rng.integers(1, 64)
     return content[:start] + rng.bytes(len(content[start : start + length])) + content[start + length :]
 
 

@@ -39,7 +39,8 @@ def damage_file(written: Written, seed: int) -> Damage:
     draw = random.Random(seed)
     content = written.content
     start = draw.randrange(len(content))
-    removed, put = draw.choice([0, 1, 1, 2, 3, 16]), b""
+    removed = draw.choice([0, 1, 1, 2, 3, 16])
+    put = b""
     match draw.randrange(5):
         case 0:
             put = bytes([content[start] ^ 1 << draw.randrange(8)]) + content[start + 1 : start + removed]
@@ -118,7 +119,8 @@ def _is_or_contains(row: Row, written_row: Row, is_beside_damage: bool) -> bool:
     """Whether a row is one that was written, or that one and what a damaged row with its id and question adds."""
     if row == written_row or not is_beside_damage:
         return row == written_row
-    context, answers = ROLES.index("context"), ROLES.index("answers")
+    context = ROLES.index("context")
+    answers = ROLES.index("answers")
     holds = written_row[context] in row[context].split("\n\n") and written_row[answers] in row[answers].split("|")
     return holds and row[2] == written_row[2]
 

@@ -25,7 +25,8 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, small_set, texts_of
 from tests.hostile.damages import TIMES, damage_bytes, overwrite
 
-TEXTS, QUERY_TEXTS = Passages.from_passages(PASSAGES).indexed_texts(title=True), texts_of(QUESTIONS)
+TEXTS = Passages.from_passages(PASSAGES).indexed_texts(title=True)
+QUERY_TEXTS = texts_of(QUESTIONS)
 
 
 def rankings() -> list[np.ndarray]:
@@ -97,7 +98,8 @@ def mean_metrics(comparison: Comparison) -> dict[str, dict[str, float]]:
 
 @pytest.mark.slow
 def test_damaged_caches_do_not_change_metrics() -> None:
-    rng, cache = np.random.default_rng(11), workspace() / "cache"
+    rng = np.random.default_rng(11)
+    cache = workspace() / "cache"
     expected = mean_metrics(run_comparison())
     assert {path.name for path in cache.iterdir()} >= {"rankings", "tokens", "terms", "vectors", "starters", "pairs"}
     for number in range(3 * TIMES):

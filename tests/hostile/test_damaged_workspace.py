@@ -92,7 +92,9 @@ def make_world() -> TrainingPlan:
 
 def read_everything(dry_run: DryRunJob) -> dict[str, int]:
     """What the pages and commands read, and how many of each there are; the readers' own errors alone are caught."""
-    sets, comparisons, runs = stored(), kept_comparisons(), all_runs()
+    sets = stored()
+    comparisons = kept_comparisons()
+    runs = all_runs()
     for stored_set in sets:
         with suppress(DataError):
             load_set(stored_set.key)
@@ -106,7 +108,9 @@ def read_everything(dry_run: DryRunJob) -> dict[str, int]:
             with suppress(ValueError):
                 load(comparison.folder, question_set)
     for run in runs:
-        plan, status, scores = run.plan(), run.status(), run.scores()
+        plan = run.plan()
+        status = run.status()
+        scores = run.scores()
         assert min(1.0, status.share) >= 0
         assert status.total_seconds >= 0
         assert status.remaining_seconds is None or status.remaining_seconds == status.remaining_seconds

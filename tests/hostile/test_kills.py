@@ -51,11 +51,14 @@ def start_comparison(folder: Path) -> Process:
 
 
 def test_repeatedly_killed_comparison_finishes(tmp_path: Path) -> None:
-    folder, alone = workspace() / "comparisons" / FOLDER, tmp_path / "alone"
+    folder = workspace() / "comparisons" / FOLDER
+    alone = tmp_path / "alone"
     for job_folder in (folder, alone):
         write_text(job_folder / "experiment.toml", EXPERIMENT)
     whole = start_comparison(alone)  # beside those that are killed
-    rng, kills, longest = np.random.default_rng(5), 0, 1.0
+    rng = np.random.default_rng(5)
+    kills = 0
+    longest = 1.0
     for _ in range(4 * TIMES):
         kills += kill_after(start_comparison(folder), rng.uniform(0.05, longest))
         kill_processes_in(folder)
@@ -75,7 +78,8 @@ def test_repeatedly_killed_comparison_finishes(tmp_path: Path) -> None:
 
 
 def test_killed_import_stores_a_whole_set_or_none() -> None:
-    rng, kills = np.random.default_rng(6), 0
+    rng = np.random.default_rng(6)
+    kills = 0
     for _ in range(6 * TIMES):
         log = workspace() / "log.txt"
         kills += kill_after(detached(PROGRAM, "data", "import", SAMPLE, log=log), rng.uniform(0.01, 0.6))
@@ -93,7 +97,8 @@ def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Pa
     out = tmp_path / "elsewhere"
     words = ("--data", "sample", "--base", "starter", "--out", out, "--epochs", "1", "--batch-size", "16")
     process = detached(PROGRAM, "train", "bi-encoder", *words, "--logging-steps", "1", log=tmp_path / "log")
-    run, end = Run(out), time.monotonic() + 120
+    run = Run(out)
+    end = time.monotonic() + 120
     while not (run.progress() and run.progress()[-1].get("loss")):
         assert process.is_alive, (tmp_path / "log").read_text()
         assert time.monotonic() < end

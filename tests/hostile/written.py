@@ -39,7 +39,8 @@ def random_rows(seed: int, count: int = 30) -> tuple[Row, ...]:
 
     rows = []
     for number in range(1, count + 1):
-        answer, kind = f"답{number} {text(3)}".strip(), f"종류{number % 3}"
+        answer = f"답{number} {text(3)}".strip()
+        kind = f"종류{number % 3}"
         row = (f"n{number}", f"글{number}", f"{number}번 {text(12)}?", f"{number}번 {text(40)}. {answer}", answer, kind)
         rows.append(
             tuple(" ".join(cell.split()) if role != "context" else cell for role, cell in zip(ROLES, row, strict=True))
@@ -56,7 +57,8 @@ def _joined(
     name: str, rows: tuple[Row, ...], records: list[str], *, head: str = "", tail: str = "", encoding: str = "utf-8"
 ) -> Written:
     mark = b"\xff\xfe" if encoding == "utf-16-le" else b""
-    content, spans = mark + head.encode(encoding), []
+    content = mark + head.encode(encoding)
+    spans = []
     start = len(content)
     for record in records:
         encoded = record.encode(encoding)

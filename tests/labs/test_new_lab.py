@@ -61,7 +61,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path: Path) -> None:
-    workspace, out = tmp_path / "workspace", tmp_path / "out"
+    workspace = tmp_path / "workspace"
+    out = tmp_path / "out"
     assert "lengths" in run_command(program, "--help", workspace=workspace)
     assert "number of bars" in run_command(program, "lengths", "run", "--help", workspace=workspace)
     words = ("lengths", "run", "--data", "sample", "--bars", "2")

@@ -44,7 +44,8 @@ print(json.dumps(drawn))
 
 @pytest.mark.slow
 def test_program_works_without_the_language_lab(tmp_path: Path) -> None:
-    program, workspace = copy_program(tmp_path / "program"), tmp_path / "workspace"
+    program = copy_program(tmp_path / "program")
+    workspace = tmp_path / "workspace"
     shutil.rmtree(program / "labs" / "language")
     for name, content in (("modules.py", MODULES), ("pages.py", PAGES)):
         (program / name).write_text(content, encoding="utf-8")

@@ -179,7 +179,8 @@ FILES = (
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", IRREGULAR)
 def test_refuses_irregular_files(kind: str, name: str, folder: Path, tmp_path: Path) -> None:
-    model, path = copied(folder, tmp_path), tmp_path / "copy" / name
+    model = copied(folder, tmp_path)
+    path = tmp_path / "copy" / name
     other = tmp_path / "other"
     if path.exists():
         path.rename(other)
@@ -204,7 +205,8 @@ def test_accepts_links_within_folder_and_hub_snapshots(model: Path, folder: Path
     (model / "model.safetensors").rename(model / "weights.safetensors")
     (model / "model.safetensors").symlink_to("weights.safetensors")
     load_bi_encoder(find_model(str(model)), [])
-    snapshot, blobs = tmp_path / "models--a--b" / "snapshots" / "0123", tmp_path / "models--a--b" / "blobs"
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
+    blobs = tmp_path / "models--a--b" / "blobs"
     shutil.copytree(folder, snapshot)
     blobs.mkdir()
     (snapshot / "model.safetensors").rename(blobs / "abc")
@@ -307,10 +309,8 @@ def test_refuses_flipped_bit_in_sealed_model(late: Path, tmp_path: Path) -> None
     (model / "README.md").write_text("the card", encoding="utf-8")
     require_sealed_content("mine", model)
     load_token_encoder(find_model(str(model)))
-    draw, files = (
-        random.Random(0),
-        [path for path in sorted(model.rglob("*")) if path.is_file() and path.name != "README.md"],
-    )
+    draw = random.Random(0)
+    files = [path for path in sorted(model.rglob("*")) if path.is_file() and path.name != "README.md"]
     tried = 0
     for path in files:
         whole = path.read_bytes()

@@ -102,7 +102,8 @@ def test_restores_model_after_encoding(folder: Path) -> None:
 def test_passes_respect_limit_with_little_padding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOKENS_A_PASS, "cpu", 512)
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
-    shapes, read = [], 0
+    shapes = []
+    read = 0
     forward = encoder.model.forward
 
     def watched(features: dict[str, torch.Tensor], **kwargs: object) -> dict[str, torch.Tensor]:
@@ -180,7 +181,8 @@ def model(scorer_folder: Path) -> Any:
 def test_joins_pairs_like_tokenizer(model: Any) -> None:
     tokens = PairTokenizer(model)
     assert tokens.is_usable
-    ours, theirs = tokens(PAIRS), model.preprocess(PAIRS)
+    ours = tokens(PAIRS)
+    theirs = model.preprocess(PAIRS)
     assert set(ours) == set(theirs)
     assert ours["input_ids"].shape[1] == model.tokenizer.model_max_length  # some are cut
     for name, value in theirs.items():
@@ -188,7 +190,8 @@ def test_joins_pairs_like_tokenizer(model: Any) -> None:
 
 
 def test_tokenizes_every_text_once(model: Any) -> None:
-    tokens, tokenized_texts = PairTokenizer(model), []
+    tokens = PairTokenizer(model)
+    tokenized_texts = []
     tokenizer = tokens._tokenizer
 
     class Watched:

@@ -18,7 +18,8 @@ from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, TOKEN, HubServer, hub_envi
 from tests.models.worlds import Ask, computed, model_process
 from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 RUN = "20261122-014317-bi-0b1c"
 PRIVATE = "maker/private"
 

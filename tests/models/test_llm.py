@@ -285,7 +285,8 @@ def test_silence_times_out_call(monkeypatch: pytest.MonkeyPatch) -> None:
         yield from before
         late.wait(5)
 
-    begun, unbegun = ((chunk("서"),), (chunk(""),))
+    begun = (chunk("서"),)
+    unbegun = (chunk(""),)
     for before, code in ((begun, "broken_off"), (unbegun, "timeout"), ((), "timeout")):
         with chat_server(lambda _, before=before: Reply(200, silent(*before), EVENTS)) as server:  # type: ignore[misc]
             with pytest.raises(EndpointError) as caught:

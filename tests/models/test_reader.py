@@ -74,7 +74,8 @@ def reader(folder: Path) -> SpanReader:
 
 def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int, int, float]:
     """The best span of all windows, each of which plain transformers reads alone, and the score of none."""
-    network, tokenizer = reader.model[0].model, reader.model.tokenizer
+    network = reader.model[0].model
+    tokenizer = reader.model.tokenizer
     encoded = tokenizer(
         question,
         passage,
@@ -84,7 +85,8 @@ def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
     )
-    spans, nothing = [], []
+    spans = []
+    nothing = []
     for number, ids in enumerate(encoded["input_ids"]):
         owners = encoded.sequence_ids(number)
         given = {"input_ids": torch.tensor([ids])}
@@ -101,7 +103,8 @@ def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int
         inside = [position for position, owner in enumerate(owners) if owner == 1]
         for first in inside:
             for last in (position for position in inside if first <= position < first + 6):
-                start, end = encoded["offset_mapping"][number][first][0], encoded["offset_mapping"][number][last][1]
+                start = encoded["offset_mapping"][number][first][0]
+                end = encoded["offset_mapping"][number][last][1]
                 spans.append((shares[0][first] + shares[1][last], start, end))
     score, start, end = max(spans)
     return score, start, end, min(nothing)
@@ -136,7 +139,8 @@ def test_empty_passage_has_no_answer(reader: SpanReader) -> None:
 
 
 def test_scores_do_not_depend_on_batch(reader: SpanReader) -> None:
-    together, alone = reader.read(PAIRS), [reader.read([pair]) for pair in PAIRS]
+    together = reader.read(PAIRS)
+    alone = [reader.read([pair]) for pair in PAIRS]
     assert together.scores[:, 0] == pytest.approx([spans.scores[0, 0] for spans in alone], abs=1e-4)
 
 
@@ -246,7 +250,8 @@ def test_rejects_invalid_span_options(wrong: dict[str, int]) -> None:
 
 def features(*, pairs: bool = False) -> dict[str, torch.Tensor]:
     """Five rows of different lengths, with some tokens to guess; the second has none."""
-    rng, lengths = np.random.default_rng(0), np.array([12, 5, 30, 17, 30])
+    rng = np.random.default_rng(0)
+    lengths = np.array([12, 5, 30, 17, 30])
     inside = np.arange(30) < lengths[:, None]
     ids = np.where(inside, rng.integers(5, PIECES, size=inside.shape), 0)
     labels = np.where(inside & (rng.random(inside.shape) < 0.2), rng.integers(5, PIECES, size=ids.shape), -100)
@@ -357,7 +362,8 @@ def test_new_network_is_deterministic_and_loads_in_transformers(tmp_path: Path) 
 
 
 def test_reports_missing_prediction_layers_and_initializes_them_deterministically(tmp_path: Path) -> None:
-    bare, roberta = build_bi_encoder(tmp_path / "bare"), build_cross_encoder_base(tmp_path / "roberta")
+    bare = build_bi_encoder(tmp_path / "bare")
+    roberta = build_cross_encoder_base(tmp_path / "roberta")
     assert load_masked(find_model(str(bare))).new_heads == (GUESSES,)
     assert load_masked(find_model(str(bare)), pairs=True).new_heads == (GUESSES, FOLLOWS)
     assert load_masked(find_model(str(roberta))).new_heads == ()

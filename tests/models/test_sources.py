@@ -101,7 +101,8 @@ def test_hub_ids_match_hub_library() -> None:
         except ModelError:
             return False
 
-    rng, alphabet = np.random.default_rng(0), list("abgit._-/한 ")
+    rng = np.random.default_rng(0)
+    alphabet = list("abgit._-/한 ")
     texts = ["".join(rng.choice(alphabet, rng.integers(1, 9))) for _ in range(3000)]
     texts = [text for text in (*texts, "a" * 96, "a/" + "b" * 96, "a/" + "b" * 97) if text.strip("./")]
     assert [text for text in texts if is_hub_id(text) != valid(text)] == []
@@ -177,7 +178,8 @@ def test_reads_stored_vectors_without_model(models: Path) -> None:
 @pytest.mark.slow
 def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 2)
-    source, progress = find_model(str(models / BI_ENCODER)), []
+    source = find_model(str(models / BI_ENCODER))
+    progress = []
     encoder = BiEncoder(source, [], on_progress=progress.append)
     in_blocks = encoder.encode_passages(SENTENCES)
     encoder.encode_questions(SENTENCES[:3])
@@ -187,7 +189,8 @@ def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest
     assert progress == sorted(progress)
     assert progress[-1] == pytest.approx(1.0)
     assert all(any(abs(share - end) < 1e-9 for share in progress) for end in ends)  # and what is told within a block
-    first_load, (passed, work) = encoder.meter.load, encoder.meter.lap()
+    first_load = encoder.meter.load
+    (passed, work) = encoder.meter.lap()
     assert passed >= first_load + work > work > 0
     again = BiEncoder(source, [])
     again.encode_passages(SENTENCES)
@@ -203,7 +206,8 @@ def test_encoding_reports_progress_and_seconds(models: Path, monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["module", "auto_map"])
 def test_never_runs_code_of_model(kind: str, tmp_path: Path) -> None:
-    folder, mark = build_bi_encoder(tmp_path / "evil"), tmp_path / "it ran"
+    folder = build_bi_encoder(tmp_path / "evil")
+    mark = tmp_path / "it ran"
     (folder / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()\nclass Evil: pass\n")
     name, entry = ("modules.json", "type") if kind == "module" else ("config.json", "auto_map")
     content = json.loads((folder / name).read_text())

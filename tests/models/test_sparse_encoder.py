@@ -38,9 +38,11 @@ def exact(folder: Path) -> SparseTextEncoder:
 @pytest.mark.parametrize("name", ["splade", "inference-free"])
 def test_weights_and_scores_equal_library(name: str, folders: dict[str, Path]) -> None:
     model = SparseEncoder(str(folders[name]), device="cpu")
-    passages, questions = model.encode_document(TEXTS), model.encode_query(TEXTS[:9])
+    passages = model.encode_document(TEXTS)
+    questions = model.encode_query(TEXTS[:9])
     ours = exact(folders[name])
-    passage_weights, question_weights = ours.encode_passages(TEXTS), ours.encode_questions(TEXTS[:9])
+    passage_weights = ours.encode_passages(TEXTS)
+    question_weights = ours.encode_questions(TEXTS[:9])
     assert (passage_weights.dtype, passage_weights.shape) == (np.float32, (len(TEXTS), len(model.tokenizer)))
     assert 0 < passage_weights.nnz < 0.5 * passage_weights.shape[0] * passage_weights.shape[1]
     np.testing.assert_allclose(passage_weights.toarray(), passages.to_dense().numpy(), atol=1e-5)
@@ -81,7 +83,8 @@ def test_bfloat16_is_close_and_stored_separately(folders: dict[str, Path]) -> No
     source = find_model(str(folders["splade"]))
     reduced = SparseTextEncoder(source, [], precision=Precision.BFLOAT16)
     assert reduced.fingerprint != exact(folders["splade"]).fingerprint
-    near, whole = reduced.encode_passages(TEXTS).toarray(), exact(folders["splade"]).encode_passages(TEXTS).toarray()
+    near = reduced.encode_passages(TEXTS).toarray()
+    whole = exact(folders["splade"]).encode_passages(TEXTS).toarray()
     assert 1e-6 < np.abs(near - whole).max() < 0.1
     cosines = (near * whole).sum(axis=1) / (np.linalg.norm(near, axis=1) * np.linalg.norm(whole, axis=1))
     assert cosines.min() > 0.999

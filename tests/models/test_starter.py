@@ -108,7 +108,8 @@ def reference_score(module: object, question: str, passage: str) -> float:
             soft += weights[i] / total * math.log(1 + near)
         features.append(0.1 * soft)
     features.append(float(unit(summed(question_terms)) @ unit(summed(passage_terms))))
-    (row,), (bias,) = module.score.weight.tolist(), module.score.bias.tolist()
+    (row,) = module.score.weight.tolist()
+    (bias,) = module.score.bias.tolist()
     return sum(weight * feature for weight, feature in zip(row, features, strict=True)) + bias
 
 

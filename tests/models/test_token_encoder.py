@@ -36,10 +36,8 @@ def encoder_of(folder: Path, dimensions: int = 0, windows: WindowOptions | None 
 
 def hidden_states(folder: Path) -> list[list[np.ndarray]]:
     """Of each text the states of its tokens at each layer, the vectors of words first, as transformers tells them."""
-    model, tokenizer = (
-        AutoModel.from_pretrained(folder, dtype=torch.float32).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         outputs = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in TEXTS]
     return [[states[0].numpy() for states in output.hidden_states] for output in outputs]
@@ -73,11 +71,10 @@ def test_token_vectors_mix_last_and_lower_layer(
 
 
 def test_scores_equal_library_late_interaction(folder: Path) -> None:
-    encoder, model = (
-        encoder_of(folder, layers=TokenLayers.LAST),
-        load_token_encoder(find_model(str(folder)), TokenLayers.LAST),
-    )
-    passages, questions = encoder.encode_passages(TEXTS[:30]), encoder.encode_questions(TEXTS[40:50])
+    encoder = encoder_of(folder, layers=TokenLayers.LAST)
+    model = load_token_encoder(find_model(str(folder)), TokenLayers.LAST)
+    passages = encoder.encode_passages(TEXTS[:30])
+    questions = encoder.encode_questions(TEXTS[40:50])
     theirs = model.similarity(model.encode_query(TEXTS[40:50]), model.encode_document(TEXTS[:30]))
     np.testing.assert_allclose(max_sim(questions, passages), theirs.cpu().numpy(), atol=1e-3)
 
@@ -86,7 +83,8 @@ def test_weights_scores_by_root_of_idf(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = [set(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in TEXTS]
     cosines = encoder_of(folder, layers=TokenLayers.LAST)
-    passages, plain = cosines.encode_passages(TEXTS[:30]), cosines.encode_questions(TEXTS[40:50])
+    passages = cosines.encode_passages(TEXTS[:30])
+    plain = cosines.encode_questions(TEXTS[40:50])
     scores = max_sim(encoder_of(folder, layers=TokenLayers.LAST_IDF).encode_questions(TEXTS[40:50]), passages)
     for row, text in enumerate(TEXTS[40:50]):
         best = [
@@ -171,7 +169,8 @@ def test_projection_equals_svd(folder: Path) -> None:
     """The projection is that of a singular value decomposition of the first block, which is of texts from all over."""
     whole = encoder_of(folder).encode_passages(TEXTS)
     encoder = encoder_of(folder, dimensions=6)
-    narrow, question_vectors = encoder.encode_passages(TEXTS), encoder.encode_questions(TEXTS[:5])
+    narrow = encoder.encode_passages(TEXTS)
+    question_vectors = encoder.encode_questions(TEXTS[:5])
     first = whole.select(np.arange(0, len(TEXTS), 2)).vectors.astype(np.float32)  # two blocks: every second text
     directions = np.linalg.svd(first, full_matrices=False)[2][:6]
     expected = whole.vectors.astype(np.float32) @ directions.T
@@ -189,7 +188,8 @@ def test_questions_require_fitted_projection(folder: Path) -> None:
 
 def test_questions_use_projection_of_their_passages(folder: Path) -> None:
     """Passages read by windows have another projection: a question kept for the one is none of the other's."""
-    texts, title_lengths = [" ".join(WORDS * 3), *TEXTS[:9]], np.zeros(10, dtype=np.int64)
+    texts = [" ".join(WORDS * 3), *TEXTS[:9]]
+    title_lengths = np.zeros(10, dtype=np.int64)
     vectors = []
     for windows in (None, WindowOptions(tokens=10)):
         encoder = encoder_of(folder, dimensions=5, windows=windows)

@@ -123,7 +123,8 @@ def test_continues_after_killed_process(tmp_path: Path) -> None:
 
 
 def test_recomputes_corrupt_part_and_file(tmp_path: Path) -> None:
-    path, parts = tmp_path / "vectors.npy", tmp_path / "vectors.parts"
+    path = tmp_path / "vectors.npy"
+    parts = tmp_path / "vectors.parts"
     blocks(Counting()).load_or_compute(path, ProcessRank(1, 2))
     torn = parts / f"{1:08}.npz"
     torn.write_bytes(torn.read_bytes()[:60])
@@ -174,7 +175,8 @@ def test_removes_part_written_after_merge(tmp_path: Path) -> None:
 
 
 def test_merging_parts_survives_concurrent_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, assembled = tmp_path / "vectors.npy", VectorBlocks._assembled_as
+    path = tmp_path / "vectors.npy"
+    assembled = VectorBlocks._assembled_as
 
     def overtaken(self: VectorBlocks, to: Path, parts: Path) -> StoredVectors:
         monkeypatch.setattr(VectorBlocks, "_assembled_as", assembled)
@@ -239,7 +241,8 @@ def test_recent_vectors_are_limited(requests: list[list[str]], most: int) -> Non
 
 
 def test_recently_used_text_is_not_encoded_again() -> None:
-    recent, encoded = RecentVectors(2), list[str]()
+    recent = RecentVectors(2)
+    encoded = list[str]()
 
     def encode(texts: list[str]) -> np.ndarray:
         encoded.extend(texts)

@@ -99,7 +99,8 @@ def test_windows_cover_text_and_fit_model(
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 120), st.integers(0, 30), st.sampled_from(["", "세종"]), st.sampled_from(TOKENIZERS))
 def test_windows_fit_beside_question(n_words: int, asked: int, title: str, tokenizer: Any) -> None:
-    question, text = long_text(asked, 1), long_text(n_words)
+    question = long_text(asked, 1)
+    text = long_text(n_words)
     head, text = (len(title) + 1, f"{title}\n{text}") if title else (0, text)
     windows = WindowCutter(tokenizer, WindowOptions()).windows_beside(question, text, head)
     room = LIMIT - tokenizer.num_special_tokens_to_add(pair=True)
@@ -112,7 +113,9 @@ def test_windows_fit_beside_question(n_words: int, asked: int, title: str, token
 
 
 def test_windows_overlap_by_half_and_start_at_words() -> None:
-    tokenizer, text = TOKENIZERS[0], " ".join(str(n % 10) for n in range(50))  # a token a word: "[UNK]"
+    # a token a word: "[UNK]"
+    tokenizer = TOKENIZERS[0]
+    text = " ".join(str(n % 10) for n in range(50))
     (first, second, *others) = WindowCutter(tokenizer, WindowOptions()).windows([text], np.array([0])).windows_of(0)
     assert (first.start, first.end) == (0, 2 * 22 - 1)  # 22 tokens beside [CLS] and [SEP]
     assert (second.start, second.end) == (2 * 11, 2 * 33 - 1)
@@ -240,7 +243,8 @@ def test_late_interaction_counts_truncated_texts_without_windows(folder: Path) -
 def test_cross_encoder_counts_passages_too_long_for_pair(tmp_path: Path) -> None:
     source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "tiny"))))
     tokenizer = load_cross_encoder(source, []).tokenizer
-    limit, rng = int(tokenizer.model_max_length), np.random.default_rng(0)
+    limit = int(tokenizer.model_max_length)
+    rng = np.random.default_rng(0)
     candidates = np.stack([rng.permutation(len(AROUND))[:6] for _ in QUESTIONS])
     candidates[0, -1] = -1
 

@@ -73,14 +73,16 @@ def test_weighted_tokens_have_exact_scores_and_high_recall() -> None:
     rng = np.random.default_rng(7)
     weights = rng.uniform(0, 6, len(QUERIES.vectors)) * rng.integers(0, 2, len(QUERIES.vectors))
     weighted = TokenVectors((QUERIES.vectors * weights[:, None]).astype(np.float16), QUERIES.starts)
-    exact, rankings = max_sim(weighted, MANY), searched(index_of_many(), weighted, 10)
+    exact = max_sim(weighted, MANY)
+    rankings = searched(index_of_many(), weighted, 10)
     np.testing.assert_allclose(rankings.scores, np.take_along_axis(exact, rankings.indices, 1), atol=2e-5)
     assert share_of_the_best(rankings, exact) > 0.9
 
 
 def test_search_is_exact_if_all_passages_are_candidates() -> None:
     passages = tokens([3, 0, 7, 1, 4, 4, 12], 3)
-    rankings, exact = searched(index_of(passages), QUERIES, 7), max_sim(QUERIES, passages)
+    rankings = searched(index_of(passages), QUERIES, 7)
+    exact = max_sim(QUERIES, passages)
     np.testing.assert_array_equal(rankings.indices[:, :6], np.argsort(-exact, axis=1, kind="stable")[:, :6])
     assert (rankings.indices[:, 6] == NOT_FOUND).all()  # the passage without tokens
 
@@ -112,7 +114,8 @@ def test_question_without_tokens_returns_no_hits() -> None:
 def test_packing_matches_reference_loop(bits: int, dimensions: int) -> None:
     passages = tokens([4, 9, 2], 8, dimensions)
     index = index_of(passages, bits)
-    arrays, rows = index._arrays, np.array([2, 0, 1])
+    arrays = index._arrays
+    rows = np.array([2, 0, 1])
     vectors, starts = index._vectors_of(index._positions[rows])
     expected = []
     size = -(-dimensions * bits // 8)
@@ -141,7 +144,9 @@ def test_packs_number_of_cuts_below_value(bits: int) -> None:
 
 def test_more_bits_reduce_error_and_take_more_memory() -> None:
     exact = max_sim(QUERIES, MANY)[:, np.diff(MANY.starts) > 0]
-    known, off, sizes = np.flatnonzero(np.diff(MANY.starts)), [], []
+    known = np.flatnonzero(np.diff(MANY.starts))
+    off = []
+    sizes = []
     for bits in (1, 2, 0):
         index = index_of_many(bits)
         scores = [index.scores(QUERIES.between(row, row + 1).vectors, known) for row in range(len(QUERIES))]
@@ -186,7 +191,8 @@ def test_late_interaction_returns_same_hits_with_index(first: bool) -> None:
     late = LateInteraction(
         "late", PASSAGES, KeywordTokens(), first=alone if first else None, depth=5, index=LateIndex.CENTROIDS
     )
-    expected, rankings = alone.search(queries, 5), late.search(queries, 5)
+    expected = alone.search(queries, 5)
+    rankings = late.search(queries, 5)
     np.testing.assert_array_equal(rankings.indices, expected.indices)
     np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
     assert late.memory_bytes > 0

@@ -52,13 +52,15 @@ def values_of(scores_by_row: dict[int, float], fusion: Fusion) -> tuple[dict[int
     if not scores_by_row:
         return {}, 0.0
     if fusion is Fusion.MIN_MAX:
-        low, high = min(scores_by_row.values()), max(scores_by_row.values())
+        low = min(scores_by_row.values())
+        high = max(scores_by_row.values())
         return {
             passage: 1.0 if equal else (score - low) / (high - low) for passage, score in scores_by_row.items()
         }, 0.0
     if equal:
         return dict.fromkeys(scores_by_row, 0.0), -1.0
-    mean, deviation = statistics.fmean(scores_by_row.values()), statistics.pstdev(scores_by_row.values())
+    mean = statistics.fmean(scores_by_row.values())
+    deviation = statistics.pstdev(scores_by_row.values())
     values = {passage: (score - mean) / deviation for passage, score in scores_by_row.items()}
     return values, min(values.values())
 
@@ -93,7 +95,8 @@ def test_fusion_matches_reference_loop(
 
 
 def test_min_max_by_hand() -> None:
-    first, second = rankings_of({0: 10, 1: 6, 2: 2}), rankings_of({1: 0.9, 3: 0.5})
+    first = rankings_of({0: 10, 1: 6, 2: 2})
+    second = rankings_of({1: 0.9, 3: 0.5})
     both = fuse([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
     assert both.indices.tolist() == [[1, 0, 2, 3, -1]]
     np.testing.assert_allclose(both.scores, [[1.5, 1, 0, 0, -np.inf]])
@@ -122,7 +125,8 @@ def test_zero_weight_drops_retriever_and_all_hits_are_candidates(fusion: Fusion)
 
 @pytest.mark.parametrize("fusion", Fusion)
 def test_values_sum_to_fused_score(fusion: Fusion) -> None:
-    rng, weights = np.random.default_rng(2), (0.7, 0.3)
+    rng = np.random.default_rng(2)
+    weights = (0.7, 0.3)
     lists = [top_k(rng.normal(size=(5, 40)), 10) for _ in weights]
     rankings = fuse(lists, 40, fusion, weights, 15)
     for row, column in zip(*np.nonzero(rankings.indices >= 0), strict=True):
@@ -155,7 +159,8 @@ class Fixed:
     """Finds the rows it was given, whatever it is asked."""
 
     def __init__(self, *rows: Sequence[int]) -> None:
-        self.name, self._rows = "fixed", rows
+        self.name = "fixed"
+        self._rows = rows
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         assert len(questions) == len(self._rows)
@@ -176,7 +181,8 @@ def test_hybrid_matches_reference_loop(parts: list[list[int]], depth: int, k: in
 
 
 def test_fuses_each_question_separately() -> None:
-    first, second = Fixed([2, 0, 1], [], [2]), Fixed([0, 3], [], [2, 0])
+    first = Fixed([2, 0, 1], [], [2])
+    second = Fixed([0, 3], [], [2, 0])
     rankings = Hybrid("h", [first, second], n_passages=4, fusion=Fusion.RRF).search(["a", "b", "c"], 4)
     assert rankings.indices.tolist() == [[0, 2, 3, 1], [-1] * 4, [2, 0, -1, -1]]
     np.testing.assert_allclose(rankings.scores[0], [1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], rtol=1e-6)
@@ -193,7 +199,8 @@ def test_ignores_ranks_below_depth_for_any_k(k: int) -> None:
 @pytest.mark.parametrize("fusion", Fusion)
 def test_uses_ranks_but_not_scores_below_reranker_depth(fusion: Fusion) -> None:
     """Scores only keep an order and lie far below: left in, all that the reranker read would look alike."""
-    words, reranked = Fixed([2, 1, 0, 3]), Fixed([0, 1, 2, 3])
+    words = Fixed([2, 1, 0, 3])
+    reranked = Fixed([0, 1, 2, 3])
     counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
     expected = Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
     rankings = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
@@ -288,11 +295,15 @@ def test_rescores_after_corrupt_file() -> None:
 
 
 def test_meter_reports_scoring_time_of_stored_pairs() -> None:
-    first, second, half = Meter(), Meter(), Meter()
+    first = Meter()
+    second = Meter()
+    half = Meter()
     PairScores(Counting(), TEXTS, first).score_candidates(MANY_QUERIES, candidates(10))
     PairScores(Counting(), TEXTS, second).score_candidates(MANY_QUERIES, candidates(10))
     PairScores(Counting(), TEXTS, half).score_candidates(MANY_QUERIES, candidates(5))
-    (_, worked), (_, remembered), (_, of_half) = first.lap(), second.lap(), half.lap()
+    (_, worked) = first.lap()
+    (_, remembered) = second.lap()
+    (_, of_half) = half.lap()
     assert worked > 0
     assert remembered == pytest.approx(worked)
     assert of_half == pytest.approx(worked / 2)
@@ -311,7 +322,8 @@ class CountingWindows(Counting):
 
 def test_scores_long_passage_by_best_window_under_its_own_key() -> None:
     texts = [f"passage {row}|passage {2 * row + 5}|passage 1" for row in range(30)]
-    candidate_rankings, scorer = candidates(3), CountingWindows()
+    candidate_rankings = candidates(3)
+    scorer = CountingWindows()
     windows = WindowOptions()
     scores = PairScores(scorer, texts, Meter(), windows=windows, title_lengths=np.arange(30)).score_candidates(
         MANY_QUERIES, candidate_rankings

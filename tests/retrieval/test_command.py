@@ -166,7 +166,8 @@ def test_writes_each_run_and_its_questions(every_kind: Run) -> None:
 
 @pytest.mark.slow
 def test_output_folder_can_be_reopened(every_kind: Run) -> None:
-    origin, whole = json.loads((every_kind.folder / "provenance.json").read_text(encoding="utf-8")), find("sample")
+    origin = json.loads((every_kind.folder / "provenance.json").read_text(encoding="utf-8"))
+    whole = find("sample")
     assert origin["data"]["fingerprint"] == whole.fingerprint
     assert origin["split"]["questions"]["test"] == every_kind.scores["questions"]
     assert origin["retrievers"][".."]["weight"] == 0.5
@@ -248,7 +249,8 @@ def test_gate_returns_1_if_metric_is_missed_or_significantly_worse(
     words = WORDS.replace("[1]", "[1, 10]")
     kiwi = words.replace('"word"', '"kiwi"')
     before = run_here(kiwi, tmp_path / "before", capsys)
-    ndcg, not_below = before.scores["retrievers"]["words"]["ndcg@10"], ("--not-below", str(before.folder))
+    ndcg = before.scores["retrievers"]["words"]["ndcg@10"]
+    not_below = ("--not-below", str(before.folder))
     monkeypatch.setattr("mrc_workbench.retrieval.report.exports.save", lambda *_: None)
 
     def gate(experiment: str, *arguments: str) -> tuple[int, str]:

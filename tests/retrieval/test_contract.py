@@ -79,11 +79,12 @@ def reranked(passages: Sequence[Passage]) -> RerankedRetriever:
 
 
 def cached(passages: Sequence[Passage]) -> CachedRetriever:
-    return CachedRetriever("kept", f"key of {len(passages)}", lambda: bm25(passages))
+    return CachedRetriever("cached", f"key of {len(passages)}", lambda: bm25(passages))
 
 
 def milvus(passages: Sequence[Passage], *searches: str) -> MilvusRetriever:
-    terms, vectors = TermField(passages, BM25Options("bigram")), VectorField(passages, KeywordEncoder())
+    terms = TermField(passages, BM25Options("bigram"))
+    vectors = VectorField(passages, KeywordEncoder())
     fields = [{"bm25": terms, "dense": vectors}[search] for search in searches]
     fusion = EngineFusion(depth=4) if len(fields) > 1 else None
     return MilvusRetriever("milvus", len(passages), fields, milvus_settings(), fusion=fusion)
@@ -232,7 +233,8 @@ def test_every_retriever_meets_contract(make: Make, make_another: Make, passages
 
 def check_contract(retriever: Retriever, another: Retriever, passages: Sequence[Passage], k: int) -> None:
     rankings = retriever.search(QUERIES, k)
-    indices, scores = rankings.indices, rankings.scores
+    indices = rankings.indices
+    scores = rankings.scores
     assert indices.shape == scores.shape == (len(QUERIES), min(k, len(passages)))  # never room for k of a few
     assert (indices.dtype, scores.dtype) == (np.int32, np.float32)
     np.testing.assert_array_equal(indices == -1, np.isneginf(scores))

@@ -203,7 +203,8 @@ def test_breaks_ties_by_row_at_cutoff(axes: list[int], k: int) -> None:
 def test_deeper_search_extends_ranking(k: int) -> None:
     retriever = Dense("dense", PASSAGES, KeywordEncoder())
     questions = texts_of(QUESTIONS)
-    whole, part = retriever.search(questions, 8), retriever.search(questions, k)
+    whole = retriever.search(questions, 8)
+    part = retriever.search(questions, k)
     assert whole.first(k).indices.tolist() == part.indices.tolist()
     assert whole.first(k).scores.tolist() == part.scores.tolist()
 
@@ -213,7 +214,8 @@ class WindowedRows(RowEncoder):
 
     def windows_of(self, texts: Sequence[str], title_lengths: np.ndarray, options: WindowOptions) -> Windows:
         del title_lengths
-        rows, windows = [], []
+        rows = []
+        windows = []
         for row, text in enumerate(texts):
             ends = [match.start() for match in re.finditer(r"\||$", text)]
             if len(ends) > 1:
@@ -313,12 +315,14 @@ def by_loop(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
 
 @given(LENGTHS, LENGTHS, st.integers(0, 9))
 def test_max_sim_matches_reference_loop(asked: list[int], read: list[int], seed: int) -> None:
-    questions, passages = vectors_of(asked, seed), vectors_of(read, seed + 1)
+    questions = vectors_of(asked, seed)
+    passages = vectors_of(read, seed + 1)
     np.testing.assert_allclose(max_sim(questions, passages), by_loop(questions, passages), atol=1e-6)
 
 
 def test_blocks_give_same_scores_as_single_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    questions, passages = vectors_of([3, 5], 1), vectors_of([7, 0, 2, 30, 4, 4, 1], 2)
+    questions = vectors_of([3, 5], 1)
+    passages = vectors_of([7, 0, 2, 30, 4, 4, 1], 2)
     together = max_sim(questions, passages)
     monkeypatch.setattr("mrc_workbench.retrieval.dense._PLACES", 8)
     np.testing.assert_array_equal(max_sim(questions, passages), together)
@@ -328,7 +332,8 @@ def test_blocks_give_same_scores_as_single_batch(monkeypatch: pytest.MonkeyPatch
 def test_max_sim_matches_library() -> None:
     from sentence_transformers.util import maxsim
 
-    questions, passages = vectors_of([3, 5, 1], 3), vectors_of([7, 2, 30, 4], 4)
+    questions = vectors_of([3, 5, 1], 3)
+    passages = vectors_of([7, 2, 30, 4], 4)
     lists = [
         [vectors.between(row, row + 1).vectors.astype(np.float32) for row in range(len(vectors))]
         for vectors in (questions, passages)
@@ -347,7 +352,8 @@ class Upwards:
 
 
 def test_reports_memory_and_progress() -> None:
-    texts, shares = [passage.text for passage in PASSAGES], list[float]()
+    texts = [passage.text for passage in PASSAGES]
+    shares = list[float]()
     late = LateInteraction("late", PASSAGES, KeywordTokens(), title=False, on_progress=shares.append)
     assert late.memory_bytes == KeywordTokens().encode_passages(texts).vectors.nbytes > 0
     late.search(["서울"] * 40, 3)

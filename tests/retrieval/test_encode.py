@@ -37,7 +37,8 @@ def encoded(out: Path) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command for a corpus of three blocks, all but the folder it writes."""
-    words, rng = " ".join(SENTENCES).split(), np.random.default_rng(0)
+    words = " ".join(SENTENCES).split()
+    rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]
     data = tmp_path_factory.mktemp("data") / "data.jsonl"
     rows = [json.dumps({"question": f"{text}?", "context": text}, ensure_ascii=False) for text in texts]

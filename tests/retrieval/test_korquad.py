@@ -37,7 +37,8 @@ WITHOUT_MODEL = (
     {"name": "sentences", "kind": "bm25-windows"},
     {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
 )
-DRAWS, SAMPLE_SIZE = sampled(20, 8), 60
+DRAWS = sampled(20, 8)
+SAMPLE_SIZE = 60
 AT_MOST_WORSE = 0.002  # of nDCG@10
 
 
@@ -76,7 +77,8 @@ def test_search_ranks_scores_of_documented_formula(
     bm25 = BM25("bm25", questions.passages)
     scores = np.concatenate(list(bm25.score_blocks(texts)))
     for k in (1, 10, 100, len(questions.passages)):
-        rankings, expected = bm25.search(texts, k), top_k(scores, k)
+        rankings = bm25.search(texts, k)
+        expected = top_k(scores, k)
         np.testing.assert_array_equal(rankings.indices, expected.indices)
         np.testing.assert_array_equal(rankings.scores, expected.scores)
     counter = CountVectorizer(analyzer=lambda tokens: tokens)
@@ -101,7 +103,8 @@ def test_metrics_equal_ir_measures(
     (rankings,) = [result.rankings for result in comparison.results if result.name == name]
     write_qrels(tmp_path / "qrels", comparison.question_set)
     write_run(tmp_path / "run", rankings.first(20), comparison.question_set, name)
-    qrels, run = ir_measures.read_trec_qrels(str(tmp_path / "qrels")), ir_measures.read_trec_run(str(tmp_path / "run"))
+    qrels = ir_measures.read_trec_qrels(str(tmp_path / "qrels"))
+    run = ir_measures.read_trec_run(str(tmp_path / "run"))
     theirs = ir_measures.calc_aggregate(list(THEIRS.values()), qrels, run)
     assert len(comparison.question_set.questions) == 5774
     assert {m: means[name][m] for m in THEIRS} == pytest.approx({m: theirs[THEIRS[m]] for m in THEIRS}, abs=1e-6)
@@ -116,8 +119,10 @@ def signals(comparison: Comparison) -> Comparison:
 
 def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: Comparison) -> None:
     """Of each draw the questions drawn, each by weights that did not see it, and others, by what all of them taught."""
-    question_set, signal_rankings = signals.question_set, [*signals.rankings.values()]
-    components, n_passages = ("words", "meaning", None, None), len(question_set.passages)
+    question_set = signals.question_set
+    signal_rankings = [*signals.rankings.values()]
+    components = ("words", "meaning", None, None)
+    n_passages = len(question_set.passages)
     order = np.random.default_rng(0).permutation(len(question_set.questions))
 
     def ndcg(learned: FittedMix, rows: np.ndarray, folds: np.ndarray) -> float:
@@ -129,17 +134,16 @@ def test_mix_of_sixty_training_queries_is_not_worse_than_untrained_mix(signals: 
     for draw in range(DRAWS):
         sample = np.sort(order[draw * SAMPLE_SIZE :][:SAMPLE_SIZE])
         others = np.setdiff1d(order[draw::4], sample)
-        few, rankings = (
-            question_set.with_questions(sample),
-            [Rankings(item.indices[sample], item.scores[sample]) for item in signal_rankings],
-        )
+        few = question_set.with_questions(sample)
+        rankings = [Rankings(item.indices[sample], item.scores[sample]) for item in signal_rankings]
         labelled, nothing = (
             TrainingQueries.from_question_set(few, rows) for rows in (few.answerable, few.answerable[:0])
         )
         fitted, unfitted = (learn(rankings, item, components, n_passages) for item in (labelled, nothing))
         parts = ((sample, labelled.folds), (others, np.full(len(others), FOLDS)))
         gains.append([ndcg(fitted, *part) - ndcg(unfitted, *part) for part in parts])
-    (own, new), worst = np.mean(gains, axis=0), np.min(gains, axis=0)[1]
+    (own, new) = np.mean(gains, axis=0)
+    worst = np.min(gains, axis=0)[1]
     message = (
         f"nDCG@10, {DRAWS} draws: {own:+.4f} on the mean, cross-fitted; of others {new:+.4f}, at the worst {worst:+.4f}"
     )

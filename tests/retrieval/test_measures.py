@@ -77,7 +77,8 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
     rng = np.random.default_rng(n_passages + most_relevant)
     question_set = random_set(rng, 120, n_passages, most_relevant)
     rankings = random_rankings(rng, question_set, k)
-    scores, expected = evaluate(rankings, question_set, KS), of_ir_measures(rankings, question_set)
+    scores = evaluate(rankings, question_set, KS)
+    expected = of_ir_measures(rankings, question_set)
     assert list(scores.per_question) == measure_names(KS) == list(expected)
     for name, values in expected.items():
         assert scores.per_question[name].dtype == np.float64
@@ -103,7 +104,8 @@ def test_graded_measures_equal_ir_measures(highest: int) -> None:
     assert graded.gains is not None
     rankings = random_rankings(rng, graded, 20)
     theirs = THEIRS | BY_JUDGEMENTS | (EXPONENTIAL if 1 < highest <= 4 else {})
-    scores, expected = evaluate(rankings, graded, KS), of_ir_measures(rankings, graded, theirs)
+    scores = evaluate(rankings, graded, KS)
+    expected = of_ir_measures(rankings, graded, theirs)
     exponential = set(EXPONENTIAL if highest > 1 else ())
     assert set(scores.per_question) == {*THEIRS, *BY_JUDGEMENTS, *exponential}
     for name, values in expected.items():
@@ -128,7 +130,8 @@ def test_relevance_threshold_can_be_raised(least: int) -> None:
     assert [labelled.id for labelled in question_set.questions] == [
         labelled.id for labelled in questions if max(labelled.grade_of.values()) >= least
     ]
-    rankings, rel = random_rankings(rng, question_set, 20), {"rel": least}
+    rankings = random_rankings(rng, question_set, 20)
+    rel = {"rel": least}
     theirs = {f"recall@{k}": R(**rel) @ k for k in KS} | {f"hit@{k}": Success(**rel) @ k for k in KS}
     theirs |= {f"mrr@{k}": RR(**rel) @ k for k in KS} | {"bpref@20": Bpref(**rel)}
     theirs |= {f"ndcg@{k}": nDCG @ k for k in KS} | {f"judged@{k}": Judged @ k for k in KS}
@@ -187,10 +190,8 @@ def test_random_rankings_equal_ir_measures(data: st.DataObject) -> None:
     questions = tuple(
         Question(f"q{row}", "?", relevant=tuple(f"p{p}" for p in those)) for row, (those, _) in enumerate(examples)
     )
-    question_set, rankings = (
-        QuestionSet("any", passages, questions),
-        mixed_rankingsof(*(line for _, line in examples), k=20),
-    )
+    question_set = QuestionSet("any", passages, questions)
+    rankings = mixed_rankingsof(*(line for _, line in examples), k=20)
     expected = of_ir_measures(rankings, question_set)
     for name, values in evaluate(rankings, question_set, KS).per_question.items():
         np.testing.assert_allclose(values, expected[name], atol=1e-6, err_msg=name)
@@ -213,7 +214,8 @@ def test_measures_by_hand(two_questions: QuestionSet) -> None:
     rankings = mixed_rankingsof([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
     scores = evaluate(rankings, two_questions, (1, 2, 11))
     per_question = {name: values.tolist() for name, values in scores.per_question.items()}
-    gain, ideal = 1 / 1.5849625 + 1 / 2.3219281, 1 + 1 / 1.5849625
+    gain = 1 / 1.5849625 + 1 / 2.3219281
+    ideal = 1 + 1 / 1.5849625
     assert per_question.pop("ndcg@2") == pytest.approx([1 / 1.5849625 / ideal, 0])
     assert per_question.pop("ndcg@10") == pytest.approx([gain / ideal, 0])
     assert per_question.pop("ndcg@11") == pytest.approx([gain / ideal, 1 / 3.5849625])
@@ -262,7 +264,8 @@ def test_rejects_rankings_that_cannot_be_scored(two_questions: QuestionSet) -> N
 
 
 def test_parses_measure_and_returns_names() -> None:
-    recall, ndcg = Measure.parse("recall@100"), Measure.parse("ndcg@10")
+    recall = Measure.parse("recall@100")
+    ndcg = Measure.parse("ndcg@10")
     assert (recall, ndcg) == (Measure("recall", 100), Measure("ndcg", 10))
     assert [f"{recall}", recall.long_name, recall.short_name] == ["recall@100", "Recall@100", "R@100"]
     assert [f"{ndcg}", ndcg.long_name, ndcg.short_name] == ["ndcg@10", "nDCG@10", "nDCG@10"]

@@ -50,7 +50,8 @@ from tests.programs import free_port
 
 QUERIES = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
-PASSWORD, TOKEN = "pass%20w/rd", "t0ken-nobody-reads"
+PASSWORD = "pass%20w/rd"  # noqa: S105
+TOKEN = "t0ken-nobody-reads"  # noqa: S105
 SPEC = MilvusSpec(name="Milvus", analyzer="bigram")
 
 
@@ -73,8 +74,10 @@ def assert_same(actual: Rankings, expected: Rankings) -> None:
 @pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (0, 0), (2.5, 1)])
 def test_dot_product_of_weights_and_counts_is_bm25_score(k1: float, b: float) -> None:
     passages = [*PASSAGES, Passage("empty", "?!"), Passage("long", "한강은 한강 " * 9)]
-    texts, queries = Passages.from_passages(passages).indexed_texts(title=True), [*QUERIES, "한강 한강은 한강"]
-    tokens, questions = tokens_of(Analyzer.BIGRAM, texts), tokens_of(Analyzer.BIGRAM, queries)
+    texts = Passages.from_passages(passages).indexed_texts(title=True)
+    queries = [*QUERIES, "한강 한강은 한강"]
+    tokens = tokens_of(Analyzer.BIGRAM, texts)
+    questions = tokens_of(Analyzer.BIGRAM, queries)
     ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
     known = counts_by_term(ids, offsets, len(tokens.vocabulary))
     assert offsets[-1] == len(ids)  # what was given is as it was
@@ -152,7 +155,8 @@ def test_collection_name_depends_on_score_inputs() -> None:
     assert name() == name(engine="rank-bm25")
     encoder = KeywordEncoder()
     exact = VectorField(PASSAGES, encoder).key
-    graph, fewer = VectorField(PASSAGES, encoder, index=IndexKind.HNSW).key, VectorField(PASSAGES[1:], encoder).key
+    graph = VectorField(PASSAGES, encoder, index=IndexKind.HNSW).key
+    fewer = VectorField(PASSAGES[1:], encoder).key
     assert len({exact, graph, fewer}) == 3
 
 
@@ -306,7 +310,8 @@ def test_retries_lost_connection(tmp_path: Path) -> None:
     with serving(tmp_path / "lite", port) as address:
         milvus = loaded(MilvusSettings(address))
         before = milvus.search(texts_of(QUESTIONS), 3)
-    again, done = threading.Event(), threading.Event()
+    again = threading.Event()
+    done = threading.Event()
 
     def come_back() -> None:
         time.sleep(1)

@@ -30,7 +30,8 @@ from tests.doubles import texts_of
 
 START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
 FREE = np.ones(6, dtype=bool)
-N_PASSAGES, DEPTH = 30, 12
+N_PASSAGES = 30
+DEPTH = 12
 PARTS = ("words", "meaning", None)
 
 
@@ -153,17 +154,16 @@ def test_untrained_mix_fuses_components_by_z_score() -> None:
     nothing = TrainingQueries.from_question_set(question_set, np.zeros(0, dtype=np.int64))
     rankings = rankings_of(scores)
     learned = learn(rankings, nothing, PARTS, N_PASSAGES)
-    mixed_rankings, expected = (
-        rank_by_mix(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10),
-        untrained_mix(rankings),
-    )
+    mixed_rankings = rank_by_mix(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10)
+    expected = untrained_mix(rankings)
     np.testing.assert_array_equal(mixed_rankings.indices, expected.indices)
     np.testing.assert_allclose(mixed_rankings.scores, expected.scores, rtol=1e-6)
 
 
 def test_mix_weights_better_signal_higher_and_beats_untrained_mix() -> None:
     question_set, scores = world(300)
-    learned, rankings = fit_mix(question_set, scores), rankings_of(scores)
+    learned = fit_mix(question_set, scores)
+    rankings = rankings_of(scores)
     training_queries = TrainingQueries.from_question_set(question_set, question_set.answerable)
     middling, good, noise = describe_mix(rankings, learned, training_queries, "abc")["signals"].values()
     assert good["share"] > middling["share"] > 4 * noise["share"]
@@ -191,7 +191,8 @@ def test_scaling_scores_does_not_change_ranking(factor: float, signal: int, seed
 def test_duplicate_signal_does_not_change_ranking(signal: int, part: str | None, seed: int) -> None:
     question_set, scores = world(seed=seed)
     rankings = ranked_by(fit_mix(question_set, scores), question_set, scores)
-    both, parts = [*scores, 3.0 * scores[signal]], [*PARTS, part]
+    both = [*scores, 3.0 * scores[signal]]
+    parts = [*PARTS, part]
     again = ranked_by(fit_mix(question_set, both, parts), question_set, both)
     np.testing.assert_array_equal(rankings.indices, again.indices)
 
@@ -200,7 +201,9 @@ class Fixed:
     """A retriever whose scores of known questions are given."""
 
     def __init__(self, name: str, texts: Sequence[str], scores: np.ndarray) -> None:
-        self.name, self._row, self._scores = name, {text: row for row, text in enumerate(texts)}, scores
+        self.name = name
+        self._row = {text: row for row, text in enumerate(texts)}
+        self._scores = scores
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         return top_k(self._scores[[self._row[text] for text in questions]].reshape(len(questions), -1), k)
@@ -267,9 +270,11 @@ def test_wrong_label_does_not_affect_its_own_fold(row: int, label: int) -> None:
 def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
     """A signal that knows what it was trained on, and is noise elsewhere, hurts nothing; a good one helps."""
     question_set, scores = world(300)
-    known, new = np.arange(200), np.arange(200, 300)
+    known = np.arange(200)
+    new = np.arange(200, 300)
     relevant = question_set.relevance.indices
-    knowing, better = scores[2].copy(), scores[2].copy()
+    knowing = scores[2].copy()
+    better = scores[2].copy()
     knowing[known, relevant[known]] += 4.0
     better[np.arange(300), relevant] += 2.5
     parts = ("words", "meaning", "tokens")  # a trained retriever is one of those mixed
@@ -286,7 +291,8 @@ def test_model_trained_on_queries_is_weighted_by_other_queries() -> None:
         brings = describe_mix(rankings, learned, training_queries, "abc")["signals"]["c"]["brings"]
         return float(np.abs(learned.weights[FOLDS][4:]).sum()), reached, brings
 
-    rows, is_trained = question_set.answerable, (False, False, True)
+    rows = question_set.answerable
+    is_trained = (False, False, True)
     training_queries = TrainingQueries.from_question_set(question_set, rows, known)
     _, without, _ = learned_of(np.zeros_like(knowing), is_trained, training_queries)
     believed, reached, brings = learned_of(knowing, (), TrainingQueries.from_question_set(question_set, rows))
@@ -339,10 +345,8 @@ def test_few_queries_keep_weights_near_untrained_mix() -> None:
 
 def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
     question_set, scores = world()
-    texts, training_queries = (
-        texts_of(question_set.questions),
-        TrainingQueries.from_question_set(question_set, np.arange(50)),
-    )
+    texts = texts_of(question_set.questions)
+    training_queries = TrainingQueries.from_question_set(question_set, np.arange(50))
     mix = mix_of(texts, scores, training_queries)
     rankings = mix.search(texts, 10)
     learned = learn(rankings_of([signal_scores[:50] for signal_scores in scores]), training_queries, PARTS, N_PASSAGES)
@@ -356,10 +360,8 @@ def test_training_query_uses_fold_weights_and_new_query_uses_all() -> None:
 def test_reranker_signal_is_limited_to_its_depth() -> None:
     """Below, its list has another's order and scores of a scale of their own, which would hide what it says."""
     question_set, scores = world()
-    texts, training_queries = (
-        texts_of(question_set.questions),
-        TrainingQueries.from_question_set(question_set, np.arange(50)),
-    )
+    texts = texts_of(question_set.questions)
+    training_queries = TrainingQueries.from_question_set(question_set, np.arange(50))
     order = np.argsort(np.argsort(-scores[1], axis=1), axis=1)
     reranked = scores.copy()
     reranked[1] = np.where(order < 5, scores[1], scores[1].min() - 1.0 - 40.0 * order)
@@ -382,7 +384,8 @@ def test_reranker_signal_is_limited_to_its_depth() -> None:
 def test_trained_model_is_not_run_on_its_training_queries(known: int) -> None:
     """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""
     question_set, scores = world()
-    texts, trained = texts_of(question_set.questions), (False, True, False)
+    texts = texts_of(question_set.questions)
+    trained = (False, True, False)
     training_queries = TrainingQueries.from_question_set(question_set, np.arange(60), np.arange(known))
     parts = [Fixed(name, texts, signal) for name, signal in zip("abc", scores, strict=True)]
     parts[1] = Fixed("b", texts[known:] or texts[:1], scores[1][known:])  # others it does not know

@@ -34,7 +34,8 @@ DOUBLES = arrays.arrays(np.float64, SHAPES, elements=VALUES)
 
 def brute(candidates: list[list[tuple[int, float]]], k: int) -> tuple[list[list[int]], list[list[float]]]:
     """Sort (row, score) pairs of every question in plain Python: best first, ties by row, padded."""
-    rows, scores = [], []
+    rows = []
+    scores = []
     for pairs in candidates:
         as_stored = [(row, float(np.float32(score))) for row, score in pairs if row >= 0 and np.isfinite(score)]
         best = sorted(as_stored, key=lambda pair: (-pair[1], pair[0]))[:k]
@@ -64,7 +65,8 @@ def test_top_k_sparse_ranks_only_stored_entries(scores: np.ndarray, k: int, data
     stored = data.draw(arrays.arrays(bool, scores.shape))
     rows, columns = np.nonzero(stored)
     order = data.draw(st.permutations(range(len(rows))))
-    rows, columns = rows[order], columns[order]
+    rows = rows[order]
+    columns = columns[order]
     sparse = csr_array(coo_array((scores[rows, columns], (rows, columns)), shape=scores.shape))
     expected = [
         [(column, score) for column, (score, held) in enumerate(zip(line, mask, strict=True)) if held]

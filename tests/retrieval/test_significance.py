@@ -59,7 +59,8 @@ def test_grouped_interval_equals_scipy() -> None:
     groups = np.sort(rng.integers(0, 40, 200))
     groups = np.unique(groups, return_inverse=True)[1]
     values = rng.random(200) + rng.random(40)[groups]
-    sums, counts = np.bincount(groups, values), np.bincount(groups)
+    sums = np.bincount(groups, values)
+    counts = np.bincount(groups)
 
     def mean(sums: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:
         return np.asarray(sums.sum(axis=axis) / counts.sum(axis=axis))
@@ -73,7 +74,8 @@ def test_grouped_interval_equals_scipy() -> None:
 
 def test_interval_of_three_groups_by_hand() -> None:
     # each of the 27 draws of the groups (1 question of 0, 1 of 1, 2 of 1) is as likely as another
-    sums, sizes = [0.0, 1.0, 2.0], [1, 1, 2]
+    sums = [0.0, 1.0, 2.0]
+    sizes = [1, 1, 2]
     means = [sum(sums[g] for g in sample) / sum(sizes[g] for g in sample) for sample in product(range(3), repeat=3)]
     low, high = mean_intervals(np.array([[0.0], [1], [1], [1]]), np.array([0, 1, 2, 2]), resamples=100_000)[0]
     assert (low, high) == (0.0, 1.0)
@@ -126,7 +128,8 @@ def test_ungrouped_interval_undercovers_grouped_data() -> None:
 
 def test_randomization_enumerates_swaps_of_few_questions() -> None:
     rng = np.random.default_rng(2)
-    a, b = rng.random(10), rng.random(10)
+    a = rng.random(10)
+    b = rng.random(10)
     (test,) = pair_tests({"a": scores_of(ndcg_10=a), "b": scores_of(ndcg_10=b)}, ["ndcg@10"])
     signs = np.array(list(product([1, -1], repeat=10)))
     swapped = np.abs(signs @ (a - b))
@@ -154,7 +157,8 @@ def test_randomization_of_many_questions_equals_scipy() -> None:
 def test_randomization_swaps_whole_groups() -> None:
     groups = np.repeat(np.arange(9), 4)
     per_group = np.array([0.5, 0.25, 0.5, 0.75, -0.25, 0.5, 0.25, 0.5, -0.5])
-    a, b = 1.0 + np.repeat(per_group, 4), np.ones(36)
+    a = 1.0 + np.repeat(per_group, 4)
+    b = np.ones(36)
     (test,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"], groups)
     signs = np.array(list(product([1, -1], repeat=9)))
     assert test.p == np.mean(np.abs(signs @ per_group) >= per_group.sum())
@@ -237,7 +241,8 @@ def test_every_swap_by_hand() -> None:
     sums = np.array([[0.5, 0.1], [0.4, -0.3], [0.6, 0.2], [0.2, 0.4], [-0.1, 0.3], [0.3, 0.1]])
     swaps = np.array([*product([1, -1], repeat=6)])
     scale = np.sqrt((sums**2).sum(axis=0))
-    seen, tried = np.abs(sums.sum(axis=0) / scale), np.abs(swaps @ sums / scale)
+    seen = np.abs(sums.sum(axis=0) / scale)
+    tried = np.abs(swaps @ sums / scale)
     tests = together(sums)
     for column in range(2):
         assert tests.p[column] == np.mean(tried[:, column] >= seen[column] - 1e-12)
@@ -274,7 +279,8 @@ def test_interval_contains_0_if_and_only_if_not_significant(sums: np.ndarray) ->
 
 def test_duplicate_column_does_not_change_other_tests() -> None:
     sums = np.random.default_rng(3).normal(0.08, 0.3, (70, 3))
-    alone, copied = together(sums), together(np.column_stack([sums, sums[:, 1], np.zeros(70)]))
+    alone = together(sums)
+    copied = together(np.column_stack([sums, sums[:, 1], np.zeros(70)]))
     for name in ("p", "p_family", "low", "high"):
         np.testing.assert_allclose(getattr(copied, name)[:4], getattr(alone, name)[[0, 1, 2, 1]], rtol=1e-12)
     assert (copied.p_family[4], copied.low[4], copied.high[4]) == (1, 0, 0)
@@ -306,7 +312,8 @@ def _sampled_sums(rng: np.random.Generator, truths: np.ndarray) -> tuple[np.ndar
 
 @pytest.mark.slow
 def test_family_intervals_cover_true_values_in_95_percent() -> None:
-    rng, truths = np.random.default_rng(7), np.array([0.0, 0.05, 0.1, -0.1])
+    rng = np.random.default_rng(7)
+    truths = np.array([0.0, 0.05, 0.1, -0.1])
     covered = []
     for _ in range(150):
         tests = together(*_sampled_sums(rng, truths))

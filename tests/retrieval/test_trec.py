@@ -371,7 +371,8 @@ def test_run_over_whole_corpus_has_full_depth(tmp_path: Path) -> None:
 
 def test_matches_passages_by_text(tmp_path: Path) -> None:
     question_set = small_set()
-    question, passages = question_set.questions[1], question_set.passages
+    question = question_set.questions[1]
+    passages = question_set.passages
     spaced = passages[3].text.replace(" ", "  \n")
     lines = [
         {"question": f" {question.text} ", "passages": [spaced, passages[0].id, "nobody's", passages[3].text]},

@@ -94,7 +94,8 @@ def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest
     assert text.startswith(EXPERIMENT)
     added = text.removeprefix(EXPERIMENT).strip()
     assert added in printed
-    before, after = EXPERIMENT.count("[[retriever]]"), read_experiment(path).retriever
+    before = EXPERIMENT.count("[[retriever]]")
+    after = read_experiment(path).retriever
     assert len(after) == before + 1
     assert after[-1] == BM25Spec(
         name="BM25 · word · k1 1.6 · b 0.75",

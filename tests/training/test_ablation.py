@@ -127,7 +127,8 @@ def test_variants_differ_in_one_option(there: Ablation) -> None:
 def test_untrained_base_is_reference_before_first_step(there: Ablation) -> None:
     reference = find_run(variants(there)[REFERENCE].model)
     assert reference is not None
-    data, options = load_training_data(reference.plan()), reference.plan().options
+    data = load_training_data(reference.plan())
+    options = reference.plan().options
     weights = load_file(there.get_part(str(UNTRAINED)).model_folder / "model.safetensors")
     config = json.loads((reference.model_folder / "config.json").read_text())
     new = new_masked(config, data.tokenizer, pairs=False, seed=options.seed)
@@ -137,7 +138,9 @@ def test_untrained_base_is_reference_before_first_step(there: Ablation) -> None:
 
 
 def test_metrics_match_separate_evaluation(there: Ablation) -> None:
-    by_number, table, experiment_file = variants(there), there.table, there.plan().ablation
+    by_number = variants(there)
+    table = there.table
+    experiment_file = there.plan().ablation
     assert table is not None
     assert experiment_file is not None
     assert table.measures == [
@@ -158,7 +161,8 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
             retriever=(DenseSpec(name="alone", model=variant.tuned, windows=True),),
         )
         of_test = alone.evaluation_set(question_set())
-        evaluator, texts = build_context(alone, of_test).retrievers["alone"], texts_of(of_test.questions)
+        evaluator = build_context(alone, of_test).retrievers["alone"]
+        texts = texts_of(of_test.questions)
         assert isinstance(evaluator, CachedRetriever)
         assert evaluator.is_cached(texts, evaluator.depth), "under another name, Compare has nothing to search again"
         comparison = compare(alone, question_set())
@@ -175,7 +179,8 @@ def test_metrics_match_separate_evaluation(there: Ablation) -> None:
 
 
 def test_differences_to_reference_are_corrected_for_all_variants(there: Ablation) -> None:
-    by_number, experiment_file = variants(there), there.plan().ablation
+    by_number = variants(there)
+    experiment_file = there.plan().ablation
     assert experiment_file is not None
     specs = tuple(
         DenseSpec(name=str(number), model=variant.tuned, windows=True) for number, variant in by_number.items()
@@ -226,7 +231,8 @@ def test_is_no_training_but_its_parts_are(there: Ablation) -> None:
 
 
 def test_reuses_finished_trainings(there: Ablation) -> None:
-    before, known = all_runs(), there.plan().ablation
+    before = all_runs()
+    known = there.plan().ablation
     again = plan_ablation(AblationExperiment.model_validate({**(known or {}), "vary": {}}), "again")
     try:
         table = run_to_end(again)
@@ -293,7 +299,8 @@ def test_continues_from_an_encoder_base(tmp_path: Path) -> None:
     run = find_run(adapted_table.variants[1].model)
     assert run is not None
     assert run.plan().kind == LANGUAGE_MODEL
-    adapted, began = SentenceTransformer(str(run.model_folder)), SentenceTransformer(str(base))
+    adapted = SentenceTransformer(str(run.model_folder))
+    began = SentenceTransformer(str(base))
     assert [type(module) for module in adapted] == [type(module) for module in began]
     assert adapted.prompts["query"] == "질문: "
     vectors = [np.asarray(model.encode(["고양이가 잔다"])) for model in (adapted, began)]
@@ -302,7 +309,8 @@ def test_continues_from_an_encoder_base(tmp_path: Path) -> None:
 
 
 def test_command_prints_ablation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, stored_key = tmp_path / "mine.toml", keep(question_set()).key
+    path = tmp_path / "mine.toml"
+    stored_key = keep(question_set()).key
     small = "\n".join(f"{name} = {json.dumps(value)}" for name, value in SMALL.items())
     path.write_text(f'text = "{stored_key}"\n[language_model]\n{small}\n[vary]\nseed = [1]\n', encoding="utf-8")
     assert main(["ablate", str(path), "--json"]) == 0

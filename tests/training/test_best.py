@@ -97,7 +97,8 @@ def test_older_measurement_without_loss_stays_best(tmp_path: Path) -> None:
     script = dict.fromkeys(BestBy, (0.5, 0.5))
     trainer, _ = trained_by(script, tmp_path, epochs=2.0)
     first = {"eval_validation_ndcg@10": 0.5, "step": 1}
-    trainer.state.log_history, trainer.state.best_global_step = [first], 1
+    trainer.state.log_history = [first]
+    trainer.state.best_global_step = 1
     trainer.state.best_metric = 0.5
     assert not trainer._determine_best_metric({"eval_validation_ndcg@10": 0.5, "eval_loss": 0.1}, None)
     assert trainer.state.best_global_step == 1

@@ -102,7 +102,9 @@ def plan_from(base: str) -> TrainingPlan:
 
 
 RISING = [(0, 0.5), (5, 0.6), (10, 0.7)]
-UP, UNSURE, DOWN = (0.01, 0.2), (-0.1, 0.1), (-0.2, -0.01)
+UP = (0.01, 0.2)
+UNSURE = (-0.1, 0.1)
+DOWN = (-0.2, -0.01)
 NO_GAIN = {"measure": "ndcg@10", "interval": UNSURE}
 
 

@@ -124,7 +124,8 @@ def test_partial_batches_mix_lengths() -> None:
     tried = select_trial_batches(batches, characters)
     assert [len(batch) for batch, _ in tried] == [2, 2, 4, 4, 16, 16, 16]
     assert [whole for _, whole in tried] == [False] * 4 + [True] * 3
-    largest_part, largest = tried[2][0], tried[4][0]
+    largest_part = tried[2][0]
+    largest = tried[4][0]
     assert largest == batches[-1]
     assert characters[largest_part].mean() == pytest.approx(characters[largest].mean(), rel=0.02)
 

@@ -160,7 +160,8 @@ def test_suggests_options_that_fit(kind: str, base: str, tiny: dict[str, str], m
 
 def test_counts_characters_read(tiny: dict[str, str]) -> None:
     long = " ".join(SENTENCES * 50)
-    queries, texts = ["ab", "abcd"], ["abc", long]
+    queries = ["ab", "abcd"]
+    texts = ["abc", long]
     model = load_bi_encoder(find_model(tiny[BI_ENCODER]), [])
     model.max_seq_length = 8
     columns: dict[str, Any] = {"anchor": queries, "positive": texts}
@@ -177,7 +178,8 @@ def test_counts_characters_read(tiny: dict[str, str]) -> None:
 
 
 def test_counts_shared_passage_once() -> None:
-    each, of_passage = np.array([12.0, 13.0, 25.0]), np.array([10.0, 10.0, 20.0])
+    each = np.array([12.0, 13.0, 25.0])
+    of_passage = np.array([10.0, 10.0, 20.0])
     reader = BatchCharacters(each, np.array([4, 4, 7]), of_passage)
     assert reader.characters([0, 1, 2]) == 12 + 3 + 25
     assert reader.characters([0, 2]) == 12 + 25
@@ -198,7 +200,8 @@ def test_counts_frozen_layers_once_per_text(tiny: dict[str, str], monkeypatch: p
     monkeypatch.setattr(BiEncoderRecipe, "seconds_to_measure", lambda *_: 100.0)
     shared = {"objective": "multiple-negatives", "shared_passages": True, "frozen_layers": 1, "batch_size": 16}
     plan = plan_of(BI_ENCODER, shuffled(40, 40), base=tiny[BI_ENCODER], **shared)
-    without, once = estimate(plan), estimate(plan)
+    without = estimate(plan)
+    once = estimate(plan)
     assert once.memory - without.memory > 8 * 40 * 2  # a token of each question and of each passage, at least
     # the base is measured with all layers, the model in training and at its end with one of two
     epochs = plan.options.epochs

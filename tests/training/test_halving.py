@@ -112,7 +112,8 @@ def test_total_seconds_of_all_rounds() -> None:
     first = 4 * 13 + 25 * (1 + 1 + 1 + 2)
     second = 2 * 13 + 25 * (1 + 2)
     third = 2 * 13 + 50 * (1 + 2)
-    untrained, finished = 10, 2 * 10
+    untrained = 10
+    finished = 2 * 10
     assert cost.total_seconds(loads, 1.0) == untrained + first + second + third + finished
 
 

@@ -166,7 +166,8 @@ def test_trains_with_defaults_of_pretrained_base(trainings: Trainings, name: str
 def test_bi_encoder_loads_as_sentence_transformer(trainings: Trainings, name: str) -> None:
     from sentence_transformers import SentenceTransformer
 
-    run, data = trainings.run(name), trainings.load_data(name)
+    run = trainings.run(name)
+    data = trainings.load_data(name)
     plain = SentenceTransformer(str(run.model_folder), device="cpu")
     vectors = plain.encode(data.texts, normalize_embeddings=True)
     ours = BiEncoder(make_source(run), data.texts, precision=Precision.FLOAT32)
@@ -189,7 +190,8 @@ def test_cross_encoder_loads_as_cross_encoder(trainings: Trainings, name: str) -
     import torch
     from sentence_transformers import CrossEncoder
 
-    run, data = trainings.run(name), trainings.load_data(name)
+    run = trainings.run(name)
+    data = trainings.load_data(name)
     plain = CrossEncoder(str(run.model_folder), device="cpu")
     pairs = [(question.text, text) for question in data.validation.questions for text in data.texts]
     logits = plain.predict(pairs, activation_fn=torch.nn.Identity())
@@ -227,7 +229,8 @@ def changed(ours: dict[str, np.ndarray], base: dict[str, np.ndarray]) -> set[str
     ("name", "base"), [("gist", BI_ENCODER), ("shared-passages", BI_ENCODER), ("ranknet", CROSS_ENCODER_BASE)]
 )
 def test_frozen_layers_stay_identical(trainings: Trainings, name: str, base: str) -> None:
-    ours, theirs = trainings.weights(name), trainings.weights(base)
+    ours = trainings.weights(name)
+    theirs = trainings.weights(base)
     moved = changed(ours, theirs)
     frozen = {key for key in ours if key.startswith(("embeddings.", "encoder.layer.0."))}
     assert len(frozen & theirs.keys()) > 10
@@ -239,7 +242,8 @@ def test_frozen_layers_stay_identical(trainings: Trainings, name: str, base: str
 
 @pytest.mark.parametrize(("name", "base"), [("multiple-negatives", BI_ENCODER), ("lambda", CROSS_ENCODER_BASE)])
 def test_merges_adapters_into_weights(trainings: Trainings, name: str, base: str) -> None:
-    ours, theirs = trainings.weights(name), trainings.weights(base)
+    ours = trainings.weights(name)
+    theirs = trainings.weights(base)
     assert not [key for key in ours if "lora" in key or "base_layer" in key]
     moved = changed(ours, theirs)
     matrices = {key for key in ours if key.startswith("encoder.") and key.endswith("weight") and "LayerNorm" not in key}

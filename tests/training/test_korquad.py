@@ -69,7 +69,8 @@ def test_trained_starter_bi_encoder_loses_no_recall() -> None:
         encoder = BiEncoder(source, korquad.passages.indexed_texts(title=True))
         return measured(name, Dense(name, korquad.passages, encoder), korquad)
 
-    before, after = dense("bi-encoder before", find_model("starter")), dense("bi-encoder after", make_source(run))
+    before = dense("bi-encoder before", find_model("starter"))
+    after = dense("bi-encoder after", make_source(run))
     assert after["recall@10"] >= before["recall@10"] - 0.005
 
 

@@ -73,7 +73,8 @@ def test_queue_is_first_in_first_out() -> None:
 
 
 def test_deletes_queued_run() -> None:
-    first, second = short(), short()
+    first = short()
+    second = short()
     first.stop()
     assert states(first, second) == [State.STOPPED, State.QUEUED]
     assert QUEUE.queued() == [second]
@@ -90,7 +91,8 @@ class Sent:
 
 
 def test_resumes_run_while_old_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, times = short(), 0
+    run = short()
+    times = 0
 
     def stopped_and_resumed() -> None:
         nonlocal times
@@ -104,7 +106,8 @@ def test_resumes_run_while_old_process_ends(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_marks_silent_run_as_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = short(), short()
+    first = short()
+    second = short()
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
     QUEUE.work()
     assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
@@ -134,7 +137,8 @@ def test_runs_jobs_one_at_a_time() -> None:
 
 @pytest.mark.slow
 def test_queue_survives_kills() -> None:
-    first, second = endless(), short()
+    first = endless()
+    second = short()
     start_worker()
     wait_until(lambda: bool(read_logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
@@ -161,7 +165,8 @@ def test_queue_survives_kills() -> None:
 
 @pytest.mark.slow
 def test_queue_restarts_after_power_off() -> None:
-    running, waiting = short(), short()
+    running = short()
+    waiting = short()
     # as a power cut leaves them: a process that is no more, and no worker
     running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
     assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]

@@ -34,7 +34,8 @@ def test_every_option_has_help(options: type) -> None:
 @KINDS
 def test_rejects_values_out_of_range(options: type) -> None:
     for known in fields(options):
-        low, high = known.metadata["low"], known.metadata["high"]
+        low = known.metadata["low"]
+        high = known.metadata["high"]
         if low is not None:
             with pytest.raises(ValueError, match=f"^{known.name} must be .*not {low - 1}$"):
                 options(**{known.name: low - 1})
@@ -189,7 +190,8 @@ def test_sorts_matryoshka_dimensions(given: str, sizes: list[int]) -> None:
 
 
 def test_defaults_depend_on_base() -> None:
-    starter, pretrained = BiEncoderOptions.defaults_for(), BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER)
+    starter = BiEncoderOptions.defaults_for()
+    pretrained = BiEncoderOptions.defaults_for(DEFAULT_BI_ENCODER)
     assert (starter.base, pretrained.base) == (STARTER, DEFAULT_BI_ENCODER)
     assert starter == BiEncoderOptions.defaults_for(STARTER)
     # a table of vectors moves only by large steps, which would wreck a pretrained transformer (2e-5 is BERT's own)

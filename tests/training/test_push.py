@@ -80,7 +80,8 @@ def test_provenance_is_complete_and_json() -> None:
 
 def test_provenance_lists_versions_and_hardware() -> None:
     content = provenance(planned(small_set()), find_model("starter"))
-    versions, hardware = content["versions"], content["hardware"]
+    versions = content["versions"]
+    hardware = content["hardware"]
     assert versions.pop("python") == platform.python_version()
     assert {"torch", "transformers", "sentence-transformers", "numba", "kiwipiepy", "numpy"} <= set(versions)
     assert set(versions) <= set(LIBRARIES)

@@ -56,8 +56,12 @@ class ToyRecipe(Recipe[ToyOptions, TrainingData]):
     kind = "toy"
     family = RANKER_FAMILY
     options = ToyOptions
-    base, measure, colour = DEFAULT_BI_ENCODER, "recall@10", "#666666"
-    does, hub_task, usage = "A toy: it is here to be trained.", "sentence-similarity", "print(model)"
+    base = DEFAULT_BI_ENCODER
+    measure = "recall@10"
+    colour = "#666666"
+    does = "A toy: it is here to be trained."
+    hub_task = "sentence-similarity"
+    usage = "print(model)"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
 
     def evaluate(self, source: ModelSource) -> QuestionMeasurement:
@@ -66,7 +70,8 @@ class ToyRecipe(Recipe[ToyOptions, TrainingData]):
     def build_task(self, source: ModelSource) -> Task:
         from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-        data, model = self._data, load_bi_encoder(source, self._data.texts)
+        data = self._data
+        model = load_bi_encoder(source, self._data.texts)
         rows, positives = data.positive_pairs()
         columns = {
             "question": [data.train.questions[row].text for row in rows],
@@ -132,7 +137,8 @@ def test_loading_code_is_valid(recipe: Kind) -> None:
         known = set()
         for line in ast.parse(imports).body:
             assert isinstance(line, ast.ImportFrom)
-            module, names = import_module(str(line.module)), {name.name for name in line.names}
+            module = import_module(str(line.module))
+            names = {name.name for name in line.names}
             assert all(hasattr(module, name) for name in names), imports
             known |= names
         called = ast.parse(model.format(folder="here"), mode="eval")

@@ -257,7 +257,8 @@ def test_survives_ten_random_kills(begin: Begin) -> None:
         time.sleep(seconds * moment / 100)
         process.kill()
         process.join()
-        state, checkpoint = run.status().state, newest_checkpoint(run.folder)
+        state = run.status().state
+        checkpoint = newest_checkpoint(run.folder)
         went_on_from.append(get_step(checkpoint) if checkpoint else 0)
         # killed before it said anything it still stands in line; it may have been quicker than the kill
         assert state in (State.INTERRUPTED, State.QUEUED, State.DONE), (moment, state, run.log()[-3000:])
@@ -306,7 +307,8 @@ def test_signal_stops_with_checkpoint(begin: Begin) -> None:
     process.terminate()
     process.join(60)
     assert process.exitcode == 0
-    status, checkpoint = run.status(), newest_checkpoint(run.folder)
+    status = run.status()
+    checkpoint = newest_checkpoint(run.folder)
     assert status.state is State.STOPPED
     assert checkpoint is not None
     assert get_step(checkpoint) == status.step > 0

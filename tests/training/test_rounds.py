@@ -85,7 +85,8 @@ def test_command_trains_rounds(tmp_path: Path) -> None:
     assert second.status().state is State.DONE
     assert options_of(second).base == options_of(second).negatives_model == str(first.folder)
     assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)
-    provenance, content = second.provenance(), content_fingerprint(first.model_folder)
+    provenance = second.provenance()
+    content = content_fingerprint(first.model_folder)
     assert provenance["base"]["fingerprint"] == provenance["negatives_model"]["fingerprint"] == content
     assert (provenance["round"], first.provenance()["round"]) == ("2/2", "1/2")
     assert "negatives_model" not in first.provenance()  # BM25 found them

@@ -243,7 +243,8 @@ def test_lists_newest_run_first() -> None:
 
 
 def test_finds_run_by_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
+    here = create_run(plan("here"))
+    elsewhere = create_run(plan("elsewhere"), tmp_path / "elsewhere")
     assert find_run(here.id) == find_run_in_folder(here.folder) == here
     assert find_run_in_folder(elsewhere.folder) == elsewhere
     assert find_run(str(here.folder)) is None
@@ -257,9 +258,12 @@ def test_commands_accept_run_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained_runs: list[Run] = []
-    monkeypatch.setattr("mrc_workbench.training.run_commands.train_and_report", lambda run: trained_runs.append(run) or 0)
+    monkeypatch.setattr(
+        "mrc_workbench.training.run_commands.train_and_report", lambda run: trained_runs.append(run) or 0
+    )
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
-    here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
+    here = create_run(plan("here"))
+    elsewhere = create_run(plan("elsewhere"), tmp_path / "elsewhere")
     for run in (here, elsewhere):
         assert main(["runs", "stop", str(run.folder)]) == 0
         assert run.status().state is State.STOPPED
@@ -310,9 +314,11 @@ def test_damaged_scores_are_empty(caplog: pytest.LogCaptureFixture) -> None:
         assert "scores.json is damaged" in caplog.text
 
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 BEFORE = Path(__file__).parents[1] / "workspace_before" / "runs"
-RUN, INTERRUPTED = "20261122-014317-bi-0b1c", "20261122-022454-interrupted-3471"
+RUN = "20261122-014317-bi-0b1c"
+INTERRUPTED = "20261122-022454-interrupted-3471"
 
 
 @pytest.fixture

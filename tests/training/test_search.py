@@ -121,7 +121,8 @@ def test_trials_follow_successive_halving(there: SettingsSearch) -> None:
     lengths = {number: there.trial(number).status().total_steps for number in states}
     assert len(set(lengths.values())) == 1
     total = lengths[1]
-    quarter, half = int(np.ceil(total / 4)), int(np.ceil(total / 2))
+    quarter = int(np.ceil(total / 4))
+    half = int(np.ceil(total / 2))
     for number, shares in values(there).items():
         expected = [quarter] if number == behind else [quarter, half, total]
         assert [step for step, _ in shares.values()] == expected
@@ -139,7 +140,8 @@ def test_intervals_match_separate_tests(there: SettingsSearch) -> None:
     assert outcome is not None
     validation = load_training_data(there.plan()).validation
     groups = question_groups(validation)
-    first, second = outcome.tried[0], outcome.tried[1]
+    first = outcome.tried[0]
+    second = outcome.tried[1]
     mine, theirs = (read_measurements(there.trial(number))[second.share][1] for number in (2, 1))
     test = pair_tests({"mine": mine, "theirs": theirs}, ["recall@1"], groups)[0]
     assert second.difference == test.difference
@@ -338,7 +340,8 @@ def test_insignificant_gain_keeps_defaults() -> None:
 
 def test_corrects_for_multiple_trials() -> None:
     """By hand, over all 64 swaps of 6 groups: the largest t of any trial, as Westfall & Young have it."""
-    groups, zero = np.arange(6), np.zeros(6)
+    groups = np.arange(6)
+    zero = np.zeros(6)
     p_values = {
         2: np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.2]),
         3: np.array([1, -1] * 3) / 10,

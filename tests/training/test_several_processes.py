@@ -147,7 +147,8 @@ def test_two_processes_match_one(
     with two_machines() as machines:
         torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
     is_as_expected(out, expected)
-    near, far = trained(trained_by_one_and_two / "two" / "starter"), trained(tmp_path / "far")
+    near = trained(trained_by_one_and_two / "two" / "starter")
+    far = trained(tmp_path / "far")
     assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
     assert_same(near, far)
 

@@ -79,7 +79,8 @@ def cue_set(
     Every answered passage is an article of its own, and one without the cue belongs to the article of an answered one.
     """
     rng = np.random.default_rng(seed)
-    passages, questions = [], []
+    passages = []
+    questions = []
     for number in range(answered + unanswerable):
         words_of_passage = rng.permutation(WORDS)[:words].tolist()
         if has_cue := number < answered:

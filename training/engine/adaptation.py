@@ -153,13 +153,15 @@ def _unfreeze_extra_weights(network: Any, options: TrainingOptions) -> None:
 
 def live_bi_encoder(model: Any, options: TrainingOptions, texts: Sequence[str]) -> BiEncoder:
     """Return an encoder of a loaded model; `texts` are those of the corpus."""
-    size, precision = options.evaluation_batch_size, options.precision
+    size = options.evaluation_batch_size
+    precision = options.precision
     return BiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size, loaded_model=model)
 
 
 def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labels: int = 1) -> CrossEncoderScorer:
     """Return a scorer of pairs by a loaded model."""
-    size, precision = options.evaluation_batch_size, options.precision
+    size = options.evaluation_batch_size
+    precision = options.precision
     source = ModelSource(options.base)
     scorer = CrossEncoderScorer(source, texts, precision=precision, batch_size=size, labels=labels)
     scorer.model = model

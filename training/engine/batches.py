@@ -29,14 +29,17 @@ def _deal_to_batches(groups: np.ndarray, count: int, window: int) -> np.ndarray:
     bounds = np.arange(count + 1) * len(groups) // count
     batch_of_position = np.empty(len(groups), dtype=np.int64)
     for first, last in pairwise(_windows(np.cumsum(np.diff(groups, prepend=groups[0]) != 0), bounds, window)):
-        start, end = bounds[first], bounds[last]
+        start = bounds[first]
+        end = bounds[last]
         batch_of_position[start:end] = first + np.arange(end - start) % (last - first)
     return batch_of_position
 
 
 def _windows(runs: np.ndarray, bounds: np.ndarray, window: int) -> list[int]:
     """Starts of windows, in batches, and the end: each has as many batches as its longest run has positions."""
-    count, width, cuts = len(bounds) - 1, window, [0]
+    count = len(bounds) - 1
+    width = window
+    cuts = [0]
     while cuts[-1] < count:
         last = cuts[-1] + width if cuts[-1] + width + window <= count else count
         start = bounds[cuts[-1]]
@@ -77,7 +80,8 @@ class _Batch:
     forbidden: set[int] = field(default_factory=set)
 
     def accepts(self, example: int) -> bool:
-        passages, forbidden = self.constraints.passages[example], self.constraints.forbidden[example]
+        passages = self.constraints.passages[example]
+        forbidden = self.constraints.forbidden[example]
         return self.passages.isdisjoint(forbidden) and self.forbidden.isdisjoint(passages)
 
     def add(self, example: int) -> None:
@@ -95,7 +99,8 @@ def pack(
     first of `counts` up to the second. In the end a batch of one example gets another from a batch of three or more.
     Returns the batches and the examples in none.
     """
-    batches, unplaced = [_Batch(constraints) for _ in range(counts[0])], []
+    batches = [_Batch(constraints) for _ in range(counts[0])]
+    unplaced = []
     even_size = -(-len(order) // counts[0])
     for example, preferred in zip(order.tolist(), preferred_batches.tolist(), strict=True):
         batch = _find_batch(batches, preferred, even_size, example) or _find_batch(batches, preferred, size, example)
@@ -159,10 +164,12 @@ class _ExampleSampler(DefaultBatchSampler):
         super().__init__(dataset, batch_size=batch_size, **settings)
         if processes > 1:
             self.batch_size = None  # accelerate passes over batches that are not of this size
-        self._examples, self._processes = examples, processes
+        self._examples = examples
+        self._processes = processes
         self._max_batch_size = self._round_down(batch_size)
         self._rows = rows = examples.usable_rows()
-        self._passages, self._forbidden = examples.passage_matrix()[rows], examples.forbidden()[rows]
+        self._passages = examples.passage_matrix()[rows]
+        self._forbidden = examples.forbidden()[rows]
         passage_counts = np.bincount(self._passages.indices, minlength=self._passages.shape[1])
         self._highest_passage_count = int(passage_counts.max(initial=1)) if examples.in_batch_negatives else 1
         self._hardness = self._passages @ passage_counts  # whose passages many show, goes with few
@@ -222,7 +229,8 @@ class _ExampleSampler(DefaultBatchSampler):
             if leaves_out_no_more and min(map(len, batches)) >= self._processes:
                 return batches
             new_order = np.argsort(~np.isin(order, unplaced), kind="stable")  # those without a place go first
-            order, preferred_batches = order[new_order], preferred_batches[new_order]
+            order = order[new_order]
+            preferred_batches = preferred_batches[new_order]
         return self._first_epoch  # these are known to leave out no more
 
     def _assign_preferences(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -230,7 +238,8 @@ class _ExampleSampler(DefaultBatchSampler):
 
         Wishes are dealt by length, or by article in a random order. Order: Welsh & Powell 1967 (graph colouring).
         """
-        rng, n = np.random.default_rng((self.seed, epoch)), len(self._rows)
+        rng = np.random.default_rng((self.seed, epoch))
+        n = len(self._rows)
         sample_size = n if self._processes == 1 else count * self._round_down(min(self._max_batch_size, n // count))
         selected = np.sort(rng.permutation(n)[:sample_size])
         jittered_lengths: np.ndarray
@@ -242,7 +251,8 @@ class _ExampleSampler(DefaultBatchSampler):
         by_length = np.lexsort((rng.random(sample_size), group, jittered_lengths[group]))
         # an article's passages stay together: dealt to several batches, they would be no negatives of each other
         window = _WINDOW if self._article is None else 1
-        order, preferred_batches = selected[by_length], _deal_to_batches(group[by_length], count, window)
+        order = selected[by_length]
+        preferred_batches = _deal_to_batches(group[by_length], count, window)
         hardest_first = np.argsort(-self._hardness[order], kind="stable")
         return order[hardest_first], preferred_batches[hardest_first]
 

@@ -173,7 +173,8 @@ class SafeCheckpoints:
         path = Path(checkpoint or "", f"generators-{self.args.process_index}")
         if checkpoint is None or not path.with_suffix(".json").is_file():
             return
-        tensors, plain = load_file(path.with_suffix(".safetensors")), json.loads(path.with_suffix(".json").read_text())
+        tensors = load_file(path.with_suffix(".safetensors"))
+        plain = json.loads(path.with_suffix(".json").read_text())
         version, numbers, gauss = plain["python"]
         random.setstate((version, tuple(numbers), gauss))
         name, *rest = plain["numpy"]

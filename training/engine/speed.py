@@ -134,7 +134,10 @@ class LowerLayers:
     """The forward pass of a transformer module of sentence-transformers whose lowest `count` layers are frozen."""
 
     def __init__(self, module: Any, layers: Any, count: int, states: LowerStates) -> None:
-        self._module, self._layers, self._count, self._states = module, layers, count, states
+        self._module = module
+        self._layers = layers
+        self._count = count
+        self._states = states
         self._forward: Callable[..., Features] = module.forward
         self._returns_tuple = self._layer_returns_tuple()
 
@@ -172,7 +175,8 @@ class LowerLayers:
 
     def _compute_states(self, features: Features, kwargs: dict[str, Any]) -> Tensor:
         began = time.perf_counter()
-        network, first_trained = self._module.auto_model, self._layers[self._count]
+        network = self._module.auto_model
+        first_trained = self._layers[self._count]
         was_training = network.training
         network.eval()
         try:
@@ -271,7 +275,8 @@ def cached_tokenization(model: Any) -> Iterator[None]:
 
 class _CachedPreprocessor:
     def __init__(self, preprocess: Callable[..., dict[str, Any]], pad: int) -> None:
-        self._preprocess, self._pad = preprocess, pad
+        self._preprocess = preprocess
+        self._pad = pad
         self._rows: dict[Any, dict[str, Tensor]] = {}
         self._shared_features: dict[Any, dict[str, Any]] = {}  # what is the same for all texts of the same settings
 
@@ -302,7 +307,7 @@ class _CachedPreprocessor:
 def passes_by_length(model: Any, *, recompute: bool = False) -> Iterator[None]:
     """Within the block, a step's texts are computed in passes of similar length, so that a long one costs only itself.
 
-    `twice`: a pass is computed again for its gradient (Chen et al. 2016), so that memory does not grow with the batch.
+    `recompute`: a pass is computed again for its gradient (Chen et al. 2016), so that memory does not grow with the batch.
     Losses and gradients stay the same; only dropout differs. A starter is left as it is.
     """
     if not takes_rows(model):

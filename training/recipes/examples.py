@@ -67,7 +67,8 @@ def marked_rows(data: TrainingData) -> dict[int, list[int]]:
     row_of_passage = data.question_set.row_of_passage
     marked: defaultdict[int, list[int]] = defaultdict(list)
     for question_id, passage_id in data.marked:
-        question, passage = row_of_question.get(question_id), row_of_passage.get(passage_id)
+        question = row_of_question.get(question_id)
+        passage = row_of_passage.get(passage_id)
         if question is None or passage is None or not data.learnable[passage]:
             continue
         if not data.relevance[question, passage]:
@@ -77,14 +78,17 @@ def marked_rows(data: TrainingData) -> dict[int, list[int]]:
 
 def put_marked_first(marked: dict[int, list[int]], sampled: HardNegatives, rankings: Rankings) -> HardNegatives:
     """Put marked passages, by row of the question, before those drawn from the rankings, which make room for them."""
-    rows, ranks, scores = sampled.rows.copy(), sampled.ranks.copy(), sampled.scores.copy()
+    rows = sampled.rows.copy()
+    ranks = sampled.ranks.copy()
+    scores = sampled.scores.copy()
     for question, passages in marked.items():
         remaining = [row for row in rows[question].tolist() if row != NOT_FOUND and row not in passages]
         combined = [*passages, *remaining][: rows.shape[1]]
         ranking = rankings.indices[question].tolist()
         for position, passage in enumerate(combined):
             rank = ranking.index(passage) + 1 if passage in ranking else 0
-            rows[question, position], ranks[question, position] = passage, rank
+            rows[question, position] = passage
+            ranks[question, position] = rank
             scores[question, position] = rankings.scores[question, rank - 1] if rank else np.nan
     return HardNegatives(rows, ranks, scores, sampled.positive_scores)
 
@@ -93,7 +97,8 @@ def sample_negatives(
     rankings: Rankings, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, is_allowed: np.ndarray
 ) -> HardNegatives:
     """Draw negatives from rankings, seeded; `allowed` says of each passage whether it may be, `(n_passages,)` bool."""
-    indices, is_known = rankings.indices, rankings.indices != NOT_FOUND
+    indices = rankings.indices
+    is_known = rankings.indices != NOT_FOUND
     questions = np.arange(len(indices))[:, None]
     relevant = is_known & np.asarray(relevance[questions, np.maximum(indices, 0)].todense()).astype(bool)
     positive_scores = np.where(relevant, rankings.scores, -np.inf).max(axis=1, initial=-np.inf)
@@ -114,7 +119,8 @@ def sample_negatives(
     positions = np.argsort(random_order, axis=1, kind="stable")[:, : options.negatives]
     is_sampled = np.take_along_axis(is_candidate, positions, 1)
     order = np.argsort(np.where(is_sampled, positions, indices.shape[1]), axis=1, kind="stable")
-    positions, is_sampled = np.take_along_axis(positions, order, 1), np.take_along_axis(is_sampled, order, 1)
+    positions = np.take_along_axis(positions, order, 1)
+    is_sampled = np.take_along_axis(is_sampled, order, 1)
     missing = ((0, 0), (0, options.negatives - positions.shape[1]))
 
     def padded(values: np.ndarray, fill_value: float, dtype: str) -> np.ndarray:
@@ -132,7 +138,9 @@ def fill_missing(
     rows: np.ndarray, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, is_allowed: np.ndarray
 ) -> np.ndarray:
     """Fill missing negatives with random passages that `draw` may draw, of any rank; -1 if none is left."""
-    filled_rows, rng, candidates = rows.copy(), np.random.default_rng(options.seed), np.flatnonzero(is_allowed)
+    filled_rows = rows.copy()
+    rng = np.random.default_rng(options.seed)
+    candidates = np.flatnonzero(is_allowed)
     for question in np.flatnonzero((rows == NOT_FOUND).any(axis=1)):
         missing = filled_rows[question] == NOT_FOUND
         excluded = np.concatenate([filled_rows[question][~missing], relevance[[question]].indices])
@@ -152,7 +160,8 @@ def to_table(mined: HardNegatives, data: TrainingData) -> pd.DataFrame:
     """One row a negative: by question, marked ones first, then by rank."""
     marked = marked_rows(data)
     questions, positions = np.nonzero(mined.rows != NOT_FOUND)
-    passages, row_of = data.question_set.passages, data.question_set.row_of_passage
+    passages = data.question_set.passages
+    row_of = data.question_set.row_of_passage
     queries = [data.train.questions[row] for row in questions]
     rows = mined.rows[questions, positions].tolist()
     negatives = [passages[row] for row in rows]
@@ -173,7 +182,8 @@ def to_table(mined: HardNegatives, data: TrainingData) -> pd.DataFrame:
 
 
 def _retriever(options: RankerOptions, data: TrainingData) -> Retriever:
-    passages, title = data.question_set.passages, options.title
+    passages = data.question_set.passages
+    title = options.title
     if options.negatives_from is NegativesFrom.BM25:
         return data.first_stage
     encoder = BiEncoder(find_model(options.negatives_model), data.texts)
@@ -219,7 +229,8 @@ def encoder_examples(
             questions = np.repeat(questions, options.negatives)
             rows = np.stack([np.repeat(positives, options.negatives), negatives.ravel()], axis=1).astype(np.int32)
         complete = (rows != NOT_FOUND).all(axis=1)  # a corpus can be too small to fill every place
-        questions, rows = questions[complete], rows[complete]
+        questions = questions[complete]
+        rows = rows[complete]
     if not len(rows):
         raise _no_negatives_error()
     names = [ANCHOR, "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
@@ -259,7 +270,8 @@ def cross_encoder_examples(options: CrossEncoderOptions, data: TrainingData) -> 
         }
         return triplets, _independent_examples(data, questions, np.stack([positives, negative_rows], axis=1))
     positive_questions, positives = data.positive_pairs()
-    questions, rows = np.concatenate([positive_questions, questions]), np.concatenate([positives, negative_rows])
+    questions = np.concatenate([positive_questions, questions])
+    rows = np.concatenate([positives, negative_rows])
     columns: Columns = {
         "question": _question_texts(data, questions),
         "passage": _passage_texts(data, rows),

@@ -63,7 +63,8 @@ class LanguageFamily(Family):
     def describe(self, data: Corpus, split_options: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
         training_data = LanguageTrainingData.from_corpus(data, split_options, options)
         parts = {f"{part}_documents": count for part, count in training_data.documents.items()}
-        total, tokenizer = sum(training_data.documents.values()), training_data.tokenizer
+        total = sum(training_data.documents.values())
+        tokenizer = training_data.tokenizer
         sizes = {"rows": len(training_data.training_rows), "vocabulary": len(tokenizer)}
         return {"documents": total, "tokens": training_data.tokens, **parts, **sizes}
 
@@ -93,7 +94,8 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
         return self._evaluate_model(self._load_model(source))
 
     def build_task(self, source: ModelSource) -> Task:
-        options, data = self._options, self._data
+        options = self._options
+        data = self._data
         model = self._load_model(source)
         if model.new_heads and options.lora_rank:
             message = "lora_rank must be 0 for a base without a head of its own: what is drawn by chance must learn"
@@ -103,7 +105,8 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
         model.pairs_weight = options.pairs_weight
         resolved_options = adapt(model, options)
         best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
-        rows, validation_rows = data.training_rows, data.validation_rows
+        rows = data.training_rows
+        validation_rows = data.validation_rows
         return Task(
             model=model,
             loss=None,
@@ -137,7 +140,8 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageTrainingData]):
     def _load_model(self, source: ModelSource) -> Any:
         from mrc_workbench.models.reader_networks import load_masked, new_masked
 
-        options, tokenizer = self._options, self._data.tokenizer
+        options = self._options
+        tokenizer = self._data.tokenizer
         if options.base != STARTER:
             loaded = load_masked(source, pairs=options.pairs)
             if options.max_length > loaded.max_seq_length:

@@ -217,7 +217,8 @@ class LanguageTrainingData:
     @property
     def evaluation_key(self) -> str:
         """The key of what is measured and hidden."""
-        options, masking = self.options, self.options.masking
+        options = self.options
+        masking = self.options.masking
         masking_settings = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
         limits = (options.evaluation_limit, options.evaluation_batch_size, options.seed)
         return key_of(self.key, options.objective, *masking_settings, *limits)
@@ -228,7 +229,8 @@ class LanguageTrainingData:
         return int(self.files[Part.TRAIN].counts.sum())
 
     def baselines(self) -> dict[str, LanguageMeasurement]:
-        counts, special = self.files[Part.TRAIN].counts, self.training_rows.masker.special
+        counts = self.files[Part.TRAIN].counts
+        special = self.training_rows.masker.special
         validation, training = (
             unigram_predictions(rows.labels(), counts, special) for rows in (self.validation_rows, self.training_sample)
         )
@@ -262,7 +264,8 @@ class LanguageTrainingData:
         }
 
     def _hidden(self, part: Part) -> MaskedRows:
-        tokenizer, options = self.tokenizer, self.options
+        tokenizer = self.tokenizer
+        options = self.options
         special = np.zeros(len(tokenizer), dtype=bool)
         special[tokenizer.all_special_ids] = True
         masker = Masker(options.masking, tokenizer.mask_token_id, special)
@@ -377,7 +380,8 @@ def _train_interruptibly(
     training_data: TrainingDocuments, options: TokenizerOptions, on_progress: ProgressCallback | None
 ) -> TrainedTokenizer:
     """Train a tokenizer in a thread, so that a stop is noticed during its long merges."""
-    future, progress = Future[TrainedTokenizer](), [0.0]
+    future = Future[TrainedTokenizer]()
+    progress = [0.0]
 
     def train() -> None:
         try:

@@ -105,9 +105,11 @@ class _BestProducts(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         questions, passages, positions = ctx.saved_tensors
-        of_questions, of_passages = torch.zeros_like(questions), torch.zeros_like(passages)
+        of_questions = torch.zeros_like(questions)
+        of_passages = torch.zeros_like(passages)
         for column in range(gradient.shape[1]):
-            rows, weights = positions[:, column], gradient[:, column, None]
+            rows = positions[:, column]
+            weights = gradient[:, column, None]
             of_questions += weights * passages[rows]
             of_passages.index_add_(0, rows, weights * questions)
         return of_questions, of_passages, None
@@ -194,7 +196,9 @@ class Distillation(torch.nn.Module):
         self, model: SentenceTransformer, options: BiEncoderOptions, *, gathers_negatives: bool = False
     ) -> None:
         super().__init__()
-        self.model, self._weight, scale = model, options.distillation_weight, 1 / options.temperature
+        self.model = model
+        self._weight = options.distillation_weight
+        scale = 1 / options.temperature
 
         def scores(questions: Tensor, passages: Tensor) -> Tensor:
             return pairwise_cos_sim(questions, passages) * scale
@@ -243,7 +247,8 @@ class LateDistillation(torch.nn.Module):
 
     def __init__(self, model: MultiVectorEncoder, options: LateOptions) -> None:
         super().__init__()
-        self.model, self._options = model, options
+        self.model = model
+        self._options = options
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         question_features, *passage_features = [dict(column) for column in features]
@@ -324,7 +329,7 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, data: TrainingData, *
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
         case BiEncoderObjective.MARGIN_MSE | BiEncoderObjective.KL:
             distillation = CachedDistillation if parts else Distillation
-            loss = distillation(model, options, gathered=processes > 1)
+            loss = distillation(model, options, gathers_negatives=processes > 1)
     if shorter := options.matryoshka_dimensions:
         full_dimension = int(model.get_embedding_dimension())
         loss = losses.MatryoshkaLoss(

@@ -192,7 +192,8 @@ class TrainingData:
 
     def evaluate_rankings(self, rankings: Rankings) -> QuestionMeasurement:
         """The same of rankings of `measured`."""
-        scores, end = _scores(rankings, self.evaluation_questions).per_question, len(self.validation.questions)
+        scores = _scores(rankings, self.evaluation_questions).per_question
+        end = len(self.validation.questions)
         validation = {name: values[:end] for name, values in scores.items()}
         training = {name: values[end:] for name, values in scores.items()}
         return QuestionMeasurement(QuestionScores(MEASURED_KS, validation), QuestionScores(MEASURED_KS, training))

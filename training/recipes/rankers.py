@@ -86,7 +86,8 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
     def build_task(self, source: ModelSource) -> Task:
         from mrc_workbench.training.recipes.losses import encoder_loss  # imports torch
 
-        options, data = self._options, self._data
+        options = self._options
+        data = self._data
         columns, examples = encoder_examples(options, data)
         model = self._load_model(source)
         resolved_options = adapt(model, options)
@@ -124,7 +125,8 @@ class _EncoderRecipe(Recipe[EncoderOptions, TrainingData]):
         return encoder
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        data, encoder = self._data, self._wrap_model(model)
+        data = self._data
+        encoder = self._wrap_model(model)
         rows = sorted(range(len(data.texts)), key=lambda row: len(data.texts[row]))
         questions = [question.text for question in data.evaluation_questions.questions]
         return estimate_seconds(partial(self._encode_passages, encoder), rows) + estimate_seconds(
@@ -171,11 +173,13 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
         return live_bi_encoder(model, self._options, self._data.texts)
 
     def _make_retriever(self, encoder: BiEncoder) -> Dense:
-        passages, options = self._data.question_set.passages, self._options
+        passages = self._data.question_set.passages
+        options = self._options
         return Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
 
     def _encode_passages(self, encoder: BiEncoder, rows: Sequence[int]) -> object:
-        texts, options = [self._data.texts[row] for row in rows], self._options.window_options
+        texts = [self._data.texts[row] for row in rows]
+        options = self._options.window_options
         title_lengths = self._data.title_lengths[list(rows)]
         windows = encoder.windows_of(texts, title_lengths, options) if options else Windows.empty()
         return encoder.encode_windows(texts, windows)
@@ -199,7 +203,9 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
         return model
 
     def _make_encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
-        texts, windows, precision = self._data.texts, self._options.window_options, self._options.precision
+        texts = self._data.texts
+        windows = self._options.window_options
+        precision = self._options.precision
         return TokenEncoder(
             source, texts, precision=precision, windows=windows, layers=TRAINED_LAYERS, loaded_model=model
         )
@@ -208,7 +214,8 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
         return self._make_encoder(ModelSource(self._options.base), model)
 
     def _make_retriever(self, encoder: TokenEncoder) -> LateInteraction:
-        passages, title = self._data.question_set.passages, self._options.title
+        passages = self._data.question_set.passages
+        title = self._options.title
         # exact: no index is stored of a model in training
         return LateInteraction("late", passages, encoder, title=title, index=LateIndex.EXACT)
 
@@ -255,8 +262,10 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
         return SparseTextEncoder(source, self._data.texts, precision=self._options.precision)
 
     def _wrap_model(self, model: Any) -> SparseTextEncoder:
-        options, source = self._options, ModelSource(self._options.base)
-        size, precision = options.evaluation_batch_size, options.precision
+        options = self._options
+        source = ModelSource(self._options.base)
+        size = options.evaluation_batch_size
+        precision = options.precision
         encoder = _LiveSparseEncoder(source, self._data.texts, precision=precision, batch_size=size)
         encoder.model = model
         return encoder
@@ -292,7 +301,8 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
     def build_task(self, source: ModelSource) -> Task:
         from mrc_workbench.training.recipes.losses import cross_encoder_loss  # imports torch
 
-        options, data = self._options, self._data
+        options = self._options
+        data = self._data
         columns, examples = cross_encoder_examples(options, data)
         model = load_cross_encoder(source, data.texts, new_head=True)
         resolved_options = adapt(model, options)
@@ -323,7 +333,9 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         return {"after": measurements[1.0], "interpolated": measurements[weight]}, {"weight": weight}
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        data, scorer, options = self._data, self._wrap_model(model), self._options.window_options
+        data = self._data
+        scorer = self._wrap_model(model)
+        options = self._options.window_options
         questions = data.evaluation_questions.questions
         first_passages = self._candidates.indices[
             :, 0
@@ -350,7 +362,9 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
 
     def _score_candidates(self, scorer: CrossEncoderScorer) -> np.ndarray:
         """A reranker's scores of BM25's candidates of the questions that are measured, `(n_questions, depth)`."""
-        data, title, windows = self._data, self._options.title, self._options.window_options
+        data = self._data
+        title = self._options.title
+        windows = self._options.window_options
         passages = data.question_set.passages
         reranked = RerankedRetriever("reranked", data.first_stage, scorer, passages, title=title, windows=windows)
         return reranked.candidate_scores(
@@ -370,7 +384,9 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, TrainingData]):
         """Windows of the passages that the adapted model does not read whole beside a question."""
         if not (options := self._options.window_options):
             return None
-        scorer, texts, title_lengths = self._wrap_model(model), self._data.texts, self._data.title_lengths
+        scorer = self._wrap_model(model)
+        texts = self._data.texts
+        title_lengths = self._data.title_lengths
         return lambda question, row: scorer.windows_of(question, texts[row], int(title_lengths[row]), options)
 
     def _make_scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:

@@ -97,7 +97,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         return self._evaluate_reader(self._make_reader(source, new_head=True))[0]
 
     def build_task(self, source: ModelSource) -> Task:
-        options, data = self._options, self._data
+        options = self._options
+        data = self._data
         model = load_reader(source, new_head=True)
         resolved_options = adapt(model, options)
         tokens = self._wrap_model(model).tokens
@@ -129,7 +130,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         return {"after": measurement}, {}
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        reader, passages = self._wrap_model(model), self._data.question_set.passages.texts
+        reader = self._wrap_model(model)
+        passages = self._data.question_set.passages.texts
         pairs = [
             (question.text, passages[row])
             for question_set in (self._data.validation, self._data.sample)
@@ -139,7 +141,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
 
     def _evaluate_reader(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
         """Return the results and the threshold for no answer that is the best on validation questions, or None."""
-        question_sets, rules = (self._data.validation, self._data.sample), self._options.rules
+        question_sets = (self._data.validation, self._data.sample)
+        rules = self._options.rules
         readings = [read_contexts(reader, questions) for questions in question_sets]
         threshold = best_threshold(readings[0], question_sets[0], rules)
 
@@ -152,7 +155,8 @@ class ReaderRecipe(Recipe[ReaderOptions, TrainingData]):
         return QuestionMeasurement(validation, training), threshold
 
     def _make_reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
-        options, precision = self._options.span_options, self._options.precision
+        options = self._options.span_options
+        precision = self._options.precision
         return SpanReader(source, options=options, precision=precision, new_head=new_head)
 
     def _wrap_model(self, model: Any) -> SpanReader:
@@ -178,7 +182,8 @@ class ReaderTrainingData(TrainingData):
         all_data = super().from_question_set(question_set, split_options, replace(options, evaluation_limit=0), marked)
         all_data = replace(all_data, train=readable(all_data.train), validation=readable(all_data.validation))
         data = add_unanswerable_questions(all_data)
-        train, validation = data.train, data.validation
+        train = data.train
+        validation = data.validation
         if len(train.questions) < 2 or not validation.questions:
             raise TrainingError(
                 "too_few",
@@ -367,8 +372,10 @@ def _token_positions(span: Span, characters: np.ndarray, window: SpanWindow) -> 
 
 
 def _make_windows(options: ReaderOptions, data: TrainingData, tokens: SpanTokens, *, negatives: bool) -> ReaderWindows:
-    windows, texts = ReaderWindows(tokens), data.texts
-    row_of, rng = data.question_set.row_of_passage, np.random.default_rng(options.seed)
+    windows = ReaderWindows(tokens)
+    texts = data.texts
+    row_of = data.question_set.row_of_passage
+    rng = np.random.default_rng(options.seed)
     mined_rows = mine_negatives(options, data).rows if negatives else None
     for number, question in enumerate(data.train.questions):
         for position, row in enumerate(row_of.rows(question.relevant).tolist()):

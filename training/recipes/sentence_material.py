@@ -30,7 +30,9 @@ from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Measure
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.text_options import SentenceBestBy, SentenceObjective, SentenceOptions, SentencePairOptions
 
-SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
+SPEARMAN = "spearman"
+PEARSON = "pearson"
+ACCURACY = "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most
 
 
@@ -54,7 +56,8 @@ class PairPredictions:
         return metrics | self._finite_geometry
 
     def to_dict(self) -> dict[str, Any]:
-        predicted, gold = self.predicted.tolist(), self.gold.tolist()
+        predicted = self.predicted.tolist()
+        gold = self.gold.tolist()
         return {"measure": self.measure, "said": predicted, "right": gold, "geometry": self._finite_geometry}
 
     @property
@@ -197,14 +200,17 @@ def predict_pairs(pairs: PairSet, distinct: DistinctSentences, vectors: np.ndarr
 
 def _intervals_and_gain(results: Mapping[str, PairPredictions], groups: np.ndarray) -> dict[str, Any]:
     """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
-    names, gold = [*results], results["after"].gold
+    names = [*results]
+    gold = results["after"].gold
     if results["after"].measure == ACCURACY:
         hits = np.stack([result.predicted == gold for result in results.values()], axis=1).astype(np.float64)
-        draws, bounds = {ACCURACY: resampled_means(hits, groups)}, (0.0, 1.0)
+        draws = {ACCURACY: resampled_means(hits, groups)}
+        bounds = (0.0, 1.0)
     else:
         predictions = [result.predicted.astype(np.float64) for result in results.values()]
         by_rank, by_value = resampled_correlations(predictions, gold.astype(float), groups)
-        draws, bounds = {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
+        draws = {SPEARMAN: by_rank, PEARSON: by_value}
+        bounds = (-1.0, 1.0)
     means = {name: result.means() for name, result in results.items()}
     intervals = {
         name: {
@@ -271,7 +277,8 @@ def make_triples(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
     taken in turn; premises without either make none (Gao et al. 2021, 4.1).
     """
     distinct = DistinctSentences.from_pairs(pairs)
-    rows, entailed_pairs = distinct.sentence_rows, distinct.sentence_rows[:, :2]
+    rows = distinct.sentence_rows
+    entailed_pairs = distinct.sentence_rows[:, :2]
     if pairs.kind is PairKind.LABELLED:
         entailed_pairs = entailed_pairs[pairs.values == Label.ENTAILMENT]
         rows = _cycle_negatives(entailed_pairs, distinct.sentence_rows[pairs.values == Label.CONTRADICTION])
@@ -350,7 +357,8 @@ def _triplet_examples(pairs: PairSet, *, in_batch_negatives: bool) -> tuple[Colu
         for name, column in zip(("sentence", "positive", "negative"), triples.T, strict=True)
     }
     passage_rows = triples[:, 1:].astype(np.int32)
-    lengths, order = _lengths(columns), np.arange(len(passage_rows))
+    lengths = _lengths(columns)
+    order = np.arange(len(passage_rows))
     return columns, Examples(triples[:, 0], passage_rows, relevance, lengths, in_batch_negatives, order)
 
 
@@ -372,7 +380,9 @@ class TeacherVectors:
     """
 
     def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
-        self._teacher, self._precision, self._dimensions = teacher, precision, dimensions
+        self._teacher = teacher
+        self._precision = precision
+        self._dimensions = dimensions
         self._sentences: Texts = pairs.texts[0]
         teacher_dimensions = self._encoder().encode("question", ["a"]).shape[1]
         if teacher_dimensions != dimensions:

@@ -73,7 +73,8 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
     def build_task(self, source: ModelSource) -> Task:
         if is_starter(source):
             raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
-        data, options = self._data, self._options
+        data = self._data
+        options = self._options
         if options.objective in SINGLE_PROCESS_OBJECTIVES and processes() > 1:
             message = f"objective {options.objective} learns weights of its own, which several processes do not share"
             raise OptionError("objective", "one_process", message)
@@ -103,7 +104,8 @@ class SentenceRecipe(Recipe[SentenceOptions, PairTrainingData]):
         )
 
     def estimate_evaluation_seconds(self, model: Any) -> float:
-        encoder, sentence_sets = self._wrap_model(model), [self._data.evaluation_sentences, self._data.sample_sentences]
+        encoder = self._wrap_model(model)
+        sentence_sets = [self._data.evaluation_sentences, self._data.sample_sentences]
         sentences = [sentence for distinct in sentence_sets if distinct for sentence in distinct.sentences]
         return estimate_seconds(encoder.encode_sentences, sorted(sentences, key=len))
 

@@ -60,7 +60,8 @@ class MixTeacher:
     def labels(self, on_progress: OnProgress) -> list[list[float]]:
         texts = [question.text for question in self.data.train.questions]
         encoder = BiEncoder(find_model(self.base), self.data.texts)
-        questions, passages = encoder.encode_questions(texts), encoder.encode_passages(self.data.texts)
+        questions = encoder.encode_questions(texts)
+        passages = encoder.encode_passages(self.data.texts)
         tokens = TokenEncoder(find_model(self.base), self.data.texts, windows=self.windows)
         token_passages = tokens.encode_passages(self.data.texts, self.data.title_lengths)
         token_questions = tokens.encode_questions(texts)
@@ -92,7 +93,8 @@ class MixTeacher:
         return _SECONDS_PER_QUESTION * len(self.data.train.questions)  # vectors are stored: the base was measured
 
     def _as_labels(self, candidates: np.ndarray, scores: np.ndarray) -> list[list[float]]:
-        questions, passages = self.examples.question, self.examples.passages[:, :1]
+        questions = self.examples.question
+        passages = self.examples.passages[:, :1]
         return list(np.hstack([passages, candidates[questions], scores[questions]]).astype(np.float64).tolist())
 
     def _candidates(self, positive: list[int], bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
@@ -101,7 +103,8 @@ class MixTeacher:
         `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
         """
         positive_row = np.array(positive, dtype=np.int64)
-        article_rows, article_of_passage = positive_row, self.data.article_of_passage
+        article_rows = positive_row
+        article_of_passage = self.data.article_of_passage
         if article_of_passage is not None and len(positive_row):
             same_article = np.flatnonzero(article_of_passage == article_of_passage[positive_row])
             article_rows = np.concatenate(
@@ -126,14 +129,16 @@ class PassageWindows:
     """Texts of passages as a training shows them beside training questions; without `cut`, whole."""
 
     def __init__(self, data: TrainingData, window_cutter: PassageWindowCutter | None = None) -> None:
-        self._data, self._window_cutter = data, window_cutter
+        self._data = data
+        self._window_cutter = window_cutter
         self._window_scorer = _WindowScorer(data)
         self._long_passages: set[int] = set()
 
     def columns(self, columns: Columns, examples: Examples) -> Columns:
         if not self._window_cutter:
             return columns
-        windowed, position = dict(columns), 0
+        windowed = dict(columns)
+        position = 0
         for name, values in list(columns.items())[1:]:  # the first holds the questions
             if isinstance(values[0], str):
                 windowed[name] = self.texts(examples.question, examples.passages[:, position])
@@ -174,7 +179,8 @@ class PassageWindows:
         passages = self._data.question_set.passages
         if passages.ids[row] not in question.relevant:
             return []
-        text, start = self._data.texts[row], len(self._data.texts[row]) - len(passages.texts[row])
+        text = self._data.texts[row]
+        start = len(self._data.texts[row]) - len(passages.texts[row])
         answers = answer_spans(_normalize_nfc(text[start:]), question.answers)
 
         def contains_answer(window: Window) -> bool:
@@ -198,7 +204,8 @@ def make_teacher(options: RankerOptions, examples: Examples, data: TrainingData)
         case BiEncoderOptions() if options.mix_weight and examples.shared:
             return MixTeacher(options.base, data, examples, options.window_options)
         case BiEncoderOptions() | LateOptions() if options.objective in DISTILLATION_OBJECTIVES:
-            bm25_weight, windows = options.teacher_bm25, options.window_options
+            bm25_weight = options.teacher_bm25
+            windows = options.window_options
             return TeacherScores(options.teacher, data, examples, windows, bm25=bm25_weight)
         case CrossEncoderOptions() if options.objective is CrossEncoderObjective.MARGIN_MSE:
             return TeacherScores(options.teacher, data, examples, options.window_options, differences=True)
@@ -242,7 +249,8 @@ class _WindowScorer:
         return max(windows, key=lambda window: self._score(question, window))
 
     def _score(self, question: str, window: str) -> float:
-        counts, k1 = self._counts[window], self._data.first_stage.options.k1
+        counts = self._counts[window]
+        k1 = self._data.first_stage.options.k1
         terms = self._counts[question].items()
         return sum(n * self._idf[term] * counts[term] / (counts[term] + k1) for term, n in terms if counts[term])
 
@@ -317,7 +325,8 @@ class TeacherScores:
         return questions, passages, pair_of_example.reshape(codes.shape)
 
     def _pairs(self, on_progress: OnProgress | None = None) -> PairScores:
-        texts, title_lengths = self.data.texts, self.data.title_lengths
+        texts = self.data.texts
+        title_lengths = self.data.title_lengths
         return PairScores(self._scorer, texts, Meter(), on_progress, windows=self.windows, title_lengths=title_lengths)
 
     def _candidates(self) -> tuple[np.ndarray, Rankings]:
@@ -332,7 +341,8 @@ class TeacherScores:
     def _bm25_scores(self) -> np.ndarray:
         """BM25's scores of the pairs; 0 if a passage has no word of the question."""
         rows, passages, _ = self._distinct
-        scores, first = np.zeros(len(rows), dtype=np.float32), 0
+        scores = np.zeros(len(rows), dtype=np.float32)
+        first = 0
         for block in self.data.first_stage.score_blocks(self._questions):
             block_rows = slice(*np.searchsorted(rows, (first, first + len(block))))
             scores[block_rows] = block[rows[block_rows] - first, passages[block_rows]]

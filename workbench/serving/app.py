@@ -77,9 +77,13 @@ class Batches:
     """
 
     def __init__(self, searcher: Searcher, thread: Executor, *, max_questions: int, seconds: float) -> None:
-        self._searcher, self._thread, self._max_questions, self._seconds = searcher, thread, max_questions, seconds
+        self._searcher = searcher
+        self._thread = thread
+        self._max_questions = max_questions
+        self._seconds = seconds
         self._waiting: deque[_PendingSearch] = deque()
-        self._has_waiting, self._is_full = asyncio.Event(), asyncio.Event()
+        self._has_waiting = asyncio.Event()
+        self._is_full = asyncio.Event()
         self.search_started: float | None = None  # when the search of now began, of any batch
 
     async def search(self, questions: Sequence[str], k: int) -> list[list[SearchHit]]:
@@ -148,12 +152,19 @@ class Service:
     def __init__(
         self, searchers: Mapping[str, Searcher], limits: RequestLimits, key: str, information: Mapping[str, Any]
     ) -> None:
-        self.searchers, self.limits, self._key = searchers, limits, key.encode()
-        self.request_model, self.in_progress, self.is_ending = search_request_model(limits), 0, False
-        self.metrics, self.connections, self.started = Metrics(), 0, time.time()
+        self.searchers = searchers
+        self.limits = limits
+        self._key = key.encode()
+        self.request_model = search_request_model(limits)
+        self.in_progress = 0
+        self.is_ending = False
+        self.metrics = Metrics()
+        self.connections = 0
+        self.started = time.time()
         self.information = dict(information)
         self._batches: dict[str, Batches] = {}
-        self._last_check, self._unreachable = -_SECONDS_BETWEEN_CHECKS, ""
+        self._last_check = -_SECONDS_BETWEEN_CHECKS
+        self._unreachable = ""
         self._check_lock = asyncio.Lock()
 
     @asynccontextmanager

@@ -141,10 +141,12 @@ class JsonLines(logging.Formatter):
 
 def _log_to_standard_error(*, as_json: bool) -> None:
     """Write the lines about requests as they are: each is JSON of its own. Warnings are JSON if `as_json`."""
-    requests, warnings = logging.StreamHandler(), logging.StreamHandler()
+    requests = logging.StreamHandler()
+    warnings = logging.StreamHandler()
     requests.setFormatter(logging.Formatter("%(message)s"))
     warnings.setFormatter(JsonLines() if as_json else logging.Formatter("%(levelname)s: %(message)s"))
-    access_logger.handlers, access_logger.propagate = [requests], False
+    access_logger.handlers = [requests]
+    access_logger.propagate = False
     for name in (__package__, "uvicorn"):
         logging.getLogger(name).handlers = [warnings]
 
@@ -196,7 +198,8 @@ class _OncePerSecond(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno != logging.WARNING:
             return True
-        now, text = time.monotonic(), str(record.msg)
+        now = time.monotonic()
+        text = str(record.msg)
         if now - self._last.get(text, -_SECONDS_BETWEEN_LINES) < _SECONDS_BETWEEN_LINES:
             self._dropped[text] += 1
             return False

@@ -146,7 +146,9 @@ class RequestError(Exception):
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)
-        self.status, self.code, self.headers = status, code, headers
+        self.status = status
+        self.code = code
+        self.headers = headers
 
 
 class SearchRequest(BaseModel):
@@ -296,12 +298,14 @@ class ServingMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers, started = Headers(scope=scope), time.perf_counter()
+        headers = Headers(scope=scope)
+        started = time.perf_counter()
         header_id = headers.get("x-request-id", "")
         request_id = header_id if _REQUEST_ID.fullmatch(header_id) else uuid4().hex
         log_fields: LogFields = {"request_id": request_id}
         scope.setdefault("state", {})["noted"] = log_fields
-        status, size = 500, 0
+        status = 500
+        size = 0
 
         async def answered(message: Message) -> None:
             nonlocal status, size

@@ -89,7 +89,8 @@ def draw_user(*, is_running: bool) -> None:
     """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs the caches."""
     st.divider()
     st.markdown(f":material/person: {plain(_name())}")
-    used, limit = workspaces.used_bytes() / workspaces.MEGABYTE, limits().megabytes
+    used = workspaces.used_bytes() / workspaces.MEGABYTE
+    limit = limits().megabytes
     st.progress(min(1.0, used / limit), word("access.held", held=f"{used:,.0f}", limit=f"{limit:,}"))
     with st.container(horizontal=True):
         st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
@@ -110,7 +111,8 @@ def _current_user() -> str | None:
 
 def _user_from_claims(claims: Mapping[str, Any]) -> str | None:
     """Return the folder name of the user in a provider's claims, if they are signed in and admitted."""
-    issuer, subject = claims.get("iss"), claims.get("sub")
+    issuer = claims.get("iss")
+    subject = claims.get("sub")
     if claims.get("is_logged_in") is not True or not issuer or not subject:
         return None
     # an address that nobody has verified may be anybody's
@@ -235,7 +237,8 @@ def _missing_page_url(scope: Scope) -> str:
 
     Streamlit would answer with the app, whose scripts a browser then looks for one level too deep: a blank page.
     """
-    path, base = scope["path"], st.get_option("server.baseUrlPath").strip("/")
+    path = scope["path"]
+    base = st.get_option("server.baseUrlPath").strip("/")
     page_path = path.removeprefix(f"/{base}") if base else path
     is_page_request = scope["method"] in _SAFE_METHODS and "text/html" in HTTPConnection(scope).headers.get(
         "accept", ""

@@ -196,7 +196,8 @@ def choices_for(data: StoredSet) -> RetrieverChoices:
         trained |= dict.fromkeys((spec.name for spec in plan_specs), plan)
         selected += [spec.name for spec in plan_specs[:1]]
     if defaults.offers_mix and (mix := _mix_with_trained(specs, trained)):
-        specs[mix.name], trained[mix.name] = mix, [*trained.values()][-1]
+        specs[mix.name] = mix
+        trained[mix.name] = [*trained.values()][-1]
         selected.append(mix.name)
     for spec in added_specs.values():
         if set(spec.components) <= specs.keys():  # a training it needs may be gone
@@ -265,8 +266,11 @@ def model_reference(run: Run) -> str:
 
 
 def _specs_of(model: str, plan: TrainingPlan, taken: dict[str, Spec]) -> list[Spec]:
-    title, named = getattr(plan.options, "title", True), lambda name: free_name(f"{name} · {plan.name}", taken)
-    return get_recipe(plan.kind).retrievers(model, multistage.BM25_NAME, title=title, name_for=named)
+    def unique_name(name: str) -> str:
+        return free_name(f"{name} · {plan.name}", taken)
+
+    title = getattr(plan.options, "title", True)
+    return get_recipe(plan.kind).retrievers(model, multistage.BM25_NAME, title=title, name_for=unique_name)
 
 
 def draw_methods(names: Sequence[str], choices: RetrieverChoices) -> None:

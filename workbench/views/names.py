@@ -209,7 +209,8 @@ def _composite_words(run: SettingsSearch | Ablation, status: Status) -> str:
     if is_search:
         values = {"round": number, "rounds": len(ROUND_FRACTIONS), "number": status.step, "count": status.total_steps}
         return word("settings.stage_trying", **values)
-    plan, doing = run.plan(), word(f"ablation.stage_{stage}")
+    plan = run.plan()
+    doing = word(f"ablation.stage_{stage}")
     if number == str(UNTRAINED):
         return word("ablation.at_untrained", doing=doing)
     if not is_varied(plan):

@@ -123,7 +123,8 @@ class Uploads:
 
     def release_disconnected(self) -> None:
         """Let go what was handed in by sessions without a connection; asked again and again while the server runs."""
-        server, now = runtime.get_instance(), time.monotonic()
+        server = runtime.get_instance()
+        now = time.monotonic()
         disconnected = [session for session in {*self._owners, *_storage()} if not server.is_active_session(session)]
         self._disconnected_since = {session: self._disconnected_since.get(session, now) for session in disconnected}
         for session, since in self._disconnected_since.items():

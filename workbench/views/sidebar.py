@@ -68,7 +68,8 @@ def _pick_set() -> None:
 
 
 def _pick_language() -> None:
-    names, label = [*LANGUAGES], word("sidebar.language")
+    names = [*LANGUAGES]
+    label = word("sidebar.language")
     selected = st.selectbox(label, names, index=names.index(language()), format_func=LANGUAGES.__getitem__)
     st.session_state["language"] = language()
     if selected and selected != language():
@@ -79,7 +80,8 @@ def _pick_language() -> None:
 
 @st.fragment(run_every=_POLL_SECONDS)
 def _follow_training(previous: Run | None) -> None:
-    running, waiting = QUEUE.at_work(), len(QUEUE.queued())
+    running = QUEUE.at_work()
+    waiting = len(QUEUE.queued())
     if running != previous:
         st.rerun()
     if running:

@@ -52,7 +52,8 @@ def draw(name: str) -> None:
     if job.done:
         _draw_result(job)
     else:
-        starting, start = word("study.starting"), word("study.start")
+        starting = word("study.starting")
+        start = word("study.start")
         draw_job(job, lambda: job.start(spec), lambda status: plain(status.phase) or starting, "study", start)
 
 
@@ -144,7 +145,9 @@ def _chart(rows: pd.DataFrame, chart: Chart, titles: dict[str, str]) -> alt.Char
 
 TextSource = StoredSet | StoredText
 _IN_ADDRESS = "corpus"
-_ROUND, _REFUSED = "text_upload_round", "text_refused"  # of the session
+# of the session
+_ROUND = "text_upload_round"
+_REFUSED = "text_refused"
 
 
 def pick_text(data: StoredSet) -> TextSource:
@@ -159,7 +162,8 @@ def pick_text(data: StoredSet) -> TextSource:
         text = texts.get(selected)
         if text and not text.shared:
             name = plain(text.name)
-            confirmation, done_message = word("texts.remove_sure", name=name), word("texts.removed", name=name)
+            confirmation = word("texts.remove_sure", name=name)
+            done_message = word("texts.removed", name=name)
             draw_remove(text.key, remove, confirmation=confirmation, message=done_message)
         source = text or data
         counts = {"documents": f"{documents_in(source):,}", "characters": f"{characters_in(source):,}"}
@@ -203,7 +207,8 @@ def _store_upload(file: UploadedFile) -> None:
     if read == file.file_id:
         raise refusal
     name = named_by_file(file.name, "text")
-    bar, checking = st.empty(), word("texts.checking")
+    bar = st.empty()
+    checking = word("texts.checking")
     bar.progress(0.0, text=checking)
     st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
     try:

@@ -74,7 +74,8 @@ def _wrong_table(view: EvaluationView, model: str, side: str) -> pd.DataFrame:
 
 
 def draw_density(view: EvaluationView) -> None:
-    cosines, gold = view.evaluation.cosines, view.evaluation.values
+    cosines = view.evaluation.cosines
+    gold = view.evaluation.values
     if view.evaluation.kind is not PairKind.SCORED or not cosines or not len(gold):
         st.info(word("embeddings.no_bands"), icon=":material/info:")
         return
@@ -112,7 +113,8 @@ def ridge_chart(table: pd.DataFrame, bands: Sequence[str], name: str, names: Seq
     axis = alt.Axis(grid=False, domain=False, ticks=False, **feet)
     scale = alt.Scale(domain=[0, len(bands) - 1 + _RIDGE_OVERLAP], nice=False)
     cosines = alt.Axis(format=".2~f", tickCount=5, labelAngle=0)
-    band, density = word("embeddings.band"), word("embeddings.density")
+    band = word("embeddings.band")
+    density = word("embeddings.density")
     base = alt.Chart(positioned).encode(
         x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
         y=alt.Y("place:Q", title=band, axis=axis, scale=scale),
@@ -189,7 +191,8 @@ def draw_sentences(view: EvaluationView) -> None:
 
 
 def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRequest, model: str) -> None:
-    cosines, sentences = result.arrays.get(f"matrix_{request.models.index(model)}"), request.sentences
+    cosines = result.arrays.get(f"matrix_{request.models.index(model)}")
+    sentences = request.sentences
     if cosines is None:  # the model could not encode
         failure = result.content.get("models", {}).get(model, {})
         reason = plain(failure_text(Failure.from_dict(failure))) if "error" in failure else ""
@@ -216,7 +219,8 @@ def matrix_chart(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     Colour runs from the lowest to the highest cosine of two different sentences, so that narrow ranges stay readable.
     """
     others = table.loc[table["row"] != table["column"], "cosine"]
-    low, high = float(others.min()), max(float(others.max()), float(others.min()) + 1e-6)
+    low = float(others.min())
+    high = max(float(others.max()), float(others.min()) + 1e-6)
     base = alt.Chart(table).encode(
         x=alt.X("column:N", sort=list(order), title=None, axis=alt.Axis(labelAngle=0, orient="top")),
         y=alt.Y("row:N", sort=list(order), title=None),
@@ -244,7 +248,8 @@ def _matrix_cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequenc
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    label, explained = word("embeddings.nearest"), word("embeddings.nearest_help")
+    label = word("embeddings.nearest")
+    explained = word("embeddings.nearest_help")
     requested = st.query_params.get("near", "")
     query = st.text_input(label, value=requested, key="near_sentence", help=explained).strip()[:_MAX_CHARACTERS]
     if not query:

@@ -44,7 +44,8 @@ from mrc_workbench.workbench.views.ui.charts import draw_chart, marked_lines, na
 from mrc_workbench.workbench.views.ui.state import choose, draw_text_field
 from mrc_workbench.workbench.views.ui.words import duration, plain, word
 
-_MEASURE, _METRIC_TITLE = "ndcg@10", "nDCG@10"
+_MEASURE = "ndcg@10"
+_METRIC_TITLE = "nDCG@10"
 _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
 _PUBLISHED_SECONDS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
@@ -111,7 +112,8 @@ def correlation_chart(table: pd.DataFrame, names: Sequence[str], *, y: str) -> a
 
 
 def _padded_scale(values: "pd.Series[float]") -> alt.Scale:
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     margin = max(0.1 * (high - low), (_MIN_SPAN - (high - low)) / 2)
     return alt.Scale(domain=[low - margin, high + margin])
 
@@ -134,10 +136,12 @@ def draw_cost(view: EvaluationView) -> None:
     st.caption(word("embeddings.cost_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
-        label, explained = word("embeddings.cross_encoder"), word("embeddings.cross_encoder_help")
+        label = word("embeddings.cross_encoder")
+        explained = word("embeddings.cross_encoder_help")
         cross_encoder = draw_text_field(_model_field, "cross_encoder", label, default_model(), help=explained)
         look: dict[str, Any] = {"format_func": lambda option: duration(float(option)), "width": 170}
-        label, explained = word("embeddings.cost_seconds"), word("embeddings.cost_seconds_help")
+        label = word("embeddings.cost_seconds")
+        explained = word("embeddings.cost_seconds_help")
         seconds = float(choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look))
     request = CostRequest(data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds)
     result = run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
@@ -162,7 +166,8 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
         Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
     }
     last = {point.method: point for point in cost.points}
-    cross, exact = last[Method.CROSS_ENCODER], last[Method.EXACT]
+    cross = last[Method.CROSS_ENCODER]
+    exact = last[Method.EXACT]
     times = f"{cross.seconds / max(exact.seconds, 1e-9):,.0f}"
     values = {"cross_encoder": _duration_text(cross), "bi_encoder": _duration_text(exact), "times": times}
     st.markdown(word("embeddings.cost_answer", sentences=f"{exact.sentences:,}", **values))
@@ -194,7 +199,8 @@ def _duration_text(point: CostPoint) -> str:
 def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
     """Seconds for all pairs of n sentences, a line a "way"; extrapolations are dashed, published results hollow."""
     ways = list(dict.fromkeys(table["way"]))
-    sentences, seconds = word("embeddings.sentences"), word("embeddings.seconds")
+    sentences = word("embeddings.sentences")
+    seconds = word("embeddings.seconds")
     x = alt.X("sentences:Q", title=sentences, scale=alt.Scale(type="log", domain=[20, 12_000]))
     axis = alt.Axis(format=",.2~f", tickCount=6)
     y = alt.Y("seconds:Q", title=seconds, scale=alt.Scale(type="log"), axis=axis)
@@ -213,12 +219,14 @@ def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
 BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
 _HALF_WIDTH = 170  # pixels from the middle to the farthest point, before anybody zooms
 _HEIGHT = 520
-_FEW, _MANY = 3_000, 20_000
+_FEW = 3_000
+_MANY = 20_000
 _MAX_TOOLTIP_CHARACTERS = {
     False: 120,
     True: 40,
 }  # of a sentence that is told when it is pointed at; fewer where there are many
-_FAINT_OPACITY, _FULL_OPACITY = 50, 210
+_FAINT_OPACITY = 50
+_FULL_OPACITY = 210
 _RADII = {False: 5.0, True: 2.5}  # pixels, smaller where there are many
 _MAX_TABLE_ROWS = 1000  # rows of a table: a browser asks for all of them, and the file has every one
 _MAX_PAIRS = 50
@@ -229,7 +237,8 @@ def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         model = pick_model(view, "map_of")
         look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.projection_{name}")}
-        look["help"], projections = word("embeddings.projection_help"), [name.value for name in Projection]
+        look["help"] = word("embeddings.projection_help")
+        projections = [name.value for name in Projection]
         label = word("embeddings.projection")
         projection = Projection(choose(st.segmented_control, "projection", label, projections, projections[0], **look))
         search_text = draw_text_field(_search_field, "find", word("embeddings.find"), "", width=260)
@@ -297,9 +306,11 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
         np.minimum.at(first_row, column, np.arange(len(column)))
     values = view.evaluation.values
     if view.evaluation.kind is PairKind.SCORED:
-        groups, of_row = band_labels(view.data.scale), assign_bands(values)
+        groups = band_labels(view.data.scale)
+        of_row = assign_bands(values)
     elif view.evaluation.kind is PairKind.LABELLED:
-        groups, of_row = [word(f"embeddings.label_{label.name.lower()}") for label in Label], values.astype(np.int64)
+        groups = [word(f"embeddings.label_{label.name.lower()}") for label in Label]
+        of_row = values.astype(np.int64)
     else:
         return table.assign(place=0), []
     group_index = of_row[first_row]
@@ -346,10 +357,12 @@ def _draw_points(
 ) -> int | None:
     """Draw the rows `shown`, those `matching` highlighted, coloured by "place"; returns the selected row."""
     scaled = _scaled(table)
-    radius, highlighted = _RADII[int(rendered_rows.sum()) > _FEW], rendered_rows
+    radius = _RADII[int(rendered_rows.sum()) > _FEW]
+    highlighted = rendered_rows
     layers = []
     if matching is not None:
-        radius, highlighted = max(_RADII.values()), matching & rendered_rows
+        radius = max(_RADII.values())
+        highlighted = matching & rendered_rows
         layers.append(
             _layer("others", scaled[rendered_rows & ~matching], TEXT_COLOUR, _FAINT_OPACITY, min(_RADII.values()))
         )

@@ -65,7 +65,8 @@ def _metric_texts(result: ModelResult, measures: Sequence[str]) -> dict[str, obj
     row: dict[str, object] = {}
     for measure in measures:
         if measure in result.metrics:
-            metric, digits = _scale_metric(measure, result.metrics[measure]), ".1f" if measure in SHARES else ".3f"
+            metric = _scale_metric(measure, result.metrics[measure])
+            digits = ".1f" if measure in SHARES else ".3f"
             ends = f"{format(metric.low, digits)} – {format(metric.high, digits)}"
             row |= {measure: metric.value, f"{measure}_interval": ends.replace("-inf", "−∞").replace("-", "−")}
     return row
@@ -159,7 +160,8 @@ def _significantly_best(view: EvaluationView, table: pd.DataFrame, measure: str)
 
 
 def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = False) -> None:
-    scale, rows = 100 if measure in SHARES else 1, []
+    scale = 100 if measure in SHARES else 1
+    rows = []
     for test in view.evaluation.differences.get(measure, []):
         oriented = test if test.difference >= 0 else test.reversed
         row = {"a": view.names[oriented.a], "b": view.names[oriented.b], "p_family": oriented.p_family}
@@ -218,7 +220,8 @@ _MAX_RANKS = 120  # of a spectrum: on a logarithmic scale more dots than that ar
 
 def draw_space(view: EvaluationView) -> None:
     left, right = st.columns(2)
-    points, training_path = _geometry_table(view), _training_path(view)
+    points = _geometry_table(view)
+    training_path = _training_path(view)
     with left:
         st.markdown(f"**{word('embeddings.plane')}**")
         if points["alignment"].notna().any():
@@ -269,7 +272,9 @@ def geometry_chart(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]
 
 def spectrum_chart(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
     present_models = names_in_column(names, table["model"])
-    rank, value, scale = word("embeddings.rank"), word("embeddings.singular_value"), alt.Scale(type="log", nice=False)
+    rank = word("embeddings.rank")
+    value = word("embeddings.singular_value")
+    scale = alt.Scale(type="log", nice=False)
     base = alt.Chart(table).encode(
         x=alt.X("rank:Q", title=rank, scale=scale, axis=alt.Axis(grid=False, format="~s")),
         y=alt.Y("value:Q", title=value, scale=scale, axis=alt.Axis(tickCount=4, format=".2~g")),

@@ -137,7 +137,8 @@ def draw_request(
         except KeyError:
             return status.message
 
-    start_job, label = partial(job.start, request), start or word("embeddings.start")
+    start_job = partial(job.start, request)
+    label = start or word("embeddings.start")
     draw_job(job, start_job, progress_text, "embeddings", label, about=about, reason=reason, by_itself=start is None)
 
 
@@ -173,7 +174,8 @@ def draw() -> None:
     about, buttons = st.columns([3, 2], vertical_alignment="center")
     about.caption(word("embeddings.about"))
     container = buttons.container(horizontal=True, horizontal_alignment="right")
-    sets, models = stored_pairs(), available_models()
+    sets = stored_pairs()
+    models = available_models()
     if not sets:
         st.info(word("embeddings.no_pairs"), icon=":material/info:")
         return
@@ -198,13 +200,15 @@ def draw() -> None:
     job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with container:
-            label, icon = word("embeddings.again"), ":material/replay:"
+            label = word("embeddings.again")
+            icon = ":material/replay:"
             if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
                 begin(partial(job.start, request))
             _draw_to_compare(loadable, models)
         _draw_evaluation(EvaluationView(data, evaluation, models.names, models.runs, measure), answer)
         return
-    names, pairs = ", ".join(plain(models.names[reference]) for reference in loadable), len(parts_of(data.key)[part])
+    names = ", ".join(plain(models.names[reference]) for reference in loadable)
+    pairs = len(parts_of(data.key)[part])
     about_job = word("embeddings.will_measure", models=names, pairs=f"{pairs:,}")
     with answer:
         draw_request(job, request, models.names, start=word("embeddings.start"), about=about_job)
@@ -353,7 +357,8 @@ def _pick_measure(data: StoredPairs) -> str:
     if data.kind is not PairKind.SCORED:
         return ACCURACY if data.kind is PairKind.LABELLED else ""
     look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
-    label, explained = word("embeddings.measure"), word("embeddings.measure_help")
+    label = word("embeddings.measure")
+    explained = word("embeddings.measure_help")
     return choose(st.segmented_control, "figure", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
 
 
@@ -363,7 +368,8 @@ def _pick_models(models: AvailableModels) -> list[str]:
     look["format_func"] = lambda reference: plain(name_with_download_note(reference, models.names[reference]))
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
-        label, default = word("embeddings.models"), models.default_selection
+        label = word("embeddings.models")
+        default = models.default_selection
         selected = choose_several(st.pills, "models", label, [*models.names], default, **look)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         _draw_model_form(models, selected)
@@ -373,7 +379,8 @@ def _pick_models(models: AvailableModels) -> list[str]:
 
 
 def _draw_model_form(models: AvailableModels, selected: Sequence[str]) -> None:
-    label, explained = word("embeddings.add_model"), word("compare.add_model_help")
+    label = word("embeddings.add_model")
+    explained = word("compare.add_model_help")
     reference = st.text_input(label, help=explained, key="add_encoder").strip()
     if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
         _add(reference, selected)

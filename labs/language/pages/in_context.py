@@ -60,7 +60,8 @@ def _draw_word(word_vectors: WordVectors, answer: DeltaGenerator, layer_containe
         else model_layers[-1]
     )
     answer.markdown(_word_answer(word_vectors, similarities, best_layer))
-    options, label = [str(layer) for layer in word_vectors.layer_numbers], word("inside.layer")
+    options = [str(layer) for layer in word_vectors.layer_numbers]
+    label = word("inside.layer")
     look: dict[str, Any] = {"format_func": layer_name, "help": word("inside.layer_help")}
     with layer_container:
         layer = int(choose(st.select_slider, "layer", label, options, str(best_layer), follows=True, **look))
@@ -134,7 +135,8 @@ def _point_labels(points: np.ndarray, limit: float) -> list[str]:
 
 
 def _draw_cosines(word_vectors: WordVectors, layer: int) -> None:
-    numbers, sentences = _numbers(word_vectors), [occurrence.sentence for occurrence in word_vectors.occurrences]
+    numbers = _numbers(word_vectors)
+    sentences = [occurrence.sentence for occurrence in word_vectors.occurrences]
     table = grid_cells(word_vectors.cosines(layer), numbers, numbers, sentences, sentences)
     _draw_grid(table, numbers, _MAX_MATRIX_ROWS, word("inside.cosine"), word("inside.cosine_help"))
 
@@ -266,7 +268,8 @@ def _draw_attention_views(
         look = {"format_func": lambda item: sentences[int(item)] if int(item) < len(sentences) else item, "width": 320}
         selected = choose(st.selectbox, "attention_of", word("inside.sentence"), options, "0", **look)
     index = [*AttentionTarget].index(target)
-    fraction, uniform = head_attention.fractions[*best, index], head_attention.uniform[index]
+    fraction = head_attention.fractions[*best, index]
+    uniform = head_attention.uniform[index]
     values = {"layer": best[0] + 1, "head": best[1] + 1, "share": f"{fraction:.0%}", "even": f"{uniform:.0%}"}
     key = "inside.attention_none" if np.isnan(fraction) else "inside.attention_answer"
     answer.markdown(word(key, target=target_name(target), **values))

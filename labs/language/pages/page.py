@@ -88,7 +88,8 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, l
 
     def reason(status: Status) -> str:
         # in the person's language where the text's name is all that the words ask for, else as the process told it
-        key, name = f"language.{status.code}", study.text_source_name(learned)
+        key = f"language.{status.code}"
+        name = study.text_source_name(learned)
         try:
             return word(key, corpus=name, name=name) if has_text(key) else status.message
         except KeyError:
@@ -114,14 +115,16 @@ def _draw_answer(view: pieces.TokenizersView) -> None:
         key = "tokenizers.answer_unknown" if comparable else "tokenizers.answer_all_unknown"
         sentences.append(word(key, names=", ".join(left_out), share=f"{pieces.MAX_UNKNOWN_WORDS:.0%}"))
     st.markdown(" ".join(sentences))
-    metrics, corpus = tokenizers[0].metrics, plain(set_name(view.comparison.corpus))
+    metrics = tokenizers[0].metrics
+    corpus = plain(set_name(view.comparison.corpus))
     limits = word("tokenizers.limits", documents=f"{metrics.documents:,}", words=f"{metrics.words:,}", data=corpus)
     st.caption(f"{limits} {word('tokenizers.few_documents')}" if metrics.documents < _MIN_DOCUMENTS else limits)
 
 
 def _fewest_tokens_text(view: pieces.TokenizersView, tokenizers: Sequence[StoredTokenizer]) -> str:
     ranked = sorted(tokenizers, key=lambda tokenizer: tokenizer.metrics.tokens_per_word)
-    best, worst = ranked[0], ranked[-1]
+    best = ranked[0]
+    worst = ranked[-1]
     values = {"best": plain(view.name(best)), "tokens": f"{best.metrics.tokens_per_word:.2f}"}
     if len(ranked) == 1:
         return word("tokenizers.answer_one", **values)
@@ -145,7 +148,8 @@ def _pick_request(learned: study.TextSource) -> tuple[TokenizerRequest | None, M
         splits = [*map(PreTokenization, _pick("splits", [*PreTokenization], [PreTokenization.WORDS], "split"))]
         default = [str(size) for size in default_sizes(study.characters_in(learned))]
         look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
-        label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
+        label = word("tokenizers.vocabularies")
+        explained = word("tokenizers.vocabularies_help")
         options = [*map(str, SIZES)]
         sizes = choose_several(st.pills, "vocabularies", label, options, default, wrap=True, help=explained, **look)
         names, against = _pick_models()
@@ -158,13 +162,15 @@ def _pick_request(learned: study.TextSource) -> tuple[TokenizerRequest | None, M
 def _pick(name: str, options: Sequence[str], default: Sequence[str], label_key: str) -> list[str]:
     look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{label_key}_help"), "key": f"picked_{name}"}
     look["format_func"] = lambda option: word(f"tokenizers.{label_key}_{option}")
-    all_options, first = [*map(str, options)], [*map(str, default)]
+    all_options = [*map(str, options)]
+    first = [*map(str, default)]
     return choose_several(st.pills, name, word(f"tokenizers.{label_key}"), all_options, first, **look)
 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
     """Draw the choice of models to compare with; returns all names by reference, and the existing selected ones."""
-    key, names = "tokenizers_against", _local_models()
+    key = "tokenizers_against"
+    names = _local_models()
     typed_references = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
     names |= {
         reference: reference
@@ -213,7 +219,8 @@ _STARTED = "asked_inside"  # of the session
 
 def draw_inside() -> None:
     names = _model_names()
-    references, look = [*names], dict[str, Any](help=word("inside.model_help"), accept_new_options=True, width=360)
+    references = [*names]
+    look = dict[str, Any](help=word("inside.model_help"), accept_new_options=True, width=360)
     look["format_func"] = lambda key: name_with_download_note(key, names.get(key, key))
     model = choose(st.selectbox, "network", word("inside.model"), references, references[0], follows=True, **look)
     name, container = choose_view("inside", INSIDE_TABS, lambda key: word(f"inside.view_{key}"))
@@ -287,13 +294,15 @@ def start_button(name: str, subject: Hashable, label: str) -> bool:
 @contextmanager
 def progress_bar(name: str, subject: Hashable) -> Iterator[Callable[[float], None]]:
     """Yield a function that reports the fraction done, in a progress bar with a button that stops the work."""
-    container, bars = st.empty(), list[Any]()
+    container = st.empty()
+    bars = list[Any]()
 
     def report(fraction: float) -> None:
         if not bars:
             with container.container(horizontal=True, vertical_alignment="center"):
                 bars.append(st.progress(0.0))
-                stop, icon = word("inside.stop"), ":material/stop:"
+                stop = word("inside.stop")
+                icon = ":material/stop:"
                 discard = st.session_state[_STARTED].discard
                 st.button(stop, icon=icon, key=f"stop_{name}", on_click=discard, args=((name, subject),))
         bars[0].progress(min(1.0, fraction))

@@ -87,7 +87,8 @@ def knows_enough_words(tokenizer: StoredTokenizer) -> bool:
 
 def draw_metrics(view: TokenizersView) -> None:
     table = metric_table(view)
-    measures, label = [name for name in MEASURES if table[name].notna().any()], word("tokenizers.measure")
+    measures = [name for name in MEASURES if table[name].notna().any()]
+    label = word("tokenizers.measure")
     look: dict[str, Any] = {"format_func": lambda name: word(f"tokenizers.{name}"), "width": 300}
     measure = choose(st.selectbox, "tokenizer_measure", label, measures, MEASURES[0], **look)
     _draw_chart(view, table, measure)
@@ -98,7 +99,8 @@ def draw_metrics(view: TokenizersView) -> None:
 def metric_table(view: TokenizersView) -> pd.DataFrame:
     rows = []
     for tokenizer in view.tokenizers:
-        trained, metrics = tokenizer.result.trained, asdict(tokenizer.metrics)
+        trained = tokenizer.result.trained
+        metrics = asdict(tokenizer.metrics)
         values = {name: metrics[name] for name in (*FRACTIONS, *MEASURES, "pieces")}
         names = {"name": view.name(tokenizer), "kind": view.name(tokenizer), "split": ""}
         if trained:
@@ -122,7 +124,8 @@ def _draw_chart(view: TokenizersView, table: pd.DataFrame, measure: str) -> None
         chart_data["able"] = True
     kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
-    columns, label = ["name", "kind", "split", "pieces", "value", "able"], word(f"tokenizers.{measure}")
+    columns = ["name", "kind", "split", "pieces", "value", "able"]
+    label = word(f"tokenizers.{measure}")
     trained, models = (
         chart_data.loc[chart_data["trained"] == is_trained, columns].reset_index(drop=True)
         for is_trained in (True, False)
@@ -153,10 +156,12 @@ def _draw_downloads(view: TokenizersView) -> None:
     trained = {tokenizer.folder.name: tokenizer for tokenizer in view.tokenizers if tokenizer.is_trained}
     if trained:
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            label, explained = word("tokenizers.take"), word("tokenizers.take_help")
+            label = word("tokenizers.take")
+            explained = word("tokenizers.take_help")
             folder = pick_tokenizer(view, trained, "tokenizer", label, help=explained, width=320).folder
             look: dict[str, Any] = {"key": "download_tokenizer", "on_click": "ignore", "icon": ":material/folder_zip:"}
-            label, archive = word("tokenizers.download"), partial(zip_folder, folder)
+            label = word("tokenizers.download")
+            archive = partial(zip_folder, folder)
             st.download_button(label, archive, f"{folder.name}.zip", "application/zip", **look)
     with st.expander(word("tokenizers.command")):
         st.code(command_of(view), language="bash", wrap_lines=True)
@@ -188,7 +193,8 @@ def size_chart(
     """
     axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
-    form, sizes = ".1%" if share else ".2f", ("pieces:Q", word("tokenizers.pieces"), ",")
+    form = ".1%" if share else ".2f"
+    sizes = ("pieces:Q", word("tokenizers.pieces"), ",")
     tooltip = tooltips(("name:N", word("tokenizers.tokenizer")), sizes, ("value:Q", y, form))
     layers: list[alt.Chart] = []
     if len(models):
@@ -234,7 +240,8 @@ SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 
 WORD = "도서관에서부터"
 _STYLE = Path(__file__).with_name("pieces.css")
 _PREFIXES = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen
-_MAX_SENTENCE_CHARACTERS, _MAX_WORD_CHARACTERS = 300, 40
+_MAX_SENTENCE_CHARACTERS = 300
+_MAX_WORD_CHARACTERS = 40
 _BPE_KINDS = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
 Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
@@ -311,7 +318,8 @@ def draw_merges(view: TokenizersView) -> None:
             st.text_input, "built", word("tokenizers.word"), WORD, max_chars=_MAX_WORD_CHARACTERS
         ).strip()
     with right:
-        label, explained = word("tokenizers.of_bpe"), word("tokenizers.of_bpe_help")
+        label = word("tokenizers.of_bpe")
+        explained = word("tokenizers.of_bpe_help")
         selected = pick_tokenizer(view, bpe_tokenizers, "merges_of", label, help=explained)
     if not text:
         answer.info(word("tokenizers.type_word"), icon=":material/info:")
@@ -335,7 +343,8 @@ def draw_merges(view: TokenizersView) -> None:
 def _draw_steps(steps: Sequence[MergeStep]) -> None:
     index = _pick_step(steps) if len(steps) > 1 else 0
     st.html(_STYLE)
-    step, count = steps[index], len(steps[index].pieces)
+    step = steps[index]
+    count = len(steps[index].pieces)
     head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
     st.html(names_html(head, word("tokenizers.pieces_count", count=count), step.pieces, step.joined))
     st.caption(word("tokenizers.merges_help"))
@@ -361,7 +370,8 @@ def _pick_step(steps: Sequence[MergeStep]) -> int:
     def format_step(option: str) -> str:
         return f"{steps[int(option)].merges:,}" if int(option) < len(steps) else option
 
-    options, label = [str(index) for index in range(len(steps))], word("tokenizers.merges")
+    options = [str(index) for index in range(len(steps))]
+    label = word("tokenizers.merges")
     return int(choose(st.select_slider, "merges", label, options, options[-1], follows=True, format_func=format_step))
 
 

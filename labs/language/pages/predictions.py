@@ -31,7 +31,8 @@ from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, signed, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."
-_MAX_CHARACTERS, _MAX_WORD_LIST_CHARACTERS = 500, 200
+_MAX_CHARACTERS = 500
+_MAX_WORD_LIST_CHARACTERS = 200
 _N_TOKENS = 10  # pieces
 _MAX_MODELS = 4
 MAX_WORDS = 8  # as many as there are colours
@@ -143,7 +144,8 @@ def _draw_position(predictions: PredictionsByModel, names: Mapping[str, str], po
 def prediction_chart(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
     """One bar a "piece" of its "probability" (0 to 1), on a scale up to `reach`."""
     title = word("inside.probability")
-    scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
+    scale = alt.Scale(domain=[0, reach], nice=False)
+    axis = alt.Axis(format=".2~%", tickCount=4)
     base = alt.Chart(table).encode(
         y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
         x=alt.X("probability:Q", title=title, scale=scale, axis=axis),
@@ -235,7 +237,8 @@ def format_probability(value: float) -> str:
 
 def step_chart(table: pd.DataFrame, order: Sequence[str], selected_step: int) -> alt.LayerChart:
     """One line a "word" of "probability" (0 to 1) over "step"; a dashed line marks the step `kept`, if any."""
-    x, y = word("inside.step"), word("inside.probability")
+    x = word("inside.step")
+    y = word("inside.probability")
     tint, mark = color_and_shape("word", order, order, legend(symbolOpacity=1))
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=x, axis=alt.Axis(format=",d", tickCount=6, grid=False)),
@@ -254,9 +257,11 @@ def step_chart(table: pd.DataFrame, order: Sequence[str], selected_step: int) ->
 
 def draw_layers(model: str, _names: Mapping[str, str]) -> None:
     judges = {"people": _draw_by_people, "questions": _draw_by_questions}
-    answer, controls = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
+    answer = st.container()
+    controls = st.container(horizontal=True, vertical_alignment="bottom")
     look: dict[str, Any] = {"format_func": lambda name: word(f"inside.layers_by_{name}"), "width": "content"}
-    label, explained = word("inside.layers_by"), word("inside.layers_by_help")
+    label = word("inside.layers_by")
+    explained = word("inside.layers_by_help")
     with controls:
         judge = choose(st.segmented_control, "layers_by", label, [*judges], "people", help=explained, **look)
     judges[judge](model, answer, controls)
@@ -334,7 +339,8 @@ def _people_answer(scores: LayerScores) -> str:
     if layer == len(scores.spearman) - 1:
         return word("inside.layers_answer_last", layer=layer, **values)
     best_last = int(np.nanargmax(last))
-    last_best, last_pooling = f"{100 * last[best_last]:.1f}", pooling_name([*PoolingMode][best_last])
+    last_best = f"{100 * last[best_last]:.1f}"
+    last_pooling = pooling_name([*PoolingMode][best_last])
     return word("inside.layers_answer", layer=layer, last=last_best, usual=last_pooling, **values)
 
 
@@ -384,7 +390,8 @@ def _question_answer(findings: resources.LayerFindings) -> str:
 
 def layer_table(findings: resources.LayerFindings) -> pd.DataFrame:
     """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
-    means, rows = findings.search.means, []
+    means = findings.search.means
+    rows = []
     for (layer, pooling), (low, high) in findings.intervals.items():
         mean = means[layer, [*PoolingMode].index(pooling)]
         row = {"layer": layer, "pooling": pooling.value, "ndcg@10": mean, "low": low, "high": high}

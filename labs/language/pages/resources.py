@@ -52,7 +52,8 @@ def cut_text(stored: StoredTokenizer, text: str) -> Sequence[CutPiece]:
     for piece in tokenizer.pieces(text):
         number = tokenizer.tokenizer.token_to_id(piece.name)
         if number is not None:
-            name, count = tokenizers.readable(piece.name, in_bytes=in_bytes), int(stored.occurrences[number])
+            name = tokenizers.readable(piece.name, in_bytes=in_bytes)
+            count = int(stored.occurrences[number])
             pieces.append(CutPiece(name, piece.text, number, piece.known, count))
     return pieces
 

@@ -53,11 +53,10 @@ if TYPE_CHECKING:
 
 _STOPPED = "answers_stopped"
 _UPDATE_SECONDS = 0.15
-_MAX_STREAMED_CHARACTERS, _MAX_ANSWER_CHARACTERS, _MAX_CITATIONS = (
-    2000,
-    20_000,
-    50,
-)  # characters while it comes and then, and citations
+# characters while it comes and then, and citations
+_MAX_STREAMED_CHARACTERS = 2000
+_MAX_ANSWER_CHARACTERS = 20_000
+_MAX_CITATIONS = 50
 _StreamItem = str | GeneratedAnswer | Exception
 _SUPPORT_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
 
@@ -121,18 +120,17 @@ def _draw_results(
     weights = stored_weights(context.data, reader) if reader else {}
     columns = {}
     for name, result in findings.items():
-        rows, scores = result.rows[:k], result.scores[:k]
+        rows = result.rows[:k]
+        scores = result.scores[:k]
         weight, unit = weights.get(name) or Weight(0.0, mean_score_gap(np.array([scores])) if scores else 1.0)
         passage_readings = [readings.get(row, passages.PassageReading()) for row in rows]
-        spans, has_no_answer, known = (
-            [result.spans for result in passage_readings],
-            all(result.has_no_answer for result in passage_readings),
-            context.relevant,
-        )
+        spans = [result.spans for result in passage_readings]
+        has_no_answer = all(result.has_no_answer for result in passage_readings)
+        known = context.relevant
         columns[name] = passages.build_column(
             name, rows, scores, spans, relevant=known, weight=weight, unit=unit, has_no_answer=has_no_answer
         )
-    if reader and any(column.read for column in columns.values()):
+    if reader and any(column.is_read for column in columns.values()):
         passages.draw_legend(others=True)
     pending: list[tuple[DeltaGenerator, passages.ReadColumn, str]] = []
     for number, (container, name) in enumerate(zip(st.columns(len(retrievers)), retrievers, strict=True)):
@@ -140,7 +138,8 @@ def _draw_results(
             if name not in columns:
                 st.error(plain(search_failure_text(outcomes[name])), icon=":material/error:")  # type: ignore[arg-type]
                 continue
-            column, anchor = columns[name], f"answers-{number}"
+            column = columns[name]
+            anchor = f"answers-{number}"
             passages.draw_head(column, list(choices.specs))
             _draw_answer(context, column, anchor)
             pending.append((st.container(gap="small"), column, anchor))
@@ -173,7 +172,8 @@ def _draw_answer(context: _QuestionContext, column: passages.ReadColumn, key: st
         return
     if column.selected_index < 0:
         return
-    selected, answer_text = column.passages[column.selected_index], passages.selected_answer(column, context.questions)
+    selected = column.passages[column.selected_index]
+    answer_text = passages.selected_answer(column, context.questions)
     if column.has_no_answer:
         st.caption(f":material/do_not_disturb_on: {word('answers.says_nothing')}")
     st.markdown(f"### {plain(answer_text)}")
@@ -237,12 +237,15 @@ def _generate_answer(
 
     A stopped answer is asked again only by a button. A stored answer is drawn at once.
     """
-    stopped, stopped_key = st.session_state.setdefault(_STOPPED, set()), (model.name, question)
+    stopped = st.session_state.setdefault(_STOPPED, set())
+    stopped_key = (model.name, question)
     with container.container(gap="xsmall"):
         st.markdown(f"**{plain(model.name)}**")
-        answer_box, button = st.empty(), st.empty()
+        answer_box = st.empty()
+        button = st.empty()
         try:
-            request, prompt = GenerationRequest("asked", question, sent), load_prompts()[language()]
+            request = GenerationRequest("asked", question, sent)
+            prompt = load_prompts()[language()]
             generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(sent))
             generated = stored_answer(generator, request)
             if not generated and stopped_key in stopped:
@@ -252,7 +255,8 @@ def _generate_answer(
                 )
                 return None
             if not generated:
-                icon, end = ":material/stop:", stopped.add
+                icon = ":material/stop:"
+                end = stopped.add
                 button.button(word("answers.stop"), icon=icon, key=f"stop_{anchor}", on_click=end, args=(stopped_key,))
                 answer_box.caption(word("answers.waiting"))
                 chat = generator.chat(model.endpoint())
@@ -291,7 +295,8 @@ def _follow_stream(
     """Draw the end of the answer as it streams; a click, or a page that is left, ends the call."""
     queue = Queue[_StreamItem]()
     Thread(target=run_as_current_user(_enqueue_pieces), args=(pieces, queue), daemon=True).start()
-    text, is_truncated = "", False
+    text = ""
+    is_truncated = False
     try:
         while True:
             item = _next_item(queue)
@@ -311,7 +316,8 @@ def _follow_stream(
 
 def _next_item(queue: "Queue[_StreamItem]") -> _StreamItem:
     """Return the text of a moment; empty if nothing came."""
-    text, deadline = "", time.monotonic() + _UPDATE_SECONDS
+    text = ""
+    deadline = time.monotonic() + _UPDATE_SECONDS
     while (remaining := deadline - time.monotonic()) > 0:
         try:
             item = queue.get(timeout=remaining)

@@ -125,7 +125,8 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
 
 def _draw_answer(view: ReadingView) -> None:
     best = view.best_retriever()
-    metrics, kind = view.metrics(best), "exact" if view.measure == EXACT else "overlap"
+    metrics = view.metrics(best)
+    kind = "exact" if view.measure == EXACT else "overlap"
     low, high = metrics["interval"][view.measure]
     fractions = {"value": metrics[view.measure], "oracle": view.oracle[view.measure], "low": low, "high": high}
     values = {name: f"{100 * fraction:{'.0f' if kind == 'exact' else '.1f'}}" for name, fraction in fractions.items()}
@@ -140,7 +141,8 @@ def _significance_sentences(view: ReadingView, best: str) -> list[str]:
     of_best = table[table["a"] == best]
     if of_best.empty:
         return []
-    runner_up, significant = of_best.iloc[-1], of_best[of_best["sure"]]
+    runner_up = of_best.iloc[-1]
+    significant = of_best[of_best["sure"]]
     sentences = []
     for row in [runner_up] if runner_up["sure"] or significant.empty else [runner_up, significant.iloc[0]]:
         values = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
@@ -154,17 +156,16 @@ def _significance_sentences(view: ReadingView, best: str) -> list[str]:
 
 def _draw_downloads(view: ReadingView) -> None:
     tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
-    scores_json, archive = (
-        partial(json.dumps, view.stored.scores, ensure_ascii=False, indent=2),
-        partial(zip_predictions, view),
-    )
+    scores_json = partial(json.dumps, view.stored.scores, ensure_ascii=False, indent=2)
+    archive = partial(zip_predictions, view)
     tables.draw_file("answers.json", scores_json, "scores.json", "application/json", "answers_json")
     tables.draw_file("answers.predictions", archive, "predictions.zip", "application/zip", "answers_predictions")
 
 
 def zip_predictions(view: ReadingView) -> bytes:
     """Return a zip with a file for each retriever and K, as KorQuAD's script reads them."""
-    ids, archive = [question.id for question in view.question_set.questions], io.BytesIO()
+    ids = [question.id for question in view.question_set.questions]
+    archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for number, (name, answered) in enumerate(view.answers_by_retriever.items(), start=1):
             for index, k in enumerate(view.ks):
@@ -188,7 +189,8 @@ def _pick_measure(rules: ScoringRules) -> str:
     """Draw the choice of the measure; returns `EXACT` or the name of the rules' overlap."""
     measures = {EXACT: EXACT, "overlap": rules.overlap_name}
     look: dict[str, Any] = {"format_func": lambda name: word(f"answers.measure_{measures[name]}")}
-    label, explained = word("compare.measure"), word("answers.measure_help")
+    label = word("compare.measure")
+    explained = word("answers.measure_help")
     return measures[choose(st.segmented_control, "right_by", label, [*measures], EXACT, help=explained, **look)]
 
 

@@ -199,7 +199,8 @@ def metric_table(view: ReadingView) -> pd.DataFrame:
 
 def long_table(view: ReadingView) -> pd.DataFrame:
     """One row a retriever and K with every metric, as fractions, and the settings."""
-    content, rows = view.stored.scores, []
+    content = view.stored.scores
+    rows = []
     settings = {"data": content["data"], "part": content["split"], "questions": content["questions"]}
     settings |= {"rules": view.rules.value, "reader": view.reader.name}
     for name, k in product(view.answers_by_retriever, view.ks):
@@ -231,7 +232,9 @@ def difference_table(view: ReadingView) -> pd.DataFrame:
         if test["measure"] != view.measure or not {test["a"], test["b"]} <= view.answers_by_retriever.keys():
             continue
         low, high = test["interval"]
-        a, b, difference = test["a"], test["b"], test["difference"]
+        a = test["a"]
+        b = test["b"]
+        difference = test["difference"]
         if difference < 0:
             a, b, difference, low, high = b, a, -difference, -high, -low
         verdict = word("compare.higher" if test["sure"] else "compare.unsure")

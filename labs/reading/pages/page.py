@@ -39,7 +39,10 @@ from mrc_workbench.workbench.views.ui.words import plain, word
 TABS = {"ask": "mrc_workbench.labs.reading.pages.ask", "evaluate": "mrc_workbench.labs.reading.pages.evaluate"}
 QUESTION_KEY = "answers_box"  # of the session
 _EXAMPLES = 3
-_TYPED, _CONFIRMED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
+# of the session
+_TYPED = "typed_readers"
+_CONFIRMED = "wanted_readers"
+_HUB_MODEL = "answers_hub_model_name"
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 _MAX_RETRIEVERS = 4
 _MAX_TRIED_QUESTIONS = 200  # questions searched for an example
@@ -59,7 +62,8 @@ class AvailableReaders:
 
 
 def draw() -> None:
-    data, readers = selected_set(), available_readers()
+    data = selected_set()
+    readers = available_readers()
     st.title(word("answers.purpose"), anchor=False)
     if not readers.names and not language_model():
         _draw_start(data)
@@ -145,7 +149,8 @@ def draw_box(data: StoredSet) -> str:
 
 def _examples(data: StoredSet) -> tuple[list[str], bool]:
     """Return questions on which retrievers differ in an evaluation, and True; else the first questions."""
-    folder, disputed = latest_reading(data), list[str]()
+    folder = latest_reading(data)
+    disputed = list[str]()
     stored = open_reading(data.key, folder) if folder else None
     answered = [*stored.result.readers[0].by_retriever.values()] if stored and stored.result.readers else []
     if stored and answered:  # from some retrievers' passages and not from others', or from none; by turns
@@ -194,14 +199,16 @@ def is_loading_confirmed(readers: AvailableReaders, reference: str) -> bool:
         return True
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/info: {word('answers.not_loaded', reader=plain(reference))}", width="content")
-        label, icon = word("answers.load"), ":material/download:"
+        label = word("answers.load")
+        icon = ":material/download:"
         st.button(label, icon=icon, key="load_reader", on_click=confirmed.add, args=(reference,))
     return False
 
 
 def _draw_hub_model() -> None:
     with st.form("answers_hub_model", border=False):
-        form, explained = word("answers.hub_model_form"), word("answers.hub_model_help")
+        form = word("answers.hub_model_form")
+        explained = word("answers.hub_model_help")
         st.text_input(word("answers.hub_model"), key=_HUB_MODEL, placeholder=form, help=explained)
         st.form_submit_button(word("answers.use_model"), key="use_hub_model", type="primary", on_click=_use_hub_model)
     if st.session_state.get(_HUB_MODEL, "").strip():
@@ -216,7 +223,8 @@ def _use_hub_model() -> None:
 
 
 def pick_retrievers(data: StoredSet, choices: RetrieverChoices) -> list[str]:
-    names, display_names = choices.searchable, retriever_names(choices.specs)
+    names = choices.searchable
+    display_names = retriever_names(choices.specs)
     default = [name for name in choices.default_names if name in names and name != WORDS_NAME][:_MAX_RETRIEVERS]
     look: dict[str, Any] = {
         "key": f"answering_{data.key}_{len(names)}",

@@ -44,7 +44,8 @@ def draw_summary(view: ReadingView) -> None:
     display_names = view.display_names
     left, right = st.columns([3, 2])
     with left:
-        measure, oracle = word(f"answers.measure_{view.measure}"), view.oracle[view.measure]
+        measure = word(f"answers.measure_{view.measure}")
+        oracle = view.oracle[view.measure]
         st.markdown(f"**{word('answers.curves', measure=measure)}**", help=word("answers.curves_help"))
         label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
         all_names = [display_names[name] for name in view.names]
@@ -55,7 +56,8 @@ def draw_summary(view: ReadingView) -> None:
         st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
         labels = {word(f"answers.fate_{fate}"): fate for fate in OUTCOME_KEYS.values()}
         shares = word("answers.share_of_questions")
-        order, counted = [display_names[name] for name in view.answers_by_retriever], evaluation.outcome_table(view)
+        order = [display_names[name] for name in view.answers_by_retriever]
+        counted = evaluation.outcome_table(view)
         draw_chart(outcome_chart, with_display_names(counted, display_names), order=order, fates=labels, x=shares)
     _draw_metrics(view)
     texts = [f"{row.share:.1%} ({row.count:,})" for row in counted.itertuples(name="Row")]
@@ -164,7 +166,8 @@ def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[s
 
 
 def draw_slices(view: ReadingView) -> None:
-    kinds, default = [kind.value for kind in LabelKind], LabelKind.QUESTION_WORD.value
+    kinds = [kind.value for kind in LabelKind]
+    default = LabelKind.QUESTION_WORD.value
     look: dict[str, Any] = {"format_func": lambda kind: word(f"answers.by_{kind}")}
     by = LabelKind(choose(st.segmented_control, "read_slice", word("where.by"), kinds, default, **look))
     with st.spinner(word("where.measuring")):
@@ -176,13 +179,15 @@ def draw_slices(view: ReadingView) -> None:
         str(label): int(count) for label, count in zip(slice_scores["slice"], slice_scores["questions"], strict=True)
     }
     rows = {label: f"{label_text(label)} ({count:,})" for label, count in sizes.items()}
-    chart_data, order = slice_scores.assign(row=slice_scores["slice"].map(rows)), [*rows.values()]
+    chart_data = slice_scores.assign(row=slice_scores["slice"].map(rows))
+    order = [*rows.values()]
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
     baseline, *_ = read = list(view.answers_by_retriever)
     where.draw_slices(chart_data, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
-    slice_names, mean = [*map(label_text, slice_scores["slice"])], tables.number("answers.mean")
+    slice_names = [*map(label_text, slice_scores["slice"])]
+    mean = tables.number("answers.mean")
     table, styled, columns = tables.of_slices(slice_scores, slice_names, baseline, name, mean)
     with st.expander(word("where.as_table")):
         tables.draw(styled, columns)
@@ -235,8 +240,10 @@ def _draw_question(view: ReadingView, row: int) -> None:
 
 
 def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
-    answered, rankings = view.answers_by_retriever[name], view.stored.result.comparison.rankings[name]
-    candidates, indices = answered.read, np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
+    answered = view.answers_by_retriever[name]
+    rankings = view.stored.result.comparison.rankings[name]
+    candidates = answered.read
+    indices = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
     spans = [
         [(*candidates.letters[row, index].tolist(), float(candidates.scores[row, index]))]
         if candidates.answers[row][index]
@@ -244,7 +251,8 @@ def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadCol
         for index in indices
     ]
     relevant = set(view.question_set.relevance[[row]].indices.tolist())
-    rows, scores = rankings.indices[row, indices].tolist(), candidates.found[row, indices].tolist()
+    rows = rankings.indices[row, indices].tolist()
+    scores = candidates.found[row, indices].tolist()
     return passages.build_column(
         name, rows, scores, spans, relevant=relevant, weight=answered.weight, unit=answered.unit
     )
@@ -296,10 +304,8 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
     }
     column_names = {f"said_{index}": name for index, name in enumerate(view.answers_by_retriever)}
     for key, name in column_names.items():
-        answers, fates = (
-            view.answers_by_retriever[name].answers(view.depth_index),
-            view.answers_by_retriever[name].depth.fate[:, view.depth_index].tolist(),
-        )
+        answers = view.answers_by_retriever[name].answers(view.depth_index)
+        fates = view.answers_by_retriever[name].depth.fate[:, view.depth_index].tolist()
         table[key] = [f"{OUTCOME_MARKS[AnswerOutcome(fates[row])]} {answers[row]}" for row in rows.tolist()]
         columns[key] = st.column_config.TextColumn(view.display_names[name], width=130)
     st.caption(word("answers.marks", **{key: OUTCOME_MARKS[fate] for fate, key in OUTCOME_KEYS.items()}))

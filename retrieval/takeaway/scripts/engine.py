@@ -100,7 +100,8 @@ class HttpEngine:
             self.remove()
         for request in config()["setup"]:
             self.send(**request)
-        count, documents = 0, lines("documents")
+        count = 0
+        documents = lines("documents")
         while batch := list(islice(documents, BATCH)):
             self.send_documents(batch)
             count += len(batch)
@@ -113,7 +114,8 @@ class HttpEngine:
         return answer is not None and bool(answer.get("documents", True))
 
     def remove(self) -> None:
-        request, part = config()["remove"], ""
+        request = config()["remove"]
+        part = ""
         while True:
             answer = self.send(request["method"], request["path"] + part)
             if not (token := answer.get("continuation")):
@@ -166,12 +168,14 @@ class HttpEngine:
         shards = answer.get("_shards") or {}
         if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
             raise SystemExit(f"{config()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
-        hit_paths, answer_hits = config()["hits"], answer
+        hit_paths = config()["hits"]
+        answer_hits = answer
         for name in hit_paths["list"]:
             answer_hits = (answer_hits or {}).get(name)
         hits = []
         for answer_hit in answer_hits or []:
-            fields, score = answer_hit[hit_paths["fields"]] if hit_paths["fields"] else answer_hit, answer_hit
+            fields = answer_hit[hit_paths["fields"]] if hit_paths["fields"] else answer_hit
+            score = answer_hit
             for name in hit_paths["score"]:
                 score = score[name]
             score = 1 - float(score) if hit_paths["is_distance"] else float(score)  # of a cosine distance
@@ -227,7 +231,8 @@ class HttpEngine:
         except urllib.error.HTTPError as error:
             if may_be_missing and error.code == 404:
                 return None
-            message, advice = error.read()[:500].decode(errors="replace"), ""
+            message = error.read()[:500].decode(errors="replace")
+            advice = ""
             if "license" in message and config()["free"]:
                 advice = "\nThis licence does not include the mixed query: add --free"
             elif "license" in message:
@@ -259,7 +264,8 @@ def unreachable(address: str, error: Exception) -> str:
 
 def min_max_scaled(score: float, scores: list[float]) -> float:
     """Return a score of a list scaled to 0 to 1; the score itself where all are equal."""
-    low, high = min(scores), max(scores)
+    low = min(scores)
+    high = max(scores)
     return (score - low) / (high - low) if high > low else score
 
 
@@ -299,7 +305,8 @@ class MilvusEngine:
         except ModuleNotFoundError:
             raise SystemExit("the client of Milvus is missing: pip install pymilvus milvus-lite") from None
         self.library: Any = pymilvus
-        self.request, uri = config()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
+        self.request = config()["client"]
+        uri = os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
         try:
             self.client: Any = pymilvus.MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
         except pymilvus.MilvusException as error:
@@ -308,12 +315,15 @@ class MilvusEngine:
             self.client.load_collection(self.request["collection"])
 
     def load(self, *, recreate: bool) -> int:
-        name, count, documents = self.request["collection"], 0, lines("documents")
+        name = self.request["collection"]
+        count = 0
+        documents = lines("documents")
         if self.client.has_collection(name):
             if not recreate:
                 raise SystemExit(already_there(name))
             self.client.drop_collection(name)
-        schema, index = self.client.create_schema(auto_id=False), self.client.prepare_index_params()
+        schema = self.client.create_schema(auto_id=False)
+        index = self.client.prepare_index_params()
         types = self.library.DataType
         schema.add_field("row", types.INT64, is_primary=True)
         for field in ("passage", "title", "text"):
@@ -332,7 +342,9 @@ class MilvusEngine:
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
         del free  # Milvus has no licences
-        values, depth, name = self.typed(values), self.request["depth"], self.request["collection"]
+        values = self.typed(values)
+        depth = self.request["depth"]
+        name = self.request["collection"]
         if not self.client.has_collection(name):
             raise SystemExit(f"{name} is not in milvus{NOT_LOADED}")
         known = [
@@ -350,7 +362,8 @@ class MilvusEngine:
             }
             (hits,) = self.client.search(name, **search_arguments, **result_options)
         else:
-            request, weights = self.library.AnnSearchRequest, self.request["ranker"]["weights"]
+            request = self.library.AnnSearchRequest
+            weights = self.request["ranker"]["weights"]
             requests = [
                 request([values[field["name"]]], field["name"], field["search"], limit=depth) for _, field in known
             ]

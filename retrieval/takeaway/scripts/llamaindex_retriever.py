@@ -13,7 +13,8 @@ class FolderRetriever(BaseRetriever):
     """Finds the best `k` passages as nodes with their scores, higher is better; the metadata tell the title."""
 
     def __init__(self, k: int = 10, search: Callable[..., Any] | None = None) -> None:
-        self._k, self._search = k, search or PlainSearch()
+        self._k = k
+        self._search = search or PlainSearch()
         super().__init__()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -31,7 +31,8 @@ from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.sample_files import rezipped, workbook
 
-HEADER, ROWS = ["질문", "지문", "정답"], [["강은?", "한강이 흐른다.", "한강"], ["산은?", "북한산이 있다.", "북한산"]]
+HEADER = ["질문", "지문", "정답"]
+ROWS = [["강은?", "한강이 흐른다.", "한강"], ["산은?", "북한산이 있다.", "북한산"]]
 UNKNOWN = ["묻는 말", "근거가 되는 글", "맞는 말"]
 
 

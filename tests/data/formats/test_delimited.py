@@ -29,8 +29,10 @@ def test_detects_delimiters(text: str, delimiter: str | None) -> None:
     assert (table and table.delimiter) == delimiter
 
 
-HEAD, TABS = "question,context\n", "질문\t지문\n"
-FIELD_COUNT, BROKEN_QUOTES = ProblemCode.FIELD_COUNT, ProblemCode.BROKEN_QUOTES
+HEAD = "question,context\n"
+TABS = "질문\t지문\n"
+FIELD_COUNT = ProblemCode.FIELD_COUNT
+BROKEN_QUOTES = ProblemCode.BROKEN_QUOTES
 
 
 @pytest.mark.parametrize(

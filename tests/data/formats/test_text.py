@@ -57,7 +57,8 @@ def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
     return EncodedText(content_to_decode, encoding).whole, encoding.name, encoding.problems
 
 
-EUC_KR, FEW = "질문,지문\n수도는?,서울이다\n", "question,context\nhow hot?,30℃ today\n"
+EUC_KR = "질문,지문\n수도는?,서울이다\n"
+FEW = "question,context\nhow hot?,30℃ today\n"
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,8 @@ def relevant_texts(reading: QuestionSetReading) -> dict[str, list[str]]:
     return {question.text: [text_of[id_] for id_ in question.relevant] for question in reading.question_set.questions}
 
 
-RIVER, MOUNTAIN = ["강은?", "한강이 흐른다."], ["산은?", "금정산이 있다."]
+RIVER = ["강은?", "한강이 흐른다."]
+MOUNTAIN = ["산은?", "금정산이 있다."]
 GUIDE = [["항목", "내용"], ["질문", "묻는 말을 적습니다."]]
 COUNTS = [["분류", "질문 수"], ["강", 1]]
 

@@ -59,7 +59,8 @@ def test_requests_questions_for_each_passage_once() -> None:
 
 def test_reuses_stored_answers() -> None:
     with chat_server(asks) as server:
-        few, first = generate(server, most=3), generate(server)
+        few = generate(server, most=3)
+        first = generate(server)
         assert len(server.requests) == len(CITIES)
         again = generate(server, most=3)
         assert len(server.requests) == len(CITIES)
@@ -226,7 +227,9 @@ def test_stopping_stores_results_and_sends_no_more_requests() -> None:
 
 
 def test_limits_concurrent_requests() -> None:
-    at_work, most, lock = 0, 0, threading.Lock()
+    at_work = 0
+    most = 0
+    lock = threading.Lock()
     together = threading.Barrier(3, timeout=5)
 
     def count(text: str) -> str:

@@ -254,7 +254,8 @@ def test_runs_in_a_single_process_at_a_time(
     assert (len(done), job.status().state) == (1, State.DONE)
 
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 WHERE = """
 import json
 from mrc_workbench.data.store import stored

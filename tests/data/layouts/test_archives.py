@@ -67,7 +67,8 @@ def tarred(content: bytes) -> bytes:
         archive.addfile(entry, io.BytesIO(content))
         archive.addfile(tarfile.TarInfo(".hidden"), io.BytesIO())
         link = tarfile.TarInfo("link.csv")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        link.type = tarfile.SYMTYPE
+        link.linkname = "/etc/passwd"
         archive.addfile(link)
     return out.getvalue()
 

@@ -13,7 +13,9 @@ from mrc_workbench.data.questions.read import QuestionSetReading, read
 from tests.data.layouts.test_reading import gaps
 from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, read_all, relevant_texts, zipped
 
-GULL, BEAVER, MOON = "갈매기는 항구에서 산다.", "비버는 나무로 둑을 쌓는다.", "달은 지구를 한 달에 한 번 돈다."
+GULL = "갈매기는 항구에서 산다."
+BEAVER = "비버는 나무로 둑을 쌓는다."
+MOON = "달은 지구를 한 달에 한 번 돈다."
 OTHER = "고래는 바다에서 노래한다."
 CONTEXT_BY_QUESTION = {"갈매기는 어디에서 사나?": GULL, "비버는 무엇을 쌓나?": BEAVER, "달은 무엇을 도나?": MOON}
 ANSWERS = ("항구", "둑", "지구")

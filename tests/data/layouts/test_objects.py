@@ -242,7 +242,8 @@ def test_reads_texts_by_id_as_passages_if_referenced(ids: list[str], column: str
 
 def test_joins_objects_of_texts_into_a_corpus() -> None:
     rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
-    first, second = {"d0": TEXTS[0], "d1": TEXTS[1]}, {"d2": TEXTS[2]}
+    first = {"d0": TEXTS[0], "d1": TEXTS[1]}
+    second = {"d2": TEXTS[2]}
     reading = read_all({"a.json": first, "b.json": second, "q.csv": rows})
     assert (grades(reading), codes(reading)) == (GRADES, [])
 

@@ -42,7 +42,8 @@ def test_reads_questions_at_any_nesting_level(value: Any) -> None:
 def test_reads_nested_rows_alike_in_every_format() -> None:
     rows = json.loads(LAYOUTS["CMRC 2018"].content)
     texts = [{name: json.dumps(cell) if name == "qas" else cell for name, cell in row.items()} for row in rows]
-    parquet, excel = io.BytesIO(), io.BytesIO()
+    parquet = io.BytesIO()
+    excel = io.BytesIO()
     pd.DataFrame(rows).to_parquet(parquet, index=False)
     pd.DataFrame(texts).to_excel(excel, index=False)
     contents = [

@@ -163,7 +163,8 @@ def test_reads_korsts_with_literal_quotes() -> None:
 
 def test_measures_leaks_between_korsts_parts() -> None:
     pairs = reading("korsts").pairs
-    result, rows = audit_pairs(pairs), split_pairs(pairs)
+    result = audit_pairs(pairs)
+    rows = split_pairs(pairs)
     train, test = (set(pairs.at(rows[part]).sentences) for part in (Part.TRAIN, Part.TEST))
     train_test_leak = result.leaks[Part.TRAIN, Part.TEST]
     assert train_test_leak.sentences == len(train & test) == 153
@@ -185,7 +186,8 @@ def test_labels_are_balanced_as_published(id_: str) -> None:
 
 
 FOLDER = PROJECT / "data" / "pairs" / "sample"
-SCORED, LABELLED = "korean_sts.tsv", "korean_nli.tsv"
+SCORED = "korean_sts.tsv"
+LABELLED = "korean_nli.tsv"
 SENTENCES = {SCORED: ("sentence1", "sentence2"), LABELLED: ("premise", "hypothesis")}
 NEGATION = re.compile("않|없|못|아니|안 ")
 

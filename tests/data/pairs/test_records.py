@@ -107,8 +107,11 @@ def test_outliers_do_not_change_the_scale() -> None:
     assert values(*many[:20], "45").guess_scale() == (0, 100)
 
 
-NUMBERED, NAMED, BINARY = values("0", "1", "2", "-1"), values("함의", "중립", "?"), values("0", "1", "1")
-SCORES, WORDS = values("0", "2.5", "5"), values("좋음", "나쁨")
+NUMBERED = values("0", "1", "2", "-1")
+NAMED = values("함의", "중립", "?")
+BINARY = values("0", "1", "1")
+SCORES = values("0", "2.5", "5")
+WORDS = values("좋음", "나쁨")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +298,8 @@ def use(content: bytes, options: PairReadOptions | None = None) -> PairSet | Non
         assert file.rejected.to_csv().encode()
         assert all(problem.message.encode() for problem in file.problems)
         assert file.row_count == len(reading.pairs) + file.left_out
-    pairs, rows = reading.pairs, split_pairs(reading.pairs)
+    pairs = reading.pairs
+    rows = split_pairs(reading.pairs)
     assert "".join(pairs.sentences).encode()
     assert sum(len(rows[part]) for part in PARTS) == audit_pairs(pairs).row_count == len(pairs) >= 10
     if pairs.kind is PairKind.LABELLED:

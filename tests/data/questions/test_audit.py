@@ -159,7 +159,8 @@ def test_classifies_word_overlap() -> None:
     unknown = float("nan")
     known = [(0.67, 0.0), (0.41, 0.0), (0.17, 0.0), (unknown, unknown), (0.65, 0.23), (0.93, 0.9), (0.67, unknown)]
     levels = [overlap_level(Overlap(OverlapUnit.PAIRS, np.zeros(30), *means)) for means in known]
-    first, above_chance = levels[:4], levels[4:]
+    first = levels[:4]
+    above_chance = levels[4:]
     assert first == [OverlapLevel.HIGH, OverlapLevel.MIDDLE, OverlapLevel.LOW, OverlapLevel.UNKNOWN]
     assert above_chance == [
         OverlapLevel.MIDDLE,

@@ -102,8 +102,10 @@ def test_splits_a_single_article_by_passage() -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_no_part_is_too_small_if_avoidable(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    n_questions, n_passages = int(rng.integers(100, 300)), int(rng.integers(5, 200))
-    most, titles = int(rng.integers(1, 4)), int(rng.integers(1, 40))
+    n_questions = int(rng.integers(100, 300))
+    n_passages = int(rng.integers(5, 200))
+    most = int(rng.integers(1, 4))
+    titles = int(rng.integers(1, 40))
     rows = (dict.fromkeys(rng.integers(0, n_passages, most).tolist()) for _ in range(n_questions))
     question_set = set_of(rows, n_passages, titles=[f"title {row}" for row in range(titles)] if seed % 2 else [])
     question_split = split(question_set, SplitOptions(validation=0.2, seed=seed))
@@ -171,7 +173,8 @@ def test_never_samples_training_questions_from_published_parts() -> None:
 @pytest.mark.parametrize("label", ["train", "validation", "test"])
 def test_ignores_a_single_published_part(label: str) -> None:
     """A test file alone would leave nothing to train on, and a training file alone nothing to compare."""
-    question_split, plain = split(published((label, 100))), split(chain(100))
+    question_split = split(published((label, 100)))
+    plain = split(chain(100))
     assert not question_split.is_published
     assert all(np.array_equal(question_split.rows[part], plain.rows[part]) for part in PARTS)
 
@@ -239,7 +242,8 @@ def test_keeps_loosely_linked_clusters_whole() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_selects_the_requested_count_deterministically(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    n_questions, n_passages = int(rng.integers(1, 120)), int(rng.integers(1, 150))
+    n_questions = int(rng.integers(1, 120))
+    n_passages = int(rng.integers(1, 150))
     relevance = set_of(
         (dict.fromkeys(rng.integers(0, n_passages, int(rng.integers(1, 4))).tolist()) for _ in range(n_questions)),
         n_passages,

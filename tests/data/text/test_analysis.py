@@ -225,7 +225,8 @@ def test_located_tokens_equal_analyzed_tokens(
 @given(text=WITH_NAMES)
 def test_synonym_spans_cover_the_written_word(analyzer: Analyzer, text: str) -> None:
     analysis = Analysis(analyzer, dictionary=DICTIONARY)
-    tokens, plain = locate_tokens(analysis, [text])[0], locate_tokens(analyzer, [text])[0]
+    tokens = locate_tokens(analysis, [text])[0]
+    plain = locate_tokens(analyzer, [text])[0]
     assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
     assert [span for _, span in tokens] == [span for _, span in plain]
 
@@ -287,7 +288,8 @@ def composed(text: str) -> str:
 @settings(deadline=None, max_examples=60)
 @given(text=ANY_CHARACTERS | KOREAN_TEXT, pairs=st.booleans())
 def test_located_tokens_are_in_order(analyzer: Analyzer, text: str, pairs: bool) -> None:
-    text, analysis = composed(text), Analysis(analyzer, pairs=pairs)
+    text = composed(text)
+    analysis = Analysis(analyzer, pairs=pairs)
     tokens = locate_tokens(analysis, [text])[0]
     assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
     assert all(0 <= start < end <= len(text) for _, (start, end) in tokens)

@@ -282,7 +282,8 @@ def test_rejects_changed_dictionary() -> None:
 
 
 def test_command_imports_and_lists_dictionaries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, wrong = tmp_path / "cities.txt", tmp_path / "wrong.txt"
+    path = tmp_path / "cities.txt"
+    wrong = tmp_path / "wrong.txt"
     path.write_text(CITY_LINES, encoding="utf-8")
     wrong.write_text("가,\n나\tFOO\n", encoding="utf-8")
     assert main(["dictionaries", "import", str(path)]) == 0

@@ -87,7 +87,8 @@ def test_texts_have_the_same_tokens_in_batch_and_alone(
 @settings(deadline=None, max_examples=100)
 @given(analyzer=st.sampled_from(STEMMING), text=ANY_TEXT)
 def test_stem_span_covers_its_word(analyzer: Analyzer, text: str) -> None:
-    text, language = unicodedata.normalize("NFC", text), LANGUAGE_OF[analyzer]
+    text = unicodedata.normalize("NFC", text)
+    language = LANGUAGE_OF[analyzer]
     tokens = locate_tokens(analyzer, [text])[0]
     spans = [span for _, span in tokens]
     assert spans == sorted(spans)

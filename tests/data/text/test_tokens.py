@@ -37,7 +37,8 @@ def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_reads_stored_tokens_unchanged(analyzer: Analyzer) -> None:
     texts = [KOREAN, "", ENGLISH, JAPANESE, "...", KOREAN]
-    first, second = tokens_of(analyzer, texts), tokens_of(analyzer, texts)
+    first = tokens_of(analyzer, texts)
+    second = tokens_of(analyzer, texts)
     for tokens in (first, second):
         assert len(tokens) == len(texts)
         assert tokens.texts() == analyze(analyzer, texts)

@@ -21,7 +21,8 @@ SENTENCES = scored_pairs().sentences
 
 
 def test_deduplicates_sentences_and_groups_rows() -> None:
-    first, second = ["가", "나", "라", "마"], ["나", "다", "라", "바"]
+    first = ["가", "나", "라", "마"]
+    second = ["나", "다", "라", "바"]
     distinct = encoder.DistinctSentences.from_pairs(PairSet.from_columns("small", PairKind.PARALLEL, [first, second]))
     assert distinct.sentences == ["가", "나", "라", "마", "다", "바"]
     assert distinct.sentence_rows.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
@@ -103,7 +104,8 @@ def clock(seconds: float) -> encoder._Clock:
 
 
 def test_extrapolates_after_time_limit() -> None:
-    timer, measured_sizes = clock(60.0), []
+    timer = clock(60.0)
+    measured_sizes = []
 
     def run(size: int) -> float:
         measured_sizes.append(size)
@@ -132,7 +134,8 @@ def test_rejects_few_sentences() -> None:
 @pytest.mark.slow
 def test_measures_cost_of_both_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.labs.embeddings.encoder.SIZES", sizes := (30, 60, 100, 10_000))
-    sentences, fractions = labelled_pairs(60).sentences[:99], []
+    sentences = labelled_pairs(60).sentences[:99]
+    fractions = []
     cost = encoder.measure_cost("starter", "starter", sentences, seconds=600, on_progress=fractions.append)
     assert [(point.method, point.sentences) for point in cost.points] == [
         (method, size) for method in encoder.Method for size in sizes

@@ -63,12 +63,14 @@ def is_same_evaluation(expected: EncoderEvaluation, actual: EncoderEvaluation) -
 
 
 def test_metrics_of_scored_pairs_match_by_hand(scored: EncoderEvaluation, progress: list[tuple[str, float]]) -> None:
-    pairs, evaluation = scored_pairs(), scored
+    pairs = scored_pairs()
+    evaluation = scored
     tested = pairs.at(np.flatnonzero(pairs.published == 2))
     sentences = list(dict.fromkeys([*tested.texts[0], *tested.texts[1]]))
     vectors = dict(zip(sentences, encode("starter", sentences, pairs.sentences).vectors, strict=True))
     first, second = (np.stack([vectors[text] for text in column]) for column in tested.texts)
-    by_hand, metrics = (first * second).sum(axis=1), evaluation.results[0].metrics
+    by_hand = (first * second).sum(axis=1)
+    metrics = evaluation.results[0].metrics
     assert evaluation.part is Part.TEST
     assert evaluation.rows.tolist() == np.flatnonzero(pairs.published == 2).tolist()
     assert evaluation.results[0].cosines == pytest.approx(by_hand, abs=1e-6)
@@ -114,7 +116,8 @@ def test_compares_models_on_same_pairs(tmp_path: Path) -> None:
 
 
 def test_probes_labelled_pairs(labelled: EncoderEvaluation) -> None:
-    pairs, evaluation = labelled_pairs(), labelled
+    pairs = labelled_pairs()
+    evaluation = labelled
     result = evaluation.results[0]
     assert result.probe is not None
     assert evaluation.probe_part is Part.TEST

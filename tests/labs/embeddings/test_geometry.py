@@ -22,8 +22,10 @@ def unit_vectors(n: int, dimensions: int = 8, seed: int = 0) -> np.ndarray:
 def test_alignment_and_uniformity_match_paper() -> None:
     import torch
 
-    first, second = unit_vectors(300), unit_vectors(300, seed=1)
-    x, y = torch.tensor(first), torch.tensor(second)
+    first = unit_vectors(300)
+    second = unit_vectors(300, seed=1)
+    x = torch.tensor(first)
+    y = torch.tensor(second)
     assert geometry.alignment(first, second) == pytest.approx((x - y).norm(dim=1).pow(2).mean().item(), rel=1e-5)
     assert geometry.uniformity(first) == pytest.approx(
         torch.pdist(x).pow(2).mul(-2).exp().mean().log().item(), rel=1e-5
@@ -53,7 +55,8 @@ def test_ignores_lengths_and_zero_vectors() -> None:
 
 
 def test_extreme_and_undefined_values() -> None:
-    same, opposite = np.ones((2, 1), dtype=np.float32), np.array([[1.0], [-1.0]], dtype=np.float32)
+    same = np.ones((2, 1), dtype=np.float32)
+    opposite = np.array([[1.0], [-1.0]], dtype=np.float32)
     assert (geometry.alignment(same, same), geometry.uniformity(same)) == (0, 0)
     assert geometry.alignment(opposite, -opposite) == 4
     assert geometry.uniformity(opposite) == pytest.approx(-8)
@@ -81,7 +84,8 @@ def test_grouped_sentences_have_wider_intervals() -> None:
         np.float32
     )
     parts = geometry.uniformity_parts(vectors)
-    alone, together = mean_interval(parts, np.arange(200)), mean_interval(parts, np.repeat(np.arange(50), 4))
+    alone = mean_interval(parts, np.arange(200))
+    together = mean_interval(parts, np.repeat(np.arange(50), 4))
     assert parts.mean() == pytest.approx(geometry.uniformity(vectors))
     assert together.high - together.low == pytest.approx(2 * (alone.high - alone.low), rel=0.1)
     assert mean_interval(parts, np.zeros(200, dtype=int))[1:] == (-math.inf, 4)
@@ -137,7 +141,8 @@ def test_pca_matches_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geometry, "_ROWS", 13)
     vectors = clouds()
     model = PCA(2).fit(vectors)
-    expected, projected = model.transform(vectors), geometry.project(vectors)
+    expected = model.transform(vectors)
+    projected = geometry.project(vectors)
     assert np.abs(projected.points) == pytest.approx(np.abs(expected), abs=1e-4)
     assert projected.explained == pytest.approx(model.explained_variance_ratio_, rel=1e-4)
     assert projected.points.dtype == np.float32
@@ -176,7 +181,8 @@ def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def test_neighbours_match_brute_force() -> None:
-    vectors, queries = random_vectors(500), random_vectors(20, 1)
+    vectors = random_vectors(500)
+    queries = random_vectors(20, 1)
     cosines, rows = geometry.find_neighbours(vectors, queries, 10)
     all_cosines = cosine_matrix(queries, vectors)
     assert rows.tolist() == np.argsort(-all_cosines, axis=1)[:, :10].tolist()
@@ -207,7 +213,8 @@ def test_similarity_has_all_cosines_up_to_limit() -> None:
 
 
 def test_reads_trajectory_from_progress() -> None:
-    aligned, uniform = "eval_validation_alignment", "eval_validation_uniformity"
+    aligned = "eval_validation_alignment"
+    uniform = "eval_validation_uniformity"
     lines = [
         {"step": 20, aligned: 0.2, uniform: -1.5},
         {"step": 0, "before_alignment": 0.1, "before_uniformity": -1},

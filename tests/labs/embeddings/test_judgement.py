@@ -62,7 +62,8 @@ def test_interval_matches_plain_bootstrap() -> None:
 
 def test_grouped_pairs_have_wider_interval() -> None:
     gold, cosines = random_judgements(40, 0.4, seed=3)
-    copied_gold, copied_cosines = np.tile(gold, 10), np.tile(cosines, 10)
+    copied_gold = np.tile(gold, 10)
+    copied_cosines = np.tile(cosines, 10)
     ungrouped = judgement.correlate({"a": copied_cosines}, copied_gold, np.arange(400)).spearman["a"]
     grouped = judgement.correlate({"a": copied_cosines}, copied_gold, np.tile(np.arange(40), 10)).spearman["a"]
     assert ungrouped.value == grouped.value
@@ -80,7 +81,8 @@ def test_detects_different_model_but_not_copy() -> None:
     bad = random_judgements(400, 0.2, seed=6)[1]
     correlations = judgement.correlate({"good": good, "copy": good.copy(), "bad": bad}, gold, np.arange(400))
     tests = {(test.a, test.b): test for test in correlations.differences["spearman"]}
-    copy_test, bad_test = tests["good", "copy"], tests["good", "bad"]
+    copy_test = tests["good", "copy"]
+    bad_test = tests["good", "bad"]
     assert (copy_test.difference, copy_test.low, copy_test.high, copy_test.p, copy_test.is_significant) == (
         0,
         0,
@@ -156,7 +158,8 @@ def test_pair_features_contain_absolute_difference() -> None:
 
 
 def test_probe_matches_scikit_learn() -> None:
-    train, test_data = labelled(300, 0), labelled(100, 1)
+    train = labelled(300, 0)
+    test_data = labelled(100, 1)
     probe = judgement.train_probe(train, np.arange(300), test_data)
     assert probe is not None
     scaler = StandardScaler().fit(train[0])
@@ -180,7 +183,8 @@ def test_random_labels_are_not_learned() -> None:
 
 def test_no_probe_without_labels_or_test_data() -> None:
     rows, labels = labelled(30, 0)
-    constant_labels, no_data = np.zeros(30, dtype=int), (rows[:0], labels[:0])
+    constant_labels = np.zeros(30, dtype=int)
+    no_data = (rows[:0], labels[:0])
     assert judgement.train_probe((rows, constant_labels), np.arange(30), (rows, labels)) is None
     assert judgement.train_probe((rows, labels), np.arange(30), no_data) is None
     assert judgement.train_probe((rows, labels), np.zeros(30, dtype=int), (rows, labels)) is None
@@ -211,7 +215,8 @@ def test_resample_blocks_are_never_empty(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_means_match_resampled_rows() -> None:
-    values, groups = np.array([[1.0, 0.0], [2.0, 1.0], [6.0, 5.0]]), np.array([0, 0, 1])
+    values = np.array([[1.0, 0.0], [2.0, 1.0], [6.0, 5.0]])
+    groups = np.array([0, 0, 1])
     (weights,) = judgement.resample_weights(groups, 20)
     expected = [np.repeat(values, counts.astype(int), axis=0).mean(axis=0) for counts in weights.T]
     assert judgement.resampled_means(values, groups, 20) == pytest.approx(np.array(expected))
@@ -228,7 +233,8 @@ def test_p_and_interval_match_formula() -> None:
 
 def correlated(n: int = 400, seed: int = 0) -> tuple[list[float], np.ndarray]:
     """Figures of four models, the first two alike but for noise, and their resamples by the normal distribution."""
-    values, rng = [0.80, 0.79, 0.70, 0.75], np.random.default_rng(seed)
+    values = [0.80, 0.79, 0.70, 0.75]
+    rng = np.random.default_rng(seed)
     return values, np.array(values) + rng.normal(0, 0.01, (n, 1)) + rng.normal(0, 0.02, (n, 4))
 
 

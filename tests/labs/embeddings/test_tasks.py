@@ -54,7 +54,8 @@ def test_rejects_invalid_requests() -> None:
 
 
 def test_job_depends_on_request_pairs_and_model(tmp_path: Path) -> None:
-    first, other = REQUESTS[0], results.EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
+    first = REQUESTS[0]
+    other = results.EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
     assert STUDY.job(first, "a") == STUDY.job(first, "a")
     assert len({STUDY.job(first, "a"), STUDY.job(first, "b"), STUDY.job(other, "a")}) == 3
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
@@ -97,7 +98,8 @@ def test_job_stores_same_result_as_function() -> None:
     while job.running and time.monotonic() < deadline:
         time.sleep(0.1)
     assert job.done, job.log()
-    stored, expected = results.load(job.folder), evaluate(PAIRS, ["starter"], Part.TEST)
+    stored = results.load(job.folder)
+    expected = evaluate(PAIRS, ["starter"], Part.TEST)
     assert stored.results[0].metrics == expected.results[0].metrics
     assert (stored.results[0].cosines == expected.results[0].cosines).all()
     while job.status().is_running and time.monotonic() < deadline:

@@ -64,7 +64,8 @@ def count_words(tokenizer: PreparedTokenizer, texts: Sequence[str]) -> dict[str,
     """The counts of words by cutting each by itself, which parts at blanks and signs allow."""
     words = [word for text in texts for word in text.split()]
     encodings = [tokenizer.tokenizer.encode(word, add_special_tokens=False) for word in words]
-    tokens, unknown = sum(len(encoding.ids) for encoding in encodings), tokenizer.tokenizer.token_to_id("[UNK]")
+    tokens = sum(len(encoding.ids) for encoding in encodings)
+    unknown = tokenizer.tokenizer.token_to_id("[UNK]")
     return {
         "tokens_per_word": tokens / len(words),
         "tokens_per_character": tokens / len(re.sub(r"\s", "", "".join(texts))),

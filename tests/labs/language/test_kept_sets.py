@@ -19,7 +19,8 @@ from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import read_dictionary
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 NAME = "../이름: 세트/들"
 NO_KEYS = ["..", "../datasets", "", "0123456789abcdeg", "0123456789abcdef", "/", "\x00", "x" * 5000]
 NO_NOTES = ["", "{", "[]", '{"key": 1}', "\x00", "[" * 100_000]
@@ -70,7 +71,8 @@ def list_sets(kind: Kind) -> list[tuple[str, bool]]:
 
 
 def test_lists_set_once_under_newest_name(kind: Kind) -> None:
-    first, other = kind.store_set("서울", "first"), kind.store_set("부산", "other")
+    first = kind.store_set("서울", "first")
+    other = kind.store_set("부산", "other")
     again = kind.store_set("서울", NAME)
     assert again.key == first.key == first.fingerprint[:16] != other.key
     assert kind.store.stored() == [again, other]
@@ -104,7 +106,8 @@ def test_removes_set_once_and_rejects_paths(kind: Kind) -> None:
 
 @pytest.mark.parametrize("note", NO_NOTES)
 def test_skips_reports_and_removes_damaged_set(kind: Kind, note: str) -> None:
-    stored_set, broken = kind.store_set("서울", NAME), kind.store_set("부산", "broken")
+    stored_set = kind.store_set("서울", NAME)
+    broken = kind.store_set("부산", "broken")
     (workspace() / kind.folder / broken.key / "set.json").write_text(note, encoding="utf-8")
     (workspace() / kind.folder / "notes.txt").write_text("", encoding="utf-8")
     assert (kind.store.stored(), kind.store.damaged()) == ([stored_set], [broken.key])

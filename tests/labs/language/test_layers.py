@@ -61,10 +61,8 @@ def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest
     layer_scores_ = score_layers(network, pairs(), fractions.append)
     assert layer_scores_.spearman.shape == (N_LAYERS + 1, 3)
     for (layer, pooling), vectors in vectors_by_layer(network, TEXTS).items():
-        correlation, cosines = (
-            layer_scores_.spearman[layer, [*PoolingMode].index(pooling)],
-            cosine_matrix(vectors, vectors),
-        )
+        correlation = layer_scores_.spearman[layer, [*PoolingMode].index(pooling)]
+        cosines = cosine_matrix(vectors, vectors)
         if layer == 0 and pooling is PoolingMode.CLS:
             assert np.isnan(correlation)  # [CLS] before it saw the sentence
         else:
@@ -161,10 +159,8 @@ def test_search_matches_transformers(network: TransformerModel, monkeypatch: pyt
     texts[texts.index("서울")] = "한강 서울"  # with its title
     relevant = small_set().relevance.toarray()
     for (layer, pooling), vectors in vectors_by_layer(network, texts).items():
-        scores_of_layer, scores = (
-            search.ndcg[layer, [*PoolingMode].index(pooling)],
-            cosine_matrix(*np.split(vectors, [len(RELEVANT_BY_QUESTION)])),
-        )
+        scores_of_layer = search.ndcg[layer, [*PoolingMode].index(pooling)]
+        scores = cosine_matrix(*np.split(vectors, [len(RELEVANT_BY_QUESTION)]))
         if layer == 0 and pooling is PoolingMode.CLS:
             assert np.isnan(scores_of_layer).all()  # [CLS] before it saw the text
         else:
@@ -197,7 +193,8 @@ def test_reads_prompts_of_model_folder(tmp_path: Path) -> None:
 
 
 def test_sample_contains_relevant_passages() -> None:
-    full_set, sample = large_set(), sample_questions(large_set(), np.arange(100, 500))
+    full_set = large_set()
+    sample = sample_questions(large_set(), np.arange(100, 500))
     assert len(sample.passages) == layers_module.MAX_PASSAGES
     assert 0 < len(sample.questions) <= layers_module.MAX_QUESTIONS
     assert {int(record.id[1:]) for record in sample.questions} <= {*range(100, 500)}

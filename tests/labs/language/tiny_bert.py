@@ -9,8 +9,12 @@ PIECES = [
     *("배", "담배", "항구", "사과", "먹", "고", "탔", "나", "한강", "서울", "부산", "강"),
     *("##를", "##가", "##에서", "##와", "##었다", "##프다", "##다", "##배", "##는", "##이", "##울"),
 ]
-N_LAYERS, N_HEADS, DIMENSIONS = 2, 2, 16
-SHIP, PEAR, BELLY = "항구에서 배를 탔다", "사과와 배를 먹었다", "배가 고프다"
+N_LAYERS = 2
+N_HEADS = 2
+DIMENSIONS = 16
+SHIP = "항구에서 배를 탔다"
+PEAR = "사과와 배를 먹었다"
+BELLY = "배가 고프다"
 
 
 def write_model(folder: Path, *, head: bool = True, seed: int = 0) -> ModelSource:

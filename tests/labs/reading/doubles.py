@@ -56,13 +56,17 @@ class NextWord:
     def read(self, pairs: Sequence[tuple[str, str]], *, spans: int = 1) -> Spans:
         self.read_pairs += pairs
         shape = (len(pairs), spans)
-        starts, ends = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        scores, no_answer_scores = np.full(shape, -np.inf, np.float32), np.full(len(pairs), -0.5, np.float32)
+        starts = np.zeros(shape, np.int32)
+        ends = np.zeros(shape, np.int32)
+        scores = np.full(shape, -np.inf, np.float32)
+        no_answer_scores = np.full(len(pairs), -0.5, np.float32)
         for row, (question, passage) in enumerate(pairs):
-            words, cue = passage.split(), question.split()[-1]
+            words = passage.split()
+            cue = question.split()[-1]
             if cue in words[:-1]:
                 answer = words[words.index(cue) + 1]
                 starts[row, 0] = passage.index(f"{cue} {answer}") + len(cue) + 1
                 ends[row, 0] = starts[row, 0] + len(answer)
-                scores[row, 0], no_answer_scores[row] = -len(answer), -9.0
+                scores[row, 0] = -len(answer)
+                no_answer_scores[row] = -9.0
         return Spans(starts, ends, scores, no_answer_scores)

@@ -267,7 +267,8 @@ def test_stopped_batch_keeps_answers() -> None:
 
 
 def test_stores_answer_that_arrives_after_stop() -> None:
-    under_way, go_on = threading.Event(), threading.Event()
+    under_way = threading.Event()
+    go_on = threading.Event()
 
     def slow(text: str) -> str:
         under_way.set()
@@ -299,7 +300,9 @@ def test_progress_callback_can_abort_batch() -> None:
 
 
 def test_limits_concurrent_requests() -> None:
-    n_running, max_running, lock = 0, 0, threading.Lock()
+    n_running = 0
+    max_running = 0
+    lock = threading.Lock()
     together = threading.Barrier(3, timeout=5)
 
     def count(text: str) -> str:
@@ -322,7 +325,8 @@ def test_price_limit_stops_and_higher_limit_continues() -> None:
     with chat_server(correct_answer) as server:
         first_usage = exhaust(stream_answer(GENERATOR, chat(server), REQUESTS[9])).usage
         price = Prices(1000, 1000).cost(first_usage.prompt_tokens or 0, first_usage.completion_tokens or 0)
-        bytes_, answer_ = GENERATOR.build_messages(REQUESTS[0]).size, 500
+        bytes_ = GENERATOR.build_messages(REQUESTS[0]).size
+        answer_ = 500
         first = Prices(1000, 1000).cost(bytes_, answer_)  # before any answer, as dear as it can be
         prices = Prices(1000, 1000, limit=max(first, 4.5 * price))
         batch = run_batch(server, prices=prices, concurrency=2)

@@ -176,7 +176,9 @@ def test_killed_batch_resumes_without_repeated_requests(
     concurrency: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is killed while the server still thinks about one question for each of its threads: those alone come again."""
-    pending, reached, killed = CITIES[4 : 4 + concurrency], threading.Semaphore(0), threading.Event()
+    pending = CITIES[4 : 4 + concurrency]
+    reached = threading.Semaphore(0)
+    killed = threading.Event()
 
     def reply(text: str) -> str:
         if city_of_question(text) in pending and not killed.is_set():

@@ -52,7 +52,7 @@ def store_evaluation(data: StoredSet, *models: str, **options: object) -> tuple[
     experiment = experiment_of(data, *models, **options)
     result = evaluate(experiment, SET)
     folder = STUDY.job(experiment, data.fingerprint).folder
-    study.export_scores(result, folder)
+    study.save_result(result, folder)
     return result, folder
 
 
@@ -84,7 +84,8 @@ def test_loads_stored_evaluation_without_cache(data: StoredSet) -> None:
     loaded: StoredReading = study.load(folder, SET)
     assert loaded.result.experiment == result.experiment
     assert loaded.result.question_set == result.question_set
-    (ours,), (theirs,) = loaded.result.readers, result.readers
+    (ours,) = loaded.result.readers
+    (theirs,) = result.readers
     assert_same(ours, theirs)
     assert ours.by_retriever["BM25"].answers(1) == theirs.by_retriever["BM25"].answers(1)
     assert loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].depth.exact[:, 1].mean()

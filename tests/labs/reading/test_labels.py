@@ -58,7 +58,8 @@ def test_length_bands_include_their_bounds() -> None:
         band for band in bands for _ in range(2)
     ]
     passages = [Question(id_, "?", ("가",), (id_,)) for id_ in ("p1", "p2", "p3")]
-    nowhere, nobody = Question("x", "?", ("가",)), Question("y", "?", (), ("p2",))
+    nowhere = Question("x", "?", ("가",))
+    nobody = Question("y", "?", (), ("p2",))
     assert label_names(make_question_set(*passages, nowhere, nobody), LabelKind.PASSAGE_LENGTH) == [
         *("0–249", "2,000+", "1,000–1,999"),
         *(UNKNOWN, NO_ANSWER),
@@ -66,7 +67,8 @@ def test_length_bands_include_their_bounds() -> None:
 
 
 def test_answer_position_uses_stored_offset_or_first_match() -> None:
-    seoul, harbour = ("서울",), ("항구",)
+    seoul = ("서울",)
+    harbour = ("항구",)
     question_set = make_question_set(
         Question("first", "?", seoul, ("p1",)),
         Question("told", "?", seoul, ("p1",), starts=(TEXT.rindex("서울"),)),
@@ -161,7 +163,8 @@ def test_label_fractions_of_korquad(korquad: QuestionSet, by: LabelKind) -> None
 
 @pytest.mark.slow
 def test_answer_kind_agrees_with_question_word(korquad: QuestionSet) -> None:
-    words, kinds = label_names(korquad, LabelKind.QUESTION_WORD), label_names(korquad, LabelKind.ANSWER_KIND)
+    words = label_names(korquad, LabelKind.QUESTION_WORD)
+    kinds = label_names(korquad, LabelKind.ANSWER_KIND)
 
     def fraction(word: str, *expected_kinds: str) -> float:
         return float(

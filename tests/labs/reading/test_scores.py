@@ -133,7 +133,8 @@ def test_command_reports_invalid_predictions(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err.startswith("error: bad.json: ")
 
 
-WHO, WHERE = 12, 6
+WHO = 12
+WHERE = 6
 
 
 def make_question_set() -> QuestionSet:
@@ -201,7 +202,8 @@ def test_slice_means_and_differences_match_by_hand() -> None:
 
 
 def test_slice_scores_use_only_its_questions() -> None:
-    scores_by_reader, groups = readers(), significance.question_groups(make_question_set())
+    scores_by_reader = readers()
+    groups = significance.question_groups(make_question_set())
     slice_scores = score_slices(make_question_set(), scores_by_reader, LabelKind.QUESTION_WORD)
     table = slice_scores[(slice_scores["measure"] == "f1") & (slice_scores["reader"] == "second")].set_index("slice")
     p = []
@@ -294,7 +296,8 @@ def test_korquad_scores_match_constructed_answers(tmp_path: Path, capsys: pytest
     for row, question in enumerate(questions):
         (right,) = question.answers
         if row % 5 == 0:
-            predictions[question.id], overlap = f"《{right.upper()}》 ", overlap + 1
+            predictions[question.id] = f"《{right.upper()}》 "
+            overlap = overlap + 1
         elif row % 5 == 1:
             predictions[question.id] = f"{right}뷁"
             n_characters = sum(character not in removed_characters and not character.isspace() for character in right)

@@ -49,7 +49,9 @@ def masker(**options: float) -> Masker:
 def batch(rng: np.random.Generator, rows: int = 6, width: int = 128) -> np.ndarray:
     """Text between [CLS] and [SEP], the end of it padding."""
     tokens = rng.integers(5, SIZE, size=(rows, width))
-    tokens[:, 0], tokens[:, width // 2], tokens[:, -8:] = 2, 3, 0
+    tokens[:, 0] = 2
+    tokens[:, width // 2] = 3
+    tokens[:, -8:] = 0
     return tokens
 
 
@@ -65,7 +67,8 @@ def numbered(words: np.ndarray) -> np.ndarray:
 
 def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
     """Whether all tokens of every word are hidden, or none of them."""
-    sizes, gone = np.bincount(words), np.bincount(words, weights=hidden)
+    sizes = np.bincount(words)
+    gone = np.bincount(words, weights=hidden)
     return bool(((gone == 0) | (gone == sizes)).all())
 
 
@@ -78,7 +81,8 @@ def test_helper_detects_partially_masked_words() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_masking_fractions_of_many_tokens(whole: bool) -> None:
-    rng, hides = np.random.default_rng(0), masker()
+    rng = np.random.default_rng(0)
+    hides = masker()
     tokens = batch(rng, 120)
     text = tokens >= 5
     words = words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
@@ -89,7 +93,8 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
         hidden = labels != IGNORED
         assert not hidden[~text].any(), "a special token"
         assert whole_or_not_at_all(hidden[text], numbers[text])
-        as_mask, as_itself = hidden & (inputs == MASK), hidden & (inputs == tokens)
+        as_mask = hidden & (inputs == MASK)
+        as_itself = hidden & (inputs == tokens)
         seen += [text.sum(), hidden.sum(), as_mask.sum(), (hidden & ~as_mask & ~as_itself).sum(), as_itself.sum()]
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
     assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1, 0.1], abs=0.001)
@@ -97,7 +102,8 @@ def test_masking_fractions_of_many_tokens(whole: bool) -> None:
 
 
 def test_masking_fractions_are_configurable() -> None:
-    rng, hides = np.random.default_rng(0), masker(share=0.4, masked=0.5, random=0.5)
+    rng = np.random.default_rng(0)
+    hides = masker(share=0.4, masked=0.5, random=0.5)
     tokens = batch(rng, 2000)
     inputs, labels = hides.mask_tokens(tokens, each(tokens), rng)
     hidden = labels != IGNORED
@@ -107,7 +113,8 @@ def test_masking_fractions_are_configurable() -> None:
 
 
 def test_never_masks_or_inserts_special_tokens() -> None:
-    rng, tokens = np.random.default_rng(1), batch(np.random.default_rng(0), 500)
+    rng = np.random.default_rng(1)
+    tokens = batch(np.random.default_rng(0), 500)
     inputs, labels = masker(share=1.0, masked=0.0, random=1.0).mask_tokens(tokens, each(tokens), rng)
     special = tokens < 5
     assert (labels[special] == IGNORED).all()
@@ -118,17 +125,20 @@ def test_never_masks_or_inserts_special_tokens() -> None:
 
 
 def test_unmasked_tokens_are_unchanged() -> None:
-    rng, tokens = np.random.default_rng(1), batch(np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    tokens = batch(np.random.default_rng(0))
     inputs, labels = masker().mask_tokens(tokens, each(tokens), rng)
     assert np.array_equal(inputs[labels == IGNORED], tokens[labels == IGNORED])
     assert np.array_equal(np.where(labels == IGNORED, tokens, labels), tokens)
 
 
 def test_masks_whole_words() -> None:
-    rng, tokens = np.random.default_rng(0), batch(np.random.default_rng(0), 200)
+    rng = np.random.default_rng(0)
+    tokens = batch(np.random.default_rng(0), 200)
     words = words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
     _, labels = masker().mask_tokens(tokens, words, rng)
-    hidden, text = labels != IGNORED, tokens >= 5
+    hidden = labels != IGNORED
+    text = tokens >= 5
     assert whole_or_not_at_all(hidden[text], numbered(words)[text])
     assert 0.1 < hidden[text].mean() < 0.2
 
@@ -269,7 +279,8 @@ def test_pairs_split_documents_at_word_starts(file: TokenFile, texts: list[str])
 
 
 def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
-    pairs, rng = SegmentPairs(file, 64, SPECIALS), np.random.default_rng(3)
+    pairs = SegmentPairs(file, 64, SPECIALS)
+    rng = np.random.default_rng(3)
     rows = np.tile(np.arange(len(pairs)), 5)
     read = pairs.read(rows.tolist(), rng)
     assert read.follows is not None
@@ -277,7 +288,8 @@ def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
     bounds = zip(file.bounds[:-1].tolist(), file.bounds[1:].tolist(), strict=True)
     text_of = [to_text(file.tokens[start : end - 1]) for start, end in bounds]
     for index, row in enumerate(rows.tolist()):
-        tokens, segments = read.tokens[index], read.segments[index]
+        tokens = read.tokens[index]
+        segments = read.segments[index]
         first, second = (to_text(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
         own = text_of[int(pairs.document[row])]
         assert first in own
@@ -292,7 +304,8 @@ def test_half_of_pairs_are_random_from_other_documents(file: TokenFile) -> None:
 def test_random_pair_combines_two_documents(file: TokenFile) -> None:
     """With a token for every place, what stands in a pair says where it is from."""
     numbered_file = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
-    pairs, rng = SegmentPairs(numbered_file, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
+    pairs = SegmentPairs(numbered_file, 64, Specials(-1, -2, -3))
+    rng = np.random.default_rng(4)
     rows = rng.integers(len(pairs), size=10_000).tolist()
     read = pairs.read(rows, rng)
     assert read.follows is not None
@@ -329,7 +342,8 @@ def test_pair_layout_matches_bert(tmp_path: Path) -> None:
 
 
 def test_copies_do_not_count_as_other_documents(tmp_path: Path) -> None:
-    pairs, rng = SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS), np.random.default_rng(0)
+    pairs = SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS)
+    rng = np.random.default_rng(0)
     read = pairs.read([0] * 40, rng)
     assert read.follows is not None
     seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == RANDOM]

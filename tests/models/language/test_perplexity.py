@@ -75,8 +75,11 @@ def test_intervals_contain_value_and_shrink_with_rows() -> None:
 
 def test_proportion_interval_is_wilson() -> None:
     right = np.arange(40) < 25
-    z, n, p = 1.959963984540054, 40, 25 / 40
-    middle, half = (p + z * z / (2 * n)), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    z = 1.959963984540054
+    n = 40
+    p = 25 / 40
+    middle = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     expected = ((middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
     assert proportion_interval(right) == pytest.approx(expected)
     covered = [low <= 0.5 <= high for k in range(41) for low, high in (proportion_interval(np.arange(40) < k),)]

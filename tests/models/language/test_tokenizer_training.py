@@ -120,7 +120,8 @@ def test_libraries_load_saved_tokenizer(kind: TokenizerKind, split: PreTokenizat
     saved = trained(kind, split)
     saved.save(tmp_path / "kept")
     saved.save(tmp_path / "kept")  # and again over it
-    reloaded, again = Tokenizer.from_file(str(tmp_path / "kept" / "tokenizer.json")), load_tokenizer(tmp_path / "kept")
+    reloaded = Tokenizer.from_file(str(tmp_path / "kept" / "tokenizer.json"))
+    again = load_tokenizer(tmp_path / "kept")
     assert [reloaded.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert 5 < reloaded.get_vocab_size() <= 1_000
     assert again.marks_morphemes == (split is PreTokenization.MORPHEMES)
@@ -211,7 +212,8 @@ def test_wordpiece_matches_longest_piece_first() -> None:
     pieces = tokenizer.get_vocab()
 
     def longest_first(word: str) -> list[str]:
-        matched, rest = list[str](), word
+        matched = list[str]()
+        rest = word
         while rest:
             lead = "##" if matched else ""
             end = next((end for end in range(len(rest), 0, -1) if lead + rest[:end] in pieces), 0)
@@ -280,7 +282,8 @@ def after(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
 @pytest.mark.parametrize("split", PreTokenization)
 @pytest.mark.parametrize("kind", [TokenizerKind.BPE, TokenizerKind.BYTE_BPE])
 def test_merge_steps_equal_truncated_tokenizer(kind: TokenizerKind, split: PreTokenization) -> None:
-    tokenizer, in_bytes = prepared(kind, split), kind is TokenizerKind.BYTE_BPE
+    tokenizer = prepared(kind, split)
+    in_bytes = kind is TokenizerKind.BYTE_BPE
     every = [tuple(readable(item, in_bytes=in_bytes) for item in pair) for pair in merges_of(tokenizer)]
     assert is_of_bytes(tokenizer) == in_bytes
     for word in WORDS:

@@ -35,7 +35,8 @@ class Polars:
 def test_reads_table_rows_like_a_file(source: Any, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     pd.DataFrame(ROWS).to_csv(file, index=False)
-    of_file, dataset = mrc.load(file, columns=COLUMNS), mrc.load(source, columns=COLUMNS)
+    of_file = mrc.load(file, columns=COLUMNS)
+    dataset = mrc.load(source, columns=COLUMNS)
     assert dataset.question_set.fingerprint == of_file.question_set.fingerprint
     assert dataset.questions["answers"].tolist() == [["장영실"], ["비가 내린 양"]]
     assert dataset.passages["text"].tolist() == [row["지문"] for row in ROWS]

@@ -31,7 +31,8 @@ class Mine:
     """Returns the same passages for every question."""
 
     def __init__(self, ids: list[str], name: str = "mine") -> None:
-        self.name, self._ids = name, ids
+        self.name = name
+        self._ids = ids
 
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
         del query
@@ -157,9 +158,9 @@ def test_reports_missing_file_and_folder(path: str | Path, tmp_path: Path) -> No
 
 
 def test_numbers_unnamed_objects(ids: list[str]) -> None:
-    first, second = (lambda query, k: ids[:k] if query else []), (lambda query, k: ids[-k:] if query else [])
+    functions = [lambda query, k: ids[:k] if query else [], lambda query, k: ids[-k:] if query else []]
     mine = Mine(ids)
-    result = compare([first, second, mine, mine, Mine(ids), Mine(ids, "BM25"), "bm25"])
+    result = compare([*functions, mine, mine, Mine(ids), Mine(ids, "BM25"), "bm25"])
     assert result.names == ["function", "function 2", "mine", "mine 2", "BM25 2", "BM25"]
 
 

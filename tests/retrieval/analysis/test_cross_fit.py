@@ -14,7 +14,8 @@ from mrc_workbench.retrieval.significance import question_groups
 from tests.data.split.worlds import set_of
 from tests.retrieval.compared import comparison_of
 
-PRESENT, HIT = "present", "hit@1"
+PRESENT = "present"
+HIT = "hit@1"
 WORLD = set_of(([row] for row in range(40)), 40, titles=[f"article {row}" for row in range(20)])
 
 

@@ -51,7 +51,8 @@ def test_tests_every_pair_by_every_measure_except_failed_retrievers() -> None:
 
 def test_evidence_matches_significance() -> None:
     question_set, compared = many_questions()
-    statistics, groups = evidence(compared), question_groups(question_set)
+    statistics = evidence(compared)
+    groups = question_groups(question_set)
     scores = {result.name: result.scores for result in compared.results if result.scores}
     assert list(statistics.baseline_tests) == pair_tests(scores, measure_names((1, 3)), groups, baseline="right")
     del scores["right"]
@@ -202,7 +203,8 @@ def test_changes_report_difference_and_test() -> None:
 
 def test_corrects_change_tests_over_retrievers() -> None:
     question_set, first = many_questions()
-    late, right = first.results[1], first.results[0]
+    late = first.results[1]
+    right = first.results[0]
     before = Comparison(first.experiment, question_set, (replace(late, name="a"), replace(right, name="b")))
     after = Comparison(first.experiment, question_set, (replace(right, name="a"), replace(right, name="b")))
     ndcg_changes = [change for change in changes(before, after) if change.test.measure == "ndcg@10"]

@@ -103,7 +103,8 @@ def test_bm25_lab_keeps_usable_options() -> None:
         spec.model_dump(exclude={"name", "chosen_on", "kind", "k1", "b", "title", "engine"})
         for spec in tried_specs(lab)
     ]
-    of_kiwi, words = {"analyzer": "kiwi", **options}, {"analyzer": "word", "title_weight": 2.0, "pairs": True}
+    of_kiwi = {"analyzer": "kiwi", **options}
+    words = {"analyzer": "word", "title_weight": 2.0, "pairs": True}
     windows = {name: value for name, value in of_kiwi.items() if name != "feedback_passages"}
     assert option_values == [
         of_kiwi,
@@ -122,7 +123,9 @@ def test_lexical_lab_tries_single_and_combined_changes() -> None:
         option_changes(compounds=["split"]),
     ]
     lab = lexical_lab(compared, "BM25", kinds)
-    first, few, many = {"title_weight": 4.0}, {"feedback_passages": 3, "feedback_share": 0.1}, {"feedback_passages": 3}
+    first = {"title_weight": 4.0}
+    few = {"feedback_passages": 3, "feedback_share": 0.1}
+    many = {"feedback_passages": 3}
     many |= {"feedback_share": 0.3}
     split: dict[str, object] = {"compounds": "split"}
     others = {"name", "chosen_on", "kind", "analyzer", "b", "title", "engine"}

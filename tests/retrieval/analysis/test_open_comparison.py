@@ -76,7 +76,8 @@ def test_computes_analysis_once(opened: OpenComparison, monkeypatch: pytest.Monk
 def test_computes_analysis_once_for_concurrent_sessions(
     opened: OpenComparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, calls = Event(), []
+    begun = Event()
+    calls = []
 
     def slow(*arguments: Any) -> np.ndarray:
         calls.append(arguments)

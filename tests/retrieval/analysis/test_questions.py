@@ -164,7 +164,8 @@ def test_sorts_table_by_disagreement() -> None:
 
 
 def test_table_starts_with_search_page_examples() -> None:
-    first, second = rankings(*[[0, 1, 2, 3, 4]] * 6), rankings(*[[4, 3, 2, 1, 0]] * 6)
+    first = rankings(*[[0, 1, 2, 3, 4]] * 6)
+    second = rankings(*[[4, 3, 2, 1, 0]] * 6)
     ranks = np.array([[1, 5], [2, 4], [3, 3], [4, 2], [5, 1], [2, 3]])
     table = question_table(small_set(), ranks, ("A", "B"), 5)
     assert set(table.index[:2]) == set(most_disputed([first, second], small_set(), 2)) == {0, 4}
@@ -310,8 +311,10 @@ def test_computes_ceilings() -> None:
 
 
 def test_lists_candidate_sources_and_depths() -> None:
-    hybrid, dense = HybridSpec(name="h", of=("a", "b"), depth=30), DenseSpec(name="d")
-    weighted, reranker = hybrid.model_copy(update={"weights": (0.0, 2.0)}), RerankSpec(name="r", first="h", depth=20)
+    hybrid = HybridSpec(name="h", of=("a", "b"), depth=30)
+    dense = DenseSpec(name="d")
+    weighted = hybrid.model_copy(update={"weights": (0.0, 2.0)})
+    reranker = RerankSpec(name="r", first="h", depth=20)
     specs = (hybrid, weighted, reranker, dense)
     assert [spec.sources for spec in specs] == [("a", "b"), ("b",), ("h",), ("d",)]
     assert [(spec.candidate_depth(50), spec.candidate_depth(5)) for spec in specs[::2]] == [(30, 30), (50, 20)]

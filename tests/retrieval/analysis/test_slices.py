@@ -206,7 +206,8 @@ def test_corrects_slice_tests_together() -> None:
 def test_single_passage_slice_is_never_significant() -> None:
     values = {"first": [0.0] * 5, "second": [1.0] * 5}
     scores = {name: Scores((), {"ndcg@10": np.array(of)}) for name, of in values.items()}
-    parts, groups = [Slice(np.arange(5), "one passage")], np.zeros(5, dtype=np.int32)
+    parts = [Slice(np.arange(5), "one passage")]
+    groups = np.zeros(5, dtype=np.int32)
     table = slice_table(parts, scores, "ndcg@10", groups)
     assert (table["difference_low"][1], table["difference_high"][1]) == (-1, 1)  # nothing of other passages is known
     assert largest_significant_difference(table.assign(p_holm=slice_tests(parts, scores, "ndcg@10", groups))) is None

@@ -108,7 +108,8 @@ def test_rejects_invalid_run_and_reports_its_line(content: bytes, code: str, lin
     assert files() == []
 
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 EXPERIMENT = Experiment(data="small", retriever=(BM25Spec(name="BM25"),))
 FINGERPRINT = small_set().fingerprint
 

@@ -18,7 +18,8 @@ from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from tests.retrieval.test_combine import Fixed
 
 QUERIES = ["a", "b"]
-BUILD, QUERY = pytest.approx(0.5), pytest.approx(0.125)
+BUILD = pytest.approx(0.5)
+QUERY = pytest.approx(0.125)
 CLOCK = SimpleNamespace(now=0.0)
 
 
@@ -84,7 +85,8 @@ def test_does_not_cache_single_query() -> None:
 
 
 def test_reports_times_of_first_search() -> None:
-    first, second = CachedRetriever("kept", "key", Slow), CachedRetriever("kept", "key", no_build)
+    first = CachedRetriever("kept", "key", Slow)
+    second = CachedRetriever("kept", "key", no_build)
     first.search(QUERIES, 1)
     second.search(QUERIES, 1)
     assert (first.costs.build_seconds, first.costs.query_seconds) == (BUILD, QUERY)
@@ -194,7 +196,8 @@ def test_counts_saved_model_time_in_full() -> None:
 class Sized(Slow):
     def __init__(self, memory_bytes: int, notes: dict[str, int], parts: Sequence[Retriever] = ()) -> None:
         super().__init__(parts)
-        self.memory_bytes, self.notes = memory_bytes, notes
+        self.memory_bytes = memory_bytes
+        self.notes = notes
 
 
 def test_stores_memory_and_notes_with_rankings() -> None:

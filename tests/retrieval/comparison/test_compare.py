@@ -121,14 +121,17 @@ def test_progress_increases_to_1() -> None:
 
 
 def test_caches_rankings_and_stores_failure_details() -> None:
-    question_set, experiment, reported = small_set(), experiment_of(WORDS, LOST_MODEL), list[Result]()
+    question_set = small_set()
+    experiment = experiment_of(WORDS, LOST_MODEL)
+    reported = list[Result]()
     words = build_context(experiment, question_set).retrievers["words"]
     assert isinstance(words, CachedRetriever)
     assert not words.is_cached(texts_of(question_set.questions), words.depth)
     first = compare(experiment, question_set, on_result=reported.append)
     assert words.is_cached(texts_of(question_set.questions), words.depth)
     assert tuple(reported) == first.results
-    error, written = first.results[1].error, first.as_dict()["retrievers"]
+    error = first.results[1].error
+    written = first.as_dict()["retrievers"]
     assert [name for name, entry in written.items() if "error" in entry] == ["lost"]
     failed = Failure.from_dict(written["lost"])
     assert isinstance(error, ModelError)
@@ -255,9 +258,11 @@ def test_reuses_cached_vectors_for_other_weight_depth_or_index(monkeypatch: pyte
     def files(kind: str) -> set[str]:
         return {path.name for path in (workspace() / "cache" / kind).iterdir()}
 
-    dense, rerank = {"name": "d", "kind": "dense"}, {"name": "r", "kind": "rerank", "first": "bigrams"}
+    dense = {"name": "d", "kind": "dense"}
+    rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
     first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
-    vectors, pairs = files("vectors"), files("pairs")
+    vectors = files("vectors")
+    pairs = files("pairs")
     for name in ("encoders.load_bi_encoder", "encoders.load_cross_encoder"):
         monkeypatch.setattr(f"mrc_workbench.models.{name}", lambda *_: pytest.fail("a model was loaded"))
     others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
@@ -319,7 +324,8 @@ def test_shipped_vectors_match_packaged_model(
         kinds = ("tokens", "vectors", "token-vectors", "rankings")
         return {kind: len([*cache.sample_path(kind, "").parent.glob("*.npz")]) for kind in kinds}
 
-    kinds, encoder = files(), BiEncoder(find_model(DEFAULT.reference), TEXTS)
+    kinds = files()
+    encoder = BiEncoder(find_model(DEFAULT.reference), TEXTS)
     shipped = encoder.encode_questions(QUESTIONS_OF_SAMPLE), encoder.encode_passages(TEXTS)
     assert "model" not in vars(encoder)  # nobody waited for it
     assert not (workspace() / "cache" / "vectors").exists()

@@ -93,7 +93,8 @@ class CharacterOverlap:
     """The share of a question's letters that a passage holds."""
 
     def __init__(self, name: str, texts: Sequence[str]) -> None:
-        self.name, self._characters = name, [{*text} for text in texts]
+        self.name = name
+        self._characters = [{*text} for text in texts]
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         shares = [

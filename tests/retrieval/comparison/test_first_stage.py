@@ -77,7 +77,8 @@ def test_scores_synonyms_as_same_term() -> None:
     explanation = BM25Explainer(PASSAGES, options).explain("차량은?", 1)
     (term,) = explanation.terms
     assert (term.text, term.in_question, term.in_passage, term.passages) == ("자동차", 1, 2, 2)
-    length, mean = explanation.length, explanation.mean_length
+    length = explanation.length
+    mean = explanation.mean_length
     assert mean == pytest.approx((4 + 5 + 3 + 3) / 4)
     expected = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5)) * 2 / (2 + 0.9 * (1 - 0.4 + 0.4 * length / mean))
     assert term.value == pytest.approx(expected)
@@ -160,7 +161,8 @@ def test_explains_auto_analyzer_without_dictionary_support() -> None:
 def test_stores_window_options_only_if_enabled(kind: str) -> None:
     """What was kept before there were windows is found by the same key."""
     values = {"name": "A", "kind": kind, **({"first": "BM25"} if kind == "rerank" else {})}
-    plain, windowed = parse_spec(values), parse_spec(values | {"windows": True, "stride": 64})
+    plain = parse_spec(values)
+    windowed = parse_spec(values | {"windows": True, "stride": 64})
     assert isinstance(plain, ReadingSpec)
     assert isinstance(windowed, ReadingSpec)
     assert not {"windows", "window_tokens", "stride"} & plain.model_dump(mode="json").keys()

@@ -23,7 +23,8 @@ from mrc_workbench.retrieval.comparison.pace import (
 from mrc_workbench.retrieval.comparison.spec import Spec
 from tests.doubles import small_set
 
-BM25, DENSE = BM25Spec(name="BM25"), DenseSpec(name="Dense", model="some/model")
+BM25 = BM25Spec(name="BM25")
+DENSE = DenseSpec(name="Dense", model="some/model")
 HYBRID = HybridSpec(name="Hybrid", of=("BM25", "Dense"))
 RERANKED = RerankSpec(name="Reranked", first="BM25", depth=3)
 SPECS = {spec.name: spec for spec in (BM25, DENSE, HYBRID, RERANKED)}
@@ -58,7 +59,8 @@ def started_estimator(clock: Clock, *names: str, cached: tuple[str, ...] = ()) -
 
 
 def test_counts_characters_of_texts_and_reranked_pairs() -> None:
-    passages, questions = sum(len(p.text) for p in DATASET.passages), sum(len(q.text) for q in DATASET.questions)
+    passages = sum(len(p.text) for p in DATASET.passages)
+    questions = sum(len(q.text) for q in DATASET.questions)
     sizes = len(DATASET.passages), len(DATASET.questions), passages, questions
     assert BM25.characters_read(*sizes) == DENSE.characters_read(*sizes) == passages + questions
     assert HYBRID.characters_read(*sizes) == 0
@@ -249,7 +251,8 @@ def test_forecasts_zero_seconds_without_characters() -> None:
 
 
 def test_total_is_measured_only_if_all_parts_are() -> None:
-    measured, guessed = Forecast(1.0, is_measured=True), Forecast(2.0)
+    measured = Forecast(1.0, is_measured=True)
+    guessed = Forecast(2.0)
     assert total_forecast([measured, measured]) == Forecast(2.0, is_measured=True)
     assert total_forecast([measured, guessed]) == Forecast(3.0)
     assert total_forecast([measured, Forecast(None)]) == Forecast(None)

@@ -52,7 +52,8 @@ def stored_folder(**more: object) -> tuple[Comparison, Path]:
 
 def assert_same(actual: Result, expected: Result) -> None:
     for field in fields(Result):
-        ours, theirs = getattr(actual, field.name), getattr(expected, field.name)
+        ours = getattr(actual, field.name)
+        theirs = getattr(expected, field.name)
         if field.name == "rankings" and theirs:
             assert (ours.indices.dtype, ours.scores.dtype) == (theirs.indices.dtype, theirs.scores.dtype)
             np.testing.assert_array_equal(ours.indices, theirs.indices)

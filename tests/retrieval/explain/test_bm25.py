@@ -42,7 +42,8 @@ def explained(
     held: Sequence[Passage], options: BM25Options, questions: list[str], k: int
 ) -> list[tuple[BM25Explanation, float]]:
     """Explanations of everything an index finds, and the score the index gave."""
-    rankings, explainer = BM25("bm25", held, options).search(questions, k), BM25Explainer(held, options)
+    rankings = BM25("bm25", held, options).search(questions, k)
+    explainer = BM25Explainer(held, options)
     return [
         (explainer.explain(question, row), score)
         for question, rows, scores in zip(questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
@@ -95,7 +96,8 @@ def test_each_term_matches_formula(sample: QuestionSet, analyzer: Analyzer) -> N
         assert (explanation.length, explanation.mean_length) == (document.total(), pytest.approx(mean_length))
         expected = []
         for term, times in query_counts.items():
-            n, f = sum(term in held for held in documents), document[term]
+            n = sum(term in held for held in documents)
+            f = document[term]
             idf = math.log(1 + (len(documents) - n + 0.5) / (n + 0.5)) if n else 0
             value = times * idf * f / (f + 1.2 * (0.25 + 0.75 * document.total() / mean_length))
             expected.append((-value, times, f, n, idf))
@@ -196,7 +198,9 @@ def test_title_weight_by_hand() -> None:
     explainer = BM25Explainer(held, BM25Options(Analyzer.WORD, 0.9, 0.4, title_weight=3.0))
     explanation = explainer.explain("b a", 0)
     b, a = explanation.terms
-    title, text = 0.6 + 0.4 * 1 / (4 / 3), 0.6 + 0.4 * 3 / 2  # of 1, 0 and 3 tokens, and of 3, 2 and 1
+    # of 1, 0 and 3 tokens, and of 3, 2 and 1
+    title = 0.6 + 0.4 * 1 / (4 / 3)
+    text = 0.6 + 0.4 * 3 / 2
     counted = 3 * 1 / title + 2 / text
     assert b.value == pytest.approx(math.log(1 + 2.5 / 1.5) * counted / (counted + 0.9))
     assert a.value == pytest.approx(math.log(1 + 0.5 / 3.5) * (1 / text) / (1 / text + 0.9))
@@ -220,7 +224,8 @@ def test_marks_morphemes_and_character_pairs() -> None:
     titled = [Passage("p1", "왕국은 넓다", "왕국"), Passage("p2", "도서관은 멀다")]
     explanation = BM25Explainer(titled, BM25Options(Analyzer.KIWI_BIGRAM)).explain("왕국이 넓은가", 0)
     terms = {(term.text, term.kind): term for term in explanation.terms}
-    morpheme, pair = terms["왕국", TokenKind.MORPHEME], terms["왕국", TokenKind.BIGRAM]
+    morpheme = terms["왕국", TokenKind.MORPHEME]
+    pair = terms["왕국", TokenKind.BIGRAM]
     assert morpheme.passage_spans == pair.passage_spans == ((0, 2), (3, 5))
     both = pytest.approx(morpheme.value + pair.value)
     assert explanation.title_pieces() == [("왕국", both)]
@@ -269,7 +274,8 @@ def test_explains_fields_separately(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("kept_work")
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
 def test_stored_counts_equal_analyzer_counts(analyzer: Analyzer, sample: QuestionSet) -> None:
-    options, questions = BM25Options(analyzer, 1.2, 0.75), [question.text for question in sample.questions]
+    options = BM25Options(analyzer, 1.2, 0.75)
+    questions = [question.text for question in sample.questions]
     tokens_of(analyzer, questions[:40])
     tokens_of(analyzer, sample.passages.indexed_texts(title=True))
     counting = counting_explainer(sample.passages, options, questions[:40])
@@ -277,7 +283,8 @@ def test_stored_counts_equal_analyzer_counts(analyzer: Analyzer, sample: Questio
     assert counting is not None
     for question in questions[:40:7]:
         for row in (0, 57, 199):
-            counted, located = counting.explain(question, row), locating.explain(question, row)
+            counted = counting.explain(question, row)
+            located = locating.explain(question, row)
             assert counted.score == located.score > -1
             assert counted.length == located.length
             assert [
@@ -289,7 +296,8 @@ def test_stored_counts_equal_analyzer_counts(analyzer: Analyzer, sample: Questio
 
 
 def test_no_counting_explainer_without_stored_tokens_or_with_fields() -> None:
-    held, queries = passages("a b b", "a c"), ["a", "b c"]
+    held = passages("a b b", "a c")
+    queries = ["a", "b c"]
     assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), queries) is None
     tokens_of(Analyzer.WORD, queries)
     tokens_of(Analyzer.WORD, Passages.from_passages(held).indexed_texts(title=True))

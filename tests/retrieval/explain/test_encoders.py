@@ -122,7 +122,8 @@ def test_values_match_formula(english: tuple[StaticExplainer, BiEncoder]) -> Non
     question_tokens, passage_tokens = (list(dict.fromkeys(tokens)) for tokens in texts)
     question_vectors = {token: weights[number[token]] for token in question_tokens if token in number}
     passage_vectors = {token: weights[number[token]] for token in passage_tokens}
-    question_sum, passage_sum = sum(question_vectors.values()), sum(passage_vectors.values())
+    question_sum = sum(question_vectors.values())
+    passage_sum = sum(passage_vectors.values())
     lengths = np.linalg.norm(question_sum) * np.linalg.norm(passage_sum)
     explanation = explainer.explain("old old hall zebra", 4)
     values = {token.text: token.value for token in explanation.question_tokens if token.known}
@@ -254,7 +255,8 @@ def test_pieces_have_contributions(folder: Path) -> None:
 
 
 def test_weighted_term_table_sums_to_both_scores(folder: Path) -> None:
-    right, wrong = explained(folder, 0), explained(folder, 1)
+    right = explained(folder, 0)
+    wrong = explained(folder, 1)
     table = weighted_term_table(right, wrong)
     assert tuple(table.columns) == WEIGHED
     assert table["term"].is_unique
@@ -277,7 +279,8 @@ def test_best_window_score_equals_search_score(tmp_path: Path, options: WindowOp
     assert explained is not None
     score = rankings.scores[0, rankings.indices[0].tolist().index(1)]
     assert explained.score == pytest.approx(score, abs=1e-3)  # the first, as it was read, may end within a word
-    window, cosine = explained.windows[explained.best].window, explained.windows[explained.best].score
+    window = explained.windows[explained.best].window
+    cosine = explained.windows[explained.best].score
     vectors = encoder.encode_passages([f"세종\n{LONG.text[window.start - 3 : window.end - 3]}"])
     assert cosine == pytest.approx(float(vectors[0] @ encoder.encode_questions([SENTENCES[3]])[0]), abs=1e-5)
     assert cosine == max(window_score.score for window_score in explained.windows)

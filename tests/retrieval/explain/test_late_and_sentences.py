@@ -33,7 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
     texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in CORPUS]
-    windows, source = WindowOptions(tokens=10), find_model(str(folder))
+    windows = WindowOptions(tokens=10)
+    source = find_model(str(folder))
     encoder = TokenEncoder(source, texts, precision=Precision.FLOAT32, dimensions=dimensions, windows=windows)
     encoder.model.max_seq_length = 24
     return encoder
@@ -42,7 +43,8 @@ def encoder_of(folder: Path, dimensions: int = 0) -> TokenEncoder:
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [0, 7])
 def test_matches_sum_to_ranking_score(folder: Path, dimensions: int) -> None:
-    encoder, question = encoder_of(folder, dimensions), " ".join(WORDS[3:7])
+    encoder = encoder_of(folder, dimensions)
+    question = " ".join(WORDS[3:7])
     rankings = LateInteraction("late", CORPUS, encoder).search([question], len(CORPUS))
     scores = dict(zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True))
     again = encoder_of(folder, dimensions)
@@ -79,7 +81,9 @@ def test_matches_nearest_token_with_correct_spans(folder: Path) -> None:
 @pytest.mark.slow
 def test_pieces_cover_both_texts(folder: Path) -> None:
     explained = token_matches(encoder_of(folder), " ".join(WORDS[:3]), LONG)
-    question_pieces, title, text = explained.question_matches(), explained.title_matches(), explained.text_matches()
+    question_pieces = explained.question_matches()
+    title = explained.title_matches()
+    text = explained.text_matches()
     assert "".join(piece for piece, _ in question_pieces) == explained.question
     assert ("".join(piece for piece, _ in title), "".join(piece for piece, _ in text)) == (LONG.title, LONG.text)
     assert [numbers for piece, numbers in question_pieces if piece != " "] == [

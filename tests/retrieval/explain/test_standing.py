@@ -58,7 +58,8 @@ def test_selects_passage_pair() -> None:
 def test_term_table_sums_to_both_scores(analyzer: Analyzer) -> None:
     options = BM25Options(analyzer)
     explainer = BM25Explainer(PASSAGES, options)
-    right, wrong = explainer.explain(QUESTION, 0), explainer.explain(QUESTION, 1)
+    right = explainer.explain(QUESTION, 0)
+    wrong = explainer.explain(QUESTION, 1)
     table = term_table(right, wrong)
     assert tuple(table.columns) == TERMS
     rankings = BM25("BM25", PASSAGES, options).search([QUESTION], 3)
@@ -132,7 +133,8 @@ class Listed:
     """Finds what it was told to, a dictionary of passage and score for each question, whatever the question."""
 
     def __init__(self, name: str, scores_by_row: list[dict[int, float]]) -> None:
-        self.name, self._scores_by_row = name, scores_by_row
+        self.name = name
+        self._scores_by_row = scores_by_row
 
     def search(self, questions: list[str], k: int) -> Rankings:  # noqa: ARG002
         indices = np.full((len(self._scores_by_row), k), NOT_FOUND, dtype=np.int32)
@@ -198,7 +200,8 @@ def test_values_sum_to_hybrid_score(
 
 def test_reciprocal_ranks_by_hand() -> None:
     explanation = fusion_contributions(small_lists(), 1, 3, depth=5, fusion=Fusion.RRF, weights=[2.0, 1.0])
-    bm25, dense = explanation.components["bm25"], explanation.components["dense"]
+    bm25 = explanation.components["bm25"]
+    dense = explanation.components["dense"]
     assert (bm25.rank, bm25.score, bm25.normalised, bm25.weight, bm25.value) == (1, 8, 1 / 61, 2, 2 / 61)
     assert (dense.rank, dense.score, dense.normalised, dense.weight, dense.value) == (2, 0.5, 1 / 62, 1, 1 / 62)
 
@@ -236,7 +239,8 @@ def test_passage_of_zero_weight_retriever_is_not_retrieved() -> None:
 
 
 def to_unit(scores: dict[int, float]) -> dict[int, float]:
-    low, high = min(scores.values()), max(scores.values())
+    low = min(scores.values())
+    high = max(scores.values())
     return {passage: (score - low) / (high - low) if high > low else 1.0 for passage, score in scores.items()}
 
 
@@ -253,12 +257,15 @@ def to_unit(scores: dict[int, float]) -> dict[int, float]:
 def test_rerank_contributions_sum_and_recover_reranker_score(
     told: list[dict[int, float]], scores: list[float], weight: float, depth: int, k: int
 ) -> None:
-    first, passages = Listed("first", told), [Passage(f"p{row}", str(row)) for row in range(9)]
+    first = Listed("first", told)
+    passages = [Passage(f"p{row}", str(row)) for row in range(9)]
     reranked = RerankedRetriever("reranked", first, FixedScorer(scores), passages, depth=depth, weight=weight)
-    after, before = reranked.search(["one", "other"], k), first.search(["one", "other"], 9)
+    after = reranked.search(["one", "other"], k)
+    before = first.search(["one", "other"], 9)
     for question, passage in ((0, next(iter(told[0]))), (1, next(iter(told[1])))):
         move = rerank_contributions(before, after, question, passage, depth=depth, weight=weight)
-        ranking, new = before.indices[question].tolist(), after.indices[question].tolist()
+        ranking = before.indices[question].tolist()
+        new = after.indices[question].tolist()
         assert move.rank_before == ranking.index(passage) + 1
         assert move.rank_after == (new.index(passage) + 1 if passage in new else None)
         read = [row for row in ranking[:depth] if row >= 0]

@@ -80,7 +80,8 @@ def test_scores_match_formula_on_sample(sample: QuestionSet, analyzer: Analyzer)
 @settings(deadline=None, max_examples=50)
 @given(TEXTS, QUESTIONS, st.floats(0, 3), st.floats(0, 1))
 def test_scores_match_formula_on_random_tokens(texts: list[str], questions: list[str], k1: float, b: float) -> None:
-    documents, query_tokens = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
+    documents = analyze(Analyzer.WORD, texts)
+    query_tokens = analyze(Analyzer.WORD, questions)
     rankings = BM25("bm25", passages(*texts), BM25Options(Analyzer.WORD, k1, b)).search(questions, len(texts))
     for scores, question in zip(hits_of(rankings), query_tokens, strict=True):
         held = [row for row, document in enumerate(documents) if set(document) & set(question)]
@@ -103,7 +104,8 @@ def test_reference_engine_equals_rank_bm25(sample: QuestionSet, analyzer: Analyz
 @settings(deadline=None, max_examples=50)
 @given(TEXTS, QUESTIONS)
 def test_reference_engine_equals_rank_bm25_on_random_tokens(texts: list[str], questions: list[str]) -> None:
-    documents, query_tokens = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
+    documents = analyze(Analyzer.WORD, texts)
+    query_tokens = analyze(Analyzer.WORD, questions)
     options = BM25Options(Analyzer.WORD, engine=BM25Engine.RANK_BM25)
     rankings = BM25("reference", passages(*texts), options).search(questions, len(texts))
     library = BM25Okapi(documents, k1=0.9, b=0.4) if any(documents) else None
@@ -207,7 +209,8 @@ def test_rejects_parameters_out_of_range(k1: float, b: float) -> None:
 def test_memory_counts_postings_and_lists() -> None:
     held = passages("a b a", "b c")
     known = BM25("", held, BM25Options(Analyzer.WHITESPACE)).memory_bytes
-    of_a_term, of_a_list = 8, 2 * 8 + 8
+    of_a_term = 8
+    of_a_list = 2 * 8 + 8
     assert known == 4 * (2 + 4) + 3 * (of_a_term + of_a_list)  # ab, bc; a, b, c
     assert BM25("", held, BM25Options(Analyzer.WHITESPACE, engine=BM25Engine.RANK_BM25)).memory_bytes == 0
     assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0
@@ -236,7 +239,8 @@ def test_segmentation_does_not_change_results(options: BM25Options, request: pyt
     request.getfixturevalue("segments_of_eight")
     progress: list[float] = []
     in_segments = BM25("in segments", CORPUS, options, progress.append)
-    rankings, expected = in_segments.search(CORPUS_QUERIES, 20), whole.search(CORPUS_QUERIES, 20)
+    rankings = in_segments.search(CORPUS_QUERIES, 20)
+    expected = whole.search(CORPUS_QUERIES, 20)
     np.testing.assert_array_equal(rankings.indices, expected.indices)
     np.testing.assert_allclose(rankings.scores, expected.scores, rtol=1e-6)
     assert len([path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir()]) == 1
@@ -276,7 +280,8 @@ def test_large_corpus_without_tokens_returns_no_hits(options: BM25Options) -> No
 
 def test_reuses_stored_tokens_of_question_set(monkeypatch: pytest.MonkeyPatch) -> None:
     questions = ["한국의 수도", "가장 높은 산", "한국의 수도", "파리"]
-    plain, bm25 = BM25("plain", PASSAGES), BM25("bm25", PASSAGES, all_questions=questions)
+    plain = BM25("plain", PASSAGES)
+    bm25 = BM25("bm25", PASSAGES, all_questions=questions)
     some = [questions[3], questions[0]]
     expected = plain.search(some, 3)
     analysis.tokens_of(bm25.analysis, questions)  # as a comparison does
@@ -287,6 +292,7 @@ def test_reuses_stored_tokens_of_question_set(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_analyzes_question_outside_set() -> None:
-    plain, bm25 = BM25("plain", PASSAGES), BM25("bm25", PASSAGES, all_questions=["수도", "강"])
+    plain = BM25("plain", PASSAGES)
+    bm25 = BM25("bm25", PASSAGES, all_questions=["수도", "강"])
     analysis.tokens_of(bm25.analysis, ["수도", "강"])
     np.testing.assert_array_equal(bm25.search(["산", "수도"], 3).scores, plain.search(["산", "수도"], 3).scores)

@@ -78,7 +78,8 @@ def expand_queries(
 ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """Return the weights that the questions get, and those of the formula."""
     texts = [passage.text for passage in of]
-    documents, analyzed = analyze(analyzer, texts), analyze(analyzer, questions)
+    documents = analyze(analyzer, texts)
+    analyzed = analyze(analyzer, questions)
     first = BM25("first", of, BM25Options(analyzer, title=False)).search(questions, options.passages)
     again = Feedback(options, Analysis(analyzer), texts, term_statistics(analyzer, texts)).expand_queries(
         analyzed, first
@@ -168,7 +169,8 @@ def test_zero_weight_keeps_original_query(sample: QuestionSet) -> None:
         BM25("", sample.passages, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.0))
         for number in (0, 5)
     )
-    first, second = plain.search(questions, 10), again.search(questions, 10)
+    first = plain.search(questions, 10)
+    second = again.search(questions, 10)
     np.testing.assert_array_equal(first.indices, second.indices)
     np.testing.assert_allclose(first.scores, second.scores, rtol=1e-6)
 
@@ -178,7 +180,8 @@ def test_expands_queries_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
     again = BM25("", of, BM25Options(Analyzer.WORD, feedback_passages=3))
     queries = ["w3", "w9 w30", "", "same"] * 5
-    rankings, single_rankings = again.search(queries, 5), [again.search([question], 5) for question in queries[:4]]
+    rankings = again.search(queries, 5)
+    single_rankings = [again.search([question], 5) for question in queries[:4]]
     assert rankings.indices.tolist() == [ranking.indices[0].tolist() for ranking in single_rankings] * 5
     assert rankings.scores.tolist() == [ranking.scores[0].tolist() for ranking in single_rankings] * 5
     assert np.vstack(list(again.score_blocks(queries))).shape == (len(queries), len(of))
@@ -241,7 +244,8 @@ def bm25f(
 def test_field_statistics_count_both_fields(titled: list[tuple[str, str]]) -> None:
     passages = Passages.from_passages([Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)])
     analysis = Analysis(Analyzer.BIGRAM)
-    titles, texts = analyze(analysis, passages.titles), analyze(analysis, passages.texts)
+    titles = analyze(analysis, passages.titles)
+    texts = analyze(analysis, passages.texts)
     statistics = field_statistics(analysis, passages)
     holders = Counter(term for title, text in zip(titles, texts, strict=True) for term in {*title, *text})
     positions = statistics.terms.positions_of(list(holders))
@@ -288,7 +292,8 @@ class Given:
     fingerprint = "given"
 
     def __init__(self, questions: np.ndarray, passages: np.ndarray) -> None:
-        self._questions, self._passages = csr_array(questions), csr_array(passages)
+        self._questions = csr_array(questions)
+        self._passages = csr_array(passages)
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
         assert len(texts) == self._questions.shape[0]
@@ -312,7 +317,8 @@ def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.integers(1, 20), st.integers(1, 12), st.integers(1, 15))
 def test_sparse_search_equals_matrix_product(data: st.DataObject, n: int, m: int, k: int) -> None:
-    questions, passages = data.draw(matrix(m, 5)), data.draw(matrix(n, 5))
+    questions = data.draw(matrix(m, 5))
+    passages = data.draw(matrix(n, 5))
     rankings = searched(questions, passages).search([""] * m, k)
     products = questions @ passages.T  # exact: all weights are quarters
     expected = top_k(np.where(products > 0, products, -np.inf), k)

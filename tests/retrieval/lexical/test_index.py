@@ -104,7 +104,8 @@ def test_searches_negative_and_positive_weights_exactly(data: st.DataObject, k: 
 def test_searches_zipf_distributed_terms() -> None:
     """The lists are of all lengths, so that some are added up, some looked up by map and some by search."""
     rng = np.random.default_rng(0)
-    n_passages, n_terms = 20_000, 3_000
+    n_passages = 20_000
+    n_terms = 3_000
     term_ids = np.minimum(rng.zipf(1.2, n_passages * 30) - 1, n_terms - 1)
     counts = csr_array(
         (np.ones(len(term_ids)), (np.repeat(np.arange(n_passages), 30), term_ids)), shape=(n_passages, n_terms)
@@ -117,7 +118,8 @@ def test_searches_zipf_distributed_terms() -> None:
     )
     postings = Postings.from_segments(segments_of(counts, 2_048), n_passages, 2_048)
     questions = [np.minimum(rng.zipf(1.2, size) - 1, n_terms - 1) for size in (1, 2, 5, 12, 30, 60) for _ in range(20)]
-    terms, offsets = np.concatenate(questions).astype(np.uint64), offsets_of(questions)
+    terms = np.concatenate(questions).astype(np.uint64)
+    offsets = offsets_of(questions)
     assert (postings.lists.found["map"] >= 0).any()
     assert (postings.lists.found["map"] < 0).any()
     scores = all_of(postings, terms, offsets, 16)
@@ -182,7 +184,8 @@ def test_numpy_scores_equal_compiled_scores(
     terms, offsets = query_arrays(questions)
     factors = np.array(data.draw(st.lists(COUNTS, min_size=len(terms), max_size=len(terms))), dtype=np.float32)
     (only,) = segments_with(documents, *options, len(documents))
-    small, compiled = SingleSegmentIndex(only, len(documents)), postings_with(documents, *options, 1 << 16)
+    small = SingleSegmentIndex(only, len(documents))
+    compiled = postings_with(documents, *options, 1 << 16)
     for given_factors in (None, factors):
         rankings = small.search(tokens_with(questions), k, given_factors)
         assert_same(rankings, compiled.search(terms, offsets, k, given_factors))
@@ -193,10 +196,12 @@ def test_numpy_scores_equal_compiled_scores(
 @settings(deadline=None, max_examples=100)
 @given(DOCUMENTS, st.integers(0, 3), st.floats(0.1, 3))
 def test_numpy_counts_equal_compiled_counts(documents: Documents, n_head: int, gain: float) -> None:
-    tokens, n_terms = tokens_with(documents), 7
+    tokens = tokens_with(documents)
+    n_terms = 7
     lengths = by_numpy.count_document_frequencies(tokens.ids, tokens.offsets, n_terms)
     np.testing.assert_array_equal(lengths, index.count_document_frequencies(tokens.ids, tokens.offsets, n_terms))
-    title_lengths, gains = np.full(len(documents), n_head), np.tile([[gain], [1.0]], len(documents))
+    title_lengths = np.full(len(documents), n_head)
+    gains = np.tile([[gain], [1.0]], len(documents))
     few = by_numpy.count_terms(tokens.ids, tokens.offsets, lengths, title_lengths, gains)
     begins = np.concatenate([[0], np.cumsum(lengths)])
     for array, other in zip(

@@ -91,7 +91,8 @@ def opened(segments: CountingSegments) -> Postings:
 
 def assert_finds_the_same(postings: Postings) -> None:
     questions = query_arrays([[2], [1, 6, 3], [0]])
-    rankings, expected = postings.search(*questions, 9), postings_with(DOCUMENTS, size=SIZE).search(*questions, 9)
+    rankings = postings.search(*questions, 9)
+    expected = postings_with(DOCUMENTS, size=SIZE).search(*questions, 9)
     np.testing.assert_array_equal(rankings.indices, expected.indices)
     np.testing.assert_array_equal(rankings.scores, expected.scores)
 
@@ -214,7 +215,8 @@ def test_truncated_files_do_not_kill_process() -> None:
 
 
 def test_process_copies_index_once() -> None:
-    first, second = opened(CountingSegments()), opened(CountingSegments())
+    first = opened(CountingSegments())
+    second = opened(CountingSegments())
     assert first is second
     names = {path.name for path in (workspace() / "cache" / "postings").iterdir()}
     assert len(names) == 2, names  # the index and its lock: the copy has no name

@@ -291,7 +291,8 @@ def test_unknown_run_depth_becomes_warning(tmp_path: Path) -> None:
 
 class Hit:
     def __init__(self, docid: str, score: float) -> None:
-        self.docid, self.score = docid, score
+        self.docid = docid
+        self.score = score
 
 
 class Raising:

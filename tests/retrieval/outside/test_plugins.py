@@ -161,7 +161,8 @@ def test_failure_has_reason(
 @pytest.mark.slow
 def test_compares_and_exports_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", REGISTERED)
-    path, out = tmp_path / "experiment.toml", tmp_path / "out"
+    path = tmp_path / "experiment.toml"
+    out = tmp_path / "out"
     data = keep(small_set())
     with searching(PASSAGES) as server:
         path.write_text(EXPERIMENT.format(data=data.key, address=server.address), encoding="utf-8")

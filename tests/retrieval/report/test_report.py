@@ -254,7 +254,8 @@ def test_names_rankings_too_shallow_for_metrics(language: str) -> None:
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_reports_unjudged_results_if_judgements_exist(language: str) -> None:
-    say, compared = translator(language), partly_judged()[1]
+    say = translator(language)
+    compared = partly_judged()[1]
     text = report(compared, language)
     notice = say("notice.behind", name="unknown", best="known", share="60", of_best="100")
     for expected in (notice, say("section.judged"), *(say(f"term.{name}") for name in ("ndcg_exp", "judged", "bpref"))):
@@ -318,7 +319,8 @@ def test_rejects_unknown_language() -> None:
 
 
 def test_languages_share_keys_fields_and_tags() -> None:
-    english, korean = catalog("en"), catalog("ko")
+    english = catalog("en")
+    korean = catalog("ko")
     assert list(english) == list(korean)
     for key, text in english.items():
         assert fields(text) == fields(korean[key]), key

@@ -92,7 +92,8 @@ def test_warns_about_few_questions_in_each_language(language: str) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_report_warns_beside_headline(language: str) -> None:
     compared = compare(experiment_of(WORDS, split="test"), chain(30))
-    text, say = report(compared, language), translator(language)
+    text = report(compared, language)
+    say = translator(language)
     assert compared.split is not None
     assert str(few_questions_warning(6, "compared", say)) in text
     assert text.count(str(describe_split(compared.split, say))) == 2  # beside the headline and among the settings

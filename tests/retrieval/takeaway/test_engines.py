@@ -25,7 +25,8 @@ from mrc_workbench.retrieval.takeaway.signals import Terms, Vectors
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, experiment_of
 
-INDEX, WEIGHTS = "passages_0123456789ab", (0.7, 0.3)
+INDEX = "passages_0123456789ab"
+WEIGHTS = (0.7, 0.3)
 TECHNIQUES = {ExportTarget.OPENSEARCH: "z_score", ExportTarget.WEAVIATE: "relativeScoreFusion"}
 sent: list[EngineRequest] = []
 
@@ -34,7 +35,11 @@ class Keywords(Vectors):
     """Vectors of the keyword encoder; the third passage is made one of which nothing is known."""
 
     def __init__(self, index: IndexKind = IndexKind.EXACT) -> None:
-        self.field, self.name, self.index, self.encoder = "vector", "dense", index, KeywordEncoder()  # type: ignore[assignment]
+        # type: ignore[assignment]
+        self.field = "vector"
+        self.name = "dense"
+        self.index = index
+        self.encoder = KeywordEncoder()
         self.vectors = KeywordEncoder().encode_passages([passage.text for passage in PASSAGES])
         self.vectors[2] = 0
 

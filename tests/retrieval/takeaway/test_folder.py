@@ -90,7 +90,8 @@ def told_in_milvus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[s
     done = run_scripts(*((folder, "", word) for folder in folders for word in ("load", "check")))
     query_outputs = run_scripts(*((folder, "", "ask", QUESTIONS[0].text) for folder in folders), path=str(PROJECT))
     assert (done.returncode, query_outputs.returncode) == (0, 0), done.stderr + query_outputs.stderr
-    loaded, answers = done.stdout.split(END)[:-1], query_outputs.stdout.split(END)[:-1]
+    loaded = done.stdout.split(END)[:-1]
+    answers = query_outputs.stdout.split(END)[:-1]
     return dict(zip(IN_MILVUS, map(list, zip(loaded[::2], loaded[1::2], answers, strict=True)), strict=True))
 
 

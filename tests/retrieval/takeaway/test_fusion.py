@@ -37,7 +37,9 @@ from tests.doubles import small_set
 from tests.engines.base import nine_bits
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of, many_questions
 
-N, DEPTH, K = 30, 8, 10
+N = 30
+DEPTH = 8
+K = 10
 WEIGHTS = (0.7, 0.3)
 
 
@@ -46,7 +48,8 @@ class Given:
 
     def __init__(self, field: str, scores: np.ndarray) -> None:
         self.field = self.name = field
-        self.scores, self.n_passages = scores, scores.shape[1]
+        self.scores = scores
+        self.n_passages = scores.shape[1]
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         del questions, rounded
@@ -64,7 +67,9 @@ def signals(seed: int, few: bool = False) -> list[np.ndarray]:
     draw = np.random.default_rng(seed)
     score_arrays = [draw.normal(3, 2, (6, N)), draw.uniform(-1, 1, (6, N))]
     if few:
-        score_arrays[0][0], score_arrays[0][1, 1:], score_arrays[1][2] = -np.inf, -np.inf, 0.25
+        score_arrays[0][0] = -np.inf
+        score_arrays[0][1, 1:] = -np.inf
+        score_arrays[1][2] = 0.25
     return score_arrays
 
 
@@ -81,8 +86,11 @@ def first(scores: np.ndarray, depth: int = DEPTH) -> dict[int, float]:
 
 def value(technique: str, scores_by_row: dict[int, float], row: int) -> float:
     """The engine's value of a passage in the list that one signal found."""
-    scores, score = list(scores_by_row.values()), scores_by_row[row]
-    low, high, mean = min(scores), max(scores), sum(scores) / len(scores)
+    scores = list(scores_by_row.values())
+    score = scores_by_row[row]
+    low = min(scores)
+    high = max(scores)
+    mean = sum(scores) / len(scores)
     if technique == "rrf":
         return 1 / (61 + list(scores_by_row).index(row))
     if technique == "weighted":
@@ -98,13 +106,15 @@ def value(technique: str, scores_by_row: dict[int, float], row: int) -> float:
 
 def weight_by_loop(technique: str, scores: np.ndarray, slope: str, weight: float) -> float:
     """Mean of slope * range, divided by the mean range of the values."""
-    ranges, engine_ranges = [], []
+    ranges = []
+    engine_ranges = []
     for row in scores:
         scores_by_row = first(row)
         ends = list(scores_by_row.values())
         if not ends or max(ends) == min(ends):
             continue
-        spread, deviation = max(ends) - min(ends), float(np.std(ends))
+        spread = max(ends) - min(ends)
+        deviation = float(np.std(ends))
         ranges.append(weight * {"of_range": 1.0, "of_deviation": spread / deviation}[slope])
         values = [value(technique, scores_by_row, row_in_list) for row_in_list in scores_by_row]
         engine_ranges.append(max(values) - min(values))
@@ -275,7 +285,8 @@ def test_exports_learned_mix_with_weights_of_all_questions() -> None:
     whole, _ = many_questions(12)
     experiment = experiment_of(BIGRAMS, WORDS, {"name": "mix", "kind": "learned", "of": ["bigrams", "words"]})
     context = build_context(experiment, whole)
-    plan, mix = plan_export("mix", context), context.get_retriever("mix").retriever
+    plan = plan_export("mix", context)
+    mix = context.get_retriever("mix").retriever
     assert isinstance(mix, LearnedMix)
     names = [part.name for part in mix.retrievers]
     exported = [part.signal.name for part in plan.parts]

@@ -63,8 +63,10 @@ ENGINES: dict[ExportTarget, Callable[[Path], StubEngine]] = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """The folder of an engine for a mix, or for a signal alone; each is written once."""
-    base_folder, folders_by_mix = tmp_path_factory.mktemp("folders"), dict[tuple[ExportTarget, str], Path]()
-    late, sparse = sharpened(build_bi_encoder(base_folder / "bi")), build_sparse_encoder(base_folder / "splade")
+    base_folder = tmp_path_factory.mktemp("folders")
+    folders_by_mix = dict[tuple[ExportTarget, str], Path]()
+    late = sharpened(build_bi_encoder(base_folder / "bi"))
+    sparse = build_sparse_encoder(base_folder / "splade")
     signals = [DENSE, LATE | {"model": str(late)}, SPARSE | {"model": str(sparse)}]
 
     def folder_of(engine: ExportTarget, mix: str) -> Path:
@@ -182,7 +184,8 @@ def test_elasticsearch_versions_and_licences(
 
 
 def test_readme_states_version_and_licence(folders: Folders) -> None:
-    by_score, alone = mix_for(ExportTarget.ELASTICSEARCH), mix_for(ExportTarget.ELASTICSEARCH, alone=1)
+    by_score = mix_for(ExportTarget.ELASTICSEARCH)
+    alone = mix_for(ExportTarget.ELASTICSEARCH, alone=1)
     by_rank = replace(by_score, by_rank=True)
     mixes = (by_score, by_rank, replace(by_rank, weights=(0.5, 0.5)), alone)
     texts = [readme("mix", item.engine, small_set(), [], mix=item).split("## Use\n\n")[1] for item in mixes]
@@ -246,7 +249,8 @@ class Interrupting(StubEngine):
 
 @pytest.mark.skipif(not FORKS, reason="signals are those of Linux")
 def test_ctrl_c_stops_script_without_traceback(folders: Folders) -> None:
-    stub, folder = Interrupting(), folders(ExportTarget.ELASTICSEARCH, "scores")
+    stub = Interrupting()
+    folder = folders(ExportTarget.ELASTICSEARCH, "scores")
     run = "import os, runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     run += "sys.stdin.readline(); sys.argv = ['engine.py', 'load']; runpy.run_path('engine.py', run_name='__main__')"
     with serving(stub) as url:
@@ -261,14 +265,16 @@ def test_ctrl_c_stops_script_without_traceback(folders: Folders) -> None:
 
 def certificate(folder: Path) -> tuple[str, str]:
     """A certificate for 127.0.0.1 that is its own authority, and its key."""
-    path, key = str(folder / "certificate.pem"), str(folder / "key.pem")
+    path = str(folder / "certificate.pem")
+    key = str(folder / "key.pem")
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=engine -addext subjectAltName=IP:127.0.0.1"
     subprocess.run([*command.split(), "-out", path, "-keyout", key], check=True, capture_output=True)
     return path, key
 
 
 def test_uses_custom_certificate_authority(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, own = folders(ExportTarget.ELASTICSEARCH, "scores"), certificate(tmp_path)
+    folder = folders(ExportTarget.ELASTICSEARCH, "scores")
+    own = certificate(tmp_path)
     monkeypatch.setenv("ENGINE_AUTHORIZATION", "Basic ZWxhc3RpYzp4")
     with serving(Elasticsearch(authorization="Basic ZWxhc3RpYzp4"), own) as url:
         unknown = run_scripts((folder, url, "load"))
@@ -333,7 +339,8 @@ def many_documents(folder: Path, target: Path, count: int) -> Path:
 def test_vespa_loads_concurrently_and_stops_after_refusal(folders: Folders, tmp_path: Path) -> None:
     folder = many_documents(folders(ExportTarget.VESPA, "bigrams"), tmp_path / "many", 250)
     schema = next((folder / "application/schemas").glob("*.sd")).read_text()
-    stub, refusing = SlowVespa(schema=schema), SlowVespa(schema=schema, refused_row=30)
+    stub = SlowVespa(schema=schema)
+    refusing = SlowVespa(schema=schema, refused_row=30)
     with serving(stub) as url:
         done = run_scripts((folder, url, "load"))
     assert (done.returncode, len(stub.documents)) == (0, 250), done.stderr
@@ -380,7 +387,8 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
 def test_stubs_reject_what_engines_reject(
     *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, told: str
 ) -> None:
-    stub, (name, _, query) = engine(), path.partition("?")
+    stub = engine()
+    (name, _, query) = path.partition("?")
     stub.create("i", INDEX_BODY)
     params = dict(pair.split("=") for pair in query.split("&") if pair)
     with pytest.raises(RefusedError) as caught:

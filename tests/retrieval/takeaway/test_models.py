@@ -79,7 +79,8 @@ def test_script_encodes_like_models(form: str, made: tuple[Path, Path, list[Onnx
     for side in ("question", "passage"):
         expected = BiEncoder(source, (), precision=EXACT).encode(side, TEXTS)
         np.testing.assert_allclose(dense.encode(TEXTS, side), expected, atol=close)
-    late, encoder = Model(folder / metrics[1].place, form), TokenEncoder(source, [], precision=EXACT)
+    late = Model(folder / metrics[1].place, form)
+    encoder = TokenEncoder(source, [], precision=EXACT)
     passages = [f"{item.title}\n{item.text}" if item.title else item.text for item in PASSAGES]
     for ours, wide in zip(late.encode_tokens(passages, "passage"), encoder.encode("passage", passages), strict=True):
         narrow = wide.astype(np.float32) @ late.projection
@@ -98,7 +99,8 @@ def test_stores_large_tables_in_half_precision(
     base_folder, folder, metrics, _ = made
     monkeypatch.setattr(models, "_LARGE", 1000)
     models.write_onnx_model(tmp_path / "half", "dense", load_bi_encoder(find_model(str(base_folder / "bi")), ()))
-    whole, half = folder / metrics[0].place, tmp_path / "half"
+    whole = folder / metrics[0].place
+    half = tmp_path / "half"
     saved = [(model_folder / MODEL_FILES[1]).stat().st_size for model_folder in (whole, half)]
     assert saved[0] - saved[1] > 2 * MAX_LENGTH * TINY["hidden_size"] * 0.9  # a table of positions, at the least
     vectors = [Model(model_folder, MODEL_FILES[1]).encode(TEXTS, "passage") for model_folder in (whole, half)]
@@ -109,7 +111,9 @@ def test_stores_large_tables_in_half_precision(
 def test_exports_late_interaction_to_vespa(
     tmp_path: Path, made: tuple[Path, Path, list[OnnxMetrics], Comparison]
 ) -> None:
-    comparison, whole, folder = made[3], small_set(), tmp_path / "late"
+    comparison = made[3]
+    whole = small_set()
+    folder = tmp_path / "late"
     metrics, _ = export_retriever(comparison, whole, "late", ExportTarget.VESPA, folder)
     own = [
         ExportTarget.ELASTICSEARCH,

@@ -69,7 +69,8 @@ def test_falls_back_to_torch_for_uncovered_cases(case: str, monkeypatch: pytest.
     monkeypatch.setattr(speed, "sdpa_attention_forward", fused)
     query, key, value = random_tensors(speed.MAX_PLAIN_TOKENS + 1 if case == "long" else 5)
     if case == "shared-keys":
-        key, value = key[:, :1], value[:, :1]
+        key = key[:, :1]
+        value = value[:, :1]
     module = SimpleNamespace(is_causal=case == "causal")
     settings = {"scaling": 0.5, "dropout": 0.1 if case == "dropout" else 0.0}
     with torch.set_grad_enabled(case != "no-gradient"):

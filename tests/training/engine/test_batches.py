@@ -286,7 +286,8 @@ def test_trainer_uses_same_batches_after_resume(tmp_path: Path) -> None:
 
     seen: list[Batch] = []
     trainer = trained()
-    whole_run, seen = seen, []
+    whole_run = seen
+    seen = []
     epochs = parts_of(whole_run, 4)
     assert trainer.state.max_steps == len(whole_run) == 3 * 4  # 60 questions in batches of 15
     assert all(sorted(chain(*epoch)) == list(range(60)) for epoch in epochs)
@@ -305,7 +306,8 @@ def test_batches_questions_by_article_without_false_negatives() -> None:
     """Forty articles of seven passages, six questions each, whose lengths say nothing of the article."""
     rng = np.random.default_rng(0)
     passage = np.repeat(np.arange(280), 6)
-    lengths, article = rng.permutation(len(passage)), passage // 7
+    lengths = rng.permutation(len(passage))
+    article = passage // 7
     by_article = plain(passage, lengths, article=article)
 
     def articles_a_batch(examples: Examples, epoch: int) -> float:

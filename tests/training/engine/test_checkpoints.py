@@ -59,8 +59,10 @@ def test_selects_newest_complete_checkpoint(run: Run) -> None:
 
 @pytest.mark.parametrize("damage", ["shorter", "longer", "other", "gone", "torn seal", "seal of another"])
 def test_ignores_damaged_checkpoints(run: Run, damage: str) -> None:
-    whole, damaged = checkpoint(run, 1), checkpoint(run, 2)
-    weights, sealed = damaged / "weights.safetensors", damaged / SEAL
+    whole = checkpoint(run, 1)
+    damaged = checkpoint(run, 2)
+    weights = damaged / "weights.safetensors"
+    sealed = damaged / SEAL
     match damage:
         case "shorter":
             weights.write_bytes(bytes(99))
@@ -97,7 +99,8 @@ def test_retains_best_and_newest_checkpoints(run: Run) -> None:
 
 
 def test_kill_during_cleanup_leaves_no_complete_looking_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = checkpoint(run, 1), checkpoint(run, 2)
+    old = checkpoint(run, 1)
+    new = checkpoint(run, 2)
 
     def killed(path: Path) -> None:
         (path / "trainer_state.json").unlink()
@@ -119,12 +122,16 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
     from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
 
     class Arguments:
-        should_save, process_index, output_dir, device = True, 0, str(tmp_path), "cpu"
+        should_save = True
+        process_index = 0
+        output_dir = str(tmp_path)
+        device = "cpu"
 
     def trainer(seed: int) -> SafeCheckpoints:
         torch.manual_seed(seed)
         checkpoints = SafeCheckpoints()
-        checkpoints.args, checkpoints.model = Arguments(), torch.nn.Linear(3, 2)
+        checkpoints.args = Arguments()
+        checkpoints.model = torch.nn.Linear(3, 2)
         checkpoints.optimizer = torch.optim.AdamW(checkpoints.model.parameters(), lr=0.1)
         checkpoints.lr_scheduler = LambdaLR(checkpoints.optimizer, lambda step: 1 / (1 + step))
         return checkpoints
@@ -135,7 +142,8 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
         checkpoints.optimizer.step()
         checkpoints.lr_scheduler.step()
 
-    first, second = trainer(0), trainer(1)
+    first = trainer(0)
+    second = trainer(1)
     for _ in range(3):
         step(first)
     random.seed(4)

@@ -45,13 +45,17 @@ def test_passes_by_length_preserve_loss_and_gradient(
     monkeypatch.setitem(inference._PASS_COSTS, "cpu", 8)
     if kind == "bi-encoder":
         model: Any = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
-        texts, output = TEXTS, "sentence_embedding"
+        texts = TEXTS
+        output = "sentence_embedding"
     elif kind == "late-interaction":
         model = load_token_encoder(find_model(str(build_bi_encoder(tmp_path))))
-        texts, output = TEXTS, "token_embeddings"
+        texts = TEXTS
+        output = "token_embeddings"
     else:
         folder = build_cross_encoder_base(tmp_path, segment_types=1)
-        model, texts, output = load_cross_encoder(find_model(str(folder)), [], new_head=True), PAIRS, "scores"
+        model = load_cross_encoder(find_model(str(folder)), [], new_head=True)
+        texts = PAIRS
+        output = "scores"
     loss_in_passes, whole, shapes = gradients(model, texts, output)
     assert len(shapes) == 1
     with passes_by_length(model, twice=twice):

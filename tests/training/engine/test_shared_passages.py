@@ -81,7 +81,8 @@ def test_loss_equals_multiple_negatives_without_repeated_passages(tmp_path: Path
     from mrc_workbench.training.recipes.losses import SharedPassagesLoss
 
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
-    queries, passages = ["달은", "강은 어디로", "산은"], ["달은 밝다", "강은 바다로 흐른다", "산은 높다"]
+    queries = ["달은", "강은 어디로", "산은"]
+    passages = ["달은 밝다", "강은 바다로 흐른다", "산은 높다"]
     features = [model.preprocess(queries), model.preprocess(passages)]
     expected = MultipleNegativesRankingLoss(model, scale=20)(features, None).item()
     assert SharedPassagesLoss(model, 0.05)(features).item() == pytest.approx(expected, rel=1e-5)
@@ -93,7 +94,8 @@ def test_excludes_other_questions_of_the_passage_as_negatives(tmp_path: Path) ->
     from mrc_workbench.training.recipes.losses import SharedPassagesLoss
 
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
-    queries, passage_texts = ["달은", "물", "강은 어디로"], ["달은 밝다", "달은 밝다", "강은 바다로 흐른다"]
+    queries = ["달은", "물", "강은 어디로"]
+    passage_texts = ["달은 밝다", "달은 밝다", "강은 바다로 흐른다"]
     features = [model.preprocess(queries), model.preprocess(passage_texts)]
     questions, passages = (
         torch.tensor(model.encode(texts, normalize_embeddings=True)) for texts in (queries, passage_texts[1:])

@@ -13,7 +13,8 @@ from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 
 _FILES = TemporaryDirectory()
-_FIRST, _SECOND = "가나다라마바사아", "강님달말밤산"
+_FIRST = "가나다라마바사아"
+_SECOND = "강님달말밤산"
 WORDS = tuple(first + second for first in _FIRST for second in _SECOND)[:24]
 _WORDS_PER_TOPIC = 3
 SHARES = SplitOptions(0.2, 0.1)

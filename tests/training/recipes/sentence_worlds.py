@@ -47,7 +47,8 @@ def make_scored_pairs(rows: int = 60, seed: int = 0) -> PairSet:
 def make_topic_pairs(rows: int = 120) -> PairSet:
     """Pairs of six words: those with the same first word are alike, whatever the others are."""
     rng = np.random.default_rng(0)
-    topics, others = WORDS[:2], WORDS[2:]
+    topics = WORDS[:2]
+    others = WORDS[2:]
     topic_rows = rng.integers(2, size=(rows, 2))
     columns = [
         [" ".join([topics[topic], *rng.permutation(others)[:5]]) for topic in column]
@@ -74,7 +75,8 @@ def make_labelled_pairs(premises: int = 30) -> PairSet:
 
 
 def make_triplets(rows: int = 40) -> PairSet:
-    first, others = make_sentences(rows, 2), make_sentences(rows, 3)
+    first = make_sentences(rows, 2)
+    others = make_sentences(rows, 3)
     columns = [first, [" ".join(reversed(sentence.split())) for sentence in first], others]
     return PairSet.from_columns("triplets", PairKind.TRIPLETS, columns)
 

@@ -74,7 +74,8 @@ def test_scores_match_retrieval_evaluation(bi_encoder: Trained) -> None:
 
 
 def test_test_scores_match_a_comparison(bi_encoder: Trained) -> None:
-    test, question_set = bi_encoder.run.scores()["test"], bi_encoder.question_set
+    test = bi_encoder.run.scores()["test"]
+    question_set = bi_encoder.question_set
     test_questions = split(question_set).questions(question_set, Part.TEST)
     assert test["questions"] == len(test_questions.questions) == 96
     assert test["before"] == pytest.approx(
@@ -129,7 +130,8 @@ def test_validation_scores_match_another_library(bi_encoder: Trained) -> None:
 
 
 def test_measures_a_sample_of_training_questions(bi_encoder: Trained) -> None:
-    scores, data = bi_encoder.run.scores(), bi_encoder.data
+    scores = bi_encoder.run.scores()
+    data = bi_encoder.data
     sample = scores["training_sample"]
     encoder = BiEncoder(make_source(bi_encoder.run), data.texts)
     dense = Dense("dense", data.question_set.passages, encoder)
@@ -148,7 +150,8 @@ def test_measures_a_sample_of_training_questions(bi_encoder: Trained) -> None:
 
 
 def test_validation_loss_matches_manual_computation(bi_encoder: Trained) -> None:
-    data, options = bi_encoder.data, bi_encoder.run.plan().options
+    data = bi_encoder.data
+    options = bi_encoder.run.plan().options
     assert isinstance(options, BiEncoderOptions)
     questions, passages = data.held_out.positive_pairs()
     assert len(questions) == 48 < options.batch_size  # one batch, if no passage stands in it twice

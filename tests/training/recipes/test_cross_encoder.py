@@ -80,7 +80,8 @@ def test_training_ends_done(cross_encoder: Trained) -> None:
 
 
 def test_scores_match_retrieval_evaluation(cross_encoder: Trained) -> None:
-    scores, data = cross_encoder.run.scores(), cross_encoder.data
+    scores = cross_encoder.run.scores()
+    data = cross_encoder.data
     before = Remembered(find_model("starter"), data.texts)
     after = Remembered(make_source(cross_encoder.run), data.texts)
     assert scores["before"] == pytest.approx(compute_metrics(before, data, 1.0), abs=1e-12)
@@ -96,7 +97,8 @@ def test_scores_match_retrieval_evaluation(cross_encoder: Trained) -> None:
 
 def test_selects_best_weight_of_the_grid(cross_encoder: Trained) -> None:
     assert tuple(np.round(np.arange(0, 1.01, 0.05), 2)) == INTERPOLATION_WEIGHTS
-    scores, data = cross_encoder.run.scores(), cross_encoder.data
+    scores = cross_encoder.run.scores()
+    data = cross_encoder.data
     scorer = Remembered(make_source(cross_encoder.run), data.texts)
     reached = {weight: ndcg_by_hand(scorer, data, weight) for weight in INTERPOLATION_WEIGHTS}
     assert scores["interpolated"]["ndcg@10"] == pytest.approx(max(reached.values()), abs=1e-9)

@@ -56,7 +56,8 @@ def compute_expected_loss(vectors: list[np.ndarray], options: BiEncoderOptions) 
     if options.objective is MARGIN_MSE:
         teacher_loss = np.mean(((student[:, :1] - student[:, 1:]) - (teacher[:, :1] - teacher[:, 1:])) ** 2)
     else:
-        p, q = log_softmax(teacher), log_softmax(student)
+        p = log_softmax(teacher)
+        q = log_softmax(student)
         teacher_loss = (np.exp(p) * (p - q)).sum(axis=1).mean()
     every = questions @ np.concatenate(passages).T / options.temperature
     contrasted = -log_softmax(every)[np.arange(3), np.arange(3)].mean()
@@ -106,7 +107,8 @@ class ScoredPairCounter:
 @pytest.fixture
 def scored_pairs(monkeypatch: pytest.MonkeyPatch) -> ScoredPairCounter:
     """Counts the pairs that any teacher scores."""
-    counter, scored = ScoredPairCounter(), CrossEncoderScorer.score
+    counter = ScoredPairCounter()
+    scored = CrossEncoderScorer.score
 
     def counted(scorer: CrossEncoderScorer, pairs: Any) -> np.ndarray:
         counter.pairs += len(pairs)
@@ -120,7 +122,8 @@ def test_scores_each_pair_once(scored_pairs: ScoredPairCounter) -> None:
     data = make_unsplit_data(small_set())
     few = BiEncoderOptions(objective=KL, teacher=STARTER, negatives=2)
     columns, examples = encoder_examples(few, data)
-    teacher, shares = TeacherScores(STARTER, data, examples), list[float]()
+    teacher = TeacherScores(STARTER, data, examples)
+    shares = list[float]()
     assert teacher.estimate_seconds() > 0
     probed = scored_pairs.pairs
     labels = np.array(teacher.labels(shares.append))

@@ -238,7 +238,9 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
     """Passages of which the models here read less than half; question n's answer stands at another place in each."""
-    rng, passages, questions = np.random.default_rng(0), [], []
+    rng = np.random.default_rng(0)
+    passages = []
+    questions = []
     for row in range(n):
         text = [str(word) for word in rng.choice(WORDS, words)]
         text[(row * words) // n] = f"answer{row}x"

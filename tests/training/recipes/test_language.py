@@ -35,7 +35,8 @@ def learned(module_workspace: Path) -> Run:
 
 
 def test_learns_topic_of_text(learned: Run) -> None:
-    scores, data = learned.scores(), load_training_data(learned.plan())
+    scores = learned.scores()
+    data = load_training_data(learned.plan())
     before, alone, after = (scores[name] for name in ("before", UNIGRAM, "after"))
     assert before["perplexity"] == pytest.approx(len(data.tokenizer), rel=0.25), "a new model knows nothing"
     assert after["perplexity"] < alone["perplexity"] / 3

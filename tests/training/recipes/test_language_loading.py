@@ -39,7 +39,8 @@ def report_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reports_progress_from_start_to_end() -> None:
-    corpus, shares = find_corpus(text_file(300, seed=3)), list[float]()
+    corpus = find_corpus(text_file(300, seed=3))
+    shares = list[float]()
     LanguageTrainingData.from_corpus(corpus, SHARES, make_options(), shares.append)
     assert shares == sorted(shares)
     assert shares[0] < 0.01
@@ -53,7 +54,8 @@ def test_reports_progress_from_start_to_end() -> None:
 
 
 def test_existing_tokenizer_takes_no_progress(tmp_path: Path) -> None:
-    corpus, shares = find_corpus(text_file(300, seed=4)), list[float]()
+    corpus = find_corpus(text_file(300, seed=4))
+    shares = list[float]()
     folder = tmp_path / "tokenizer"
     LanguageTrainingData.from_corpus(corpus, SHARES, make_options()).tokenizer.save_pretrained(folder)
     LanguageTrainingData.from_corpus(
@@ -74,7 +76,8 @@ def count_characters_read(corpus: Corpus) -> Iterator[int]:
 
 
 def test_status_progress_restarts_with_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    statuses, write = list[Status](), Run.write_status
+    statuses = list[Status]()
+    write = Run.write_status
 
     def noted(run: Run, status: Status) -> None:
         statuses.append(status)
@@ -98,13 +101,15 @@ def test_stops_while_sampling_for_tokenizer(kind: str) -> None:
     def stop(share: float) -> None:
         raise StopRequested
 
-    options, sample = make_options(tokenizer_kind=kind), Sample(held_out=SHARES.test + SHARES.validation)
+    options = make_options(tokenizer_kind=kind)
+    sample = Sample(held_out=SHARES.test + SHARES.validation)
     with gathered(corpus, sample) as sample_texts, pytest.raises(StopRequested):
         train_on(sample_texts, options.tokenizer_kind, options.vocabulary, stop)
 
 
 def test_stops_while_library_merges(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, merged = create_language_run(text_file(60, seed=6), **OPTIONS), Event()
+    run = create_language_run(text_file(60, seed=6), **OPTIONS)
+    merged = Event()
 
     def merging(*_: Any) -> None:
         run.request_stop()
@@ -221,20 +226,24 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
     assert done.returncode == 0, done.stderr[-5000:]
     state, saved_before = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
     assert state == State.INTERRUPTED
-    whole, killed = Run(folder / "whole"), Run(folder / "killed")
-    refused, longest = Run(folder / "513").status().message, Run(folder / "512").status().state
+    whole = Run(folder / "whole")
+    killed = Run(folder / "killed")
+    refused = Run(folder / "513").status().message
+    longest = Run(folder / "512").status().state
     return _Trainings(base, whole, killed, saved_before, refused, longest)
 
 
 def test_resumes_identically_after_kill(trainings: _Trainings) -> None:
-    whole, killed = trainings.whole, trainings.killed
+    whole = trainings.whole
+    killed = trainings.killed
     assert trainings.saved_before == 5
     assert whole.status().step > 8
     assert_alike(killed, whole, tolerance=1e-4)
 
 
 def test_starts_with_hub_head_and_trains_it(trainings: _Trainings) -> None:
-    provenance, scores = trainings.whole.provenance(), trainings.whole.scores()
+    provenance = trainings.whole.provenance()
+    scores = trainings.whole.scores()
     assert provenance["base"]["reference"] == BASE
     assert provenance["base"]["revision"]
     assert "new_heads" not in provenance

@@ -48,7 +48,9 @@ def test_puts_each_document_in_one_part(data: LanguageTrainingData) -> None:
 
 def test_masks_anew_each_epoch_and_repeats_on_resume(data: LanguageTrainingData) -> None:
     hidden = data.training_rows
-    first, same, other = hidden.batch([3, 1, 2]), hidden.batch([3, 1, 2]), hidden.batch([1, 2, 3])
+    first = hidden.batch([3, 1, 2])
+    same = hidden.batch([3, 1, 2])
+    other = hidden.batch([1, 2, 3])
     for name, values in first.items():
         assert np.array_equal(values, same[name])
     assert not np.array_equal(first["labels"][0], other["labels"][2]), "the same row in another batch"
@@ -112,15 +114,18 @@ def test_masks_whole_words(data: LanguageTrainingData) -> None:
 def test_mask_fractions_over_many_batches(data: LanguageTrainingData, changed: dict[str, Any]) -> None:
     """As they are trained on, each hidden by its own rows."""
     hidden = replace(data, options=make_options(**changed)).training_rows
-    order, special = np.random.default_rng(0), hidden.masker.special
+    order = np.random.default_rng(0)
+    special = hidden.masker.special
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     follows = list[int]()
     for _ in range(10_000):
         batch = hidden.batch(order.choice(len(hidden), 8, replace=False).tolist())
-        is_masked, input_ids = batch["labels"] != IGNORED, batch["input_ids"]
+        is_masked = batch["labels"] != IGNORED
+        input_ids = batch["input_ids"]
         true = np.where(is_masked, batch["labels"], input_ids)
         assert not special[true[is_masked]].any()
-        masked, itself = is_masked & (input_ids == hidden.masker.mask), is_masked & (input_ids == true)
+        masked = is_masked & (input_ids == hidden.masker.mask)
+        itself = is_masked & (input_ids == true)
         other = is_masked & ~masked & ~itself
         seen += [(~special[true]).sum(), is_masked.sum(), masked.sum(), other.sum(), itself.sum()]
         follows.extend(batch["follows"].ravel() if "follows" in batch else ())

@@ -78,7 +78,8 @@ def test_reuses_complete_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_waits_for_another_process(tmp_path: Path) -> None:
-    folder, fractions = tmp_path / "made", list[float]()
+    folder = tmp_path / "made"
+    fractions = list[float]()
     with start_creator_process(folder) as process:
 
         def report_progress(share: float) -> None:

@@ -62,7 +62,8 @@ def compute_expected_loss(model: MultiVectorEncoder, options: LateOptions) -> fl
     if options.objective is LateObjective.MULTIPLE_NEGATIVES:
         return float(contrasted)
     own = np.array([scores[row, :, row] for row in range(3)])
-    p, q = log_softmax(TEACHER.astype(np.float64) / options.teacher_temperature), log_softmax(own)
+    p = log_softmax(TEACHER.astype(np.float64) / options.teacher_temperature)
+    q = log_softmax(own)
     teacher_loss = (np.exp(p) * (p - q)).sum(axis=1).mean()
     return float(options.distillation_weight * teacher_loss + (1 - options.distillation_weight) * contrasted)
 
@@ -155,7 +156,8 @@ def test_shared_passages_with_frozen_layers_take_fewer_steps(monkeypatch: pytest
 
 def test_projection_starts_with_principal_directions(tmp_path: Any) -> None:
     source = find_model(str(build_bi_encoder(tmp_path)))
-    plain, model = load_token_encoder(source), load_token_encoder(source)
+    plain = load_token_encoder(source)
+    model = load_token_encoder(source)
     add_projection(model, 6, SENTENCES)
     wide = np.concatenate(plain.encode_document(SENTENCES, convert_to_numpy=True)).astype(np.float64)
     expected = wide @ np.linalg.svd(wide, full_matrices=False)[2][:6].T

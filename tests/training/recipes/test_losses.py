@@ -208,9 +208,11 @@ def test_mini_batches_preserve_gradient(name: str, tiny_bi_encoder: str, tmp_pat
 def test_gradient_reaches_every_pair(
     objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, tmp_path: Path
 ) -> None:
-    base, teacher = tiny_cross_encoder, STARTER
+    base = tiny_cross_encoder
+    teacher = STARTER
     if kind == "starter":
-        base, teacher = STARTER, str(with_head(build_cross_encoder_base(tmp_path / "teacher", segment_types=1)))
+        base = STARTER
+        teacher = str(with_head(build_cross_encoder_base(tmp_path / "teacher", segment_types=1)))
     options = CrossEncoderOptions(base=base, objective=objective, teacher=teacher, batch_size=5)
     batch = Batch(replace(options, precision=Precision.FLOAT32), five_questions(), tmp_path)
     with batch.watching("scores") as seen:

@@ -36,11 +36,9 @@ def test_label_scores_each_candidate_once(teacher: MixTeacher) -> None:
     labels = np.array(teacher.labels(progress.append))
     assert progress[-1] == 1.0
     assert labels.shape == (len(teacher.examples.question), 1 + 2 * CANDIDATES_PER_QUESTION)
-    positives, candidates, scores = (
-        labels[:, 0],
-        labels[:, 1 : 1 + CANDIDATES_PER_QUESTION],
-        labels[:, 1 + CANDIDATES_PER_QUESTION :],
-    )
+    positives = labels[:, 0]
+    candidates = labels[:, 1 : 1 + CANDIDATES_PER_QUESTION]
+    scores = labels[:, 1 + CANDIDATES_PER_QUESTION :]
     assert positives.tolist() == teacher.examples.passages[:, 0].tolist()
     assert (candidates == positives[:, None]).any(axis=1).all()
     assert all(len(set(row)) == CANDIDATES_PER_QUESTION for row in candidates.astype(int).tolist())

@@ -59,7 +59,8 @@ def sample_all(rankings: Rankings, question_set: QuestionSet, options: CrossEnco
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]:
-    n_passages, n_questions = draw(st.integers(1, 12)), draw(st.integers(1, 6))
+    n_passages = draw(st.integers(1, 12))
+    n_questions = draw(st.integers(1, 6))
     depth = draw(st.integers(0, 15))
     rows = st.lists(st.integers(0, n_passages - 1), unique=True, max_size=depth)
     words = st.lists(st.sampled_from(["세종", "한강", "서울"]), unique=True).map(tuple)
@@ -106,7 +107,8 @@ def test_samples_only_valid_negatives(world: tuple[Rankings, QuestionSet, np.nda
     shape = (len(question_set.questions), options.negatives)
     assert (sampled.rows.shape, sampled.ranks.shape, sampled.scores.shape) == (shape, shape, shape)
     for number, question in enumerate(question_set.questions):
-        candidate_rows, scores = rankings.indices[number].tolist(), rankings.scores[number].tolist()
+        candidate_rows = rankings.indices[number].tolist()
+        scores = rankings.scores[number].tolist()
         positive = best_relevant(question, question_set, candidate_rows, scores)
         np.testing.assert_equal(sampled.positive_scores[number], np.float32(positive))
         most = positive - options.negatives_margin * abs(positive)
@@ -395,10 +397,8 @@ def test_dense_negatives_are_nearest_passages() -> None:
 def test_hybrid_negatives_fuse_ranks() -> None:
     data = make_training_data(find("sample"))
     options = make_options(5, negatives_from=NegativesFrom.HYBRID, negatives_with_answer=True)
-    hybrid, bm25 = (
-        mine_negatives(options, data),
-        mine_negatives(replace(options, negatives_from=NegativesFrom.BM25), data),
-    )
+    hybrid = mine_negatives(options, data)
+    bm25 = mine_negatives(replace(options, negatives_from=NegativesFrom.BM25), data)
     assert (hybrid.rows >= 0).mean() > 0.9
     assert (hybrid.rows != bm25.rows).any()
     # scores of reciprocal rank fusion of two: at most twice 1 / (60 + 1)

@@ -129,7 +129,8 @@ def test_loss_matches_manual_sum(windows: ReaderWindows, model: Any) -> None:
     windows.add_rejected(make_question(), f"{C} {D}", np.random.default_rng(0))
     features = windows.features(model, [0, 1, 2])
     with torch.no_grad():
-        logits, losses = model[0](dict(features)), model(dict(features))["losses"].tolist()
+        logits = model[0](dict(features))
+        losses = model(dict(features))["losses"].tolist()
     for row in range(3):
         expected = 0.0
         for side, marked in (("starts", "begins"), ("ends", "finishes")):
@@ -148,7 +149,8 @@ def test_loss_matches_transformers_for_single_spans(windows: ReaderWindows, mode
     features["allowed"] = torch.ones_like(features["allowed"])
     given = {name: features[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
     with torch.no_grad():
-        begins, ends = torch.tensor([START + 1, START]), torch.tensor([START + 2, START])
+        begins = torch.tensor([START + 1, START])
+        ends = torch.tensor([START + 2, START])
         theirs = model[0].model(**given, start_positions=begins, end_positions=ends).loss
         ours = model(features)["losses"].mean()
     assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)

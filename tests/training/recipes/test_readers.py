@@ -101,7 +101,8 @@ def test_transformers_loads_model_without_pickles(learned: Run) -> None:
     own = load_reader(make_source(learned))
     given = tokenizer([CUE, CUE], [" ".join(WORDS[:4]), " ".join([*WORDS[:2], CUE])], padding=True, return_tensors="pt")
     with torch.no_grad():
-        theirs, ours = network(**given), own[0](dict(given))
+        theirs = network(**given)
+        ours = own[0](dict(given))
     assert torch.equal(theirs.start_logits, ours["starts"])
     assert torch.equal(theirs.end_logits, ours["ends"])
     assert options_of(make_source(learned)) == SpanOptions(32, 8, 4)
@@ -181,7 +182,8 @@ def test_frozen_embeddings_stay_unchanged() -> None:
 
 def test_scores_no_answer_at_best_threshold() -> None:
     run = train_to_end(created_reader(cue_set(60, 60), epochs=3.0))
-    data, scores = load_training_data(run.plan()), run.scores()
+    data = load_training_data(run.plan())
+    scores = run.scores()
     assert scores["unanswerable"] == sum(map(is_unanswerable, data.validation.questions)) == 12
     assert run.provenance()["data"]["unanswerable_questions"] == 60
     assert run.provenance()["answers"]["without_answer"] == 36
@@ -224,9 +226,11 @@ def test_excludes_rejected_passages_of_held_out_articles() -> None:
 @pytest.mark.parametrize("title", [False, True])
 def test_answer_position_refers_to_first_passage_without_title(title: bool) -> None:
     """A second passage holds the same words elsewhere; nothing is to be mended there."""
-    passages, questions = [], []
+    passages = []
+    questions = []
     for number in range(10):
-        first, second = f"{WORDS[1]} {WORDS[2]} {WORDS[number % 3 + 3]}", f"{WORDS[number % 4 + 6]} {WORDS[2]}"
+        first = f"{WORDS[1]} {WORDS[2]} {WORDS[number % 3 + 3]}"
+        second = f"{WORDS[number % 4 + 6]} {WORDS[2]}"
         passages += [Passage(f"a{number}", f"{first} {number}", "제목"[number % 2 :] + f"{number}")]
         passages += [Passage(f"b{number}", f"{second} {number}", f"다른 {number}")]
         start = len(WORDS[1]) + 1

@@ -61,7 +61,8 @@ def vectors(encoder: Any, features: list[dict[str, Any]]) -> list[Tensor]:
 def compute_loss(objective: SentenceObjective, **changed: Any) -> tuple[float, list[Tensor], Tensor | None, Any]:
     """The loss of the recipe, the vectors it is made of, the labels and the loss module."""
     torch.manual_seed(0)
-    encoder, loss_options = model(), options(objective, **changed)
+    encoder = model()
+    loss_options = options(objective, **changed)
     loss = sentence_loss(encoder, loss_options)
     features, labels = batch(encoder, loss_options, SETS[PAIR_KINDS_OF_OBJECTIVE[objective][0]]())
     with torch.no_grad():
@@ -100,7 +101,8 @@ def test_cosent_loss_matches_formula(scale: float) -> None:
 
 def test_triplet_loss_applies_margin() -> None:
     actual, (anchor, positive, negative), _, _ = compute_loss(SentenceObjective.TRIPLET, triplet_margin=0.4)
-    near, far = functional.cosine_similarity(anchor, positive), functional.cosine_similarity(anchor, negative)
+    near = functional.cosine_similarity(anchor, positive)
+    far = functional.cosine_similarity(anchor, negative)
     assert actual == pytest.approx(float((far - near + 0.4).clamp(min=0).mean()), abs=1e-6)
 
 
@@ -114,7 +116,8 @@ def test_simcse_contrasts_with_in_batch_negatives(objective: SentenceObjective) 
 
 
 def test_distillation_regresses_both_sentences_to_teacher() -> None:
-    encoder, loss_options = model(), options(SentenceObjective.DISTILLATION)
+    encoder = model()
+    loss_options = options(SentenceObjective.DISTILLATION)
     features, _ = batch(encoder, loss_options, SETS[PAIR_KINDS_OF_OBJECTIVE[loss_options.objective][0]]())
     teacher_vectors = torch.randn(ROWS, encoder.get_embedding_dimension())
     with torch.no_grad():
@@ -125,9 +128,11 @@ def test_distillation_regresses_both_sentences_to_teacher() -> None:
 
 def test_tsdae_ties_decoder_and_reconstructs_sentence() -> None:
     torch.manual_seed(0)
-    sentence_encoder, loss_options = model(), options(SentenceObjective.TSDAE)
+    sentence_encoder = model()
+    loss_options = options(SentenceObjective.TSDAE)
     loss = sentence_loss(sentence_encoder, loss_options).eval()
-    encoder, decoder = sentence_encoder[0].auto_model, loss.decoder.bert
+    encoder = sentence_encoder[0].auto_model
+    decoder = loss.decoder.bert
     assert encoder.encoder.layer[0].output.dense.weight is decoder.encoder.layer[0].output.dense.weight
     assert encoder.get_input_embeddings().weight is loss.decoder.get_output_embeddings().weight
     features, _ = batch(sentence_encoder, loss_options, SETS[PAIR_KINDS_OF_OBJECTIVE[loss_options.objective][0]]())
@@ -205,7 +210,8 @@ def test_rejects_base_without_dropout() -> None:
 
 @pytest.mark.parametrize("pooling", SentencePooling)
 def test_saves_selected_pooling(pooling: SentencePooling, tmp_path: Any) -> None:
-    encoder, texts = model(), make_sentences(4)
+    encoder = model()
+    texts = make_sentences(4)
     set_sentence_pooling(encoder, pooling)
     encoded = encoder.encode(texts)
     encoder.save_pretrained(str(tmp_path), create_model_card=False)

@@ -59,7 +59,8 @@ def test_scored_pairs_are_their_own_evaluation_set() -> None:
 
 
 def test_evaluates_labelled_pairs_by_loss_or_scored_set() -> None:
-    softmax, judges = SentenceObjective.NLI_SOFTMAX, save_pairs(make_scored_pairs(50))
+    softmax = SentenceObjective.NLI_SOFTMAX
+    judges = save_pairs(make_scored_pairs(50))
     alone = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax))
     assert (alone.measure, alone.best_by, alone.sample) == ("", "loss", None)
     judged = PairTrainingData.from_pairs(make_labelled_pairs(), SHARES, options(softmax, judged_on=judges.key))
@@ -160,7 +161,8 @@ def test_constant_predictions_have_zero_correlation() -> None:
 @pytest.mark.slow
 def test_gain_uses_paired_bootstrap() -> None:
     data = PairTrainingData.from_pairs(make_scored_pairs(200), SHARES, options())
-    gold, rng = data.evaluation_pairs.gold.astype(np.float32), np.random.default_rng(1)
+    gold = data.evaluation_pairs.gold.astype(np.float32)
+    rng = np.random.default_rng(1)
     better = PairPredictions("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
     worse = PairPredictions("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
     content = data.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, options())

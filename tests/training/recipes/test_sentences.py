@@ -85,7 +85,8 @@ def run(module_workspace: Path) -> Run:
 
 
 def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
-    scores, plan = run.scores(), run.plan()
+    scores = run.scores()
+    plan = run.plan()
     pairs = find(plan.data)
     judge = pairs.at(split_pairs(pairs, plan.split)[Part.VALIDATION])
     model = load_bi_encoder(ModelSource("it", folder=run.model_folder), [])
@@ -106,7 +107,8 @@ def test_saves_best_model_by_spearman_then_loss(run: Run) -> None:
 def test_logs_alignment_and_uniformity(run: Run) -> None:
     path = trajectory(run.progress())
     assert path.steps.tolist() == [0, *sorted({e["step"] for e in run.progress() if "eval_validation_spearman" in e})]
-    before, after = run.scores()["before"], run.scores()["after"]
+    before = run.scores()["before"]
+    after = run.scores()["after"]
     assert (path.alignment[0], path.uniformity[0]) == pytest.approx((before["alignment"], before["uniformity"]))
     best_position = path.steps.tolist().index(run.scores()["kept_step"])
     assert (path.alignment[best_position], path.uniformity[best_position]) == pytest.approx(
@@ -116,7 +118,8 @@ def test_logs_alignment_and_uniformity(run: Run) -> None:
 
 def test_card_lists_metrics_with_intervals(run: Run) -> None:
     card = (run.model_folder / "README.md").read_text(encoding="utf-8")
-    after, intervals = run.scores()["after"], run.scores()["intervals"]["after"]
+    after = run.scores()["after"]
+    intervals = run.scores()["intervals"]["after"]
     low, high = (100 * end for end in intervals["spearman"])
     assert f"|**This model**|{100 * after['spearman']:.2f} [{low:.2f}, {high:.2f}]|" in card
     assert "| |Spearman|Pearson|" in card
@@ -181,7 +184,8 @@ def test_cross_encoder_predicts_named_labels() -> None:
 
 def test_saves_smallest_loss_without_scores() -> None:
     run = train_to_end(create_pair_run(SETS[PairKind.TRIPLETS](), objective="triplet", epochs=4.0))
-    scores, losses = run.scores(), {e["step"]: e["eval_loss"] for e in run.progress() if "eval_loss" in e}
+    scores = run.scores()
+    losses = {e["step"]: e["eval_loss"] for e in run.progress() if "eval_loss" in e}
     assert (scores["judged_by"], scores["kept_step"]) == ("loss", min(losses, key=lambda step: losses[step]))
     assert "gain" not in scores
     assert scores["before"].keys() == scores["after"].keys() == {"alignment", "uniformity"}
@@ -221,7 +225,9 @@ def test_estimate_counts_steps(kind: str, objective: Any) -> None:
 
 
 def test_command_trains_and_rejects(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    key, nli, before = save_pairs(make_scored_pairs()).key, save_pairs(make_labelled_pairs()).key, all_runs()
+    key = save_pairs(make_scored_pairs()).key
+    nli = save_pairs(make_labelled_pairs()).key
+    before = all_runs()
     small = ["--base", tiny_bi_encoder(), "--batch-size", "8", "--epochs", "1"]
     assert main(["train", "sentences", "--data", key, *small, "--out", str(tmp_path / "run")]) == 0
     output = capsys.readouterr().out

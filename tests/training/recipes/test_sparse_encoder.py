@@ -79,7 +79,8 @@ def test_library_model_reproduces_reported_scores(name: str, trained: dict[str, 
     assert not [key for key in ours if "lora" in key or "base_layer" in key]
     assert [key for key in ours if not np.array_equal(ours[key], base[key])]
 
-    plain, data = SparseEncoder(str(run.model_folder), device="cpu"), load_training_data(run.plan())
+    plain = SparseEncoder(str(run.model_folder), device="cpu")
+    data = load_training_data(run.plan())
     query_vectors = plain.encode_query([question.text for question in data.validation.questions])
     held = plain.encode_document(data.texts)
     active = {"question": query_vectors, "passage": held}

@@ -95,7 +95,8 @@ def test_ignores_masked_tokens() -> None:
         assert task == ("query" if features["is_question"] else "document")
         return {name: features[name] for name in ("token_embeddings", "attention_mask")}
 
-    first, second = [1.0, 0.0], [0.0, 1.0]
+    first = [1.0, 0.0]
+    second = [0.0, 1.0]
     questions = {
         "is_question": True,
         "token_embeddings": torch.tensor([[first, second], [second, first]]),
@@ -125,7 +126,8 @@ def test_shares_passages_only_for_compatible_options(changes: dict[str, Any], sh
 
 
 def test_packaged_base_freezes_lower_layers() -> None:
-    packaged, other = LateOptions.defaults_for("packaged:any"), LateOptions.defaults_for("some/model")
+    packaged = LateOptions.defaults_for("packaged:any")
+    other = LateOptions.defaults_for("some/model")
     assert packaged.shares_passages
     assert (packaged.frozen_layers, packaged.temperature, packaged.learning_rate) == (8, 0.01, 1e-4)
     assert packaged.evaluation_steps == 100

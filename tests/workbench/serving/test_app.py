@@ -127,7 +127,8 @@ class Held:
     name = "held"
 
     def __init__(self) -> None:
-        self.go, self.began = threading.Event(), threading.Event()
+        self.go = threading.Event()
+        self.began = threading.Event()
 
     def search(self, questions: list[str], k: int) -> Any:
         self.began.set()
@@ -140,7 +141,8 @@ class Held:
 
 
 def test_rejects_excess_requests_and_times_out_slow_ones() -> None:
-    held, body = Held(), {"question": QUESTION}
+    held = Held()
+    body = {"question": QUESTION}
     with ExitStack() as stack:
         stack.callback(held.go.set)  # whatever fails, nobody waits for it
         service = client(

@@ -78,8 +78,11 @@ class Load:
     """Eight who ask one question after the other, and what became of each."""
 
     def __init__(self, port: int) -> None:
-        self.answered, self.failed, self._ends = 0, list[Exception](), threading.Event()
-        self._port, self._lock = port, threading.Lock()
+        self.answered = 0
+        self.failed = list[Exception]()
+        self._ends = threading.Event()
+        self._port = port
+        self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._ask) for _ in range(8)]
         for thread in self._threads:
             thread.start()
@@ -95,7 +98,8 @@ class Load:
                 time.sleep(0.02)
 
     def wait_for(self, more: int) -> None:
-        until, target = time.monotonic() + 60, self.answered + more
+        until = time.monotonic() + 60
+        target = self.answered + more
         while self.answered < target:
             assert time.monotonic() < until, self.failed[-3:]
             time.sleep(0.01)
@@ -147,7 +151,8 @@ def test_milvus_replicas_return_equal_results(file: Path, tmp_path: Path, monkey
 
 @pytest.mark.slow
 def test_closes_connections_without_request_head_quietly(file: Path, tmp_path: Path) -> None:
-    port, log = free_port(), tmp_path / "log"
+    port = free_port()
+    log = tmp_path / "log"
     words = [sys.executable, "-m", "mrc_workbench", "serve", str(file), "--port", str(port), "--header-timeout", "1"]
     limited = ["bash", "-c", 'ulimit -n 80; exec "$@"', "serve", *words]
     with log.open("wb") as file_of_log, subprocess.Popen(limited, cwd=PROJECT, stderr=file_of_log) as process:

@@ -72,7 +72,8 @@ def test_served_results_match_order_and_ndcg_of_comparison(
                 answer = service.post("/search", json={"questions": texts, "k": 10, "retriever": name}).json()
                 for row, item in enumerate(answer["results"], start):
                     rows = [asked.row_of_passage[hit["id"]] for hit in item["hits"]]
-                    served.indices[row, : len(rows)], served.scores[row, : len(rows)] = rows, 0.0
+                    served.indices[row, : len(rows)] = rows
+                    served.scores[row, : len(rows)] = 0.0
             ndcg = [evaluate(item, asked, (10,)).means()["ndcg@10"] for item in (served, expected.first(10))]
             assert round(ndcg[0], 4) == round(ndcg[1], 4)
             differing = np.flatnonzero((served.indices != expected.indices[:, :10]).any(axis=1))

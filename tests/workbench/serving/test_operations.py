@@ -179,7 +179,8 @@ def test_info_identifies_served_comparison() -> None:
 
 
 def test_is_live_but_not_ready_while_engine_is_down() -> None:
-    port, reachable = free_port(), [False]
+    port = free_port()
+    reachable = [False]
     assert not is_reachable(MilvusSettings(f"http://127.0.0.1:{port}"), 0.5)
     behind = Searcher(bm25(PASSAGES), Passages.from_passages(PASSAGES), lambda: reachable[0])
     with ExitStack() as stack:
@@ -190,7 +191,7 @@ def test_is_live_but_not_ready_while_engine_is_down() -> None:
         assert service.get("/healthz").status_code == 503
         assert "mrc_ready 0" in service.get("/metrics").text
         reachable[0] = True
-        service.app.state.service._checked = -1e9  # type: ignore[attr-defined]
+        service.app.state.service._last_check = -1e9  # type: ignore[attr-defined]
         assert service.get("/readyz").json() == {"status": "ready"}
 
 
@@ -217,7 +218,9 @@ class Recording:
     name = "recording"
 
     def __init__(self) -> None:
-        self.go, self.began, self.searched = threading.Event(), threading.Event(), list[str]()
+        self.go = threading.Event()
+        self.began = threading.Event()
+        self.searched = list[str]()
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         self.began.set()
@@ -243,7 +246,8 @@ def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
 
 
 def test_skips_requests_of_disconnected_clients() -> None:
-    recording, count = Recording(), 12
+    recording = Recording()
+    count = 12
     app = create_app(
         {"recording": Searcher(recording, Passages.from_passages(PASSAGES))}, RequestLimits(max_batch_size=1)
     )
@@ -255,8 +259,9 @@ def test_skips_requests_of_disconnected_clients() -> None:
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
 
-        async with app.state.service.at_work(app):
-            closed, stays = asyncio.Event(), asyncio.Event()
+        async with app.state.service.lifespan(app):
+            closed = asyncio.Event()
+            stays = asyncio.Event()
             first = asyncio.create_task(app(*posted("first", stays), send))
             while not recording.began.is_set():
                 await asyncio.sleep(0.01)
@@ -276,7 +281,8 @@ def test_skips_requests_of_disconnected_clients() -> None:
 
 
 def test_skips_cancelled_batch() -> None:
-    held, recording = Recording(), Recording()
+    held = Recording()
+    recording = Recording()
     recording.go.set()
 
     async def visit() -> None:

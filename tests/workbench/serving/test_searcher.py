@@ -59,7 +59,8 @@ def test_returns_equal_results_alone_together_and_in_batches(
     make: Callable[..., Retriever],
 ) -> None:
     retriever = make(MANY)
-    searcher, rankings = Searcher(retriever, Passages.from_passages(MANY)), retriever.search(QUERIES, 6)
+    searcher = Searcher(retriever, Passages.from_passages(MANY))
+    rankings = retriever.search(QUERIES, 6)
     hit_lists = searcher.search(QUERIES, 6)
     ids = [[hit.id for hit in hits] for hits in hit_lists]
     assert ids == [[MANY[row].id for row in rows if row >= 0] for rows in rankings.indices.tolist()]
@@ -84,7 +85,8 @@ def test_opens_experiment_and_stored_comparison_with_equal_results(tmp_path: Pat
     comparison = compare(EXPERIMENT, question_set)
     job = ComparisonJob.of(EXPERIMENT, question_set.fingerprint)
     save_comparison(comparison, job.folder)
-    queries, before = texts_of(question_set.questions), files()
+    queries = texts_of(question_set.questions)
+    before = files()
     stored_searcher = open_searcher(job.folder.name, "Hybrid")
     for name, searcher in {**searchers, "Hybrid": stored_searcher}.items():
         rows = comparison.rankings[name].indices[:, :10].tolist()

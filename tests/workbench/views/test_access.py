@@ -131,7 +131,8 @@ def test_warns_other_hosts_if_sign_in_is_not_configured(monkeypatch: pytest.Monk
     elsewhere = opened_by({}, url="https://mrc.example.org/")
     assert elsewhere.text[0].value == str(shared_workspace())
     assert [element.value for element in elsewhere.warning] == [WORDS["access.everybody"]]
-    option, address = st.get_option, ""
+    option = st.get_option
+    address = ""
     monkeypatch.setattr(st, "get_option", lambda name: address if name == "server.address" else option(name))
     for address in ("0.0.0.0", "192.168.0.7", ""):  # noqa: S104 - that others reach
         assert opened_by({}, url="http://localhost:8501/").warning, address

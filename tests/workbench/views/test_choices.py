@@ -68,7 +68,8 @@ def test_drops_weak_baselines_only_if_two_others_remain(picked: list[str], told:
 
 
 def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
-    passages, questions = (Passage("p", passage),), (Question("q", question, (), ("p",)),)
+    passages = (Passage("p", passage),)
+    questions = (Question("q", question, (), ("p",)),)
     return choices_for(keep(QuestionSet("one", passages, questions)))
 
 
@@ -175,7 +176,9 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-M3, RANKER, BOTH = "BAAI/bge-m3", "BAAI/bge-reranker-base", ("BM25", "Dense")
+M3 = "BAAI/bge-m3"
+RANKER = "BAAI/bge-reranker-base"
+BOTH = ("BM25", "Dense")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +225,8 @@ def test_describes_trained_model_by_base_and_name(spoken: str) -> None:
     plan = new_plan(BI_ENCODER, "Bi-encoder 1", ("k", "n", "f"), SplitOptions(), BiEncoderOptions(base=E5))
     run = create_run(plan)
     run.write_status(replace(run.status(), state=State.DONE))
-    spec, phrase_by_language = DenseSpec(name="Dense · 1", model=run.id), {"en": "trained here (", "ko": "여기서 학습("}
+    spec = DenseSpec(name="Dense · 1", model=run.id)
+    phrase_by_language = {"en": "trained here (", "ko": "여기서 학습("}
     assert f"multilingual-e5-small, {phrase_by_language[spoken]}Bi-encoder 1)" in method_line(spec, CHOICES)
     read = replace(CHOICES, plans={run.id: replace(plan, name="as it was read")})
     assert f"multilingual-e5-small, {phrase_by_language[spoken]}as it was read)" in method_line(spec, read)

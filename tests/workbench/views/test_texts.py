@@ -89,7 +89,8 @@ def test_trains_on_passages_unless_a_text_is_selected(data: StoredSet) -> None:
 
 
 def test_keeps_selected_text_and_replaces_passages_with_another_dataset(data: StoredSet) -> None:
-    text, other = store_text(), keep_set(replace(small_set(), passages=small_set().passages[:3], questions=()))
+    text = store_text()
+    other = keep_set(replace(small_set(), passages=small_set().passages[:3], questions=()))
     app = opened(page, data=data.key)
     for selected, expected in ((data.key, other.key), (text.reference, text.reference)):
         app.query_params["data"] = data.key

@@ -83,7 +83,8 @@ class Bench:
 
     def names(self, *kinds: type[Any]) -> list[str]:
         """Return the scored retrievers, of these kinds if any are given; the default baseline first."""
-        specs, measured = self.experiment.specs, self.view.comparison.scores
+        specs = self.experiment.specs
+        measured = self.view.comparison.scores
         names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
         baseline = default_baseline(self.view.comparison)
         return sorted(names, key=lambda name: name != baseline)
@@ -168,7 +169,8 @@ class Bench:
 
         The highest means stand first, or the lowest of the column `smallest_first`.
         """
-        by, ascending = smallest_first or "value", bool(smallest_first)
+        by = smallest_first or "value"
+        ascending = bool(smallest_first)
         rows = table.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
         displayed = rows[[name for name in columns if name in rows]].copy()
         for name in _FRACTIONS & set(displayed):
@@ -279,7 +281,8 @@ def heat(
     frame = only_best.mark_rect(filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0)
     leader = table.sort_values("value", ascending=False).iloc[0]
     setting_text = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
-    height, description = 34 * table[y[0]].nunique() + _AXIS, charts.best_setting(value, table, setting_text)
+    height = 34 * table[y[0]].nunique() + _AXIS
+    description = charts.best_setting(value, table, setting_text)
     layers = (cells + texts + frame).properties(height=height, description=description)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
@@ -313,7 +316,8 @@ def against_cost(
 
     Points that are `joined` by a line have their names beside them, others differ in colour and shape.
     """
-    low, high = float(table["y"].min()), float(table["y"].max())
+    low = float(table["y"].min())
+    high = float(table["y"].max())
     margin = max(0.005, (high - low) * 0.15)
     percent_axis = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
     base = alt.Chart(table).encode(

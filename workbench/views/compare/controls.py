@@ -104,7 +104,8 @@ def _pick_windows() -> dict[str, Any] | None:
         return {}
     lengths = []
     for column, name in zip(st.columns(2), ("window_tokens", "stride"), strict=True):
-        label, about = word(f"compare.{name}"), word(f"compare.{name}_help")
+        label = word(f"compare.{name}")
+        about = word(f"compare.{name}_help")
         lengths.append(column.number_input(label, min_value=0, value=0, help=about, key=f"add_{name}"))
     tokens, stride = lengths
     if tokens and stride > tokens:
@@ -194,10 +195,12 @@ def _draw_fields() -> dict[str, Any]:
         values["name"] = text("name", placeholder=word("outside.name_example"))
     values["url"] = text("url", known.url, help=word("outside.url_help"))
     methods = ["POST", "GET"]
-    label, key = word("outside.method"), f"http_method_{preset}"
+    label = word("outside.method")
+    key = f"http_method_{preset}"
     values["method"] = st.segmented_control(label, methods, default=known.method, required=True, key=key)
     if values["method"] == "POST":
-        label, about = word("outside.body"), word("outside.body_help")
+        label = word("outside.body")
+        about = word("outside.body_help")
         values["body"] = st.text_area(label, known.body, help=about, height=96, key=f"http_body_{preset}")
     left, right = st.columns(2)
     with left:
@@ -249,7 +252,8 @@ def _draw_hits(hits: list[ExternalHit], seconds: float, data: StoredSet) -> None
     unknown = [hit.reference for hit in hits if hit.row < 0]
     message = word("outside.tried", count=len(hits), milliseconds=f"{1000 * seconds:,.0f}")
     if unknown:
-        example, own = plain(unknown[0]), plain(passages.ids[0])
+        example = plain(unknown[0])
+        own = plain(passages.ids[0])
         counts = {"count": len(unknown), "of": len(hits)}
         details = word("outside.tried_unknown", example=example, own=own, **counts)
         st.warning(f"{message} {details}", icon=":material/warning:")
@@ -341,7 +345,8 @@ def pick_grade(data: StoredSet) -> int:
     options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
     if len(options) == 1:
         return RELEVANT_GRADE
-    label, kwargs = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": 110}
+    label = word("compare.relevant_from")
+    kwargs = {"help": word("compare.relevant_from_help"), "width": 110}
     return int(state.choose(st.selectbox, "grade", label, options, options[0], follows=True, **kwargs))
 
 
@@ -359,7 +364,8 @@ def pick_metric(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     leading = without_weak_baselines([name for name in names if name in comparison.scores])
     scores = {name: comparison.scores[name] for name in leading}
     default_k = str(discriminating_measure(scores, available_ks, default_measure(measure, available_ks)).cutoff)
-    k, selected_baseline = state.remembered("k", default_k, ks), state.remembered("baseline", baseline, names)
+    k = state.remembered("k", default_k, ks)
+    selected_baseline = state.remembered("baseline", baseline, names)
     kwargs: dict[str, Any] = {"format_func": lambda name: word(f"measure.{name}"), "help": word("compare.measure_help")}
     state.choose(st.selectbox, "measure", word("compare.measure"), measures, measures[0], width=180, **kwargs)
     state.choose(st.selectbox, "k", "K", ks, default_k, follows=True, help=word("compare.k_help"), width=90)

@@ -174,7 +174,8 @@ def _draw_late(spec: LateSpec, case: QuestionCase, duel: PassagePair) -> None:
 
 @_draw_score.register
 def _draw_tokens(spec: DenseSpec, case: QuestionCase, duel: PassagePair) -> None:
-    key, question = case.key, case.question.text
+    key = case.key
+    question = case.question.text
     right, wrong = (retrieval.explain_static(key, spec.model, spec.title, question, row) for row in _duel_rows(duel))
     if right is None or wrong is None:
         _draw_sentences(case, spec, duel)
@@ -187,7 +188,8 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, duel: PassagePair) -> None
 
 def _draw_sentences(case: QuestionCase, spec: DenseSpec, duel: PassagePair) -> None:
     st.caption(word("why.sentences_help"))
-    key, question = case.key, case.question.text
+    key = case.key
+    question = case.question.text
 
     def explain(row: int) -> WindowExplanation | SentenceExplanation:
         windows = retrieval.explain_cosine(key, spec.model_dump_json(), question, row)
@@ -253,10 +255,8 @@ def _draw_added(case: QuestionCase, contributions: Sequence[dict[str, ComponentC
         return
     table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
     table["rank"] = table["rank"].astype("Int64")
-    displayed, all_names = (
-        with_display_names(table, case.view.display_names, ["part"]),
-        case.view.labels_for(case.view.names),
-    )
+    displayed = with_display_names(table, case.view.display_names, ["part"])
+    all_names = case.view.labels_for(case.view.names)
     draw_chart(part_bars, displayed, all_names, x=word("why.adds"), title=word("compare.retriever"))
     columns = {
         "side": tables.text("why.passage", pinned=True),

@@ -114,7 +114,8 @@ def close() -> None:
 def _table(comparisons: list[StoredComparison], displayed_key: str) -> pd.DataFrame:
     rows = []
     for comparison in comparisons:
-        names, part = [*retriever_names(comparison.retrievers).values()], word(f"part.{comparison.part.value}")
+        names = [*retriever_names(comparison.retrievers).values()]
+        part = word(f"part.{comparison.part.value}")
         first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
         row = {
             "name": ("▶ " if comparison.key == displayed_key else "") + (comparison.name or f"{first} · {part}"),
@@ -224,7 +225,8 @@ def draw_take_away(view: ComparisonView) -> None:
         draw_job(job, lambda: job.start(request), progress_text, "takeaway", word("takeaway.make"), **kwargs)
         return
     try:
-        result, size = job.load(), archive_path(job).stat().st_size
+        result = job.load()
+        size = archive_path(job).stat().st_size
     except (OSError, ValueError):
         st.error(word("takeaway.damaged"), icon=":material/error:")
         if st.button(word("takeaway.make"), icon=":material/play_arrow:"):

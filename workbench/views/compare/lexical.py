@@ -36,9 +36,13 @@ from mrc_workbench.workbench.views.ui.words import failure_text, plain, show_err
 _LONGEST_NAME = 60
 # of the session
 _ROUND = "changes_round"  # how often something else than a click changed the selected changes
-_NEW, _TRIED = "new_dictionary", "dictionary_tried"  # a reference, and whether its lab just began
+# a reference, and whether its lab just began
+_NEW = "new_dictionary"
+_TRIED = "dictionary_tried"
 _REQUESTED = "cut_words_asked"
-_TYPED_ROUND, _UPLOAD_ROUND, _REFUSED = "dictionary_typed_round", "dictionary_upload_round", "dictionary_refused"
+_TYPED_ROUND = "dictionary_typed_round"
+_UPLOAD_ROUND = "dictionary_upload_round"
+_REFUSED = "dictionary_refused"
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ def draw_changes(bench: Bench) -> None:
     if st.session_state.pop(_TRIED, False):  # from below: the lab is above
         forget_scroll()
         scroll_to_top("lab")
-    present, container = "", st.container()
+    present = ""
+    container = st.container()
     if bench.names(*BM25_KINDS):
         with st.container(border=True):
             present = bench.pick(BM25_KINDS, "tuned")
@@ -79,10 +84,8 @@ def _possible_changes(bench: Bench, name: str) -> _PossibleChanges:
         raise TypeError(f"{name!r} is no BM25")
     suited = retrieval.analyzers_of(bench.view.data.key)[0]
     analyzer = suited if present.analyzer is Analyzer.AUTO else present.analyzer
-    uses_kiwi, postings = (
-        analyzer in WITH_KIWI,
-        not isinstance(present, BM25Spec) or present.engine is BM25Engine.POSTINGS,
-    )
+    uses_kiwi = analyzer in WITH_KIWI
+    postings = not isinstance(present, BM25Spec) or present.engine is BM25Engine.POSTINGS
     fit = {
         "title": present.title and postings,
         "feedback": isinstance(present, BM25Spec) and postings,
@@ -158,7 +161,8 @@ def _choose_values(
 def _draw_changes_result(bench: Bench, lab: LabResult, present: str) -> None:
     names = dictionary_names()
     table = lab.table.assign(change=[_change_text(row, names) for _, row in lab.table.iterrows()])
-    metric_columns, differences = bench.metric_columns(), bench.difference_columns("tune.gained")
+    metric_columns = bench.metric_columns()
+    differences = bench.difference_columns("tune.gained")
     columns = {
         "value": metric_columns.pop("value"),
         "difference": differences.pop("difference"),
@@ -171,7 +175,8 @@ def _draw_changes_result(bench: Bench, lab: LabResult, present: str) -> None:
 
 def _change_text(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
     """Return what a row of the lab's table changes; `names` are those of dictionaries by reference. Not Markdown."""
-    changed, texts = set(row["changed"]), []
+    changed = set(row["changed"])
+    texts = []
     if "title_weight" in changed:
         texts.append(word("tune.said_title", weight=f"{row['title_weight']:g}"))
     if changed & {"feedback_passages", "feedback_terms", "feedback_share"}:
@@ -225,7 +230,8 @@ def _draw_dictionaries(bench: Bench) -> StoredDictionary | None:
     with st.container(border=True):
         draw_heading(word("dictionary_page.make"))
         labels = {"": word("dictionary_page.new"), **names}
-        label, about = word("dictionary_page.base"), word("dictionary_page.base_help")
+        label = word("dictionary_page.base")
+        about = word("dictionary_page.base_help")
         base = choose_named("dictionary", label, labels, "", help=about)
         try:
             saved = _draw_saving(_draw_cut_words(bench, base) if is_korean else [], base, names)
@@ -243,7 +249,8 @@ def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
             about.markdown(f"**{name}**  \n{counts} · {words.moment(stored.created)}")
             with buttons.container(horizontal=True, horizontal_alignment="right"):
                 with show_errors():
-                    key, file_name = f"download_dictionary_{stored.key}", f"dictionary-{stored.key}.txt"
+                    key = f"download_dictionary_{stored.key}"
+                    file_name = f"dictionary-{stored.key}.txt"
                     lines = retrieval.lines_of(stored)
                     tables.draw_file("dictionary_page.download", lines, file_name, "text/plain", key)
                 if not stored.shared:
@@ -292,7 +299,8 @@ def _store_version(dictionary: Dictionary, name: str, source: str = "") -> Store
 
 
 def _draw_problems(error: DictionaryError) -> None:
-    first, more = [error, *error.others][:20], len(error.others) - 19
+    first = [error, *error.others][:20]
+    more = len(error.others) - 19
     lines = [f"- {plain(failure_text(problem))}" for problem in first]
     if more > 0:
         lines.append(f"- {word('dictionary_page.more_problems', count=more)}")
@@ -302,11 +310,13 @@ def _draw_problems(error: DictionaryError) -> None:
 def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
     number = st.session_state.setdefault(_TYPED_ROUND, 0)  # with another one the field begins anew, empty
     kwargs: dict[str, Any] = {"placeholder": word("dictionary_page.by_hand_example"), "max_chars": 5000, "height": 100}
-    key, about = f"typed_words_{number}", word("dictionary_page.lines")
+    key = f"typed_words_{number}"
+    about = word("dictionary_page.lines")
     typed = st.text_area(word("dictionary_page.by_hand"), help=about, key=key, **kwargs)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     default = names.get(base) or word("dictionary_page.usual_name")
-    label, key = word("dictionary_page.name"), f"dictionary_name_{base}"
+    label = word("dictionary_page.name")
+    key = f"dictionary_name_{base}"
     name = left.text_input(label, default, max_chars=_LONGEST_NAME, key=key)
     label = word("dictionary_page.save", count=len(selected)) if selected else word("dictionary_page.save_typed")
     if not right.button(label, type="primary", icon=":material/save:", key="save_dictionary", width="stretch"):
@@ -334,12 +344,14 @@ def _build_dictionary(base: str, selected: Sequence[str], typed: str) -> Diction
 
 
 def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
-    data, split_options = bench.view.data, bench.experiment.split_options
+    data = bench.view.data
+    split_options = bench.experiment.split_options
     requested = st.session_state.setdefault(_REQUESTED, set())
     request = (data.key, reference)
     if not retrieval.has_cut_words(data, split_options, reference) and request not in requested:
         st.caption(word("dictionary_page.cut_about"))
-        label, icon = word("dictionary_page.cut_find"), ":material/content_cut:"
+        label = word("dictionary_page.cut_find")
+        icon = ":material/content_cut:"
         st.button(label, icon=icon, key="find_cut_words", on_click=requested.add, args=(request,))
         return []
     with _progress() as report:
@@ -377,7 +389,8 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
 @contextmanager
 def _progress() -> Iterator[Callable[[float], None]]:
     """Yield a function that draws a bar with the time left for a fraction done, 0 to 1; the bar goes at the end."""
-    container, started = st.empty(), time.monotonic()
+    container = st.empty()
+    started = time.monotonic()
     activity = word("dictionary_page.cut_reading")
 
     def report(fraction: float) -> None:

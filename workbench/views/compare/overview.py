@@ -43,7 +43,8 @@ _RESULT_NOTES = ("unknown_passages", "repeated", "rising_scores")  # of a retrie
 
 def draw(view: ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
-    questions, ks = len(view.comparison.question_set.questions), view.comparison.experiment.ks
+    questions = len(view.comparison.question_set.questions)
+    ks = view.comparison.experiment.ks
     kwargs: dict[str, Any] = {"against": view.baseline_tests, "intervals": view.opened.intervals}
     scores.draw_table(scores.means(view.results), questions, view.metric, ks, **kwargs)
     if table_only := [name for name in view.ranked if name not in view.charted]:
@@ -57,7 +58,8 @@ def _draw_differences(view: ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
     grouping = default_property(view)
     parts = view.opened.slices(grouping)
-    metrics, finding = pd.DataFrame(), ""
+    metrics = pd.DataFrame()
+    finding = ""
     if parts:
         metrics = view.opened.slice_results(grouping, view.scored_names, str(view.metric))
         metrics = metrics[metrics["retriever"].isin(view.leading)]  # tested with all that are selected
@@ -108,7 +110,8 @@ def _draw_kinds(
     st.markdown(f"##### {title}")
     displayed, rows = select_slices(metrics, labels, 5)
     described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
-    x, order = word("where.with_interval", figure=view.metric.long_name), view.labels_for(view.charted)
+    x = word("where.with_interval", figure=view.metric.long_name)
+    order = view.labels_for(view.charted)
     displayed = naming.with_display_names(displayed, view.display_names)
     draw_chart(on_slices, displayed, order, view.labels_for(view.names), rows, x=x, alt=described)
 
@@ -134,8 +137,10 @@ def _draw_forest(view: ComparisonView) -> None:
 
 
 def _draw_curves(view: ComparisonView) -> None:
-    detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
-    names, ends = view.display_names, view.opened.intervals
+    detail = word("compare.retriever")
+    height = word(f"measure.{view.measure}")
+    names = view.display_names
+    ends = view.opened.intervals
     results = {result.name: result for result in view.results}
     rows = [
         (names[name], *Measure.parse(measure), mean, *ends[name][measure])
@@ -285,7 +290,8 @@ def _draw_judged(view: ComparisonView) -> None:
 
 def _draw_cautions(view: ComparisonView) -> None:
     for result in view.results:
-        name, notes = plain(retriever_name(result.name)), result.notes
+        name = plain(retriever_name(result.name))
+        notes = result.notes
         if result.unanswered and result in view.scored:
             st.caption(word("compare.unanswered", name=name, questions=f"{result.unanswered:,}"))
         for mix, part, questions in view.comparison.blind:
@@ -297,10 +303,8 @@ def _draw_cautions(view: ComparisonView) -> None:
             st.caption(f"{name}: {' '.join(texts)}")
         elif latency := notes.get("latency"):  # see `retrieval.outside.adapt`
             texts = [word("outside.latency", p50=f"{latency['p50']:,.1f}", p95=f"{latency['p95']:,.1f}")]
-            example, noticed = (
-                plain(str(notes.get("unknown_example", ""))),
-                [key for key in _RESULT_NOTES if notes.get(key)],
-            )
+            example = plain(str(notes.get("unknown_example", "")))
+            noticed = [key for key in _RESULT_NOTES if notes.get(key)]
             texts += [word(f"outside.{key}", count=f"{notes[key]:,}", example=example) for key in noticed]
             st.caption(f"{name}: {' '.join(texts)}")
     _draw_cut_off(view)

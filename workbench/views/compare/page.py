@@ -67,7 +67,8 @@ def draw_export(view: ComparisonView | None) -> None:
 
 
 def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
-    comparison, opened = view.comparison, view.opened
+    comparison = view.comparison
+    opened = view.opened
 
     def scores_json() -> str:
         return json.dumps(scores_content(comparison), ensure_ascii=False, indent=2)
@@ -142,7 +143,8 @@ def draw() -> None:
         st.info(word("compare.no_questions"), icon=":material/info:")
         return
     choices = choices_for(data)
-    answer, settings = st.container(), _settings()
+    answer = st.container()
+    settings = _settings()
     with settings:
         names = controls.pick_retrievers(choices, data)
         methods = st.container()
@@ -176,8 +178,7 @@ def draw() -> None:
             _draw_costs(data, experiment, choices)
     with answer:
         if view and last:
-            questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
-            st.badge(word("compare.earlier", questions=questions, made=moment(last.made)), icon=":material/history:")
+            _draw_earlier_badge(last)
         if awaits_user:
             running.draw_unfinished(selected, shows_result=view is not None)
         elif view is None:
@@ -186,6 +187,11 @@ def draw() -> None:
             _draw_offer(selected, other_comparison, names)
     if view:
         _draw_comparison(view, choices, answer, more_offered=awaits_user or other_comparison is not None)
+
+
+def _draw_earlier_badge(last: StoredComparison) -> None:
+    questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
+    st.badge(word("compare.earlier", questions=questions, made=moment(last.made)), icon=":material/history:")
 
 
 def _earlier(selected: SelectedComparison, names: Sequence[str]) -> StoredComparison | None:
@@ -239,7 +245,8 @@ def _draw_stored(stored: StoredComparison) -> None:
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(kept.title_of(stored)))
     st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
-    answer, settings = st.container(), _settings()
+    answer = st.container()
+    settings = _settings()
     with settings:
         names = controls.pick_among(stored.retrievers, stored.retrievers, stored.key)
     with settings, st.container(horizontal=True, vertical_alignment="bottom"):

@@ -70,7 +70,9 @@ class QuestionList:
 
 def read_question_list(view: ComparisonView) -> QuestionList:
     """Read the address. There must be a retriever with rankings."""
-    opened, k, filters = view.opened, view.k, list[Filter]()
+    opened = view.opened
+    k = view.k
+    filters = list[Filter]()
     labels = {name: plain(displayed) for name, displayed in view.display_names.items()}
     names = tuple(result.name for result in view.results if result.rankings)
     first = _allowed_value("a", names) or (view.baseline if view.baseline in names else names[0])
@@ -90,7 +92,8 @@ def read_question_list(view: ComparisonView) -> QuestionList:
     if block:
         text = word("why.said_block", name=labels[names[block.column]], band=band_words(block.band))
         filters.append(Filter(opened.ranks(names).order[block.start : block.end], text))
-    fate, fate_retriever = _allowed_value("fate", questions.OUTCOMES), _allowed_value("of", names)
+    fate = _allowed_value("fate", questions.OUTCOMES)
+    fate_retriever = _allowed_value("of", names)
     fates: dict[str, np.ndarray] = {}
     with suppress(ValueError):  # a run that was imported may not be so deep
         fates = opened.outcomes(k) if fate else {}
@@ -205,10 +208,8 @@ def draw_map(question_list: QuestionList) -> None:
         selected = st.session_state[key]["selection"].get("block") or [{"block": ""}]
         change_address({"block": selected[0]["block"], "question": ""})
 
-    blocks, names = (
-        with_display_names(_blocks(question_list, first), question_list.view.display_names),
-        tuple(question_list.view.labels_for(question_list.names)),
-    )
+    blocks = with_display_names(_blocks(question_list, first), question_list.view.display_names)
+    names = tuple(question_list.view.labels_for(question_list.names))
     draw_chart(_rank_map, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
     with st.expander(word("compare.as_table")):
         bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
@@ -219,7 +220,8 @@ def draw_map(question_list: QuestionList) -> None:
 
 
 def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
-    names, selected = question_list.names, question_list.block
+    names = question_list.names
+    selected = question_list.block
     rows = [
         (names[block.column], max(block.start, first), block.end, block.band, block_name(names, block))
         for block in question_list.view.opened.ranks(names).blocks()
@@ -235,10 +237,12 @@ def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
 def _rank_map(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
     bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
     selection = alt.selection_point(name="block", fields=["block"])
-    count_title, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
+    count_title = word("data_page.questions_axis")
+    rank = word("why.rank_of_answer")
     colours = alt.Scale(domain=bands, range=list(_COLOURS))
     keys = legend(title=rank, columns=1, symbolStrokeWidth=0)  # a phone has room for one column
-    x_scale, axis = alt.Scale(domain=[first, count], nice=False), alt.Axis(grid=False, tickMinStep=1)
+    x_scale = alt.Scale(domain=[first, count], nice=False)
+    axis = alt.Axis(grid=False, tickMinStep=1)
     base = alt.Chart(table).encode(
         y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
         x=alt.X("start:Q", title=count_title, scale=x_scale, axis=axis),

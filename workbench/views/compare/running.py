@@ -33,7 +33,9 @@ from mrc_workbench.workbench.views.ui.words import duration, plain, show_errors,
 _ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
 _IN_MINUTES = 3540.0  # seconds in total from which times are shown in whole minutes
 _ENDED = "ended_while_drawn"  # of the session
-_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first metrics are waited for most
+# the first metrics are waited for most
+_POLL_SECONDS = 0.5
+_FIRST_POLL_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ def start_from_link(selected: SelectedComparison) -> None:
 
 def begin(selected: SelectedComparison) -> None:
     """Start a comparison, once a session, if it is quick and no user stopped it; show its progress, or why it waits."""
-    job, started = selected.job, f"started_{selected.data.key}_{selected.job.id}"
+    job = selected.job
+    started = f"started_{selected.data.key}_{selected.job.id}"
     if job.running:
         follow(job, selected)
         return
@@ -159,7 +162,8 @@ def _reason_to_wait(selected: SelectedComparison) -> str:
     stopped = [spec for job in store.stopped_jobs(selected.data.key) for spec in job.unfinished_specs()]
     if names := [spec.name for spec in selected.experiment.retriever if spec in stopped]:
         return word("compare.waits_stopped", names=plain_names(names))
-    expected, names = selected.choices.expected, [*selected.experiment.specs]
+    expected = selected.choices.expected
+    names = [*selected.experiment.specs]
     slow = [name for name in names if expected and name not in expected.starting(names)]
     return word("compare.waits_slow", names=plain_names(slow)) if slow else ""
 
@@ -167,7 +171,8 @@ def _reason_to_wait(selected: SelectedComparison) -> str:
 def follow(job: ComparisonJob, selected: SelectedComparison) -> None:
     if not _is_running(job, "compare.not_run"):
         return
-    data, experiment = selected.data, selected.experiment
+    data = selected.data
+    experiment = selected.experiment
     names = [*experiment.specs]
     counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}", "count": len(names)}
     key = "compare.comparing_one" if len(names) == 1 else "compare.comparing"
@@ -216,7 +221,8 @@ def draw_unfinished(selected: SelectedComparison, *, shows_result: bool) -> None
 
     If the page shows the result of an earlier comparison (`shows_result`), only the ways to go on are drawn.
     """
-    job, experiment = selected.job, selected.experiment
+    job = selected.job
+    experiment = selected.experiment
     names = [] if shows_result else _finished_names(job)
     ending = "failed" if job.status().state is State.FAILED else "interrupted"
     if job.is_stopped:
@@ -245,7 +251,8 @@ def _draw_finished_only(selected: SelectedComparison, names: list[str], label: s
     with show_errors():
         if selected.job.running:
             selected.job.end()
-        split, grade = selected.experiment.split, selected.experiment.relevant_from
+        split = selected.experiment.split
+        grade = selected.experiment.relevant_from
         finished = replace(selected, experiment=selected.choices.experiment(selected.data, names, split, grade))
         if not finished.job.done:
             finished.job.start(finished.experiment)
@@ -341,7 +348,8 @@ def superset_in_address(experiment: Experiment, data: StoredSet) -> StoredCompar
 
 def _experiment_in_address(data: StoredSet) -> Experiment | None:
     names = [name for name in st.query_params.get("retrievers", "").split("|") if name]
-    part, grade = st.query_params.get("part", ""), st.query_params.get("grade", str(RELEVANT_GRADE))
+    part = st.query_params.get("part", "")
+    grade = st.query_params.get("grade", str(RELEVANT_GRADE))
     if not names or part not in [known.value for known in Part] or not grade.isdecimal():
         return None
     choices = choices_for(data)

@@ -107,8 +107,10 @@ class ComparisonView:
     @cached_property
     def recommendation(self) -> Recommendation | None:
         """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
-        tests, groups = [*self.baseline_tests, *self.others_tested], self.opened.groups
-        names, baseline = self.scored_names, self.baseline
+        tests = [*self.baseline_tests, *self.others_tested]
+        groups = self.opened.groups
+        names = self.scored_names
+        baseline = self.baseline
         return recommend(self.comparison, self.metric, tests, baseline=baseline, groups=groups, names=names)
 
     @property
@@ -132,7 +134,8 @@ _WIDTHS = {
     f"mrr@{DEFAULT_CUTOFF}": 92,
     f"ndcg@{DEFAULT_CUTOFF}": 98,
 }  # pixels: together they fill a page of 1280 pixels
-_RECALL_WIDTH, _WIDE_COLUMN = 72, 112
+_RECALL_WIDTH = 72
+_WIDE_COLUMN = 112
 _FOREIGN_FRACTION = 0.1  # share of a time measured on another machine from which it is marked
 
 
@@ -162,7 +165,8 @@ def draw_table(
     Beside it Recall at the first of `ks`, MRR, nDCG and the milliseconds per query, without columns in which every
     retriever reaches 100. The best of a column is bold, unless all are equal. Another machine's times have an asterisk.
     """
-    metric_key, measures = str(metric), [f"recall@{k}" for k in ks]
+    metric_key = str(metric)
+    measures = [f"recall@{k}" for k in ks]
     measures += [item for item in (f"mrr@{DEFAULT_CUTOFF}", f"ndcg@{DEFAULT_CUTOFF}") if item not in measures]
     costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
     table = table.reindex(columns=[*dict.fromkeys(["retriever", metric_key, *measures, *costs])])
@@ -240,7 +244,8 @@ def verdict_of(test: PairTest) -> str:
 
 def untrained(name: str, choices: RetrieverChoices) -> str:
     """Return what a trained retriever was before its training, of all that can be selected; empty if none."""
-    spec, plan = choices.specs[name], choices.trained[name]
+    spec = choices.specs[name]
+    plan = choices.trained[name]
     parts = tuple(
         dict.fromkeys(
             untrained(candidate, choices) if candidate in choices.trained else candidate
@@ -267,7 +272,8 @@ def untrained_of(names: Sequence[str], choices: RetrieverChoices) -> list[str]:
 
 
 def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
-    comparison, experiment = view.comparison, view.comparison.experiment
+    comparison = view.comparison
+    experiment = view.comparison.experiment
     question_set = comparison.question_set
     naming.warn_if_few(len(question_set.questions), "compared")
     if comparison.split and experiment.split is not Part.ALL:
@@ -307,7 +313,8 @@ def draw_notices(view: ComparisonView, choices: RetrieverChoices) -> None:
         fractions = {
             name: f"{100 * value.means().get(evidence.JUDGED, 0.0):.0f}" for name, value in comparison.scores.items()
         }
-        names, best = ", ".join(f"{plain_names([test.a])} ({fractions[test.a]}%)" for test in behind), behind[0].b
+        names = ", ".join(f"{plain_names([test.a])} ({fractions[test.a]}%)" for test in behind)
+        best = behind[0].b
         warning = word("compare.behind", names=names, best=plain_names([best]), share=fractions[best], k=DEFAULT_CUTOFF)
         st.warning(warning, icon=":material/balance:")
         begin_judging(view)
@@ -348,7 +355,8 @@ def _training_text(view: ComparisonView, choices: RetrieverChoices) -> str:
     gains = [_gain_text(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
     texts = []
     if gains:
-        questions, gain = f"{len(view.comparison.question_set.questions):,}", word("compare.gain_and").join(gains)
+        questions = f"{len(view.comparison.question_set.questions):,}"
+        gain = word("compare.gain_and").join(gains)
         values = {"best": plain_names([best]), "figure": view.metric.long_name, "questions": questions}
         texts.append(word("compare.answer_trained", gains=gain, **values))
     if before and before not in view.scored_names:

@@ -47,9 +47,11 @@ def draw(view: ComparisonView) -> None:
     if not validation.questions:
         st.warning(word("tune.no_validation"), icon=":material/warning:")
         return
-    questions, passages = len(validation.questions), int(question_groups(validation).max()) + 1
+    questions = len(validation.questions)
+    passages = int(question_groups(validation).max()) + 1
     names = {lab.value: word(f"tune.lab_{lab}") for lab in LABS}
-    first, label = next(iter(names)), word("tune.lab")
+    first = next(iter(names))
+    label = word("tune.lab")
     lab = LabKind(choose(st.segmented_control, "lab", label, [*names], first, format_func=names.get))
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
     draw_split(parts)
@@ -79,7 +81,8 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
         present = st.selectbox(word("tune.present"), names, key="lab_bm25", **kwargs)
         analyzers = _choose_analyzers(bench.view.data.key)
         kwargs = {"format_func": lambda length: word(f"tune.window_{length}"), "help": word("tune.windows_help")}
-        label, default = word("tune.windows"), _WINDOWS[:1]
+        label = word("tune.windows")
+        default = _WINDOWS[:1]
         windows = choose_several(st.pills, "windows", label, _WINDOWS, default, key="lab_windows", **kwargs)
         left, right = st.columns(2)
         # in the address, so that a reload finds the same lab
@@ -108,7 +111,8 @@ def _tries_in_words(experiment: Experiment) -> str:
 
 
 def _draw_values_result(bench: Bench, lab: LabResult, present: str) -> None:
-    table, leader = lab.table, labs.best_setting_name(lab.table)
+    table = lab.table
+    leader = labs.best_setting_name(lab.table)
     answer = st.container()
     bounds = (float(table["value"].min()), float(table["value"].max()))
     kwargs: dict[str, Any] = {"x": ("k1", "k1"), "y": ("b", "b"), "value": bench.measure.long_name, "bounds": bounds}
@@ -243,7 +247,8 @@ def _draw_hybrid(bench: Bench) -> None:
 def _draw_mixtures(bench: Bench, lab: LabResult, first: str, second: str) -> None:
     table = lab.table.assign(x=lab.table["weight"])
     answer = st.container()
-    x, y = word("tune.weight_of", name=retriever_name(first)), bench.measure.long_name
+    x = word("tune.weight_of", name=retriever_name(first))
+    y = bench.measure.long_name
     draw_heading(word("tune.curve", figure=y))
     st.caption(word("tune.curve_help", first=plain(retriever_name(first)), second=plain(retriever_name(second))))
     kwargs: dict[str, Any] = {"detail": ("fusion", word("tune.fusion")), "names": [*map(str, Fusion)], "ordinal": False}
@@ -268,7 +273,9 @@ def _draw_reranking(bench: Bench) -> None:
         left, right = st.columns([2, 3])
         with left:
             present = bench.pick((RerankSpec,), "reranker")
-        label, about, all_depths = word("tune.depths"), word("tune.depths_help"), [*map(str, labs.DEPTHS)]
+        label = word("tune.depths")
+        about = word("tune.depths_help")
+        all_depths = [*map(str, labs.DEPTHS)]
         selected = choose_several(right.pills, "depths", label, all_depths, all_depths, key="lab_depths", help=about)
         depths = [*map(int, selected)]
         if depths:
@@ -307,7 +314,8 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     names = [word("tune.best_weight"), word("tune.ceiling")]
     ceiling = dict.fromkeys(("value", "low", "high"), ahead["ceiling"])
     lines = pd.concat([ahead.assign(line=names[0]), ahead.assign(line=names[1], name="", **ceiling)])
-    metric, depth = bench.measure.long_name, word("tune.depth")
+    metric = bench.measure.long_name
+    depth = word("tune.depth")
     left, right = st.columns(2)
     with left:
         draw_heading(word("tune.by_depth", figure=metric))

@@ -40,7 +40,9 @@ from mrc_workbench.workbench.views.ui.words import plain, word
 
 _ROW = 14  # pixels a retriever in a slice
 _AXIS_MARGIN = 1.08  # how much wider than its data a logarithmic axis is, at each end
-_AXIS, _LEGEND_ROW = 56, 24  # pixels of an axis with its title, and of a row of the legend
+# pixels of an axis with its title, and of a row of the legend
+_AXIS = 56
+_LEGEND_ROW = 24
 
 
 def on_slices(
@@ -61,11 +63,14 @@ def on_slices(
     ends, form = ("difference_", "+.1f") if is_difference else ("", ".1f")
     values = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
     data = table[["row", "retriever", "questions"]].assign(**{name: 100 * column for name, column in values.items()})
-    low, high = float(data["low"].min()), float(data["high"].max())
-    scale, axis = charts.difference_scale(low, high), alt.Axis()
+    low = float(data["low"].min())
+    high = float(data["high"].max())
+    scale = charts.difference_scale(low, high)
+    axis = alt.Axis()
     if not is_difference:
         scale, axis = charts.percent_scale(low, high, whole=100)
-    columns, keys = legend_columns(retrievers), legend(columns=legend_columns(retrievers))
+    columns = legend_columns(retrievers)
+    keys = legend(columns=legend_columns(retrievers))
     titles = charts.tooltips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
@@ -73,7 +78,8 @@ def on_slices(
         color=colour("retriever", retrievers, names, keys),
         tooltip=[*titles, *charts.interval_tooltips("value", x, form)],
     )
-    x_axis, mark = alt.X("low:Q", title=x, scale=scale, axis=axis), shape("retriever", retrievers, names, keys)
+    x_axis = alt.X("low:Q", title=x, scale=scale, axis=axis)
+    mark = shape("retriever", retrievers, names, keys)
     intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(x=x_axis, x2="high:Q")
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(x="value:Q", shape=mark)
     layers = [*([charts.no_difference()] if is_difference else []), intervals, marks]
@@ -100,7 +106,8 @@ def draw_slices(
     """Draw the metrics of slices and, of several retrievers, their differences from the baseline."""
     labels = retriever_names(dict.fromkeys((*names, *retrievers)))
     displayed = with_display_names(table, labels)
-    displayed_names, all_names = [labels[name] for name in retrievers], [labels[name] for name in names]
+    displayed_names = [labels[name] for name in retrievers]
+    all_names = [labels[name] for name in names]
     left, right = st.columns(2)
     with left:
         draw_heading(plain(heading))
@@ -235,12 +242,14 @@ def _draw_most_telling(
         return
     display_names = view.display_names
     values = {"first": plain(display_names[first]), "count": f"{(metrics['retriever'] != first).sum():,}"}
-    strongest, test = largest_significant_difference(metrics), view.best_test
+    strongest = largest_significant_difference(metrics)
+    test = view.best_test
     if strongest is not None:
         side = "ahead" if strongest["difference"] > 0 else "behind"
         st.markdown(word(f"where.telling_{side}", **values | slice_difference_texts(view, strongest, labels, grouping)))
     elif test is not None and test.is_significant:
-        side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
+        side = "ahead" if test.difference > 0 else "behind"
+        points = f"{abs(test.difference) * 100:.1f}"
         st.markdown(word(f"where.telling_all_{side}", name=plain(display_names[test.a]), points=points, **values))
     else:
         texts = [word("where.telling_none", **values)]
@@ -375,8 +384,10 @@ def _draw_ceilings(view: ComparisonView) -> None:
     st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
     if curves["depth"].nunique() > 1:
         own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
-        lines, all_names = with_display_names(curves, view.display_names), view.labels_for(view.names)
-        x, y = word("where.candidates"), word("where.questions_share")
+        lines = with_display_names(curves, view.display_names)
+        all_names = view.labels_for(view.names)
+        x = word("where.candidates")
+        y = word("where.questions_share")
         draw_chart(ceiling_lines, lines, own, all_names, x=x, y=y)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)

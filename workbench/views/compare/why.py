@@ -35,7 +35,9 @@ from mrc_workbench.workbench.views.ui.words import plain, word
 _QUESTION_WIDTH = 420  # pixels: the widest column, in which most questions take one or two lines
 _NARROW_QUESTION = 300
 _TWO_LINES = 66  # pixels of a row: Streamlit wraps the text of rows above 64
-_RANK_WIDTH, _OVERLAP_WIDTH, _KIND_WIDTH = 60, 80, 104
+_RANK_WIDTH = 60
+_OVERLAP_WIDTH = 80
+_KIND_WIDTH = 104
 
 
 @st.fragment
@@ -295,7 +297,8 @@ def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tup
         st.info(word("why.found_nothing"), icon=":material/info:")
     spec = case.spec(name)
     for row in rows:
-        id_, relevant = case.passage(row).id, row in case.relevant
+        id_ = case.passage(row).id
+        relevant = row in case.relevant
         card = passages.hit_card(
             spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers
         )
@@ -312,7 +315,8 @@ def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> 
         for row in wrong:
             passage = case.passage(row)
             label = " · ".join(filter(None, (str(ranks[row]), passage.title, passage.text[:30])))
-            pair, key = (case.question.id, passage.id), f"mark_{name} {row}"
+            pair = (case.question.id, passage.id)
+            key = f"mark_{name} {row}"
             # the same passage may stand in several columns
             st.session_state[key] = is_marked = pair in remarks.negatives
             change_it = judgements.unmark_negative if is_marked else judgements.mark_negative

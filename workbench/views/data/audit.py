@@ -255,7 +255,9 @@ def _draw_passage(passage: Passage, passage_questions: list[Question]) -> None:
 
 
 def _marked(text: str, answers: list[str]) -> str:
-    excerpt, parts, end = text[:_MAX_CHARACTERS], [], 0
+    excerpt = text[:_MAX_CHARACTERS]
+    parts = []
+    end = 0
     spans = ((excerpt.find(answer), len(answer)) for answer in answers if answer)
     for start, stop in merge_spans((start, start + length) for start, length in spans if start >= 0):
         parts += [escape(excerpt[end:start]), f'<mark style="{_MARK}">{escape(excerpt[start:stop])}</mark>']

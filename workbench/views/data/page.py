@@ -56,7 +56,9 @@ _PREVIEWED = 5  # passages
 _PREVIEW_CHARACTERS = 160  # of a passage below its question
 _MAX_ROWS = 1000
 _SECONDS_BETWEEN_WORDS = 0.1
-_STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"  # of the session
+# of the session
+_STOPPED = "made_stopped"
+_UNANSWERED = "made_unanswered"
 _TABS = ("summary", "passages", "figures")
 _FOLDER = "folder_upload"  # whether the field takes a folder
 _SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
@@ -109,7 +111,8 @@ def _draw_stored(used: StoredSet) -> None:
         _draw_next(used)
     with show_errors():
         with st.spinner(word("data_page.auditing"), show_time=True):
-            questions, audit = question_set(used.key), audit_of(used.key)
+            questions = question_set(used.key)
+            audit = audit_of(used.key)
             parts = split_of(used.key, SplitOptions())
         draw_damaged_files(questions)
         _draw_generated(used, questions)
@@ -283,7 +286,8 @@ def _draw_sources() -> None:
     _draw_upload(is_large=preview.current() is None)
     if preview.current() is not None:
         return
-    sample, korquad = CATALOG[SAMPLE], CATALOG["korquad-v1-dev"]
+    sample = CATALOG[SAMPLE]
+    korquad = CATALOG["korquad-v1-dev"]
     download = word("data_page.korquad_download", size=f"{korquad.size / MEGABYTE:.1f}")
     offers = (
         (sample, set_name(sample.title), word("data_page.sample_about"), ":material/visibility:"),

@@ -61,7 +61,9 @@ def draw(used: StoredSet) -> None:
             _draw_next(selected)
         with show_errors():
             with st.spinner(word("data_page.auditing"), show_time=True):
-                pairs, rows, audit = pair_set(selected.key), parts_of(selected.key), pair_audit(selected.key)
+                pairs = pair_set(selected.key)
+                rows = parts_of(selected.key)
+                audit = pair_audit(selected.key)
             _draw_audit(pairs, rows, audit)
 
 
@@ -183,7 +185,8 @@ def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit)
     }
     with st.container(horizontal=True):
         for name, value in values.items():
-            label, explained = word(f"pairs_page.{name}"), word(f"pairs_page.{name}_help")
+            label = word(f"pairs_page.{name}")
+            explained = word(f"pairs_page.{name}_help")
             st.metric(label, f"{value:,}", help=explained, border=True, width=_COUNT_WIDTH)
     if len(audit.repeated):
         with st.expander(word("pairs_page.see_repeated", count=f"{len(audit.repeated):,}")):

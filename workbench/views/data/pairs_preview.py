@@ -110,14 +110,18 @@ def read_and_show(files: PairsPreview, options: PairReadOptions) -> None:
 
 
 _STATE = PreviewState(PairsPreview, "pairs_")
-current, stored_last, forget = _STATE.current, _STATE.stored_last, _STATE.forget
-empty_field, upload_round = _STATE.empty_field, _STATE.upload_round
+current = _STATE.current
+stored_last = _STATE.stored_last
+forget = _STATE.forget
+empty_field = _STATE.empty_field
+upload_round = _STATE.upload_round
 
 
 def show(preview: PairsPreview) -> None:
     """Make a preview the one this session shows; what was shown before stays below one that cannot be used."""
     st.session_state[_COUNT] = number = int(st.session_state.get(_COUNT, 0)) + 1
-    previous, before = current(), None
+    previous = current()
+    before = None
     if preview.error is not None and previous is not None:
         before = previous if previous.read else previous.before
     if before is not None and preview.files and before.files == preview.files:

@@ -210,11 +210,9 @@ class PreviewState(Generic[P]):
 
     def __init__(self, kind: type[P], prefix: str = "") -> None:
         self._kind = kind
-        self._preview_key, self._stored_key, self._round_key = (
-            f"{prefix}preview",
-            f"{prefix}kept_now",
-            f"{prefix}upload_round",
-        )
+        self._preview_key = f"{prefix}preview"
+        self._stored_key = f"{prefix}kept_now"
+        self._round_key = f"{prefix}upload_round"
 
     def current(self) -> P | None:
         preview = st.session_state.get(self._preview_key)
@@ -245,8 +243,11 @@ class PreviewState(Generic[P]):
 
 
 _STATE = PreviewState(DatasetPreview)
-current, show, stored_last = _STATE.current, _STATE.show, _STATE.stored_last
-empty_field, upload_round = _STATE.empty_field, _STATE.upload_round
+current = _STATE.current
+show = _STATE.show
+stored_last = _STATE.stored_last
+empty_field = _STATE.empty_field
+upload_round = _STATE.upload_round
 
 
 def drop() -> None:

@@ -65,7 +65,8 @@ def draw(current: DatasetPreview) -> None:
             warnings = [*left_out_words([reading]), *_gap_texts(reading, is_serious=True)]
             if labels := current.read.audit.labels:
                 warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
-            understood, notes = _summary(current, current.read), _notes(current.read)
+            understood = _summary(current, current.read)
+            notes = _notes(current.read)
             draw_status(understood, warnings, notes, is_clean=not reading.problems)
             _draw_buttons(current)
             _pick_encoding(current, current.encoding or reading.encoding, is_folded=True)
@@ -81,7 +82,8 @@ def draw(current: DatasetPreview) -> None:
 
 def _summary(current: DatasetPreview, result: AuditedDataset) -> str:
     """Return what was read as Markdown; of a catalog set with its licence."""
-    reading, audit = result.reading, result.audit
+    reading = result.reading
+    audit = result.audit
     if reading.layout is not None:
         return _collection_summary(result)
     given = reading.paragraph_count if reading.columns is None else reading.row_count
@@ -99,7 +101,8 @@ def _summary(current: DatasetPreview, result: AuditedDataset) -> str:
 
 
 def _collection_summary(result: AuditedDataset) -> str:
-    reading, audit = result.reading, result.audit
+    reading = result.reading
+    audit = result.audit
     questions = reading.question_set.questions
     counts = {
         "given_files": {"files": len({file.name for file in reading.files}), "passages": audit.passage_count},
@@ -170,7 +173,8 @@ def _key(role: str, current: DatasetPreview) -> str:
 
 def _notes(result: AuditedDataset) -> list[str]:
     """Return further notes on the set as Markdown; the audit below has the details."""
-    audit, gaps = result.audit, result.reading.gaps
+    audit = result.audit
+    gaps = result.reading.gaps
     unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
         "unanswerable": audit.unanswerable_count - unjudged,  # which is reported already

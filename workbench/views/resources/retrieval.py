@@ -179,7 +179,8 @@ def has_cut_words(data: StoredSet, split_options: SplitOptions, reference: str) 
 
 
 def _cut_words(data: StoredSet, split_options: SplitOptions, reference: str) -> list[CutWords]:
-    dictionary, split = dictionary_of(reference), astuple(split_options)
+    dictionary = dictionary_of(reference)
+    split = astuple(split_options)
     return result_slot(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
 
@@ -206,7 +207,8 @@ def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: Que
 
 @cached(max_entries=8, hash_funcs=_BY_CONTENT)
 def _bm25_explainer(key: str, spec: str, dictionary: Dictionary | None) -> BM25Explainer | WindowedBM25Explainer:
-    bm25_spec, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
+    bm25_spec = _BM25_SPECS.validate_json(spec)
+    passages = question_set(key).passages
     if isinstance(bm25_spec, WindowedBM25Spec):
         return WindowedBM25Explainer(passages, bm25_spec.options(dictionary), sentences=bm25_spec.sentences)
     return BM25Explainer(passages, bm25_spec.options(dictionary))
@@ -257,11 +259,9 @@ def explain_sparse(key: str, spec: str, question: str, row: int) -> SparseExplan
 @cached(max_entries=512)
 def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> LateExplanation:
     """Explain the score of a passage (a row) token by token, which loads the model. Raises `ModelError`."""
-    late_spec, context, passages = (
-        LateSpec.model_validate_json(spec),
-        retriever_context(key, experiment),
-        question_set(key).passages,
-    )
+    late_spec = LateSpec.model_validate_json(spec)
+    context = retriever_context(key, experiment)
+    passages = question_set(key).passages
     encoder = late_spec.encoder(context)
     encoder.load()  # meanwhile others may ask theirs
     with search_lock:
@@ -282,7 +282,8 @@ def explain_cosine(key: str, spec: str, question: str, row: int) -> WindowExplan
     dense_spec = DenseSpec.model_validate_json(spec)
     if not (options := dense_spec.window_options):
         return None
-    encoder, passage = _encoder(key, dense_spec.model, dense_spec.title), question_set(key).passages[row]
+    encoder = _encoder(key, dense_spec.model, dense_spec.title)
+    passage = question_set(key).passages[row]
     return dense_windows(encoder, question, passage, options, title=dense_spec.title)
 
 
@@ -295,7 +296,8 @@ def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
 def explain_reranking(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
     """Score a passage (a row) window by window with a reranker, given as JSON. As `explained_cosine` otherwise."""
     rerank_spec = RerankSpec.model_validate_json(spec)
-    scorer, passage = _scorer(key, rerank_spec.model, rerank_spec.title), question_set(key).passages[row]
+    scorer = _scorer(key, rerank_spec.model, rerank_spec.title)
+    passage = question_set(key).passages[row]
     return reranker_windows(
         scorer, question, passage, rerank_spec.window_options or WindowOptions(), title=rerank_spec.title
     )

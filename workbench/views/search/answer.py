@@ -122,7 +122,8 @@ def _term_reasons(spec: TermSpec, results: QuestionResults, duel: PassagePair) -
 def _cosine_reasons(spec: DenseSpec, results: QuestionResults, duel: PassagePair) -> list[str]:
     if duel.wrong is None:
         return []
-    key, question = results.key, results.text
+    key = results.key
+    question = results.text
     rows = (duel.right, duel.wrong)
     right, wrong = (retrieval.explain_static(key, spec.model, spec.title, question, row) for row in rows)
     if right is None or wrong is None:
@@ -157,7 +158,8 @@ def _component_reasons(spec: HybridSpec | LearnedSpec, results: QuestionResults,
 def _reranking_reasons(spec: RerankSpec, results: QuestionResults, duel: PassagePair) -> list[str]:
     if spec.first not in results.findings:
         return []
-    before, after = results.findings[spec.first].rank_of(duel.right), duel.right_rank
+    before = results.findings[spec.first].rank_of(duel.right)
+    after = duel.right_rank
     first = retriever_name(spec.first)
     if before is None or before > spec.depth:
         return [word("why.not_reranked", first=first, depth=spec.depth)]

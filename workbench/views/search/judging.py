@@ -38,7 +38,9 @@ from mrc_workbench.workbench.views.ui.words import plain, show_errors, word
 _AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
 _LONGEST_NAME = 80
 _STORED_SET = "judged_set_kept"
-_QUESTIONS, _DEPTHS = 20, (5, 10, 20)  # of a pool, where nobody chooses; the usual depth is the middle one
+# of a pool, where nobody chooses; the usual depth is the middle one
+_QUESTIONS = 20
+_DEPTHS = (5, 10, 20)
 
 
 def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_right: bool) -> None:
@@ -77,7 +79,8 @@ def draw_judged(data: StoredSet) -> None:
 def draw_pool_start(data: StoredSet, comparison: str, questions: int) -> None:
     with st.popover(word("pool.begin"), icon=":material/rule:"):
         st.caption(word("pool.begin_about"))
-        default, about = min(questions, _QUESTIONS), word("pool.questions_help")
+        default = min(questions, _QUESTIONS)
+        about = word("pool.questions_help")
         count = st.number_input(word("pool.questions"), 1, questions, default, help=about)
         depth = st.select_slider(word("pool.depth"), _DEPTHS, _DEPTHS[1], help=word("pool.depth_help"))
         if st.button(word("pool.make"), type="primary", icon=":material/arrow_forward:", key="pool_begin"):
@@ -87,7 +90,8 @@ def draw_pool_start(data: StoredSet, comparison: str, questions: int) -> None:
 
 def draw_agreement(questions: QuestionSet) -> None:
     corpus = questions.corpus_fingerprint
-    person, models = judgements.collect_verdicts(judgements.load_judgements(corpus)), judge.load_model_verdicts(corpus)
+    person = judgements.collect_verdicts(judgements.load_judgements(corpus))
+    models = judge.load_model_verdicts(corpus)
     if not models:
         return
     st.markdown(f"**{word('pool.agreement')}**")
@@ -110,7 +114,8 @@ def draw_agreement(questions: QuestionSet) -> None:
 def draw_dataset_creation(data: StoredSet) -> None:
     questions = question_set(data.key)
     corpus = questions.corpus_fingerprint
-    judged, models = judgements.load_judgements(corpus), judge.load_model_verdicts(corpus)
+    judged = judgements.load_judgements(corpus)
+    models = judge.load_model_verdicts(corpus)
     if judged or models:
         _make_set(data, questions, judged, models)
     if stored := st.session_state.get(_STORED_SET):
@@ -122,7 +127,8 @@ def draw_dataset_creation(data: StoredSet) -> None:
 
 
 def _draw_list(questions: QuestionSet, judged: tuple[JudgedQuestion, ...]) -> None:
-    row_of, titles = questions.row_of_passage, questions.passages.titles
+    row_of = questions.row_of_passage
+    titles = questions.passages.titles
     rows = []
     for entry in judged:
         passages = ", ".join(titles[row_of[id_]] or id_ for id_ in entry.passages if id_ in row_of)
@@ -132,10 +138,8 @@ def _draw_list(questions: QuestionSet, judged: tuple[JudgedQuestion, ...]) -> No
     columns |= {name: tables.number(f"judging.{name}") for name in ("wrong", "unsure") if table[name].any()}
     selected = tables.draw_choice(table, columns, f"judged_{len(judged)}", "multi-row")
     with st.container(horizontal=True):
-        selected_questions, label = (
-            [judged[row].question for row in selected],
-            word("judging.forget", count=len(selected)),
-        )
+        selected_questions = [judged[row].question for row in selected]
+        label = word("judging.forget", count=len(selected))
         kwargs: dict[str, Any] = {"on_click": _forget, "args": (questions.corpus_fingerprint, selected_questions)}
         st.button(label, icon=":material/delete:", disabled=not selected, key="judging_forget", **kwargs)
         tables.draw_csv("judging.csv", lambda: table, "judged.csv")
@@ -154,11 +158,13 @@ def _make_set(
         default_name = word("judging.usual_name", name=set_name(data.name))
         name = st.text_input(word("judging.name"), value=default_name, max_chars=_LONGEST_NAME)
         question_count = len(questions.questions)
-        label, about = word("judging.with_own", count=f"{question_count:,}"), word("judging.with_own_help")
+        label = word("judging.with_own", count=f"{question_count:,}")
+        about = word("judging.with_own_help")
         both = bool(question_count) and st.checkbox(label, help=about)
         model = None
         if models:
-            label, about = word("judging.with_model"), word("judging.with_model_help")
+            label = word("judging.with_model")
+            about = word("judging.with_model_help")
             judges = {None: word("judging.nobody")} | {name: name for name in models}
             model = st.selectbox(label, [*judges], format_func=judges.__getitem__, help=about)
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
@@ -264,7 +270,8 @@ def _close() -> None:
 
 
 def _draw_passage(judging_pool: JudgingPool, index: int) -> None:
-    question, passage = judging_pool.question(index), judging_pool.passage(index)
+    question = judging_pool.question(index)
+    passage = judging_pool.passage(index)
     of_question = [
         position
         for position, pair in enumerate(judging_pool.pairs)
@@ -291,7 +298,8 @@ def _draw_passage(judging_pool: JudgingPool, index: int) -> None:
                 "type": kind,
                 "shortcut": key,
             }
-            label, about = word(f"pool.say_{verdict}"), word(f"pool.say_{verdict}_help")
+            label = word(f"pool.say_{verdict}")
+            about = word(f"pool.say_{verdict}_help")
             st.button(label, icon=f":material/{icon}:", help=about, key=f"pool_{verdict}_{index}", **kwargs)
     with st.container(horizontal=True):
         for name, side, target in (("back", "Left", index - 1), ("next", "Right", index + 1)):
@@ -341,7 +349,9 @@ def _draw_model(judging_pool: JudgingPool) -> None:
 def _ask(
     corpus: str, to_judge: Sequence[judge.JudgementRequest], model: LanguageModel, container: DeltaGenerator
 ) -> None:
-    started, last_update, first = time.monotonic(), 0.0, None
+    started = time.monotonic()
+    last_update = 0.0
+    first = None
     with container.container():
         bar = st.progress(0.0, word("pool.progress", done="0", total=f"{len(to_judge):,}"))
         st.button(word("job.stop"), on_click=_stop, icon=":material/stop:", key="pool_model_stop")

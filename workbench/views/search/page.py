@@ -37,7 +37,9 @@ class ResultColumns:
     """The containers of the columns: all heads in one row, so that the results below begin at one height."""
 
     def __init__(self, search: QuestionSearch, answer: SearchAnswer) -> None:
-        self._search, self._answer, self._every = search, answer, [*search.choices.specs]
+        self._search = search
+        self._answer = answer
+        self._every = [*search.choices.specs]
         self._building = st.empty()  # says which retriever is being built
         st.html(passages.legend_html(truth=bool(answer.truth and answer.truth.answers)))
         with st.container(key="beside_search"):
@@ -54,7 +56,8 @@ class ResultColumns:
             self._draw_switch()
         for name in pending:
             self._draw_header(name, "")
-            text, wait = word("search.pending"), search.expected.get(name, 0.0)
+            text = word("search.pending")
+            wait = search.expected.get(name, 0.0)
             if wait > SOON_SECONDS:
                 text = word("search.pending_time", time=rounded_duration(wait))
             self._bodies[name].caption(f":material/hourglass_empty: {text}")
@@ -99,7 +102,8 @@ class ResultColumns:
         marks = retrieval.marked_passages(answer.data.key, answer.question, rows)
         known = answer.truth.rows if answer.truth else ()
         for row, texts in zip(rows, marks, strict=True):
-            id_, key = answer.questions.passages.ids[row], f"{spec.name} {row}"
+            id_ = answer.questions.passages.ids[row]
+            key = f"{spec.name} {row}"
             with st.container(key=f"card_{key}", gap=None):
                 st.html(
                     passages.hits_html(
@@ -128,7 +132,8 @@ def draw() -> None:
     st.title(word("search.title"))
     examples, disputed = _examples(data, choices)
     with st.container(key="ask"):
-        example, about = next(iter(examples), ""), word("search.question_help")
+        example = next(iter(examples), "")
+        about = word("search.question_help")
         kwargs: dict[str, Any] = {"submit": word("search.search"), "icon": ":material/search:"}
         question = state.draw_question(_BOX, example, about, on_submit=_ask_the_box, **kwargs)
     if examples:
@@ -183,11 +188,13 @@ def _controls(data: StoredSet, choices: RetrieverChoices, expected: Mapping[str,
     left, right = st.columns([3, 1], vertical_alignment="bottom")
 
     def label(name: str) -> str:
-        wait, chip = expected.get(name, 0.0), plain(display_names[name])
+        wait = expected.get(name, 0.0)
+        chip = plain(display_names[name])
         return chip if wait <= SOON_SECONDS else word("search.chip_time", name=chip, time=rounded_duration(wait))
 
     kwargs = {"format_func": label, "help": word("search.retrievers_help", most=passages.MOST), "wrap": True}
-    key, title = f"columns_{data.key}_{len(names)}", word("compare.retrievers")
+    key = f"columns_{data.key}_{len(names)}"
+    title = word("compare.retrievers")
     selected = state.choose_several(left.pills, "columns", title, names, default, key=key, **kwargs)
     k = state.choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(selected) > passages.MOST:
@@ -233,7 +240,10 @@ def _restore_columns(choices: RetrieverChoices, default: Sequence[str]) -> None:
 
 
 def _draw_results(search: QuestionSearch, k: int) -> None:
-    data, choices, question, selected = search.data, search.choices, search.question, list(search.selected)
+    data = search.data
+    choices = search.choices
+    question = search.question
+    selected = list(search.selected)
     dataset_questions = question_set(data.key)
     ids = find_right_passages(load_judgements(dataset_questions.corpus_fingerprint), question)
     judged = tuple(dataset_questions.row_of_passage[id_] for id_ in ids if id_ in dataset_questions.row_of_passage)
@@ -242,7 +252,8 @@ def _draw_results(search: QuestionSearch, k: int) -> None:
         with st.container():
             _draw_known_answers(answered)
         draw_copy_link()
-    specs, notices = [choices.specs[name] for name in selected], st.container()
+    specs = [choices.specs[name] for name in selected]
+    notices = st.container()
     ResultColumns(search, answered).draw()
     with notices:
         if all(isinstance(outcome := answered.outcomes[name], QueryHits) and not outcome.rows for name in selected):
@@ -292,11 +303,14 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     display_names = retriever_names(findings)
     for spec in specs:
         if outcome := findings.get(spec.name):
-            passage, score, name = f"{spec.name} passage", f"{spec.name} score", display_names[spec.name]
+            passage = f"{spec.name} passage"
+            score = f"{spec.name} score"
+            name = display_names[spec.name]
             table[passage] = pd.Series([label(row) for row in outcome.rows[: answer.k]], dtype=object)
             table[score] = pd.Series(outcome.scores[: answer.k], dtype=float)
             columns[passage] = st.column_config.TextColumn(name)
-            title, about = word("search.score_of", name=name), word(f"{score_word(spec)}_help")
+            title = word("search.score_of", name=name)
+            about = word(f"{score_word(spec)}_help")
             columns[score] = tables.labelled_number(title, f"%.{spec.local_spec.digits}f", about)
     with st.expander(word("search.as_table"), icon=":material/table:"):
         tables.draw(table, columns)
@@ -309,11 +323,13 @@ def score_word(spec: Spec) -> str:
 
 
 def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.DataFrame:
-    corpus, is_known = answer.questions.passages, bool(answer.truth or answer.judged)
+    corpus = answer.questions.passages
+    is_known = bool(answer.truth or answer.judged)
     rows = []
     for name, outcome in findings.items():
         for rank, row in enumerate(outcome.rows[: answer.k], start=1):
-            passage, relevant = corpus[row], row in answer.right if is_known else None
+            passage = corpus[row]
+            relevant = row in answer.right if is_known else None
             about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
             rows.append((answer.question, name, rank, *about))
     return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
@@ -321,7 +337,8 @@ def _long_table(answer: SearchAnswer, findings: dict[str, QueryHits]) -> pd.Data
 
 @st.fragment
 def draw_token_matches(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
-    findings, corpus = answer.findings[spec.name], answer.questions.passages
+    findings = answer.findings[spec.name]
+    corpus = answer.questions.passages
     compared = findings.rows[: spec.depth] if spec.first else findings.rows  # below, another retriever's order stays
     rows = [row for row in answer.displayed_rows(spec.name) if row in compared]
     if not rows:

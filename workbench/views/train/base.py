@@ -175,7 +175,8 @@ def base_choices(kind: str) -> list[str]:
 
 def options_for_base(kind: str, base: Base) -> TrainingOptions:
     """Return options that suit the base; where none do, those of the usual one, until another is chosen."""
-    suited, reference = get_recipe(kind).options.defaults_for, STARTER if base.is_starter else base.reference
+    suited = get_recipe(kind).options.defaults_for
+    reference = STARTER if base.is_starter else base.reference
     try:
         return suited(reference or default_base(kind))
     except OptionError:
@@ -234,9 +235,11 @@ def _draw_hub_problem(kind: str, hub_id: str, error: BaseException) -> None:
     with st.container(horizontal=True):
         for number, base in enumerate(get_recipe(kind).options.available_bases()):
             if base == STARTER:
-                label, icon = word("train.use_starter"), ":material/bolt:"
+                label = word("train.use_starter")
+                icon = ":material/bolt:"
             elif base.startswith(PREFIX):
-                label, icon = word("train.use_installed", model=base_name(base, kind)), ":material/check:"
+                label = word("train.use_installed", model=base_name(base, kind))
+                icon = ":material/check:"
             else:  # another model of the hub
                 continue
             kwargs: dict[str, Any] = {"type": "primary" if number == 0 else "secondary", "key": f"train_use_{base}"}

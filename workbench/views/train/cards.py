@@ -139,7 +139,8 @@ def latest_stopped(jobs: Sequence[Run]) -> Run | None:
 
 
 def draw_stopped(run: Run) -> None:
-    plan, status = run.plan(), run.status()
+    plan = run.plan()
+    status = run.status()
     with st.container(border=True, key="stopped_training"):
         if status.state is State.STOPPED:
             text = word("train.stopped_at" if status.total_steps else "train.stopped", **_steps(status))
@@ -290,7 +291,8 @@ def _draw_curves(run: Run, plan: TrainingPlan) -> None:
     for number, name in enumerate(names):
         with columns[number % 2]:
             if not compared_runs:
-                best_step, colour = run.scores().get("kept_step", 0), get_recipe(plan.kind).colour
+                best_step = run.scores().get("kept_step", 0)
+                colour = get_recipe(plan.kind).colour
                 draw_run_chart(name, curves_by_label[labels[run]], colour, last_step=last_step, best_step=best_step)
                 continue
             draw_step_chart(

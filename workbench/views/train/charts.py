@@ -62,7 +62,8 @@ def pick_measure(key: str, kind: str, first: str) -> str:
 def draw_run_chart(name: str, run_curves: Curves, colour: str, *, last_step: int = 0, best_step: int = 0) -> None:
     is_measure = name in MEASURES
     own, other = ("validation", "training") if is_measure else ("training", "validation")
-    lines, colours = {word(f"train.line_{own}"): run_curves.points[name]}, [colour]
+    lines = {word(f"train.line_{own}"): run_curves.points[name]}
+    colours = [colour]
     if run_curves.comparison_points[name]:
         lines[word(f"train.line_{other}")] = run_curves.comparison_points[name]
         colours = (
@@ -125,7 +126,8 @@ def _chart(
     kept: tuple[int, float] | None,
 ) -> alt.LayerChart:
     in_tooltip, _, described, at_axis = _FORMATS.get(name, _SHARE)
-    several, step = len(runs) > 1, word("train.step")
+    several = len(runs) > 1
+    step = word("train.step")
     names = legend(columns=2, labelLimit=180) if several else None
     # pixels; a legend takes its room from the lines
     height = (170 if name in ("learning_rate", "grad_norm") else 240) + (24 * ceil(len(runs) / 2) if several else 0)
@@ -258,7 +260,8 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
             )
         st.markdown(text)
     if test := _of_test(scores):
-        question_count, gain = test["questions"], test.get("gain")
+        question_count = test["questions"]
+        gain = test.get("gain")
         text = _change_text("tested", names, test["before"], test["after"], gain=gain, questions=question_count)
         if "bm25" in test:
             text += " " + word("train.tested_bm25", bm25=_to_percent(test["bm25"][measure]))
@@ -270,7 +273,8 @@ def _change_text(
 ) -> str:
     """Return what changed, and whether that is significant unless it stayed the same."""
     measure, name = names
-    was, now = _to_percent(before[measure]), _to_percent(after[measure])
+    was = _to_percent(before[measure])
+    now = _to_percent(after[measure])
     outcome = "same" if was == now else "up" if now > was else "down"
     about = {"measure": name, "before": was, "after": now, "points": f"{abs(now - was):.1f}"}
     counts = {} if questions is None else {"questions": f"{questions:,}"}
@@ -318,7 +322,9 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 
 
 def _measured_on(plan: TrainingPlan, scores: dict[str, Any]) -> str:
-    intervals, test, judge = scores.get("intervals") or {}, _of_test(scores), _judge_kind(scores)
+    intervals = scores.get("intervals") or {}
+    test = _of_test(scores)
+    judge = _judge_kind(scores)
     questions = f"{scores.get('questions', 0):,}"
     if judge == "pairs":
         notes = [word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")]
@@ -349,7 +355,8 @@ def _measured_on(plan: TrainingPlan, scores: dict[str, Any]) -> str:
 
 def _best_step_text(scores: dict[str, Any], run: Run, plan: TrainingPlan) -> str:
     steps = {"step": f"{scores['kept_step']:,}", "total": f"{run.status().total_steps:,}"}
-    names, judge = measure_names(plan.kind), _judge_kind(scores)
+    names = measure_names(plan.kind)
+    judge = _judge_kind(scores)
     measure = plan.options.best_by.value if judge == "text" else checkpoint_metric(run, plan)
     if scores.get("judged_by") == "loss":
         return word("train.kept_step_loss", **steps)

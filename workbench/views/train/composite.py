@@ -54,7 +54,8 @@ _OTHERS = "°"  # marks figures of other hidden tokens
 
 
 def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
-    plan, table = ablation.plan(), ablation.table
+    plan = ablation.plan()
+    table = ablation.table
     varied = is_varied(plan)
     if is_running:
         st.caption(word("ablation.goes_on"))
@@ -82,7 +83,8 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
 
 
 def draw_ablation_buttons(ablation: Ablation) -> None:
-    table, experiment = ablation.table, experiment_of(ablation.plan())
+    table = ablation.table
+    experiment = experiment_of(ablation.plan())
     if ablation.done and table:
         if tuned := [run for variant in table.variants if variant.tuned and (run := find_run(variant.tuned))]:
             _draw_compare_button(ablation, tuned)
@@ -287,7 +289,8 @@ def _notes(table: AblationTable, measure: str, *, varied: bool) -> list[str]:
 
 def draw_search(search: SettingsSearch, *, is_running: bool = False) -> None:
     """Draw what a search has found so far, and its trials; the findings of an ended one can be used in the form."""
-    findings, plan = search.outcome, search.plan()
+    findings = search.outcome
+    plan = search.plan()
     if is_running:
         st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
     if findings:

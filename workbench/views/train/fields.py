@@ -129,7 +129,10 @@ def _draw_model(field: OptionField, words: dict[str, Any]) -> str:
 
 
 def _offer_model(field: OptionField) -> str:
-    name, key, start, choices = field.name, field.key, field.start, _models(field)
+    name = field.name
+    key = field.key
+    start = field.start
+    choices = _models(field)
     known = start in choices or (name == "teacher" and not start)
     offer(key, (start or (_ITSELF if name == "guide" else None)) if known else OTHER)
     if st.session_state[key] not in choices:  # such as a run that was deleted
@@ -171,12 +174,15 @@ class OptionFields:
     """Draws the options that matter; knows what was entered, and where a field's problem is drawn."""
 
     def __init__(self, kind: str, base: Base, objective: str) -> None:
-        self._kind, self._base = kind, base
+        self._kind = kind
+        self._base = base
         if base.run:  # a finished run is trained on as it was trained
             plan = base.run.plan()
-            options, split_options = plan.options, plan.split
+            options = plan.options
+            split_options = plan.split
         else:
-            options, split_options = options_for_base(kind, base), SplitOptions()
+            options = options_for_base(kind, base)
+            split_options = SplitOptions()
         self._start = starting_values(kind, options, objective, as_trained=base.run is not None)
         self._start |= {"base": base.reference, "test": split_options.test, "validation": split_options.validation}
         self._start["split_seed"] = split_options.seed

@@ -80,7 +80,9 @@ def _draw_progress(run: Run, plan: TrainingPlan, status: Status) -> None:
 
 
 def _draw_status_metrics(run: Run, plan: TrainingPlan, status: Status, run_curves: Curves, measure: str) -> None:
-    step, total, epochs = status.step, status.total_steps, plan.options.epochs
+    step = status.step
+    total = status.total_steps
+    epochs = plan.options.epochs
     metrics: dict[str, str] = {}
     if total:
         metrics["step"] = f"{step:,} / {total:,}"
@@ -116,7 +118,8 @@ def _seconds_left(run: Run, plan: TrainingPlan, status: Status) -> float:
 @st.fragment(run_every=2.0)
 def draw_queue(previous_running: Run | None, previous_waiting: list[Run]) -> None:
     """Draw the queue, if any; it polls even while empty: another user, or a command, may start a training."""
-    running, waiting = QUEUE.at_work(), QUEUE.queued()
+    running = QUEUE.at_work()
+    waiting = QUEUE.queued()
     if (running, waiting) != (previous_running, previous_waiting):
         st.rerun()
     if not waiting:
@@ -171,7 +174,8 @@ def draw_runs(runs: list[Run], *, is_training: bool = False) -> None:
 
 
 def _draw(run: Run, status: Status) -> None:
-    plan, done = run.plan(), status.state is State.DONE
+    plan = run.plan()
+    done = status.state is State.DONE
     cards.draw_head(plan, status)
     if isinstance(run, SettingsSearch):
         composite.draw_search(run)
@@ -212,7 +216,8 @@ def _draw_model_actions(run: Run, plan: TrainingPlan) -> None:
         if draw_button("use", run, ":material/leaderboard:", help_text, disabled=data is None) and data:
             _compare_with_untrained(plan, data)
     if isinstance(plan.options, BiEncoderOptions):
-        icon, help_text = ":material/model_training:", word("train.another_round_help")
+        icon = ":material/model_training:"
+        help_text = word("train.another_round_help")
         draw_button("another_round", run, icon, help_text, on_click=fill_in_another_round, args=(run,))
     try:
         starter = is_starter(ModelSource(run.id, folder=run.model_folder))
@@ -254,7 +259,8 @@ def _compare_with_untrained(plan: TrainingPlan, data: StoredSet) -> None:
 
 def _untrained(trained: Spec, plan: TrainingPlan, choices: RetrieverChoices, data: StoredSet) -> str | None:
     """Return the retriever of the same kind with the untrained base, added if it is dense; None if it cannot search."""
-    base, title = plan.options.base, getattr(trained, "title", True)
+    base = plan.options.base
+    title = getattr(trained, "title", True)
     for name, spec in choices.specs.items():
         if (spec.kind, getattr(spec, "model", None), getattr(spec, "title", True)) == (trained.kind, base, title):
             return name

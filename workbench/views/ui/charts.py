@@ -27,8 +27,11 @@ from mrc_workbench.retrieval.report.charts import (
 from mrc_workbench.workbench.views.ui.words import language, word
 
 HEIGHT = 320
-_CURVES_HEIGHT, _DISTRIBUTION_HEIGHT = 260, 240
-_FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a row, and of the axis below
+_CURVES_HEIGHT = 260
+_DISTRIBUTION_HEIGHT = 240
+# pixels of a row, and of the axis below
+_FOREST_ROW = 34
+_FOREST_AXIS = 60
 TICKS = 6  # Vega takes it as a wish: round numbers give 4 to 8
 # On top of Streamlit's theme, which leaves up to 80 pixels between an axis, its title and the legend
 _CONFIG: dict[str, Any] = {
@@ -68,7 +71,8 @@ def percent_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.S
 
 
 def difference_scale(low: float, high: float) -> alt.Scale:
-    low, high = min(0.0, low), max(0.0, high)
+    low = min(0.0, low)
+    high = max(0.0, high)
     margin = max(0.5, (high - low) * 0.06) if high > low else 1.0
     return alt.Scale(domain=[low - margin, high + margin], nice=False)
 
@@ -247,9 +251,12 @@ def made(language: str, make: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     chart = make(*args, **kwargs)
     with _altair_lock, alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
-    spec["config"], spec["padding"] = _CONFIG, _PADDING  # in place of Altair's sizes of a plot: the page has its own
+    # in place of Altair's sizes of a plot: the page has its own
+    spec["config"] = _CONFIG
+    spec["padding"] = _PADDING
     for name, rows in spec["datasets"].items():  # as the page sends them: else it would make them of rows every time
-        table, stream = pa.Table.from_pylist(rows), pa.BufferOutputStream()
+        table = pa.Table.from_pylist(rows)
+        stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
         spec["datasets"][name] = stream.getvalue().to_pybytes()
@@ -297,7 +304,8 @@ def line_texts(table: pd.DataFrame, name: str, x: str, y: str, form: str) -> lis
     """Return a row for each line of a chart: its figure at the first and at the last `x`."""
     rows = []
     for line, points in table.groupby(name, sort=False):
-        first, last = points.iloc[0], points.iloc[-1]
+        first = points.iloc[0]
+        last = points.iloc[-1]
         ends = {"first": format(first[y], form), "last": format(last[y], form)}
         rows.append(word("chart.row_range", name=line, start=first[x], end=last[x], **ends))
     return rows

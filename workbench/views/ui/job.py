@@ -45,7 +45,8 @@ def draw_job(
         begin(start)
     status = job.status()
     if job.failed:
-        failed, lacks_library = status.state is State.FAILED, status.code == MISSING_EXTRA
+        failed = status.state is State.FAILED
+        lacks_library = status.code == MISSING_EXTRA
         why = word("extra.job") if lacks_library else plain(reason(status))
         message = word(f"{section}.failed", reason=why) if failed else word(f"{section}.interrupted")
         st.error(message, icon=":material/error:")

@@ -75,7 +75,8 @@ def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -
     def weighed(text: str, weight: float) -> str:
         if not weight:
             return escape(text)
-        kind, strength = "plus" if weight > 0 else "minus", f"{10 + 50 * abs(weight) / most:.0f}%"
+        kind = "plus" if weight > 0 else "minus"
+        strength = f"{10 + 50 * abs(weight) / most:.0f}%"
         return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
 
     head, body = ("".join(weighed(*piece) for piece in pieces) for pieces in (title, text))
@@ -102,19 +103,19 @@ def _matched(text: str, indices: Sequence[int], explained: LateExplanation, most
     if not indices:
         return escape(text)
     width = 100 / len(indices)
-    stops, lines = [], []
+    stops = []
+    lines = []
     for number, index in enumerate(indices):
         match = explained.visible_matches[index]
         strength = 12 + 43 * max(0.0, match.above) / most  # percent, for dark and light alike
         colour = f"color-mix(in srgb, {PALETTE[index % len(PALETTE)]} {strength:.0f}%, transparent)"
         stops.append(f"{colour} {number * width:.0f}% {(number + 1) * width:.0f}%")
-        question_piece, answered = (
-            explained.question[slice(*match.question_span)],
-            explained.passage.text[slice(*match.passage_span)],
-        )
+        question_piece = explained.question[slice(*match.question_span)]
+        answered = explained.passage.text[slice(*match.passage_span)]
         lines.append(f"{index + 1}: {question_piece} → {answered} ({match.cosine:.3f})")
     numbers = ",".join(str(index + 1) for index in indices)
-    style, title = f"background: linear-gradient(90deg, {', '.join(stops)})", escape("\n".join(lines))
+    style = f"background: linear-gradient(90deg, {', '.join(stops)})"
+    title = escape("\n".join(lines))
     return f'<span style="{style}" title="{title}">{escape(text)}<sup>{numbers}</sup></span>'
 
 
@@ -139,7 +140,8 @@ def hits_html(hits: Sequence[HitCard]) -> str:
     for hit in hits:
         title = marked_html(hit.title, 0, len(hit.title.text))
         named = f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
-        rank, score = f'<span class="rank">{hit.rank}</span>', f'<span class="score">{escape(hit.score)}</span>'
+        rank = f'<span class="rank">{hit.rank}</span>'
+        score = f'<span class="score">{escape(hit.score)}</span>'
         gold = ' class="gold"' if hit.relevant else ""
         top = f'<div class="top">{rank}{named}{score}</div>'
         items.append(f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>')
@@ -174,8 +176,10 @@ def _text(text: MarkedText) -> str:
     whole = marked_html(text, 0, len(text.text))
     if (start, end) == (0, len(text.text)):
         return f"<p>{whole}</p>"
-    before, after = "… " if start else "", " …" if end < len(text.text) else ""
-    more, less = escape(word("search.show_all")), escape(word("search.show_less"))
+    before = "… " if start else ""
+    after = " …" if end < len(text.text) else ""
+    more = escape(word("search.show_all"))
+    less = escape(word("search.show_less"))
     return (
         f'<p class="excerpt">{before}{marked_html(text, start, end)}{after}</p>'
         f'<details><summary><span class="more">{more}</span><span class="less">{less}</span></summary>'

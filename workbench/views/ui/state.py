@@ -16,10 +16,14 @@ Draw = Callable[..., Any]  # of Streamlit, such as `st.selectbox`
 VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
 _SECONDS_ON_THE_WAY = 1.5  # until a browser has surely received a choice
-_DONE, _COUNT = "scrolled_to", "scrolled"
+_DONE = "scrolled_to"
+_COUNT = "scrolled"
 _SCRIPT = "<script>/* {count} */ document.querySelector('[data-testid=stMain]')?.scrollTo({{ top: 0 }})</script>"
-_OFFERED, _SPOKEN = "train_offered", "train_spoken"
-_ASSUMED, _LAST_WRITTEN = "assumed_choices", "written_{}"  # of the session
+_OFFERED = "train_offered"
+_SPOKEN = "train_spoken"
+# of the session
+_ASSUMED = "assumed_choices"
+_LAST_WRITTEN = "written_{}"
 
 
 class Choice:
@@ -37,7 +41,8 @@ class Choice:
     """
 
     def __init__(self, name: str) -> None:
-        self._name, visit = name, st.session_state.get(VISIT)
+        self._name = name
+        visit = st.session_state.get(VISIT)
         since, times = st.session_state.get("chosen_here", (visit, {}))
         self._times: dict[str, float] = times if since == visit else {}
         st.session_state["chosen_here"] = (visit, self._times)
@@ -165,8 +170,10 @@ def is_assumed(name: str) -> bool:
 
 def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
     """Draw tabs, by name their labels, of which the open one lies in the address; returns it, and its container."""
-    tabs, choice = [*labels], Choice(name)
-    key, opened = f"{name}_{language()}", choice.value(tabs[0], tabs)
+    tabs = [*labels]
+    choice = Choice(name)
+    key = f"{name}_{language()}"
+    opened = choice.value(tabs[0], tabs)
     if st.session_state.get(key) != labels[opened]:
         st.session_state[key] = labels[opened]
     tab_by_label = {label: tab for tab, label in labels.items()}
@@ -201,7 +208,8 @@ def choose_view(name: str, tabs: Mapping[str, Sequence[str]], label_of: Callable
     address_value = st.query_params.get(name, "")
     for tab, views in tabs.items():
         if address_value in views and len(views) > 1:
-            st.query_params[name], st.query_params[f"{name}_{tab}"] = tab, address_value
+            st.query_params[name] = tab
+            st.query_params[f"{name}_{tab}"] = address_value
     tab, container = choose_tab(name, {tab_name: label_of(tab_name) for tab_name in tabs})
     views = tabs[tab]
     if len(views) == 1:

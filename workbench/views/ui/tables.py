@@ -14,12 +14,18 @@ from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.words import display_names
 from mrc_workbench.workbench.views.ui.words import has_text, language, word
 
-_LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
-_NARROWEST, _WIDEST = 110, 340
+# pixels of a letter, and of what is around a text
+_LETTER = 7
+_AROUND = 24
+_NARROWEST = 110
+_WIDEST = 340
 # A click on any cell selects its row, not only one on the box before it
 SINGLE_ROW: list[Literal["single-row", "single-cell"]] = ["single-row", "single-cell"]
 # pixels of what Streamlit writes into a header, measured in its font at 14 pixels
-_WIDE_LETTER, _EM_SPACE, _HAIR_SPACE, _CELL_PADDING = 13.0, 14.0, 1.2, 16
+_WIDE_LETTER = 13.0
+_EM_SPACE = 14.0
+_HAIR_SPACE = 1.2
+_CELL_PADDING = 16
 _WIDTHS = dict(zip("@mMDCGR()% ", (11.8, 11.6, 11.5, 8.7, 8.0, 8.7, 8.0, 4.2, 4.2, 11.5, 2.8), strict=True))
 BOLD = "font-weight: 700"  # the best of several figures
 Table = TypeVar("Table", pd.DataFrame, Styler)

@@ -227,7 +227,8 @@ def test_reports_missing_mask_over_steps() -> None:
 
 
 def test_links_to_run_with_checkpoints(model: str) -> None:
-    finished_run, _ = create_finished_run("long", steps=(0, 5)), create_finished_run("short")
+    finished_run = create_finished_run("long", steps=(0, 5))
+    _ = create_finished_run("short")
     app = opened(page, network=model)
     app.query_params.update({"network": model, "inside": "over_steps"})
     run(app)

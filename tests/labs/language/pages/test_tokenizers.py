@@ -182,7 +182,8 @@ def test_tokenizes_and_escapes_sentence(data: StoredSet) -> None:
     assert re.search(r'<li class="unknown" title="[^"]*\[UNK\][^"]*"><small>\[UNK\] </small>뷁</li>', content)
     table = app.dataframe[0].value
     for kind, name in zip(KINDS, ("WordPiece · 1,000", "BPE · 1,000"), strict=True):
-        rows, tokenizer = table[table["tokenizer"] == name], prepared(kind)
+        rows = table[table["tokenizer"] == name]
+        tokenizer = prepared(kind)
         assert rows["letters"].tolist() == [piece.text for piece in tokenizer.pieces(HOSTILE)]
         assert rows["number"].tolist() == tokenizer.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
         assert rows["occurrences"].tolist() == rows["number"].tolist()  # as they were kept

@@ -31,7 +31,8 @@ class Container:
     """What is drawn in it; whoever waits goes away after so much was."""
 
     def __init__(self, max_texts: int = 10**9) -> None:
-        self.texts, self._max_texts = list[str](), max_texts
+        self.texts = list[str]()
+        self._max_texts = max_texts
 
     def markdown(self, text: str) -> None:
         if len(self.texts) == self._max_texts:
@@ -43,7 +44,10 @@ class Stream:
     """Says something until it is stopped."""
 
     def __init__(self, piece: str, max_pieces: int = 10**9) -> None:
-        self.piece, self.max_pieces, self.ended, self.closed = piece, max_pieces, threading.Event(), threading.Event()
+        self.piece = piece
+        self.max_pieces = max_pieces
+        self.ended = threading.Event()
+        self.closed = threading.Event()
 
     def stop(self) -> None:
         self.ended.set()
@@ -65,7 +69,8 @@ def follow_stream(container: Container, stream: Stream) -> GeneratedAnswer:
 
 @pytest.mark.slow
 def test_truncates_streamed_text() -> None:
-    container, stream = Container(6), Stream("홍수 " * 5000)
+    container = Container(6)
+    stream = Stream("홍수 " * 5000)
     with pytest.raises(KeyboardInterrupt):
         follow_stream(container, stream)
     assert max(map(len, container.texts)) < 2100
@@ -74,7 +79,8 @@ def test_truncates_streamed_text() -> None:
 
 
 def test_shows_end_of_stream_and_returns_answer() -> None:
-    container, stream = Container(), Stream("흐르는 강 ", 3000)
+    container = Container()
+    stream = Stream("흐르는 강 ", 3000)
     assert follow_stream(container, stream) is ANSWER
     assert container.texts[-1].endswith("흐르는 강 ")
     assert stream.ended.is_set()
@@ -95,7 +101,8 @@ def test_truncates_long_answer() -> None:
 
 @pytest.mark.parametrize("said", HOSTILE)
 def test_escapes_model_output(said: str) -> None:
-    container, displayed_text = Container(), plain(said)
+    container = Container()
+    displayed_text = plain(said)
 
     def pieces() -> Generator[str, None, GeneratedAnswer]:
         yield said
@@ -125,7 +132,8 @@ def test_selects_span_with_highest_combined_score() -> None:
 
 
 def test_combined_score_matches_evaluation() -> None:
-    retrieval_scores, scores = np.array([[3.0, 1.0, -np.inf]]), np.array([[-1.0, -0.1, -np.inf]])
+    retrieval_scores = np.array([[3.0, 1.0, -np.inf]])
+    scores = np.array([[-1.0, -0.1, -np.inf]])
     spans = [[(0, 1, -1.0)], [(0, 1, -0.1)], []]
     column = build_column("a", [0, 1, 2], retrieval_scores[0].tolist(), spans, relevant=(), weight=2.0, unit=3.0)
     assert [passage.combined_score for passage in column.passages] == combined_scores(

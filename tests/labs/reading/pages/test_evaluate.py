@@ -107,7 +107,8 @@ def test_shows_answer_metrics_and_outcomes(view: evaluation.ReadingView) -> None
     assert "gives identical results" in page_text
     assert "not sure" not in page_text, "two that answer alike are not called unsure"
     assert "Mine was trained on some of these questions" in page_text
-    metric_table, outcome_table = table_with(app, "20"), table_with(app, "misread")
+    metric_table = table_with(app, "20")
+    outcome_table = table_with(app, "misread")
     assert set(metric_table["retriever"]) == {"BM25 words", "BM25"}
     assert metric_table["5"].tolist() == [50.0, 50.0]
     assert outcome_table["not_found"].tolist() == ["0.0% (0)"] * 2

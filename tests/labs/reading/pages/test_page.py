@@ -63,7 +63,8 @@ def widget_keys(app: AppTest) -> list[str]:
 @pytest.mark.parametrize("address", [{}, {"q": QUESTIONS[0].text}, {"answers": "evaluate"}, {"reader": "../<b>"}])
 def test_offers_training_without_reader_or_model(data: StoredSet, address: dict[str, str]) -> None:
     app = opened(page, retrievers="BM25", **address)
-    hub, model = ["answers_hub_model_name", "use_hub_model"], ["answers_address", "answers_model", "answers_secret"]
+    hub = ["answers_hub_model_name", "use_hub_model"]
+    model = ["answers_address", "answers_model", "answers_secret"]
     assert widget_keys(app) == sorted(["train_reader", "use_model", *hub, *model])
     assert app.button(key="train_reader").label == "Train a reading model"
     assert (texts(app).count(EN["answers.needs_reader"]), len(app.info), len(app.warning)) == (1, 0, 0)

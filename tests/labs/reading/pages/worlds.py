@@ -51,4 +51,4 @@ def replace_readers(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
 def store_evaluation(experiment: ReadingExperiment, data: StoredSet) -> None:
     """Leave what the job's process leaves."""
     folder = STUDY.job(experiment, data.fingerprint).folder
-    study.export_scores(evaluate(experiment, DISPUTED), folder)
+    study.save_result(evaluate(experiment, DISPUTED), folder)

@@ -204,7 +204,8 @@ def test_displays_disputed_question_of_bm25_and_dense_with_answers(data: StoredS
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_reports_disadvantaged_retriever_with_metrics(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     question_set, compared = partly_judged(DEFAULT_KS, depth=100)
-    data, words = keep(question_set), catalog(language)
+    data = keep(question_set)
+    words = catalog(language)
     by_name = dict(zip(choices_for(data).specs, compared.results, strict=False))
     results: list[Result] = [replace(result, name=name) for name, result in by_name.items()]
     folder = store_results(data, by_name, question_set, results)

@@ -56,7 +56,8 @@ def test_term_contributions_sum_to_score() -> None:
     app = opened(question="q2", shows="scores", explained="BM25")
     right, wrong = sums(app)
     table = tables(app, "idf")[0]
-    terms, total = table.iloc[:-1], table.iloc[-1]
+    terms = table.iloc[:-1]
+    total = table.iloc[-1]
     assert total["term"] == EN["why.sum"]
     assert sum(terms["right"]) == pytest.approx(total["right"])
     assert right == pytest.approx(float(total["right"]), abs=0.005)
@@ -189,7 +190,8 @@ def test_explains_sparse_score_by_terms(tmp_path: Path) -> None:
     scores = (encoder.encode_questions([QUESTIONS[1].text]) @ held.T).toarray()[0]
     assert [right, wrong] == pytest.approx(scores, abs=0.0006)
     table = tables(app, "held_right")[0]
-    terms, total = table.iloc[:-1], table.iloc[-1]
+    terms = table.iloc[:-1]
+    total = table.iloc[-1]
     assert total["right"] == pytest.approx(scores[0], abs=1e-4)
     assert (terms["asked"] * terms["held_right"]).sum() == pytest.approx(scores[0], abs=1e-4)
     added = terms[terms["kind"] == EN["why.kind_expansion"]]

@@ -18,7 +18,10 @@ from tests.workbench.views.compare.test_where import COUNT, comparison_view, for
 from tests.workbench.views.compare.worlds import html
 from tests.workbench.views.driving import run
 
-BM25, LATE, MIX, RERANKED = "BM25", "Late", "Best mix", "Reranked"
+BM25 = "BM25"
+LATE = "Late"
+MIX = "Best mix"
+RERANKED = "Reranked"
 STORED = (BM25, LATE, MIX, RERANKED)
 SPECS: tuple[dict[str, Any], ...] = (
     {"name": BM25, "kind": "bm25"},
@@ -63,7 +66,8 @@ def data() -> StoredSet:
 
 def opened(data: StoredSet, module: str, **address: str) -> AppTest:
     app = AppTest.from_function(page, default_timeout=60)
-    app.session_state["data"], app.session_state["module"] = data, module
+    app.session_state["data"] = data
+    app.session_state["module"] = module
     app.query_params.update(address)
     return run(app)
 

@@ -85,7 +85,8 @@ def test_opens_comparison_that_ends_during_rendering(
     started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = compared(small_set(), {"BM25": RELEVANT_ROWS, "Dense": RELEVANT_ROWS}) / "scores.json"
-    unfinished, follow = scores.rename(scores.with_name("aside.json")), running.follow
+    unfinished = scores.rename(scores.with_name("aside.json"))
+    follow = running.follow
 
     def ended(*given: Any) -> None:
         if unfinished.exists():

@@ -226,7 +226,8 @@ def test_link_starts_comparison(data: StoredSet, started: list[Experiment]) -> N
 
 @pytest.mark.packaged
 def test_reports_storage_and_time_of_late_interaction_first() -> None:
-    dataset_questions, late = whole_sample(), choices_for(data := sample()).specs["Late"]
+    dataset_questions = whole_sample()
+    late = choices_for(data := sample()).specs["Late"]
     assert isinstance(late, LateSpec)
     characters = sum(len(dataset_questions.passages[row].text) for row in range(len(dataset_questions.passages)))
     assert late.expected_bytes(dataset_questions.passages) == pytest.approx(0.6 * characters * 384 * 2, abs=1)
@@ -250,7 +251,8 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
 def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(BI_ENCODER, "first", data)
     at_work(data, "Dense · first")
-    read, plan = list[Run](), Run.plan
+    read = list[Run]()
+    plan = Run.plan
 
     def counted(run: Run) -> TrainingPlan:
         read.append(run)
@@ -265,7 +267,8 @@ def test_reads_trained_models_once_per_run(data: StoredSet, monkeypatch: pytest.
 def test_displays_metrics_recorded_by_the_job(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate = "mrc_workbench.retrieval.comparison.compare.evaluate"
     monkeypatch.setattr(evaluate, lambda *_: pytest.fail("the page scores again"))
-    job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
+    job = at_work(data, "BM25", "Dense")
+    (bm25, dense) = by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED})
     job.log_result(replace(bm25, build_seconds=2.0, query_seconds=3.0))
     for again in range(2):  # and after a reload
         (metrics_table,) = opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe

@@ -29,7 +29,8 @@ MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
 
 def finished(data: StoredSet, *names: str, question_set: QuestionSet | None = None) -> str:
     """Store a finished comparison of retrievers, all unless named, over all questions; return its key."""
-    choices, question_set = choices_for(data), question_set or small_set()
+    choices = choices_for(data)
+    question_set = question_set or small_set()
     experiment = choices.experiment(data, list(names or choices.specs), Part.ALL)
     rows_by_name = {name: MISSED if name == "Dense" else RELEVANT_ROWS for name in experiment.specs}
     return store_results(
@@ -139,7 +140,8 @@ def test_reports_missing_comparison_and_starts_nothing(
 
 
 def test_deleting_displayed_comparison_displays_another(data: StoredSet) -> None:
-    key, other = finished(data, "BM25", "Reranked"), finished(data, "BM25", "Dense")
+    key = finished(data, "BM25", "Reranked")
+    other = finished(data, "BM25", "Dense")
     app = opened(page, data=data.key, retrievers="BM25|Reranked")
     assert address(app)["comparison"] == key
     delete(key)

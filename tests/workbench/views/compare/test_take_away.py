@@ -73,7 +73,8 @@ def test_export_button_opens_tab_and_address_has_selection(folder: Path, asked: 
 
 
 def test_rejects_late_interaction_over_candidates_with_alternative(asked: list[ExportRequest]) -> None:
-    data, name = keep(small_set()), "Late over BM25"
+    data = keep(small_set())
+    name = "Late over BM25"
     add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
     rows_by_name = {"BM25": RELEVANT_ROWS, name: RELEVANT_ROWS}
     folder = store_results(

@@ -125,7 +125,8 @@ def test_reports_missing_dictionary_and_displays_rest(data: StoredSet) -> None:
     dictionary = keep_dictionary(SYNONYMS, "탈것")
     assert dictionary_of(dictionary.reference) == SYNONYMS
     assert dictionary_of("") is None
-    spec, plain = BM25Spec(name="Mine", dictionary=dictionary.reference), BM25Spec(name="Plain")
+    spec = BM25Spec(name="Mine", dictionary=dictionary.reference)
+    plain = BM25Spec(name="Plain")
     opened(data, spec, plain)
     remove(dictionary.key)
     app = at(data, ["Mine", "Plain"], "q1", "Mine")

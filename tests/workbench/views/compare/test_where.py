@@ -66,7 +66,8 @@ def forty(
 ) -> StoredSet:
     """Keep the forty questions and a comparison of them."""
     of = of or questions_of()
-    data, results = keep(of), []
+    data = keep(of)
+    results = []
     for spec in specs:
         rankings = placed(ranks[spec["name"]], 10)
         results.append(Result(spec["name"], rankings, evaluate(rankings, of, KS)))
@@ -108,7 +109,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> AppTest:
 
 def opened(data: StoredSet, *, k: int = 1, selected: Sequence[str] = (), **address: str) -> AppTest:
     app = AppTest.from_function(page, default_timeout=60)
-    app.session_state["data"], app.session_state["k"], app.session_state["picked"] = data, k, list(selected)
+    app.session_state["data"] = data
+    app.session_state["k"] = k
+    app.session_state["picked"] = list(selected)
     app.query_params.update({"lang": "en", **address})
     return run(app)
 

@@ -34,7 +34,8 @@ class Fixed:
     """Finds passages in a fixed order for each question."""
 
     def __init__(self, name: str, rows: list[list[int]]) -> None:
-        self.name, self.rows = name, rows
+        self.name = name
+        self.rows = rows
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         assert len(questions) == len(self.rows)
@@ -52,7 +53,8 @@ DENSE = [[1, 2, 3], [4, 3, 0, 2, 1], [2], [3], [4], [4, 3, 0, 1, 2]]
 def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
     """Keep a set and a finished comparison of it: BM25 as it is, Dense as told, Hybrid of both, Reranked like BM25."""
     data = keep(question_set)
-    bm25, fixed = BM25("BM25", question_set.passages), Fixed("Dense", dense)
+    bm25 = BM25("BM25", question_set.passages)
+    fixed = Fixed("Dense", dense)
     hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(question_set.passages))
     searched(data, question_set, dict(zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True)))
     return data

@@ -143,7 +143,8 @@ def test_displays_and_applies_effect_of_a_change(data: StoredSet, started: list[
     (table,) = tables(app, "change")
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(metrics[theirs] * 100))
-    alone, both = {"Title × 2", "Title × 5"}, {f"Title × {weight} · Dictionary: 내 / 사전" for weight in (2, 5)}
+    alone = {"Title × 2", "Title × 5"}
+    both = {f"Title × {weight} · Dictionary: 내 / 사전" for weight in (2, 5)}
     assert set(table["change"]) == {"None (current setting)", "Dictionary: 내 / 사전"} | alone | both
     assert table.set_index("change")["difference"]["None (current setting)"] == 0
     name = next(

@@ -23,7 +23,8 @@ from tests.doubles import small_set
 from tests.labs.language.tiny_bert import PEAR, SHIP, write_model
 from tests.workbench.views.compare.worlds import sample
 
-ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+ALICE = user_of("https://id.example.org", "alice")
+BOB = user_of("https://id.example.org", "bob")
 # What is not kept for each workspace apart, and why it may be so.
 SHARED = {
     "workbench/views/resources/sets.py: Cached.__init__": "the way itself",
@@ -117,7 +118,8 @@ def test_caches_nothing_else_for_all_users() -> None:
 
 @pytest.mark.slow
 def test_finds_cut_words_once_per_dictionary_without_test_questions() -> None:
-    data, shares = sample(), SplitOptions()
+    data = sample()
+    shares = SplitOptions()
     progress: list[float] = []
     assert not has_cut_words(data, shares, "")
     cut = words_cut_wrongly(data, shares, "", progress.append)

@@ -191,7 +191,8 @@ def test_escapes_user_text(data: StoredSet) -> None:
 def test_reports_mix_without_lexical_results(data: StoredSet) -> None:
     """Once for all mixes; what finds nothing itself says that already."""
     specs = choices_for(data).specs
-    findings, nothing = QueryHits((1,), (0.5,)), QueryHits((), ())
+    findings = QueryHits((1,), (0.5,))
+    nothing = QueryHits((), ())
     outcomes = {"BM25": nothing, "Dense": findings, "Hybrid": findings, "Reranked": nothing}
     answer = SearchAnswer(data, "qwxzv", outcomes, None, 5)
     assert answer.blind([*specs.values()]) == {"BM25": ["Hybrid"]}

@@ -20,7 +20,8 @@ from tests.workbench.views.compare.worlds import press, store_results
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.search.test_page import page
 
-EN, CORPUS = catalog("en"), small_set().corpus_fingerprint
+EN = catalog("en")
+CORPUS = small_set().corpus_fingerprint
 JUDGED_ROWS = [[0, 4], [1, 3], [2], [3], [4], [1, 2]]
 OTHERS = [[3, 0], [1, 4], [2], [3], [4], [1, 2]]
 
@@ -46,7 +47,8 @@ def texts(app: AppTest) -> str:
 def test_stores_each_judgement_at_once_and_exports_negative_ones(data: StoredSet, comparison: Path) -> None:
     opened_comparison = open_comparison(data.key, comparison)
     assert opened_comparison is not None
-    small, pooled = small_set(), pool(opened_comparison.comparison, 10, 10)
+    small = small_set()
+    pooled = pool(opened_comparison.comparison, 10, 10)
     pairs = [(small.questions[question].text, small.passages[passage].id) for question, passage in pooled]
     assert len(pairs) == 4
     app = begun(data, comparison)

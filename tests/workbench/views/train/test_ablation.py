@@ -94,7 +94,8 @@ def test_follows_form_and_starts_only_if_something_varies(app: AppTest) -> None:
 
 
 def test_offers_only_options_that_can_differ() -> None:
-    new, going_on = LanguageOptions(), LanguageOptions.defaults_for("a/base")
+    new = LanguageOptions()
+    going_on = LanguageOptions.defaults_for("a/base")
     assert {"size", "vocabulary", "tokenizer_kind"} <= offered(new).keys()
     assert not {"size", "vocabulary", "tokenizer_kind"} & offered(going_on).keys()
     assert "pairs_weight" not in offered(new)

@@ -51,8 +51,11 @@ from tests.workbench.views.train.worlds import (
     with_module,
 )
 
-GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
-MULTIPLE, MARGIN_MSE = BiEncoderObjective.MULTIPLE_NEGATIVES, CrossEncoderObjective.MARGIN_MSE
+GIST = BiEncoderObjective.GIST
+TRIPLET = BiEncoderObjective.TRIPLET
+KL = BiEncoderObjective.KL
+MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES
+MARGIN_MSE = CrossEncoderObjective.MARGIN_MSE
 
 
 @pytest.fixture

@@ -42,9 +42,14 @@ from mrc_workbench.training.text_options import (
 from mrc_workbench.workbench.views.train.base import affects_training, starting_values
 from mrc_workbench.workbench.views.ui.words import catalog
 
-MEGA_BATCH, MULTIPLE = BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES
-GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
-MARGIN_MSE, SPLADE, SPAN = CrossEncoderObjective.MARGIN_MSE, SparseEncoderObjective.SPLADE, ReaderObjective.SPAN
+MEGA_BATCH = BiEncoderObjective.MEGA_BATCH_MARGIN
+MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES
+GIST = BiEncoderObjective.GIST
+TRIPLET = BiEncoderObjective.TRIPLET
+KL = BiEncoderObjective.KL
+MARGIN_MSE = CrossEncoderObjective.MARGIN_MSE
+SPLADE = SparseEncoderObjective.SPLADE
+SPAN = ReaderObjective.SPAN
 OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
 OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
 NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
@@ -54,7 +59,8 @@ OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_w
 OF_SHARED_PASSAGES = {"shared_passages", "mix_weight"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
 OF_OBJECTIVES |= OF_SHARED_PASSAGES
-OTHER_OBJECTIVES, NO_NEGATIVES = OF_OBJECTIVES - {"temperature"}, NEGATIVES - {"negatives"}
+OTHER_OBJECTIVES = OF_OBJECTIVES - {"temperature"}
+NO_NEGATIVES = NEGATIVES - {"negatives"}
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"} | OF_OBJECTIVES - {"triplet_margin"}
 NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
 NOT_OF_TEACHERS = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
@@ -114,7 +120,8 @@ def test_selects_relevant_options(
 
 
 def test_late_interaction_shares_passages_only_without_negatives() -> None:
-    multiple, kl = LateObjective.MULTIPLE_NEGATIVES, LateObjective.KL
+    multiple = LateObjective.MULTIPLE_NEGATIVES
+    kl = LateObjective.KL
     assert "shared_passages" in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple)
     assert "shared_passages" not in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, multiple, negatives=2)
     assert "shared_passages" not in relevant_options(LATE_INTERACTION, DEFAULT_BI_ENCODER, kl)

@@ -23,7 +23,8 @@ def page() -> None:
     from mrc_workbench.workbench.views.train.base import pick_base, pick_objective
     from mrc_workbench.workbench.views.train.page import draw_form, pick_pairs
 
-    kind, data = st.query_params["train"], pick_pairs()
+    kind = st.query_params["train"]
+    data = pick_pairs()
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base, data), data)
 

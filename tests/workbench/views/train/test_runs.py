@@ -37,10 +37,8 @@ LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  
 @pytest.fixture
 def waiting(no_worker: None) -> list[Run]:
     """Three runs, the one made last waiting longest."""
-    third, second = (
-        create_test_run(State.QUEUED, name="third", queued=300.0),
-        create_test_run(State.QUEUED, name="*2*", queued=200.0),
-    )
+    third = create_test_run(State.QUEUED, name="third", queued=300.0)
+    second = create_test_run(State.QUEUED, name="*2*", queued=200.0)
     first = create_test_run(State.QUEUED, CROSS_ENCODER, "first", queued=100.0)
     return [first, second, third]
 

@@ -42,7 +42,8 @@ OF_PAIRS: dict[str, Any] = {
     "judged_by": "spearman",
     "kept_step": 10,
 }
-ANSWERS_BEFORE, ANSWERS_AFTER = {"em": 0.01, "f1": 0.12}, {"em": 0.5525, "f1": 0.7}
+ANSWERS_BEFORE = {"em": 0.01, "f1": 0.12}
+ANSWERS_AFTER = {"em": 0.5525, "f1": 0.7}
 OF_ANSWERS: dict[str, Any] = {
     "before": ANSWERS_BEFORE,
     "after": ANSWERS_AFTER,
@@ -108,7 +109,8 @@ def test_reports_significance_unless_gain_rounds_to_zero(app: AppTest) -> None:
     assert "Recall@10 **stayed at 70.0%**." in page_text
     assert "nDCG@10 **stayed at 60.0%**." in page_text
     assert "95% interval" not in page_text
-    sure, unsure = [(0.01, 0.2), (-0.2, -0.01)], [(-0.01, 0.2), (0, 0.2)]
+    sure = [(0.01, 0.2), (-0.2, -0.01)]
+    unsure = [(-0.01, 0.2), (0, 0.2)]
     intervals = dict.fromkeys(sure, "gain_sure") | dict.fromkeys(unsure, "gain_unsure")
     for interval, outcome in intervals.items():  # the list displays the newest runs
         done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": interval})

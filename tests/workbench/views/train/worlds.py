@@ -46,7 +46,8 @@ def form_page() -> None:
     from mrc_workbench.workbench.views.train.page import draw_form
 
     kind = st.query_params.get("train", "bi-encoder")
-    base, data = pick_base(kind), selected_set()
+    base = pick_base(kind)
+    data = selected_set()
     draw_form(kind, base, pick_objective(kind, base, data), data)
 
 
@@ -71,7 +72,8 @@ def create_test_run(
     options: Mapping[str, Any] | None = None,
     **status: Any,
 ) -> Run:
-    dataset, suited_to = stored_dataset(), RECIPES[kind].options.defaults_for
+    dataset = stored_dataset()
+    suited_to = RECIPES[kind].options.defaults_for
     plan_options = replace(suited_to(base) if base else suited_to(), **(options or {}))
     plan = new_plan(kind, name, (dataset.key, dataset.name, dataset.fingerprint), split or SplitOptions(), plan_options)
     training_run = create_run(plan)

@@ -42,7 +42,9 @@ def test_sends_choice_as_initial_value_with_every_run() -> None:
     """A run that the next one replaces on its way to the browser takes nothing of it along."""
     app = opened(page, one="c", other="c", several="b|c")
     for _ in range(2):
-        control, pills, box = app.segmented_control[0].proto, app.pills[0].proto, app.selectbox[0].proto
+        control = app.segmented_control[0].proto
+        pills = app.pills[0].proto
+        box = app.selectbox[0].proto
         assert ([*control.default], box.default, [*pills.default]) == ([2], 2, [1, 2])
         run(app)
 
@@ -114,9 +116,12 @@ def test_keeps_choice_until_it_is_rendered(monkeypatch: pytest.MonkeyPatch) -> N
     app.session_state["ends_early"] = True
     app.segmented_control[0].set_value("c")
     run(app)
-    clock, app.session_state["ends_early"], app.query_params["one"] = 10.0, False, "a"
+    clock = 10.0
+    app.session_state["ends_early"] = False
+    app.query_params["one"] = "a"
     assert values(run(app))[0] == "c"
-    clock, app.query_params["one"] = 20.0, "a"
+    clock = 20.0
+    app.query_params["one"] = "a"
     assert values(run(app))[0] == "a"  # by now the address is what a person sees
 
 
@@ -168,7 +173,9 @@ def test_restores_multiple_choices_after_going_back(monkeypatch: pytest.MonkeyPa
     assert values(run(app))[2] == "c"
     app.query_params["several"] = "a|b"  # a browser that has not heard of the click yet
     assert values(run(app))[2] == "c"
-    clock, app.query_params["several"] = 10.0, "a|b"  # by now it went back
+    # by now it went back
+    clock = 10.0
+    app.query_params["several"] = "a|b"
     assert values(run(app))[2] == "a|b"
     assert [*app.pills[0].value] == ["a", "b"]
 

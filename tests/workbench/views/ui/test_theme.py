@@ -10,7 +10,9 @@ import pytest
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.report.charts import OUTCOME_COLOURS, PALETTE
 
-LIGHT, DARK = "#ffffff", "#171614"  # the backgrounds of the app as a browser draws them
+# the backgrounds of the app as a browser draws them
+LIGHT = "#ffffff"
+DARK = "#171614"
 # how a colour looks to most people, and with protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009)
 SIGHTS = {
     "usual": np.eye(3),

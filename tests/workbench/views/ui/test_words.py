@@ -288,7 +288,8 @@ def test_lists_run_with_other_damaged_files(name: str) -> None:
 
 
 def test_lists_and_removes_unreadable_dataset() -> None:
-    dataset, lost = keep(small_set()), keep(small_set("other").with_questions([0, 1]))
+    dataset = keep(small_set())
+    lost = keep(small_set("other").with_questions([0, 1]))
     (workspace() / "datasets" / lost.key / "set.json").write_bytes(DEEP)
     app = opened(data_page, data=dataset.key)
     assert is_reported_damaged(app, lost.key)
