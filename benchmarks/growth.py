@@ -84,7 +84,7 @@ def sentence(seconds: Seconds) -> str:
     steepest, e = max(((stage, e) for stage, (_, e) in last.items()), key=lambda item: item[1])
     if not superlinear:
         return f"Up to the largest size nothing grows faster than the passages: steepest is {steepest}, {e:.2f}."
-    return f"In the last step these grow faster than the passages: {'; '.join(superlinear)}; the others in proportion or less."
+    return f"In the last step these grow faster than the passages: {'; '.join(superlinear)}. The others do not."
 
 
 def draw(seconds: Seconds, path: Path) -> None:
@@ -144,10 +144,10 @@ def _run_in_subprocess(size: int, kiwi: bool) -> dict[str, float]:
 
 def _measure_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
     """Go through the stages; returns the seconds of each."""
-    from benchmarks import material
+    from benchmarks import synthetic_data
 
     file = folder / "set.jsonl"
-    material.write_set(file, size, questions=_FUSED)
+    synthetic_data.write_set(file, size, questions=_FUSED)
     _compile()
     return dict([*_reading(file), *_words(kiwi=kiwi), *_vectors(size), *_fusion(size)])
 

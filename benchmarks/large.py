@@ -27,7 +27,7 @@ from PIL import Image
 from playwright.sync_api import Page, WebSocket
 
 from benchmarks.app.app import opened_page, running_app
-from benchmarks.material import korquad, most_memory
+from benchmarks.synthetic_data import korquad, peak_memory
 from mrc_workbench.data.pairs import sentence_set
 from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.questions.read import read_file
@@ -52,16 +52,16 @@ _STEPS = {
     "imports alone": "",
     "read and keep": "keep(read_file(Path({file!r})).question_set)",
     "open": "load(stored()[0].key).relevance",
-    "open, audit, split": "asked = load(stored()[0].key); audit(asked); split(asked)",
-    "find a word": "passages_with(load(stored()[0].key), '설악산')",
-    "compare by BM25 of words": "compared(0.9)",
-    "again with another k1, tokens kept": "compared(1.2)",
+    "open, audit, split": "question_set = load(stored()[0].key); audit(question_set); split(question_set)",
+    "find a word": "find_passage_rows(load(stored()[0].key), '설악산')",
+    "compare by BM25 of words": "compare_bm25(0.9)",
+    "again with another k1, tokens kept": "compare_bm25(1.2)",
 }
 _IMPORTS = (
-    "from pathlib import Path; from mrc_workbench.data.questions import audit, passages_with; "
+    "from pathlib import Path; from mrc_workbench.data.questions import audit, find_passage_rows; "
     "from mrc_workbench.data.questions.read import read_file; from mrc_workbench.data.split import split; "
     "from mrc_workbench.data.store import keep, load, stored; "
-    "from benchmarks.large import compared; "
+    "from benchmarks.large import compare_bm25; "
 )
 
 
@@ -71,7 +71,7 @@ def large_sets() -> list[str]:
     for size in map(int, os.environ.get("MRC_LARGE", "10000,100000").split(",")):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "set.jsonl"
-            subprocess.run([sys.executable, "-m", "benchmarks.material", str(size), str(file)], check=True)
+            subprocess.run([sys.executable, "-m", "benchmarks.synthetic_data", str(size), str(file)], check=True)
             before = f"| {size:,} | {file.stat().st_size / 10**6:,.0f} MB |"
             for step, program in _STEPS.items():
                 seconds, peak = _run_program(_IMPORTS + program.format(file=str(file)), Path(folder))
@@ -80,7 +80,7 @@ def large_sets() -> list[str]:
     return lines
 
 
-def compared(k1: float) -> str:
+def compare_bm25(k1: float) -> str:
     """Compare by BM25 and keep it, as the page does; returns the comparison's key."""
     question_set = load(stored()[0].key)
     bm25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=k1)
@@ -94,7 +94,7 @@ def _run_program(program: str, workspace: Path) -> tuple[float, int]:
     """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included."""
     start = perf_counter()
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace)}
-    program += "\nfrom benchmarks.material import most_memory; print(most_memory())"
+    program += "\nfrom benchmarks.synthetic_data import peak_memory; print(peak_memory())"
     done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
     return perf_counter() - start, int(done.stdout.splitlines()[-1])
 
@@ -190,7 +190,7 @@ def _wait_for_job(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, f
     memory = 0.0
     process = psutil.Process(job.status().pid)
     while job.running and job.status().share < until:
-        memory = max(memory, most_memory(process.pid))
+        memory = max(memory, peak_memory(process.pid))
         sleep(0.1)
     seconds = perf_counter() - began
     if job.running:
@@ -209,14 +209,14 @@ def _open_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
         began = perf_counter()
         page.goto(address)
         page.get_by_role("tab", name="Map").wait_for(timeout=_MAP_PATIENCE)
-        yield "the page, measured before", perf_counter() - began, most_memory(app.pid)
+        yield "the page, measured before", perf_counter() - began, peak_memory(app.pid)
         began = perf_counter()
         page.get_by_role("tab", name="Map").click()
         seconds = _seconds_until_points(page, began)
-        yield "the map's first picture (wanted: 3)", seconds, most_memory(app.pid)
+        yield "the map's first picture (target: 3)", seconds, peak_memory(app.pid)
         began = perf_counter()
         page.reload()
-        yield "the map again, after a reload", _seconds_until_points(page, began), most_memory(app.pid)
+        yield "the map again, after a reload", _seconds_until_points(page, began), peak_memory(app.pid)
 
 
 def _seconds_until_points(page: Page, began: float) -> float:

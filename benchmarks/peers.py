@@ -35,7 +35,7 @@ class PeerResult:
     ratio: float | None = None
     spread: tuple[float, float] | None = None
     unit: str = "seconds"
-    wanted: float | None = None  # the ratio it should reach
+    target: float | None = None  # the ratio it should reach
     note: str = ""
 
 
@@ -81,7 +81,7 @@ def summarize_rounds(
     ratios = [theirs / ours for ours, theirs in seconds]
     ours, theirs = (median(column) for column in zip(*seconds, strict=True))
     spread = (min(ratios), max(ratios))
-    return PeerResult(name, peer, size, ours, theirs, median(ratios), spread, unit=unit, wanted=target, note=note)
+    return PeerResult(name, peer, size, ours, theirs, median(ratios), spread, unit=unit, target=target, note=note)
 
 
 def save_results(results: list[PeerResult], path: Path = RESULTS) -> None:
@@ -99,7 +99,7 @@ def table(path: Path = RESULTS) -> list[str]:
     """Return a table of what `results.json` holds and no table of its own tells."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for line in _sort_lines(json.loads(path.read_text(encoding="utf-8"))):
-        if not line["wanted"] and line["name"].startswith(_SEPARATE_TABLE_PREFIX):
+        if not line["target"] and line["name"].startswith(_SEPARATE_TABLE_PREFIX):
             continue
         theirs = format_value(line["theirs"], line["unit"]) if line["theirs"] is not None else "–"
         ratio = "–"
@@ -132,9 +132,9 @@ def _sort_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _format_target(line: dict[str, Any]) -> str:
-    if not line["wanted"]:
+    if not line["target"]:
         return ""
-    return f"wanted {line['wanted']:g}" + ("" if line["ratio"] >= line["wanted"] else ", **missed**")
+    return f"target {line['target']:g}" + ("" if line["ratio"] >= line["target"] else ", **missed**")
 
 
 def format_value(value: float, unit: str) -> str:

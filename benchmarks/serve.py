@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 
 from benchmarks import peers
-from benchmarks.material import korquad
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.models.encoders import BiEncoder

@@ -73,7 +73,7 @@ def scored(passages: Sequence[Passage], query: str, k: int) -> list[tuple[str, i
     return sorted((pair for pair in scores if pair[1]), key=lambda pair: -pair[1])[:k]
 
 
-class ByLetters:
+class CharacterSearch:
     """The same search without a server, as a registered factory makes it."""
 
     name = "letters"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.app.app import opened_page, running_app
-from benchmarks.material import korquad
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.retrieval.analysis.evidence import evidence
@@ -55,8 +55,9 @@ def deeper_comparison() -> list[str]:
     analysis_seconds = sum(
         seconds[name] for name in ("intervals and tests", "slices", "waterfall and ceilings", "map of ranks")
     )
+    n_questions = len(comparison.question_set.questions)
     lines = [
-        f"| {len(comparison.question_set.questions):,} questions, {len(comparison.results)} retrievers, depth 100 | seconds |",
+        f"| {n_questions:,} questions, {len(comparison.results)} retrievers, depth 100 | seconds |",
         "|---|---:|",
         f"| opening the kept comparison | {opened:.2f} |",
         *(f"| {name} | {took:.2f} |" for name, took in seconds.items()),
@@ -64,7 +65,7 @@ def deeper_comparison() -> list[str]:
     return [
         *lines,
         "",
-        f"From the rankings to significance, slices, waterfall and map: {analysis_seconds:.1f} s (wanted: within 3).",
+        f"From the rankings to significance, slices, waterfall and map: {analysis_seconds:.1f} s (target: within 3).",
     ]
 
 

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page
 
 from benchmarks.app.app import RunningApp, opened_browser, running_app, visits
 from benchmarks.app.comparison_page import RETRIEVERS
-from benchmarks.material import korquad
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep as keep_set
@@ -111,7 +111,7 @@ def ten_sessions() -> list[str]:
     return [
         *table(alone, at_once, bare, count),
         "",
-        f"The server holds {memory_text}: {growth / 10**6:.1f} MB for each session more; models and indexes are there once.",
+        f"The server holds {memory_text}: {growth / 10**6:.1f} MB per further session; models and indexes exist once.",
     ]
 
 

@@ -18,7 +18,7 @@ import psutil
 from playwright.sync_api import Page
 
 from benchmarks.app.app import opened_page, running_app
-from benchmarks.material import korquad
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.workspace import read_json
 
 _STARTS = 5
@@ -45,10 +45,10 @@ def first_page() -> list[str]:
     return [
         f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",
         "|---|---:|---:|",
-        _row("the first page (wanted: 3)", ours),
+        _row("the first page (target: 3)", ours),
         _row("an app of one line", minimal_app),
         "",
-        f"The server has{'' if torch else ' not'} imported torch by then (wanted: not).",
+        f"The server has{'' if torch else ' not'} imported torch by then (target: not).",
     ]
 
 
@@ -75,13 +75,13 @@ _POLL_SECONDS = 0.1
 BM25_SCORES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
 PAGE_COMPLETE = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
 _MILESTONES = {
-    "the heading (wanted: 3)": "h1",
-    "BM25's figures (wanted: 5)": BM25_SCORES,
-    "everything (wanted: 15)": PAGE_COMPLETE,
+    "the heading (target: 3)": "h1",
+    "BM25's figures (target: 5)": BM25_SCORES,
+    "everything (target: 15)": PAGE_COMPLETE,
 }
 
 
-_SECOND = "everything, the second visit (wanted: 3.5)"
+_SECOND = "everything, the second visit (target: 3.5)"
 _HEALTHY = "the server is healthy, from its start"
 
 
@@ -215,12 +215,12 @@ def _report(first: float, whole: float, estimates: list[_TimeLeft]) -> list[str]
         else []
     )
     return [
-        f"BM25's figures {first:.1f} s after the set is used (wanted: 6), everything after {whole:.1f} s.",
+        f"BM25's figures {first:.1f} s after the set is used (target: 6), everything after {whole:.1f} s.",
         "",
         "| second | time left, told | what it took from there |",
         "|---:|---:|---:|",
         *(f"| {second:.0f} | {left:.0f} | {actual:.0f} |" for second, left, actual in dict.fromkeys(displayed)),
         "",
         f"From second {_FIRST_SECONDS:.0f} on a time was told {len(known)} times of {len(evaluated)}; it was off by "
-        f"{max(errors, default=0):.0%} at most (wanted: 33%), and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
+        f"{max(errors, default=0):.0%} at most (target: 33%), and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
     ]

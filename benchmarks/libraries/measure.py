@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from benchmarks.material import development_sets
+from benchmarks.synthetic_data import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import PROJECT
@@ -116,7 +116,9 @@ def agreement(outputs: Mapping[str, Output]) -> str:
     """Return a sentence on how far the metrics of the same runs lie apart, in percentage points."""
     values = [(*output.a, *output.b) for output in outputs.values()]
     max_difference = max(max(column) - min(column) for column in zip(*values, strict=True)) * 100
-    return f"Of the same two runs, the metrics of {len(values)} libraries differ by at most {max_difference:.4f} percentage points."
+    return (
+        f"On the same two runs, the metrics of {len(values)} libraries differ by at most {max_difference:.4f} points."
+    )
 
 
 def script(task: str, library: Library) -> Path:

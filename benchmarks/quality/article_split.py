@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.material import korquad
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions

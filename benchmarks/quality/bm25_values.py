@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, SPLIT, compare_part, scores, workspace
 from benchmarks.quality.mixes import paraphrase_set
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet

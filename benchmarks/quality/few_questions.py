@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.material import development_sets
 from benchmarks.quality.article_split import MEASURE, SPLIT, compare_part, scores, workspace
 from benchmarks.quality.mixes import labelled_sets
+from benchmarks.synthetic_data import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, split

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import finish_run, workspace
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
 from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find, save_pairs
@@ -67,8 +67,8 @@ def masked_pretraining() -> list[str]:
     return [
         *lines,
         "",
-        f"On {os.cpu_count()} CPU cores, with loading and measuring; {data_metadata['vocabulary']:,} pieces. Rows of pairs hide "
-        "other tokens. Whether a segment is the next one is right by chance in half of the cases.",
+        f"On {os.cpu_count()} CPU cores, including evaluation; vocabulary of {data_metadata['vocabulary']:,} tokens. "
+        "Rows of pairs mask other tokens. Whether a segment is the next one is right by chance in half of the cases.",
     ]
 
 
@@ -247,8 +247,9 @@ def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
         value, low, high = (100 * bound for bound in correlations.spearman[name])
         alignment_loss = alignment(*(sentence_vectors[distinct.sentence_rows[alike, side]] for side in range(2)))
         minutes = f"{runs[name].status().total_seconds / 60:.0f}" if name in runs else ""
+        pearson = 100 * correlations.pearson[name].value
         lines.append(
-            f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {100 * correlations.pearson[name].value:.2f} | {alignment_loss:.4f} | "
+            f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {pearson:.2f} | {alignment_loss:.4f} | "
             f"{uniformity(sentence_vectors):.2f} | {minutes} |"
         )
     cores = os.cpu_count()

@@ -6,8 +6,8 @@ import os
 import tempfile
 from collections.abc import Iterator
 
-from benchmarks.material import development_sets
 from benchmarks.quality.article_split import MEASURE, scores
+from benchmarks.synthetic_data import development_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part

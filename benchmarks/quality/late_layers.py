@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.material import development_sets, korquad
 from benchmarks.quality.article_split import MEASURE, compare_part, scores, workspace
 from benchmarks.quality.mixes import paraphrase_set, read_pair_set
+from benchmarks.synthetic_data import development_sets, korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions

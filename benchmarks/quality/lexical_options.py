@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split

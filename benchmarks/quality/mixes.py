@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import (
     MEASURE,
     MORE_VALIDATION,
@@ -21,6 +20,7 @@ from benchmarks.quality.article_split import (
     workspace,
 )
 from benchmarks.quality.trained import RERANKER
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.data.pairs.store import PairReadOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file

@@ -54,7 +54,7 @@ class PublishedMetric(BaseModel):
     measure: str
     value: float = Field(ge=0, le=100)
     source: str
-    differs: str = ""
+    difference: str = ""
 
 
 class PublishedSet(BaseModel):
@@ -63,7 +63,7 @@ class PublishedSet(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     file: str = ""
-    figure: tuple[PublishedMetric, ...] = Field(min_length=1)
+    metric: tuple[PublishedMetric, ...] = Field(min_length=1)
 
 
 class CitedResults(BaseModel):
@@ -108,7 +108,7 @@ def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list
     lines = ["| | measure | published | source | BM25 here | what differs |", "|---|---|---:|:---:|---|---|"]
     for published_set in known.set:
         lines.append(f"| **{published_set.name}** | | | | | |")
-        for metric in published_set.figure:
+        for metric in published_set.metric:
             own_metric = own.get((published_set.name, metric.measure))
             cells = [
                 metric.system,
@@ -118,7 +118,7 @@ def table(known: CitedResults, own: Mapping[tuple[str, str], OwnMetric]) -> list
                 f"{own_metric.value:.2f} ({own_metric.low:.2f} to {own_metric.high:.2f})"
                 if own_metric
                 else "set not at hand",
-                metric.differs,
+                metric.difference,
             ]
             lines.append(f"| {' | '.join(cells)} |")
     sources = [
@@ -136,7 +136,7 @@ def _measure(question_set: QuestionSet, published_set: PublishedSet) -> dict[str
         raise ValueError(f"BM25 failed on {published_set.name}: {result.error}")
     groups = question_groups(evaluated_set)
     own = {}
-    for measure in dict.fromkeys(metric.measure for metric in published_set.figure):
+    for measure in dict.fromkeys(metric.measure for metric in published_set.metric):
         values = per_question(result.rankings, evaluated_set, measure)
         low, high = mean_interval(values, groups)
         own[measure] = OwnMetric(*(100 * number for number in (float(values.mean()), low, high)))

@@ -9,7 +9,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import (
     MORE_VALIDATION,
     SPLIT,
@@ -20,6 +19,7 @@ from benchmarks.quality.article_split import (
     train_or_resume,
     workspace,
 )
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
@@ -134,8 +134,9 @@ def pretrained_training() -> list[str]:
         *table(tested),
         "",
         f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} passages: "
-        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. Chosen on "
-        f"the other articles: BM25's share of the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_AFTER]:g}, by z-score.",
+        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. "
+        f"BM25's weights in the mixes, {bm25_weights[_DENSE]:g} and {bm25_weights[_AFTER]:g} by z-score, are "
+        "selected on the other articles.",
         "",
         *differences(tested, *pairs),
     ]
@@ -243,8 +244,8 @@ def reader_training() -> list[str]:
     return [
         *_reading_table(result, reader),
         "",
-        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: {run.status().total_seconds / 60:.0f} "
-        f"minutes on {os.cpu_count()} CPU cores, with loading and measuring.",
+        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: "
+        f"{run.status().total_seconds / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring.",
         "",
         *_outcome_lines(result, reader),
     ]

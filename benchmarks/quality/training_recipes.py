@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import MORE_VALIDATION
+from benchmarks.synthetic_data import korquad, peak_memory
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.training.options import TrainingOptions
@@ -149,7 +149,7 @@ def _train(name: str, recipe: str) -> dict[str, Any]:
         "test": scores["test"],
         "steps": run.status().total_steps,
         "processor_seconds": used.ru_utime + used.ru_stime,
-        "memory": most_memory(),
+        "memory": peak_memory(),
     }
 
 

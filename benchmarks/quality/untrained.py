@@ -15,8 +15,8 @@ from itertools import groupby, product
 
 import numpy as np
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, compare_part, differences, mean_ndcg, scores, table
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions

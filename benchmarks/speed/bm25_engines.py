@@ -35,8 +35,8 @@ Words = Sequence[str]  # of a question, repeated as often as they are asked
 class Engine(Protocol):
     """An index on disk, opened.
 
-    `name` is what the comparison calls it, with its version. Ours should not be slower than one with a `wanted`, and so
-    many times as fast for the best hundred of a million passages, on one thread.
+    `name` is its name in the comparison, with its version. `target_speedup` is the factor by which this project's BM25
+    should be faster, for the top 100 of a million passages on one thread; None if it should only not be slower.
     """
 
     name: str
@@ -69,7 +69,7 @@ _KEY = "clones"
 _COUNT = "passages.txt"
 
 
-class Ours:
+class WorkbenchBM25:
     """The postings of `retrieval.lexical`, mapped from the disk."""
 
     name = "ours"
@@ -89,7 +89,7 @@ class Ours:
         return perf_counter() - start
 
     @classmethod
-    def open(cls, folder: Path) -> "Ours":
+    def open(cls, folder: Path) -> "WorkbenchBM25":
         """See `Engine`."""
         return cls(_open_postings(folder, int((folder / _COUNT).read_text(encoding="utf-8"))))
 
@@ -181,7 +181,7 @@ class BM25S:
         return np.where(result.scores > 0, result.documents, -1), result.scores
 
 
-class RankBM25:
+class RankBM25Library:
     """An index of rank-bm25. It cannot be saved: what is kept is the corpus, and opening it is building it."""
 
     name = f"rank-bm25 {version('rank-bm25')}"
@@ -202,7 +202,7 @@ class RankBM25:
         return perf_counter() - start
 
     @classmethod
-    def open(cls, folder: Path) -> "RankBM25":
+    def open(cls, folder: Path) -> "RankBM25Library":
         """See `Engine`."""
         from rank_bm25 import BM25Okapi
 
@@ -306,7 +306,7 @@ class Tantivy:
         return rows, scores
 
 
-class TantivyInOne(Tantivy):
+class TantivySingleSegment(Tantivy):
     """An index in one segment, which one thread writes: what is quickest to search."""
 
     name = f"Tantivy {version('tantivy')}, one segment"

@@ -24,7 +24,16 @@ import numpy as np
 from benchmarks import peers
 from benchmarks.clones import Clones, clone_articles, load_korquad_articles
 from benchmarks.peers import PeerResult
-from benchmarks.speed.bm25_engines import BM25S, POSTING_BYTES, Engine, Ours, RankBM25, Tantivy, TantivyInOne, Words
+from benchmarks.speed.bm25_engines import (
+    BM25S,
+    POSTING_BYTES,
+    Engine,
+    RankBM25Library,
+    Tantivy,
+    TantivySingleSegment,
+    Words,
+    WorkbenchBM25,
+)
 from mrc_workbench.data.text.analysis import PART
 
 _MAX_QUESTIONS = 1_000
@@ -240,7 +249,8 @@ def _work(case: Case, engine: Engine, questions: Sequence[Words]) -> Callable[[]
 
 
 ENGINES: dict[str, type[Engine]] = {
-    engine_class.__name__: engine_class for engine_class in (Ours, BM25S, TantivyInOne, Tantivy, RankBM25)
+    engine_class.__name__: engine_class
+    for engine_class in (WorkbenchBM25, BM25S, TantivySingleSegment, Tantivy, RankBM25Library)
 }
 MAX_RANK_BM25_PASSAGES = 10_000  # passages: it holds a dictionary each, and looks at all of them for every question
 _COMPARED = 200  # questions whose rankings are held against each other
@@ -257,7 +267,7 @@ def run_step(step: str, folder: Path, *words: str) -> Any:
 
 def engines_of(n_passages: int) -> list[str]:
     """Name the engines that are measured at a size, ours first."""
-    return [name for name in ENGINES if name != RankBM25.__name__ or n_passages <= MAX_RANK_BM25_PASSAGES]
+    return [name for name in ENGINES if name != RankBM25Library.__name__ or n_passages <= MAX_RANK_BM25_PASSAGES]
 
 
 def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
@@ -298,13 +308,14 @@ def search(folder: Path) -> dict[str, Any]:
     n_passages = len(clones.tokens)
     sample = sample_questions(clones)
     opened = {name: ENGINES[name].open(folder / name) for name in engines_of(n_passages)}
-    rank_bm25 = opened.pop(RankBM25.__name__, None)
+    rank_bm25 = opened.pop(RankBM25Library.__name__, None)
     engines = list(opened.values())
     compared_questions = sample.questions[:_COMPARED]
     ours, bm25s, single_segment, multi_segment = engines
     summary = (
-        f"scores of the best ten differ from bm25s's by {difference(ours, bm25s, compared_questions):.1g} of a score at most; "
-        f"{overlap(ours, single_segment, compared_questions):.1%} of the ten are Tantivy's, too; "
+        "scores of the top 10 differ from bm25s's by "
+        f"{difference(ours, bm25s, compared_questions):.1g} of a score at most; "
+        f"{overlap(ours, single_segment, compared_questions):.1%} of the top 10 are also Tantivy's; "
         f"the passage asked about is one of them for {own_passage_recall(ours, sample):.1%} of the questions."
     )
     notes = {engine.name: _segments(engine) for engine in (single_segment, multi_segment)}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.material import most_memory
+from benchmarks.synthetic_data import peak_memory
 from mrc_workbench.retrieval.dense import IndexKind, VectorIndex
 
 _DIMENSIONS = 384
@@ -97,7 +97,7 @@ def _measure_index(kind: str, folder: Path) -> None:
         "batch": median(batch) / len(questions),
         "bytes": vectors.nbytes if kind == _FLAT else index.memory_bytes,
         "recall": recall,
-        "peak": most_memory(),
+        "peak": peak_memory(),
     }
     (folder / f"{kind}.json").write_text(json.dumps(result), encoding="utf-8")
 
@@ -135,7 +135,8 @@ def _compare_with_exact(size: int, results: dict[str, dict[str, Any]]) -> list[p
     ]
     for kind in (IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8):
         result = results[kind]
-        note = f"recall@10 {result['recall']['10']:.3f}, @100 {result['recall']['100']:.3f}; built in {result['build']:.1f} s"
+        recall = result["recall"]
+        note = f"recall@10 {recall['10']:.3f}, @100 {recall['100']:.3f}; built in {result['build']:.1f} s"
         name = f"{kind} search, one question"
         measured.append(
             peers.summarize_rounds(name, "exact", size_label, [(result["alone"], exact["alone"])], note=note)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.material import generate_texts, korquad
+from benchmarks.synthetic_data import generate_texts, korquad
 from mrc_workbench.data.workspace import PROJECT
 
 _ROWS = "50000,1000000"

@@ -10,8 +10,8 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.material import korquad
 from benchmarks.quality.article_split import workspace
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.models.packaged import DEFAULT

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.material import korquad
+from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.reader import SpanOptions, SpanReader, Spans

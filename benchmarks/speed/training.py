@@ -27,9 +27,9 @@ import numpy as np
 import psutil
 
 from benchmarks import peers
-from benchmarks.material import bi_encoder, korquad
 from benchmarks.quality.article_split import SPLIT
 from benchmarks.speed.training_turns import OURS, PLAIN, SHARE_OF_MEMORY, Turn, TurnResult, options_of
+from benchmarks.synthetic_data import bi_encoder, korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.models.inference import Precision

@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import SPLIT
+from benchmarks.synthetic_data import korquad, peak_memory
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
@@ -104,7 +104,7 @@ def run_turn(turn: Turn) -> TurnResult:
         options = options_of(turn)
         training_data = TrainingData.from_question_set(read_file(korquad()).question_set, SPLIT, options)
         trainer = project_trainer(turn, options, training_data, Path(folder))
-        with cached_tokenization(trainer.model), passes_by_length(trainer.model, twice=options.recompute):
+        with cached_tokenization(trainer.model), passes_by_length(trainer.model, recompute=options.recompute):
             return train_timed(trainer, turn)
 
 
@@ -199,7 +199,7 @@ def train_timed(trainer: Any, turn: Turn) -> TurnResult:
     n_timed_examples = turn.batch_size * (len(ends) - 1)
     rate, processor_rate = (n_timed_examples / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
     seconds = [last[0] - first[0] for first, last in pairwise(ends)]
-    return TurnResult(seconds, rate, processor_rate, most_memory(), losses)
+    return TurnResult(seconds, rate, processor_rate, peak_memory(), losses)
 
 
 def main(words: str) -> str:

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.material import TINY, bi_encoder, cross_encoder, korquad
+from benchmarks.synthetic_data import TINY, bi_encoder, cross_encoder, korquad
 from mrc_workbench.data.questions.read import read_file
 
 _SMALL_EXPERIMENT = """
@@ -45,8 +45,8 @@ def cold_and_warm() -> list[str]:
         cold, warm = (_seconds(experiment, Path(folder)) for _ in range(2))
         page = _seconds(experiment, Path(folder), "--tell")
     return [
-        f"comparison of KorQuAD dev, nothing kept yet: {cold:6.1f} s   (wanted: under 30)",
-        f"the same again, everything kept:             {warm:6.1f} s   (wanted: under 5)",
+        f"comparison of KorQuAD dev, nothing kept yet: {cold:6.1f} s   (target: under 30)",
+        f"the same again, everything kept:             {warm:6.1f} s   (target: under 5)",
         f"and as the page asks for it, without the files: {page:4.1f} s",
     ]
 
@@ -172,7 +172,8 @@ def own_seconds(retrievers: dict[str, Any]) -> dict[str, float]:
 
 
 def _describe_result(result: peers.PeerResult) -> str:
-    return f"{result.name}: {result.ours:.1f} s, the script {result.theirs:.1f} s, {result.ratio:.1f} times as long; {result.note}"
+    times = f"{result.ours:.1f} s, the script {result.theirs:.1f} s, {result.ratio:.1f} times as long"
+    return f"{result.name}: {times}; {result.note}"
 
 
 def _models(folder: Path) -> dict[str, Path]:

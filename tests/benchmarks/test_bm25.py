@@ -69,19 +69,19 @@ def reference_scores(clones: Clones, question: list[str]) -> np.ndarray:
 def test_scores_match_the_formula(clones: Clones, opened: dict[str, Engine]) -> None:
     questions = sample_questions(clones).questions
     expected = [np.sort(reference_scores(clones, question))[::-1][:K] for question in map(list, questions)]
-    for name in ("Ours", "BM25S"):
+    for name in ("WorkbenchBM25", "BM25S"):
         rows, scores = opened[name].top_k(questions, K)
         assert rows.shape == scores.shape == (5, K)
         assert scores == pytest.approx(np.array(expected), rel=1e-4), name
-    assert difference(opened["Ours"], opened["BM25S"], questions) < 1e-4
+    assert difference(opened["WorkbenchBM25"], opened["BM25S"], questions) < 1e-4
 
 
 @pytest.mark.slow
 def test_tantivy_ranks_nearly_the_same_with_any_number_of_segments(clones: Clones, opened: dict[str, Engine]) -> None:
     questions = sample_questions(clones).questions
-    for name in ("TantivyInOne", "Tantivy"):
+    for name in ("TantivySingleSegment", "Tantivy"):
         assert overlap(opened["BM25S"], opened[name], questions) > 0.8
-    _, scores = opened["TantivyInOne"].top_k(questions, K)
+    _, scores = opened["TantivySingleSegment"].top_k(questions, K)
     expected = [(K1 + 1) * reference_scores(clones, question).max() for question in map(list, questions)]
     assert scores[:, 0] == pytest.approx(
         np.array(expected), rel=0.1
@@ -91,13 +91,13 @@ def test_tantivy_ranks_nearly_the_same_with_any_number_of_segments(clones: Clone
 @pytest.mark.slow
 def test_engines_rank_the_same_with_any_number_of_threads(clones: Clones, opened: dict[str, Engine]) -> None:
     questions = sample_questions(clones).questions
-    for name in ("Ours", "BM25S", "TantivyInOne"):
+    for name in ("WorkbenchBM25", "BM25S", "TantivySingleSegment"):
         engine = opened[name]
         single_threaded, multi_threaded = (
             engine.search(engine.prepare_queries(questions), K, threads) for threads in (1, 2)
         )
         assert scores_of(single_threaded) == pytest.approx(scores_of(multi_threaded)), name
-    assert own_passage_recall(opened["RankBM25"], sample_questions(clones)) == own_passage_recall(
+    assert own_passage_recall(opened["RankBM25Library"], sample_questions(clones)) == own_passage_recall(
         opened["BM25S"], sample_questions(clones)
     )
 
@@ -105,7 +105,7 @@ def test_engines_rank_the_same_with_any_number_of_threads(clones: Clones, opened
 @pytest.mark.slow
 def test_rejects_engines_with_different_scores(clones: Clones, opened: dict[str, Engine]) -> None:
     with pytest.raises(ValueError, match="should score alike"):
-        difference(opened["TantivyInOne"], opened["BM25S"], sample_questions(clones).questions)
+        difference(opened["TantivySingleSegment"], opened["BM25S"], sample_questions(clones).questions)
 
 
 def test_counts_document_frequencies(clones: Clones) -> None:

@@ -40,7 +40,7 @@ def test_the_last_line_of_a_script_holds_its_output() -> None:
 def test_the_largest_difference_between_libraries_is_reported() -> None:
     outputs = {"x": Output((0.5, 1), (0.25, 1), 0.1), "y": Output((0.5, 0.99), (0.25, 1), 0.2)}
     assert agreement(outputs) == (
-        "Of the same two runs, the metrics of 2 libraries differ by at most 1.0000 percentage points."
+        "On the same two runs, the metrics of 2 libraries differ by at most 1.0000 percentage points."
     )
 
 

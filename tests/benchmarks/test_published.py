@@ -32,7 +32,7 @@ def test_every_metric_has_a_source_and_every_source_a_metric() -> None:
     known = read_published()
     ids = [source.id for source in known.source]
     assert len(set(ids)) == len(ids)
-    assert {metric.source for published_set in known.set for metric in published_set.figure} == set(ids)
+    assert {metric.source for published_set in known.set for metric in published_set.metric} == set(ids)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_section_has_no_numbers_outside_generated_tables() -> None:
 def test_table_shows_own_metric_beside_published() -> None:
     known = read_published()
     published_set = next(candidate for candidate in known.set if candidate.file)
-    measure = published_set.figure[0].measure
+    measure = published_set.metric[0].measure
     rows = table(known, {(published_set.name, measure): OwnMetric(12.3, 10, 15)})
     beside = [row for row in rows if "| 12.30 (10.00 to 15.00) |" in row]
     assert [row.split(" | ")[0] for row in beside] == [
-        f"| {metric.system}" for metric in published_set.figure if metric.measure == measure
+        f"| {metric.system}" for metric in published_set.metric if metric.measure == measure
     ]
 
 

@@ -22,7 +22,7 @@ def test_the_ratio_is_the_median_of_the_rounds(tmp_path: Path) -> None:
     peers.save_results([result], file)
     peers.save_results([peers.summarize_rounds("search", "other", "10 passages", [(1.0, 1.0)], target=2)], file)
     (row,) = peers.table(file)[2:]
-    assert row == "| search | other | 10 passages | 1 s | 1 s | **1** (1 to 1) | wanted 2, **missed** |"
+    assert row == "| search | other | 10 passages | 1 s | 1 s | **1** (1 to 1) | target 2, **missed** |"
 
 
 def test_rows_are_sorted_by_size(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
 
 def test_sentence_names_superlinear_stages() -> None:
     assert growth.sentence(SECONDS).startswith(
-        "In the last step these grow faster than the passages: square (2.00, to 10,000);"
+        "In the last step these grow faster than the passages: square (2.00, to 10,000)."
     )
     flat = growth.sentence({"linear": SECONDS["linear"]})
     assert flat == "Up to the largest size nothing grows faster than the passages: steepest is linear, 1.00."

@@ -11,7 +11,7 @@ from itertools import count
 
 from tests.hostile.areas import AREAS
 from tests.hostile.oracle import verdict
-from tests.hostile.written import FORMATS
+from tests.hostile.row_formats import FORMATS
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from tests.hostile.written import ROLES, Row, Written, random_rows, write
+from tests.hostile.row_formats import ROLES, Row, Written, random_rows, write
 
 _PIECES = (
     *(b'"', b"\n", b"\r\n", b",", b"\t", b"{", b"}", b"["),

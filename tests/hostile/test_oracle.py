@@ -7,7 +7,7 @@ from tests.depth import sampled
 from tests.hostile.areas import AREAS
 from tests.hostile.damages import TIMES
 from tests.hostile.oracle import Damage, _find_errors, _rows, verdict
-from tests.hostile.written import FORMATS, random_rows, write
+from tests.hostile.row_formats import FORMATS, random_rows, write
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -133,7 +133,7 @@ def http(passages: Sequence[Passage]) -> CachedRetriever:
 
 
 def plugin(passages: Sequence[Passage]) -> CachedRetriever:
-    with patch.dict(os.environ, {"MRC_RETRIEVERS": "letters=tests.search_server:ByLetters"}):
+    with patch.dict(os.environ, {"MRC_RETRIEVERS": "letters=tests.search_server:CharacterSearch"}):
         return PluginSpec(name="plugin", entry="letters").make(RetrieverContext(QuestionSet("asked", passages, ())))
 
 

@@ -197,7 +197,7 @@ def test_compares_external_retriever() -> None:
 
 
 def test_compares_registered_retriever_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:ByLetters")
+    monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:CharacterSearch")
     result = mrc.compare("sample", ["letters", "bm25"], progress=False)
     assert result.failures == {}
     assert result["letters"].search("자격루", k=2)["rank"].tolist() == [1, 2]

@@ -140,7 +140,7 @@ def test_combines_objects_and_runs_by_name(ids: list[str], *, is_last: bool) -> 
 
 
 def test_combines_and_suggests_registered_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:ByLetters")
+    monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:CharacterSearch")
     result = compare({"kind": "hybrid", "name": "Pair", "of": ["bm25", "letters"]})
     assert result.names == ["BM25", "letters", "Pair"]
     with pytest.raises(UnknownRetrieverError, match="did you mean 'letters'"):

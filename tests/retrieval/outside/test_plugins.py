@@ -21,7 +21,7 @@ from tests.doubles import PASSAGES, small_set
 from tests.search_server import searching
 
 CODE = """
-class ByLetters:
+class CharacterSearch:
     name = "letters"
     def __init__(self, passages, weight=1.0):
         self.passages, self.weight = passages, weight
@@ -69,7 +69,7 @@ kind = "hybrid"
 of = ["BM25", "Endpoint"]
 """
 REGISTERED = (
-    "letters=tests.search_server:ByLetters,langchain=tests.retrieval.outside.test_libraries:Letters.for_passages"
+    "letters=tests.search_server:CharacterSearch,langchain=tests.retrieval.outside.test_libraries:Letters.for_passages"
 )
 
 
@@ -77,7 +77,7 @@ REGISTERED = (
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "their_search.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("MRC_RETRIEVERS", "letters=their_search:ByLetters, their_search:first,their_search:ready")
+    monkeypatch.setenv("MRC_RETRIEVERS", "letters=their_search:CharacterSearch, their_search:first,their_search:ready")
     yield tmp_path
     sys.modules.pop("their_search", None)
     registered._installed.cache_clear()
@@ -88,7 +88,7 @@ def install(folder: Path, version: str) -> None:
     info = folder / "their_search-1.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: their-search\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text("[mrc_workbench.retrievers]\npackaged = their_search:ByLetters\n")
+    (info / "entry_points.txt").write_text("[mrc_workbench.retrievers]\npackaged = their_search:CharacterSearch\n")
     registered._installed.cache_clear()
 
 
@@ -112,7 +112,7 @@ def test_compares_factory_with_options_and_object() -> None:
 
 def test_lists_and_runs_installed_package(folder: Path) -> None:
     install(folder, "1.2")
-    assert plugins()["packaged"] == Plugin("packaged", "their_search", "ByLetters", "their-search", "1.2")
+    assert plugins()["packaged"] == Plugin("packaged", "their_search", "CharacterSearch", "their-search", "1.2")
     comparison = compare(Experiment(data="x", retriever=(PluginSpec(name="P", entry="packaged"),)), small_set())
     assert comparison.scores["P"].means()["hit@1"] > 0.5
 
@@ -134,7 +134,7 @@ def test_cache_key_depends_on_version_options_and_code(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "options", "code"),
     [
-        ("their_search:ByLetters", {}, "outside_plugin_unknown"),
+        ("their_search:CharacterSearch", {}, "outside_plugin_unknown"),
         ("os:system", {}, "outside_plugin_unknown"),
         ("nothing", {}, "outside_plugin_unknown"),
         ("letters", {"wrong": 1}, "outside_plugin_failed"),
@@ -148,7 +148,7 @@ def test_failure_has_reason(
     entry: str, options: dict[str, int], code: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "exits_on_import.py").write_text("raise OSError('no licence')")
-    also = "letters=their_search:ByLetters,missing=their_search:Nothing,gone=no_such_module:X,exits=exits_on_import:X"
+    also = "letters=their_search:CharacterSearch,missing=their_search:Nothing,gone=no_such_module:X,exits=exits_on_import:X"
     monkeypatch.setenv("MRC_RETRIEVERS", f"{also},their_search:ready,broken entry")
     (result,) = compare(
         Experiment(data="x", retriever=(PluginSpec(name="P", entry=entry, options=options),)), small_set()

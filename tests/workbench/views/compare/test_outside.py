@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.comparison.store import save_comparison as keep_com
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.workbench.views.choices import choices_for, method_line
 from tests.doubles import PASSAGES, small_set
-from tests.search_server import ByLetters, SearchServer, scored, searching
+from tests.search_server import CharacterSearch, SearchServer, scored, searching
 from tests.workbench.views.compare.worlds import page, press
 from tests.workbench.views.driving import opened, run, texts
 
@@ -142,7 +142,7 @@ def compared(data: StoredSet, spec: Spec) -> AppTest:
     return opened(page, retrievers="|".join(names))
 
 
-class WithUnknown(ByLetters):
+class WithUnknown(CharacterSearch):
     def search(self, query: str, k: int) -> list[tuple[str, int]]:
         return [*super().search(query, k), ("zzz", 0)]
 
@@ -160,7 +160,7 @@ def test_lists_registered_retriever_and_displays_its_results(data: StoredSet, mo
 
 
 def test_displays_python_results_with_latency(data: StoredSet) -> None:
-    spec = store_measured(measure(ByLetters(PASSAGES), small_set(), name="Mine"), small_set())
+    spec = store_measured(measure(CharacterSearch(PASSAGES), small_set(), name="Mine"), small_set())
     app = compared(data, spec)
     (table,) = [
         element.value

@@ -1,7 +1,7 @@
-"""What benchmarks are made with: KorQuAD 1.0 dev, random models of real sizes, and question sets of any size.
+"""Data and models of benchmarks: KorQuAD 1.0 dev, random models of real sizes, question sets of any size.
 
-Their words are spread as KorQuAD's are: `python -m benchmarks.material COUNT FILE` writes one. What a model costs does
-not depend on what it knows.
+`python -m benchmarks.synthetic_data COUNT FILE` writes a question set whose words have KorQuAD's distribution. The cost
+of a model does not depend on its weights, so random ones serve.
 """
 
 import json
@@ -47,7 +47,7 @@ def development_sets() -> dict[str, Path]:
     return paths
 
 
-def most_memory(pid: int | str = "self") -> int:
+def peak_memory(pid: int | str = "self") -> int:
     """Return the most bytes that a process had in memory, those of mapped files included; 0 of one that has ended.
 
     What a parent is told by `os.wait4` counts a child with what the parent had when it was born.
