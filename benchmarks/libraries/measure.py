@@ -117,7 +117,8 @@ def agreement(outputs: Mapping[str, Output]) -> str:
     values = [(*output.a, *output.b) for output in outputs.values()]
     max_difference = max(max(column) - min(column) for column in zip(*values, strict=True)) * 100
     return (
-        f"On the same two runs, the metrics of {len(values)} libraries differ by at most {max_difference:.4f} points."
+        f"On the same two runs, the metrics of {len(values)} libraries differ by at most "
+        f"{max_difference:.4f} percentage points."
     )
 
 
