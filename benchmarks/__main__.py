@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]` measures everything, or what is named, and puts it where the documents show it."""
+"""`python -m benchmarks [NAME ...]` runs all benchmarks, or those named, and writes their tables into the documents."""
 
 import logging
 import platform

@@ -101,7 +101,7 @@ def analyze_articles(question_set: QuestionSet, analyzer: Analyzer) -> Articles:
     )
 
 
-_RESERVOIR_SIZE = 128  # earlier clones of each article to take words from: a fair sample, whatever their number
+_RESERVOIR_SIZE = 128  # earlier clones of each article to take words from: a fair sample of any number
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Clones:
     relevant: np.ndarray
 
     def parts(self, size: int = PART) -> Iterator[Tokens]:
-        """Yield so many passages at a time, each part with a vocabulary of its own, as an analysis does."""
+        """Yield blocks of `size` passages, each with its own vocabulary, as an analysis returns them."""
         for start in range(0, len(self.tokens), size):
             offsets = self.tokens.offsets[start : start + size + 1]
             ids = self.tokens.ids[offsets[0] : offsets[-1]]
@@ -132,7 +132,7 @@ class Clones:
 
     @classmethod
     def load(cls, folder: Path) -> "Clones":
-        """Read what `save` wrote; the passages' tokens stay on the disk until they are asked for."""
+        """Read what `save` wrote; the tokens of passages are memory-mapped."""
         vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
         passages = (np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in ("ids", "offsets"))
         questions = (np.load(folder / f"{name}.npy") for name in ("asked_ids", "asked_offsets"))
@@ -140,9 +140,9 @@ class Clones:
 
 
 def clone_articles(source: Articles, n_passages: int, seed: int = 0) -> Clones:
-    """Return so many passages, as many as `source` has or more, the same for the same seed, and its questions.
+    """Return `count` passages, at least as many as `source` has, with their questions; the same for the same seed.
 
-    Each question is asked of one clone, in the words of that clone; the clones asked are spread over the corpus.
+    Each question is about one clone and uses its words; these clones are spread over the corpus.
     """
     n_source_passages = len(source.passage_article)
     if n_passages < n_source_passages:
@@ -167,7 +167,7 @@ def clone_articles(source: Articles, n_passages: int, seed: int = 0) -> Clones:
 
 
 class _CloneNames:
-    """What each word of each article is called in a clone; `slots` `(n_tokens,)` says of which each token is."""
+    """Map each word of each article to its word in a clone; `slots` `(n_tokens,)` has the article of each token."""
 
     def __init__(self, source: Articles, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -223,7 +223,9 @@ class _ClonedQuestions:
         self._question_of_token = np.repeat(np.arange(len(rounds)), np.diff(self.offsets))
 
     def add_round(self, round_number: int, names: _CloneNames, table: np.ndarray, row_of_sentence: np.ndarray) -> None:
-        """Put the questions of a round into its words, and note where what they ask about came to stand."""
+        """Put the questions of a round into the words of their clones, and record the row of the passage each one is
+        about.
+        """
         questions = np.flatnonzero(self._rounds == round_number)
         self.rows[questions] = row_of_sentence[self._source.answer_sentence[questions]]
         tokens = np.flatnonzero(self._rounds[self._question_of_token] == round_number)

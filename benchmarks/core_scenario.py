@@ -1,8 +1,8 @@
-"""What the core does without extras, run in an environment that has only the core: `python core_scenario.py FOLDER`.
+"""A scenario for the core without extras, in an environment that has only the core: `python core_scenario.py FOLDER`.
 
 It works in an empty folder that holds modules named like the rooms, reads a dataset in six formats, compares BM25 with
 an imported TREC run through `mrc compare`, tests the difference, and checks that no library of an extra was imported.
-The standard output is one line of JSON: seconds by step. This file imports the standard library alone at its top.
+The standard output is one line of JSON: seconds by step. At its top this file imports only the standard library.
 """
 
 import csv

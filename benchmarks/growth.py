@@ -1,8 +1,8 @@
-"""How the cost of each stage grows with the passages, and where it bends: a table, and the chart `docs/growth.svg`.
+"""How the cost of each stage grows with the number of passages: a table, and the chart `docs/growth.svg`.
 
-`GROWTH_SIZES` are the numbers of passages ("1000,10000,100000"; a million takes some minutes). They are synthetic, with
-KorQuAD's words and lengths, and vectors are drawn. Each size is measured in a process of its own, on what the stages
-before have kept; Kiwi only where it is expected to take less than a minute.
+`GROWTH_SIZES` has the numbers of passages ("1000,10000,100000"; a million takes some minutes). Passages are synthetic,
+with KorQuAD's words and lengths; vectors are random. Each size runs in a new process and uses the stored output of the
+stages before. Kiwi runs only if it is expected to take less than a minute.
 """
 
 import json

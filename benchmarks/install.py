@@ -1,4 +1,5 @@
-"""What `pip install mrc-workbench` and its extras cost: the wheel is built and installed into empty environments.
+"""Size and time of `pip install mrc-workbench` and its extras: the wheel is built and installed into empty
+environments.
 
 This needs a package registry. `core_scenario.py` runs in the environment of the core.
 """
@@ -54,7 +55,7 @@ def _timing(seconds: float, steps: dict[str, float]) -> str:
 
 
 def core_packages() -> list[str]:
-    """Return a Markdown table: megabytes of each requirement of the core, alone and with all that it requires."""
+    """Return a Markdown table: megabytes of each requirement of the core, without and with its own requirements."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = [canonicalize_name(Requirement(line).name) for line in project["dependencies"]]
     installed: dict[str, Distribution] = {canonicalize_name(package.name): package for package in distributions()}

@@ -66,7 +66,7 @@ _IMPORTS = (
 
 
 def large_sets() -> list[str]:
-    """Make, read, keep and open a set of each size, each step in a process of its own; returns lines of a table."""
+    """Generate, read, store and open a dataset of each size, each step in a new process; returns lines of a table."""
     lines = ["| passages | file | step | seconds | peak memory |", "|---:|---:|---|---:|---:|"]
     for size in map(int, os.environ.get("MRC_LARGE", "10000,100000").split(",")):
         with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +142,7 @@ def _record_frame_sizes(page: Page) -> list[int]:
     return sizes
 
 
-Row = tuple[str, float, float]  # what was done, seconds, bytes
+Row = tuple[str, float, float]  # step, seconds, bytes
 _MAP_PATIENCE = 600_000  # milliseconds
 _KILLED_AT = 0.4  # of the work
 _COLOURED = 200  # pixels that are not grey, once points are drawn
@@ -202,7 +202,7 @@ def _wait_for_job(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, f
 
 
 def _open_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
-    """Open the page on what was measured, then its map: the seconds until a point of it is seen."""
+    """Open the page of the evaluation, then its map: the seconds until a point appears."""
     with opened_page() as page, running_app(workspace) as app:
         app.wait()
         address = f"{app.address}/embeddings?pairs={request.data}&models={request.models[0]}&pairs_part=all"

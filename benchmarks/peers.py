@@ -1,6 +1,6 @@
-"""Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`.
+"""This project against other tools on the same data and machine, in turns: the lines of `results.json`.
 
-What was measured is put where it is read: between two marks of README.md or of a page of docs.
+Results are written between two marks of README.md or of a page of docs.
 """
 
 import gc
@@ -16,7 +16,7 @@ from typing import Any
 from mrc_workbench.data.workspace import PROJECT
 
 RESULTS = Path(__file__).parent / "results.json"
-_SEPARATE_TABLE_PREFIX = "BM25 "  # so begin the names of what has a table of its own
+_SEPARATE_TABLE_PREFIX = "BM25 "  # prefixes of the names that have their own table
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class PeerResult:
     """One comparison. `ours` and `theirs` are in `unit`; `ratio` is how many times better ours is (seconds and bytes:
     theirs / ours; a rate: ours / theirs), the median over the rounds, and `spread` its lowest and highest.
 
-    Where the peer cannot do it, or there is none, `theirs`, `ratio` and `spread` are None and `note` says why.
+    If no peer can do the task, `theirs`, `ratio` and `spread` are None and `note` says why.
     """
 
-    name: str  # what is done: "BM25 search"
+    name: str  # the task: "BM25 search"
     peer: str  # who else does it: "rank-bm25 0.2.2"
     size: str  # of what: "100,000 passages"
     ours: float
@@ -77,7 +77,7 @@ def summarize_rounds(
     note: str = "",
     unit: str = "seconds",
 ) -> PeerResult:
-    """Make one of what was measured, `(ours, theirs)` a round, where less is better."""
+    """Summarize rounds of `(ours, theirs)`, where less is better."""
     ratios = [theirs / ours for ours, theirs in seconds]
     ours, theirs = (median(column) for column in zip(*seconds, strict=True))
     spread = (min(ratios), max(ratios))
@@ -96,7 +96,7 @@ def load_results(path: Path = RESULTS) -> list[PeerResult]:
 
 
 def table(path: Path = RESULTS) -> list[str]:
-    """Return a table of what `results.json` holds and no table of its own tells."""
+    """Return a table of the results that have no separate table."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for line in _sort_lines(json.loads(path.read_text(encoding="utf-8"))):
         if not line["target"] and line["name"].startswith(_SEPARATE_TABLE_PREFIX):
@@ -121,7 +121,7 @@ def table(path: Path = RESULTS) -> list[str]:
 
 
 def _sort_lines(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is done as it came, and of the same against the same peer the smaller size first."""
+    """Sort by task in order of first appearance, then by peer, then by size."""
     names = list(dict.fromkeys(line["name"] for line in lines))
     numbers = [[int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", line["size"])] for line in lines]
     keys = [

@@ -101,7 +101,7 @@ def _time_in_process(
 
 @contextmanager
 def _running_server(file: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """Serve the experiment until the block ends; yields the address once somebody answers there, and the process."""
+    """Serve the experiment until the block ends; yields the address once it answers, and the process."""
     command = [sys.executable, "-m", "mrc_workbench", "serve", str(file), "--retriever", _NAME, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -159,10 +159,10 @@ _DIMENSIONS = 384  # of the packaged base
 
 
 def at_scale() -> list[str]:
-    """Compute what passages take from what was measured of a million, and of KorQuAD here; returns two tables.
+    """Compute the memory and cost of passages from measurements of a million and of KorQuAD; returns two tables.
 
-    `SCALE_MEMORY` is a machine's GiB that may be filled (48), `SCALE_PRICE` what a GiB of it costs an hour: an
-    assumption of whoever gives it; without, there are GiB hours and no costs.
+    `SCALE_MEMORY` is the usable memory of a machine in GiB (48), `SCALE_PRICE` the assumed price of a GiB per hour;
+    without it, the table has GiB hours and no costs.
     """
     memory = float(os.environ.get("SCALE_MEMORY", "48"))
     price = os.environ.get("SCALE_PRICE")
@@ -223,7 +223,7 @@ def at_scale() -> list[str]:
 
 
 def _find_result(name: str, size: str) -> peers.PeerResult:
-    """Return a line of results.json, whoever it is held against: ours is the same in all of them."""
+    """Return the line of results.json for a size; ours is the same against every peer."""
     return next(result for result in peers.load_results() if result.name == name and result.size == size)
 
 

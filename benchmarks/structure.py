@@ -87,7 +87,7 @@ def walking():
 
 
 def walk(root: Path, name: str) -> dict[str, int]:
-    """Run a walk in a process and a workspace of its own."""
+    """Run a walk in a new process and workspace."""
     with tempfile.TemporaryDirectory() as folder:
         working_folder = Path(folder)
         script = working_folder / "walk.py"

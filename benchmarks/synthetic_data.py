@@ -22,7 +22,7 @@ NAME = "KorQuAD_v1.0_dev.json"
 
 
 def korquad() -> Path:
-    """Return the file's path; ends the program with a hint where it is not there."""
+    """Return the file's path; ends the program with a hint if it is missing."""
     path = Path(os.environ.get("MRC_DATA", "")) / NAME
     if not path.is_file():
         sys.exit(f"set MRC_DATA to the folder that holds {NAME}")
@@ -48,9 +48,9 @@ def development_sets() -> dict[str, Path]:
 
 
 def peak_memory(pid: int | str = "self") -> int:
-    """Return the most bytes that a process had in memory, those of mapped files included; 0 of one that has ended.
+    """Return the peak memory of a process in bytes, with mapped files; 0 if the process has ended.
 
-    What a parent is told by `os.wait4` counts a child with what the parent had when it was born.
+    `os.wait4` reports the peak of a child including the memory that its parent had at the start.
     """
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -69,9 +69,9 @@ SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, 
 def bi_encoder(
     folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE, *, has_dropout: bool = False
 ) -> Path:
-    """Write a random BERT with mean pooling whose word pieces are those of the texts; return the model's folder.
+    """Write a random BERT with mean pooling and a vocabulary from the texts; return the model's folder.
 
-    Where it `forgets`, it has BERT's own dropout, else none.
+    With `forgets`, it has BERT's dropout, else none.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -117,7 +117,7 @@ _PARTICLES = ("", "은", "이", "을", "의", "에")
 
 
 class WordModel(NamedTuple):
-    """What is drawn from: the words of a corpus, how often each stands in it, and how many each passage has."""
+    """The distribution to draw from: the words of a corpus, the count of each, and the number of words per passage."""
 
     words: np.ndarray  # (n_words,) of objects
     cumulative: np.ndarray  # (n_words,) float64, of the words' shares

@@ -1,7 +1,8 @@
-"""The app on a port of its own, Chromium to look at it, and visitors without a browser.
+"""The app on a free port, Chromium to view it, and visitors without a browser.
 
-Each of these opens a page over the app's own socket and waits for all that is drawn: so what they wait for is the
-server alone, the script's run and sending what it draws."""
+A visitor without a browser opens a page over the app's socket and waits for the whole page. This measures the server
+only: the script's run and the sending of its output.
+"""
 
 import asyncio
 import os
@@ -62,7 +63,7 @@ def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[Runn
     finally:
         process = psutil.Process(server.pid)
         process.suspend()  # it would start again what an open page misses
-        for job in process.children(recursive=True):  # they would go on beside what is measured next
+        for job in process.children(recursive=True):  # they would keep running during the next measurement
             with suppress(psutil.NoSuchProcess):
                 job.kill()
         server.kill()

@@ -1,8 +1,9 @@
-"""Ten people upload files that ask for much, again and again, while ten others open pages; nobody has a browser.
+"""Ten visitors upload demanding files repeatedly while ten others open pages; none of them uses a browser.
 
-The files are those of `tests.hostile`: each once took a server's memory, or minutes of its processor. Told is what the
-visitors wait for, alone and meanwhile, the most memory of the server and of a process that reads, and what became of
-the files. ATTACKERS (10), ATTACK_SECONDS (60) and ATTACK_SIZE (1: as large as in the tests) say how hard.
+The files are those of `tests.hostile`: each once exhausted a server's memory or minutes of its processor. The report
+has the waiting times of the visitors, without and during the attack, the peak memory of the server and of a reading
+process, and the result of each file. ATTACKERS (10), ATTACK_SECONDS (60) and ATTACK_SIZE (1: as large as in the tests)
+set the intensity.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ class Attack:
 
 
 def attackers() -> list[str]:
-    """Open pages alone and under attack; returns lines of a report."""
+    """Open pages without and during an attack; returns lines of a report."""
     count = int(os.environ.get("ATTACKERS", "10"))
     seconds = float(os.environ.get("ATTACK_SECONDS", "60"))
     size = float(os.environ.get("ATTACK_SIZE", "1"))
@@ -109,7 +110,7 @@ def _time_visits(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: 
 
 
 def _attack(app: RunningApp, files: dict[str, bytes], number: int, attack: Attack) -> None:
-    """Upload one file after the other, each in a session of its own, until it is over."""
+    """Upload one file after the other, each in a new session, until the attack is over."""
     names = list(files)
     for name in cycle(names[number % len(names) :] + names[: number % len(names)]):
         if attack.over.is_set():
@@ -151,7 +152,7 @@ async def _upload(address: str, content: bytes) -> None:
         info.size = len(content)
         info.file_urls.CopyFrom(upload_target)
         await connection.send(request.SerializeToString())
-        await _wait_for_script_end(connection)  # until the file is read, and what was understood of it is drawn
+        await _wait_for_script_end(connection)  # until the file is read and the preview is complete
 
 
 async def _wait_for_script_end(connection: ClientConnection) -> tuple[str, str]:
@@ -183,7 +184,7 @@ async def _receive(connection: ClientConnection) -> ForwardMsg:
 
 
 def _token(address: str) -> str:
-    """Return the token that the server gives to whoever asks, without which nothing can be uploaded."""
+    """Return the token that uploads need; the server gives it to every visitor."""
     with urllib.request.urlopen(f"{address}/_stcore/health", timeout=30) as answer:  # noqa: S310 - our own address
         given = SimpleCookie(answer.headers.get("Set-Cookie", ""))
     return given[_COOKIE].value

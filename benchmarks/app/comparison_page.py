@@ -1,5 +1,6 @@
-"""KorQuAD dev and five retrievers, depth 100: seconds from their rankings to everything the Compare page says of them,
-and from a click on the page to the end of what it redraws."""
+"""KorQuAD dev and five retrievers, depth 100: seconds from the rankings to the complete analysis of the Compare page,
+and from a click on the page to the end of the update.
+"""
 
 import os
 import re

@@ -1,9 +1,9 @@
-"""Ten people at once: seconds from a click to what it draws, whose processor time that is, and the server's memory.
+"""Ten users at once: seconds from a click to the end of its update, processor time, and the server's memory.
 
-KorQuAD dev, the five retrievers of `benchmarks.app.interactions`, everything cached: `SESSIONS` (10) pages of one
-Chromium,
-a context each, click the same at the same moment. Browser and server share the machine's cores here, which ten people's
-browsers do not; so both their processor seconds are told, and what ten visitors without a browser wait for.
+KorQuAD dev and the five retrievers of `benchmarks.app.interactions`, everything cached. `SESSIONS` (10) pages of one
+Chromium, each in its own context, click the same element at the same time. Browser and server share the machine's cores
+here, unlike the browsers of ten users. The table therefore has the processor seconds of both, and the waiting times of
+ten visitors without a browser.
 """
 
 import os
@@ -29,9 +29,12 @@ from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.workbench.views.choices import choices_for
 
-_ROUNDS = (2, 1)  # that count, of one and of all: browsers are slow; what is clicked first of all does not count
+_ROUNDS = (
+    2,
+    1,
+)  # repetitions that count, for one session and for all; browsers are slow, and the very first click does not count
 _PATIENCE = 60_000  # milliseconds
-# seconds: of the slowest of all, and of one alone
+# seconds: of the slowest session of all, and of a single session
 _TARGET_SECONDS = 1.0
 _TARGET_SECONDS_ALONE = 0.5
 _SEARCHED = {"q": "세종대왕이 만든 글자는?", "columns": "BM25|Dense"}
@@ -66,14 +69,14 @@ _CLICK_AT = """([selector, text, at]) => {
 
 
 class ClickTarget(NamedTuple):
-    """What is clicked: the first element with this selector and, where there is one, this text."""
+    """A click target: the first element with this selector and, if given, this text."""
 
     selector: str
     text: str = ""
 
 
 class Click(NamedTuple):
-    """What is clicked on a page, and the page and the query that open what it leads to."""
+    """A click on a page, with the page and the query that open its target."""
 
     name: str
     target: ClickTarget

@@ -1,9 +1,10 @@
-"""What a person waits for at first: the first page, a first visit and a second one, and a set of one's own.
+"""Waiting times of a new user: the first page, a first and a second visit, and an uploaded dataset.
 
-Everything is there once the figures of all are, and the page is drawn to its end: charts, the question they disagree on
-and its reasons. What the server begins before a browser calls is begun in the seconds until it is healthy, which are
-told as well. The set of one's own has 1,400 passages, halves of KorQuAD's paragraphs, each with a question whose answer
-stands in it; told is also the time left that is said meanwhile, held against what it took."""
+A visit ends when the metrics of all retrievers are complete and the page is rendered: charts, the question that the
+retrievers disagree on, and the reasons. The server starts some work before a browser calls; its seconds until it is
+healthy are reported as well. The uploaded dataset has 1,400 passages, halves of KorQuAD's paragraphs, each with a
+question that it answers. The benchmark also compares the displayed time left with the actual time.
+"""
 
 import json
 import tempfile
@@ -98,7 +99,7 @@ def first_visit() -> list[str]:
 
 
 def _visit(workspace: Path) -> dict[str, float]:
-    """Seconds until each is seen in a server and a browser of their own."""
+    """Seconds until each element appears, with a new server and a new browser."""
     with opened_page() as page:
         started = time.perf_counter()
         with running_app(workspace) as app:
@@ -112,9 +113,8 @@ def _visit(workspace: Path) -> dict[str, float]:
 
 
 def wait_until_visible(page: Page, selector: str) -> float:
-    """Return when it was seen. The browser is asked ten times a second: asked at every frame, it would do little else.
-
-    Raises `TimeoutError`.
+    """Return when the element appeared. The browser is polled ten times a second: polling every frame would slow it
+    down. Raises `TimeoutError`.
     """
     end = time.perf_counter() + _PATIENCE
     while (now := time.perf_counter()) < end:
@@ -125,7 +125,7 @@ def wait_until_visible(page: Page, selector: str) -> float:
 
 
 _PASSAGES = 1400
-# in which the time left is not judged: nothing is known, nothing is left
+# time left is not checked in these seconds: at the beginning it is unknown, at the end it is zero
 _FIRST_SECONDS = 5.0
 _LAST_SECONDS = 3.0
 
@@ -189,7 +189,7 @@ def _upload_and_use(page: Page, address: str, path: Path) -> float:
 
 
 def _watch_time_left(page: Page, workspace: Path, began: float, selector: str) -> Iterator[_TimeLeft]:
-    """Yield what is told until something is seen."""
+    """Yield the displayed texts until an element appears."""
     while not page.query_selector(selector):
         for path in workspace.glob("comparisons/*/status.json"):
             status = read_json(path)

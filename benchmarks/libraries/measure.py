@@ -1,12 +1,12 @@
-"""The same work as a script of this project and as scripts of ranx, BEIR and PyTerrier, each in a process of its own.
+"""The same work as scripts of this project, ranx, BEIR and PyTerrier, each in a new process.
 
 `search_*` reads a BEIR folder, indexes BM25 twice, with k1 1.2 and b 0.75 and with k1 0.9 and b 0.4, searches every
 test query, evaluates both and tests their difference. ranx and BEIR have no index without a server, so bm25s searches
-for them; PyTerrier searches with PISA, since Terrier itself downloads Java archives when it is started first.
-`evaluate_*` reads two finished runs, the same for all, evaluates them and tests their difference: the metrics must be
-equal, and p is that of each library's own test.
+for them; PyTerrier searches with PISA, since Terrier downloads Java archives at its first start. `evaluate_*` reads two
+finished runs, the same for all, evaluates them and tests their difference: the metrics must be equal, and p is that of
+each library's test.
 
-A library that is not installed (`requirements/libraries.txt`) has a row without figures.
+A library that is not installed (`requirements/libraries.txt`) has a row without numbers.
 """
 
 import ast
@@ -163,12 +163,12 @@ def _runs(folder: Path, root: Path) -> list[Path]:
 def _measured(
     task: str, available: Sequence[Library], arguments: Sequence[str], root: Path
 ) -> tuple[dict[str, list[float]], dict[str, Output]]:
-    """Return the seconds of each library's script, a number a round, and what it printed last."""
+    """Return the seconds of each library's script, a number per round, and its last output."""
     seconds: dict[str, list[float]] = {library.name: [] for library in available}
     outputs = {}
     for turn in range(ROUNDS + 1):
         for library in available:
-            workspace = root / f"{task}-{library.name}-{turn}"  # nothing is stored yet
+            workspace = root / f"{task}-{library.name}-{turn}"  # no stored results yet
             workspace.mkdir()
             start = perf_counter()
             outputs[library.name] = run_script(task, library, arguments, workspace)
@@ -177,7 +177,7 @@ def _measured(
 
 
 def run_script(task: str, library: Library, arguments: Sequence[str], workspace: Path) -> Output:
-    """Run a script in a process of its own. Raises `RuntimeError` with its last error lines if it fails."""
+    """Run a script in a new process. Raises `RuntimeError` with its last error lines if it fails."""
     command = [sys.executable, str(script(task, library)), *arguments]
     if task == "search" and library.name == "pyterrier":
         command.append(str(workspace / "index"))

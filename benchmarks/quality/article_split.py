@@ -1,8 +1,7 @@
-"""KorQuAD's dev set by its articles: the first 40 of the shuffled ones are the test, 14 choose values, 86 teach.
+"""KorQuAD's dev set split by articles: 40 shuffled articles for testing, 14 for validation, 86 for training.
 
-A training on it, which takes most of an hour, goes on where it was interrupted. With BENCH_WORKSPACE a folder keeps
-what was done: a training that is done is not done again, and pairs that were scored and texts that were encoded are
-read.
+A training on it takes most of an hour and resumes after an interruption. With BENCH_WORKSPACE the folder is kept:
+finished trainings, scored pairs and encoded texts are reused.
 """
 
 import os
@@ -25,7 +24,7 @@ from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.train import train
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)
-# 28 articles instead of 14: BM25 finds nearly all there, and what is chosen on the few questions left went astray
+# 28 articles, not 14: BM25 retrieves nearly all there, and values selected on the few other questions were poor
 MORE_VALIDATION = SplitOptions(validation=0.2, test=40 / 140)
 MEASURE = "ndcg@10"
 
@@ -114,7 +113,7 @@ def workspace() -> Iterator[None]:
 def train_or_resume(
     kind: str, name: str, question_set: QuestionSet, options: TrainingOptions, split: SplitOptions
 ) -> Run:
-    """Return the run of these options over this set, where there is one as far as it has come, and finish it."""
+    """Return the finished run of these options over this dataset; an interrupted run is resumed."""
     candidates = (
         candidate for candidate in all_runs() if candidate.plan().options == options and candidate.plan().split == split
     )

@@ -1,9 +1,9 @@
-"""What values of k1 and b are worth on seven sets: the best pair, the cross-validated one, and pairs from other sets.
+"""Values of k1 and b on seven datasets: the best pair, the cross-validated one, and pairs from other datasets.
 
-A default that is not chosen by labelled questions of the set itself has to come from other sets. Two kinds are tried,
-each leaving one set out: the pair that gains most on the other sets without losing on any of them; and one of two
-pairs, by whether a statistic of the corpus or of the questions is above a threshold, where the statistic, the threshold
-and both pairs are those that gain most on the other sets.
+A default that is not selected on labelled questions of the dataset has to come from other datasets. Two kinds are
+tried, each leaving one dataset out: the pair that gains most on the other datasets without losing on any of them; and
+one of two pairs, selected by whether a statistic of the corpus or of the questions is above a threshold. The statistic,
+the threshold and both pairs are those that gain most on the other datasets.
 """
 
 import os
@@ -207,7 +207,7 @@ def statistics(question_set: QuestionSet) -> dict[str, float]:
 
 
 def _describe_common_pair(measured: Mapping[str, SetResult]) -> list[str]:
-    """Say which one pair for all would have gained, chosen on the very sets it is told for."""
+    """Return a line on the pair that gains most on all datasets, selected on the datasets it is reported on."""
     pair = harmless_pair([*measured.values()])
     k1, b = PAIRS[pair]
     gains = _format_gains({name: result.gain(pair) for name, result in measured.items()})

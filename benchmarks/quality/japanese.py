@@ -134,7 +134,7 @@ def _normalize(text: str) -> str:
 
 
 def _fugashi_segmenters() -> Iterator[tuple[str, Segment]]:
-    """Yield unidic-lite's words by their base forms: all, and those of content alone."""
+    """Yield unidic-lite's words by their base forms: all words, and content words only."""
     try:
         tagger = import_module("fugashi").Tagger(f"-d {import_module('unidic_lite').DICDIR}")
     except ImportError:
@@ -149,7 +149,7 @@ def _fugashi_segmenters() -> Iterator[tuple[str, Segment]]:
 
 
 def _sudachi_segmenters() -> Iterator[tuple[str, Segment]]:
-    """Yield sudachi's normalised words in each of its modes, and of the shortest those of content alone."""
+    """Yield sudachi's normalised words in each of its modes, and the content words of the shortest mode."""
     try:
         sudachi = import_module("sudachipy")
         import_module("sudachidict_core")

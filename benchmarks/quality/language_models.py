@@ -73,7 +73,7 @@ def masked_pretraining() -> list[str]:
 
 
 def _pretrain_or_resume(options: LanguageOptions) -> Run:
-    """Return the run of these options, where there is one as far as it has come, and finish it."""
+    """Return the finished run of these options; an interrupted run is resumed."""
     corpus = find_corpus(str(korquad()))
     candidates = (candidate for candidate in all_runs() if candidate.plan().options == options)
     run = next((candidate for candidate in candidates if candidate.plan().fingerprint == corpus.fingerprint), None)
@@ -105,7 +105,7 @@ _METRIC_LABELS["ndcg@10"] = "nDCG@10"
 
 
 def pretraining_ablation() -> list[str]:
-    """Carry the ablation out, from where it was interrupted; returns a Markdown table."""
+    """Run the ablation, or resume an interrupted one; returns a Markdown table."""
     with workspace():
         stored = keep_pairs(find_pairs("korsts"))
         experiment = AblationExperiment(
@@ -169,7 +169,7 @@ def _cell(variant: Variant, measure: str) -> str:
     return f"{100 * interval.value:.1f}{star} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
-SPLIT = SplitOptions(test=0.0)  # only what was published for a test is kept from training
+SPLIT = SplitOptions(test=0.0)  # only the published test part is excluded from training
 _STS = "korsts"
 _NLI = "kornli-xnli"
 _UNTRAINED = "untrained"
@@ -178,7 +178,7 @@ _BY_SCORES = "STS (CoSENT)"
 
 @dataclass(frozen=True)
 class _TrainingStage:
-    """What a base learns from, and by which objective; `after` is the lesson before it."""
+    """The data and the objective of a training; `after` is the training before it."""
 
     name: str
     data: PairSet
@@ -199,7 +199,7 @@ def sentence_training() -> list[str]:
 
 
 def train_sentence_model(name: str, data: PairSet, objective: SentenceObjective, base: str) -> Run:
-    """Return the run of this lesson, where there is one as far as it has come, and finish it."""
+    """Return the finished run of this training; an interrupted run is resumed."""
     options = replace(
         SentenceOptions.defaults_for(DEFAULT.reference), **SentenceOptions.defaults_for_objective(objective)
     )
@@ -224,7 +224,7 @@ def _training_stages(sts: PairSet) -> Iterator[_TrainingStage]:
 
 
 def _move_test_to_training(nli: PairSet) -> PairSet:
-    """Learn from XNLI's test pairs: it comes without training pairs, and nothing is told of it here."""
+    """Train on XNLI's test pairs: it has no training pairs, and no result on it is reported here."""
     return replace(nli, published=np.where(nli.published == 2, 0, nli.published).astype(np.int8))
 
 

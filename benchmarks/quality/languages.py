@@ -1,6 +1,7 @@
-"""What stems bring: BM25 with the analyzer that `auto` picks, against words and character bigrams.
+"""The gain from stemming: BM25 with the analyzer that `auto` selects, against words and character bigrams.
 
-Nothing is chosen on the questions: k1 and b are the defaults, and the language is detected. All questions are asked."""
+No value is selected on the questions: k1 and b are the defaults, and the language is detected. All questions are used.
+"""
 
 import os
 import tempfile

@@ -1,11 +1,12 @@
-"""What BM25's further options bring on KorQuAD's article split and on the sample: a weight for the title, feedback,
-compounds, a dictionary of words, one of synonyms.
+"""Gains from BM25's further options on KorQuAD's article split and on the sample: a title weight, feedback, compounds,
+a dictionary of words, one of synonyms.
 
-Each is tried alone over BM25 as it comes, as the lab does it. Its value, even where the best one loses, is chosen on
-questions of other articles, and so is which of them go together: those that gain there. The dictionary holds words that
-`retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there; synonyms are
-what the passages themselves tell in brackets: what stands there right behind a word is often another name of it. The
-test questions are asked once."""
+Each option is tried alone over default BM25, as the lab does it. Its value, even if the best one loses, is selected on
+questions of other articles; the combination is that of the options that gain there. The dictionary holds words that
+`retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there; synonyms come
+from the brackets of the passages: a term right behind a word is often its other name. Test questions are evaluated
+once.
+"""
 
 import os
 import tempfile
@@ -88,7 +89,7 @@ _MIN_PASSAGES = (1, 2)  # passages
 
 
 class _SelectedChange(NamedTuple):
-    """The best change of a kind, its value as a person reads it, and what it gained where it was chosen."""
+    """The best change of a kind, its value as text, and its gain on the questions that it was selected on."""
 
     kind: str
     change: OptionChange
@@ -176,7 +177,7 @@ def _select_change(
 
 
 def _test_specs(selected: list[_SelectedChange], folder: Path) -> list[Spec]:
-    """Return BM25 with every chosen change alone, and with those together that gained."""
+    """Return BM25 with every selected change alone, and with all changes that gained."""
     specs: list[Spec] = [_changed_spec(f"{_BASELINE}, {selection.kind}", selection.change) for selection in selected]
     gaining = [selection.change for selection in selected if selection.gain > 0]
     if len(gaining) < 2:

@@ -1,8 +1,8 @@
-"""What late interaction and mixes reach without any training, on five sets, and what training adds on one of them.
+"""Late interaction and mixes without any training on five datasets, and the gain from training on one of them.
 
-KorQuAD's 40 test articles, where the mix is taught by the other hundred; the sample, where it is cross-fitted; and
-three sets made of public sentence pairs, in which the sentence that says the same is to be found: KorSTS' test and
-KLUE-STS' dev (a score of 4 or more), and KorNLI's dev (what a premise entails). No value is fitted to any of them.
+KorQuAD's 40 test articles, with the mix fitted on the other hundred; the sample, with a cross-fitted mix; and three
+datasets made of public sentence pairs, where the query's paraphrase is the relevant passage: KorSTS' test and KLUE-STS'
+dev (a score of 4 or more), and KorNLI's dev (entailment). No value is fitted to any of them.
 """
 
 import os
@@ -79,9 +79,10 @@ def mixes() -> list[str]:
 
 
 def trained_mixes() -> list[str]:
-    """Train a bi-encoder, late interaction and a cross-encoder, and ask KorQuAD's test questions of them and of mixes.
+    """Train a bi-encoder, late interaction and a cross-encoder, and evaluate them and their mixes on KorQuAD's test
+    questions.
 
-    What was trained on the set is trusted by its validation questions alone: it knows the others' answers.
+    The mix of trained models is fitted on validation questions only: the models have seen the answers to the others.
     """
     with workspace():
         question_set = read_file(korquad()).question_set
@@ -129,7 +130,7 @@ def _trained_retrievers(runs: dict[str, Run]) -> Iterator[Spec]:
 
 
 def labelled_sets() -> Iterator[tuple[QuestionSet, Part]]:
-    """Yield the sets on which nothing is chosen, and the part of each that is evaluated."""
+    """Yield the datasets on which no value is selected, and the evaluated part of each."""
     yield read_file(korquad()).question_set, Part.TEST
     yield read_entry(CATALOG["sample"]).question_set, Part.ALL
     for file, name in (("korsts_test.tsv", "KorSTS test"), ("klue_sts_dev.json", "KLUE-STS dev")):

@@ -1,7 +1,7 @@
-"""Published figures beside those of this project's BM25 on the same set, with what differs.
+"""Published scores beside those of this project's BM25 on the same dataset, with the differences in method.
 
-What others published is data, in `benchmarks/published.toml`. BM25 with its default values is measured here by the same
-measure, where the set is in the folder of MRC_DATA.
+Published scores are data, in `benchmarks/published.toml`. BM25 with its default values is measured here by the same
+metric if the dataset is in the folder of MRC_DATA.
 """
 
 import os

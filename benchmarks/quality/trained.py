@@ -154,7 +154,7 @@ _RERANKED = "reranked, mixed"
 # passages read for a question while training, and of the mix's first
 _MEASURED = 10
 _DEPTH = 5
-# one hard negative a question, of BM25's first four: what it confuses
+# one hard negative per question, from BM25's top 4
 RERANKER = CrossEncoderOptions(
     base=DEFAULT.reference,
     objective=CrossEncoderObjective.RANKNET,

@@ -1,8 +1,9 @@
 """Quality per minute of training on processors: recipes for the packaged base, as a bi-encoder and by late interaction,
 each from loading to before and after, on KorQuAD's article split and on the Korean sample.
 
-Each training runs in a fresh process with a workspace of its own. RECIPES names those that are measured, separated by
-commas, RECIPE_SETS the question sets (`korquad,sample`)."""
+Each training runs in a new process with its own workspace. RECIPES names the recipes to measure, separated by commas,
+RECIPE_SETS the datasets (`korquad,sample`).
+"""
 
 import json
 import os
@@ -29,7 +30,7 @@ _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", Sp
 
 @dataclass(frozen=True)
 class _TrainingRecipe:
-    """What is trained, and what differs from the app's settings for the packaged base."""
+    """The model to train, and how its options differ from the app's settings for the packaged base."""
 
     name: str
     changes: dict[str, Any] = field(default_factory=dict)

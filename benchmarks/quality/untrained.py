@@ -1,12 +1,13 @@
-"""What retrieval of KorQuAD reaches without training.
+"""Retrieval on KorQuAD without training.
 
-The best that needs no downloaded model: BM25 over whole passages and over single sentences, fused by min-max, and
-reranked by the starter as it comes. Nothing is trained, so of the articles that are not the test's all but one choose
-its values (one must be left to train on).
+The best setup without a downloaded model: BM25 over passages and over sentences, fused by min-max, and reranked by the
+untrained starter. Since no training needs them, all articles outside the test except one select the values (one must be
+left for training).
 
-Passages longer than a model reads: the packaged base, which reads 512 tokens, over KorQuAD's articles and chapters.
-The paragraphs of an article are joined as one passage or by four; a question's passage is the one that holds its own
-paragraph. All questions are asked, as nothing is chosen."""
+Passages longer than a model's input: the packaged base, which reads 512 tokens, over KorQuAD's articles and chapters.
+The paragraphs of an article are joined as one passage or in groups of four; a question's relevant passage is the one
+that holds its paragraph. All questions are used, as no value is selected.
+"""
 
 import os
 import tempfile
@@ -38,7 +39,7 @@ _BEST_NAME = "Hybrid, reranked"
 
 
 def best_without_download() -> list[str]:
-    """Choose the values, then ask the test questions once; returns a Markdown table and what was chosen."""
+    """Select the values, then evaluate the test questions once; returns a Markdown table and the selected values."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set

@@ -1,8 +1,9 @@
 """BM25 against bm25s, Tantivy and rank-bm25 on the same tokens, from a thousand to a million passages.
 
-All score with the same k1 and b. One thread is held against one thread, and all cores against all cores.
-`BENCH_PASSAGES` names other sizes ("1000 10000"). What is measured is kept in `results.json` and drawn in
-`docs/bm25.svg`: how long a question takes as the passages grow, with one thread beside all cores."""
+All engines use the same k1 and b, and the same number of threads: one, or all cores. `BENCH_PASSAGES` names other sizes
+("1000 10000"). Results are stored in `results.json`; `docs/bm25.svg` shows the time per question by number of passages,
+with one thread and with all cores.
+"""
 
 import os
 import re
@@ -41,8 +42,9 @@ def compare_builds(
 
 
 def table(lines: Sequence[PeerResult]) -> list[str]:
-    """Return a row for what was done and a column for who did it; in brackets, how many times better ours is,
-    and the lowest and highest over the rounds where there were several."""
+    """Return a row per task and a column per engine. Brackets hold how many times better ours is, and the lowest and
+    highest over several rounds.
+    """
     peers = list(dict.fromkeys(result.peer for result in lines))
     rows: dict[tuple[str, str], dict[str, PeerResult]] = {}
     for result in lines:
@@ -68,7 +70,7 @@ def _cell(result: PeerResult | None) -> str:
 
 
 def _row_position(lines: Sequence[PeerResult], row: tuple[str, str]) -> int:
-    """What was done first comes first, whatever its size."""
+    """Sort by time of measurement, whatever the size."""
     kinds = list(dict.fromkeys((result.name, _size_without_passages(result.size)) for result in lines))
     return kinds.index((row[0], _size_without_passages(row[1])))
 

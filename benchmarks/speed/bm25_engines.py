@@ -1,10 +1,10 @@
-"""Engines of BM25 as the comparison uses them: ours, bm25s with its numba backend, rank-bm25 and Tantivy.
+"""BM25 engines for the comparison: ours, bm25s with its numba backend, rank-bm25 and Tantivy.
 
-rank-bm25 scores every passage in Python's dictionaries: for small corpora. Tantivy is a search engine in Rust; its
-Python interface gathers hits by a collector of several collectors, counts asked for or not, and with one of these
-Tantivy scores every posting: what it can skip by itself (block-max WAND), it does not skip here, and one hit takes as
-long as ten. A document's length is held in a byte, so scores differ a little. A question is a disjunction of its terms.
-Positions are not indexed, as nobody else holds any."""
+rank-bm25 scores every passage with Python dictionaries: for small corpora. Tantivy is a search engine in Rust. Its
+Python interface always uses a multi-collector, with which Tantivy scores every posting: its skipping (block-max WAND)
+has no effect, and one hit takes as long as ten. Document lengths are stored in a byte, so scores differ a little. A
+question is a disjunction of its terms. Positions are not indexed, since no other engine stores them.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from mrc_workbench.retrieval.lexical.index import Postings
     from mrc_workbench.retrieval.rankings import Rankings
 
-# what Tantivy scores by, whatever is asked for
+# Tantivy's fixed values of k1 and b
 K1 = 1.2
 B = 0.75
 POSTING_BYTES = 8  # a passage's row and a weight of 4 bytes each, as bm25s holds them; ours takes 2 and 4
-Words = Sequence[str]  # of a question, repeated as often as they are asked
+Words = Sequence[str]  # of a question, with repetitions
 
 
 class Engine(Protocol):
@@ -61,7 +61,7 @@ class Engine(Protocol):
         ...
 
     def top_k(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and scores of the best, `(n_questions, k)` each, higher is better; -1 where nothing is found."""
+        """Return rows and scores of the best, `(n_questions, k)` each, higher is better; -1 beyond the last hit."""
         ...
 
 
@@ -112,10 +112,10 @@ class WorkbenchBM25:
 
 
 def _open_postings(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
-    """Open the index of a folder; it is made of the clones where they are given."""
+    """Open the index of a folder; builds it first if clones are given."""
     from mrc_workbench.retrieval.lexical.index import mapped_postings
 
-    os.environ["MRC_WORKSPACE"] = str(folder)  # where indexes are kept
+    os.environ["MRC_WORKSPACE"] = str(folder)  # folder of the indexes
     return mapped_postings(_KEY, n_passages, lambda: _build_segments(clones))
 
 
@@ -182,7 +182,7 @@ class BM25S:
 
 
 class RankBM25Library:
-    """An index of rank-bm25. It cannot be saved: what is kept is the corpus, and opening it is building it."""
+    """An index of rank-bm25. It cannot be saved: the corpus is stored, and opening rebuilds the index."""
 
     name = f"rank-bm25 {version('rank-bm25')}"
     target_speedup: float | None = None
@@ -307,7 +307,7 @@ class Tantivy:
 
 
 class TantivySingleSegment(Tantivy):
-    """An index in one segment, which one thread writes: what is quickest to search."""
+    """An index in one segment, written by one thread: the fastest to search."""
 
     name = f"Tantivy {version('tantivy')}, one segment"
     target_speedup: float | None = 1.0

@@ -1,7 +1,7 @@
-"""What is asked of every engine of BM25, whether they find the same, and how fast they answer.
+"""Queries for every BM25 engine, a check that the engines return the same, and their speed.
 
-They answer in turns, within one process. Each step at one size is taken in a process of its own, on what those before
-have kept in a folder: `python -m benchmarks.speed.bm25_search STEP FOLDER [WORD ...]` prints what came out as JSON.
+Engines take turns within one process. Each step at one size runs in a new process on the stored output of the steps
+before: `python -m benchmarks.speed.bm25_search STEP FOLDER [WORD ...]` prints its result as JSON.
 """
 
 import json
@@ -78,7 +78,7 @@ _MAX_DIFFERENCE = 1e-4
 
 
 def difference(first: Engine, second: Engine, questions: Sequence[Words]) -> float:
-    """Return by how much of itself any score of the best ten differs; raises `ValueError` where that is too much."""
+    """Return the largest relative difference of a top 10 score; raises `ValueError` if it is too large."""
     (_, scores), (_, others) = (engine.top_k(questions, _K) for engine in (first, second))
     worst = float(np.max(np.abs(scores - others) / np.maximum(others, _MAX_DIFFERENCE)))
     if not worst <= _MAX_DIFFERENCE:
@@ -106,9 +106,9 @@ _TIMES = 5
 
 @contextmanager
 def track_peak_memory() -> Iterator[list[int]]:
-    """Yield a list that holds, at the end, the most bytes that the process held of its own more than before.
+    """Yield a list that holds, at the end, the peak increase of the process's private memory in bytes.
 
-    Mapped files do not count: the machine lends them what memory is free, and takes it back.
+    Mapped files do not count: the system uses free memory for them and reclaims it.
     """
     before = _own_bytes()
     most = [0]
@@ -158,7 +158,7 @@ _SEQUENTIAL = 200
 
 @dataclass(frozen=True)
 class Case:
-    """`terms` are a question's first ones, 0 all of them; `alone`: one question is asked after another."""
+    """`terms` are the number of a question's terms, 0 for all; `alone`: questions are searched one by one."""
 
     k: int = 10
     threads: int = 1
@@ -168,7 +168,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What is done."""
+        """The title of the case."""
         return f"BM25 search, {'one thread' if self.threads == 1 else 'all cores'}"
 
     def size(self, n_passages: int) -> str:
@@ -178,7 +178,7 @@ class Case:
         return f"{self.n_questions:,} questions{of_terms}{sequential_text}, top {self.k}, {n_passages:,} passages"
 
     def select_questions(self, questions: Sequence[Words]) -> list[Words]:
-        """Return what is asked."""
+        """Return the queries of the case."""
         return [words[: self.terms or None] for words in questions[: self.n_questions]]
 
 
@@ -218,7 +218,7 @@ def compare_with_engines(
 
 
 def _target_speedup(case: Case, engine: Engine, n_passages: int) -> float | None:
-    """How many times as fast ours should be: no slower in the plain cases, and what was set out for a million."""
+    """The target ratio: at least 1 in plain cases, and the engine's target for a million passages."""
     if engine.target_speedup and case in PLAIN:
         return 1.0
     return engine.target_speedup if (case.k, case.threads, n_passages) == (100, 1, 1_000_000) else None
@@ -257,9 +257,9 @@ _COMPARED = 200  # questions whose rankings are held against each other
 
 
 def run_step(step: str, folder: Path, *words: str) -> Any:
-    """Take a step in a process of its own; returns what it says."""
+    """Run a step in a new process; returns its output."""
     command = [sys.executable, "-m", "benchmarks.speed.bm25_search", step, str(folder), *words]
-    # threads of numpy's libraries would help whoever calls them where one thread is meant
+    # threads of numpy's libraries would give an advantage in single-thread cases
     single_threaded = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     printed = subprocess.run(command, check=True, env=os.environ | single_threaded, stdout=subprocess.PIPE).stdout
     return json.loads(printed.splitlines()[-1])
@@ -281,7 +281,7 @@ def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
 
 
 def build(folder: Path, name: str) -> dict[str, Any]:
-    """Build an index; returns the seconds, the most bytes held of its own, and the bytes on disk."""
+    """Build an index; returns the seconds, the peak private memory, and the bytes on disk."""
     clones = Clones.load(folder / "corpus")
     index_folder = folder / name
     index_folder.mkdir()
@@ -303,7 +303,7 @@ def open_twice(folder: Path, name: str, *words: str) -> list[float]:
 
 
 def search(folder: Path) -> dict[str, Any]:
-    """Time all cases; returns the lines, and a sentence of what was found."""
+    """Time all cases; returns the lines, and a summary."""
     clones = Clones.load(folder / "corpus")
     n_passages = len(clones.tokens)
     sample = sample_questions(clones)

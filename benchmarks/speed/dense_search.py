@@ -1,8 +1,7 @@
-"""Vector indexes over synthetic vectors around topics: what each costs to build and to search, and what it misses.
+"""Vector indexes over synthetic vectors around topics: cost of building and searching, and recall.
 
-`DENSE_SIZES` are the numbers of vectors (`10000,100000`; a graph of 1000000 takes long). Each index is built in
-a process of its own, whose peak of memory is told; the vectors are mapped from a file, so of those it holds what it
-copies and the pages it touched.
+`DENSE_SIZES` are the numbers of vectors (`10000,100000`; a graph of 1000000 takes long). Each index is built in a new
+process, and its peak memory is reported. The vectors are mapped from a file: only copies and touched pages count.
 """
 
 import json
@@ -68,7 +67,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _measure_in_subprocess(folder: Path, kind: str) -> dict[str, Any]:
-    """Have an index measured in a process of its own. The exact one comes first and leaves what it found."""
+    """Measure an index in a new process. The exact index comes first and stores its hits for the others."""
     subprocess.run([sys.executable, "-m", "benchmarks.speed.dense_search", kind, str(folder)], check=True)
     result: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text(encoding="utf-8"))
     return result

@@ -28,7 +28,7 @@ _DEPTH = 100
 _SAMPLED_QUESTIONS = 300
 _SINGLE_QUESTIONS = 100
 _NAMES = {0: "half precision", 2: "2 bits", 1: "1 bit"}
-# noise: the length of what is added to a token's vector of length 1
+# noise: length of the vector added to a token's vector of length 1
 _RUN = 16
 _EXCHANGED = 0.5
 _NOISE = 0.2
@@ -47,7 +47,7 @@ def late_interaction() -> list[str]:
 
 
 def late_large() -> list[str]:
-    """Return the row of so many passages that all are compared with nobody waiting."""
+    """Return the row of a size at which a full comparison is acceptable."""
     with workspace():
         passages, questions, _ = _encode_set(read_file(korquad()).question_set, _NARROW)
         return [*_HEAD, *_measure_large(passages, questions.between(0, _SINGLE_QUESTIONS))]
@@ -140,7 +140,7 @@ def _encode_set(question_set: QuestionSet, dimensions: int) -> tuple[TokenVector
 
 
 def _exact_rankings(passages: TokenVectors, questions: TokenVectors) -> tuple[np.ndarray, str]:
-    """Return the first passages of each question, and what one takes alone."""
+    """Return the first passages of each question, and the seconds per question."""
     rankings = []
     seconds = []
     for row in range(len(questions)):

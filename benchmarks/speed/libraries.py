@@ -1,10 +1,10 @@
-"""What we do with libraries against their plain use, in turns: encoding KorQuAD's passages by a BERT of base size
-(`ENCODING_TEXTS`: how many, 64), reranking BM25's first 50 passages of its questions, Korean morphemes against a plain
-loop over Kiwi; and how fast kept tokens are read again.
+"""This project's use of libraries against their plain use, in turns: encoding KorQuAD's passages by a BERT of base size
+(`ENCODING_TEXTS`: how many, 64), reranking BM25's top 50 passages of its questions, Korean morphemes against a loop
+over Kiwi; and the speed of reading stored tokens.
 
-A thousand questions take the library hours with a reranker of base size: larger models are asked fewer.
-`ANALYZED_PASSAGES` is how many synthetic passages are read again beside KorQuAD's (50000); they are cut into bigrams,
-which takes no time worth waiting for."""
+With a reranker of base size, a thousand questions take the library hours: larger models get fewer. `ANALYZED_PASSAGES`
+is the number of synthetic passages to read beside KorQuAD's (50000); they are split into bigrams, which is fast.
+"""
 
 import os
 import tempfile
@@ -196,7 +196,9 @@ def _compare_with_loop(texts: Sequence[str]) -> peers.PeerResult:
 
 
 def _measure_rereading(analyzer: Analyzer, texts: Sequence[str]) -> list[peers.PeerResult]:
-    """How fast tokens come that were kept: of all that this takes, the texts' digest, which is their key, is told."""
+    """The speed of reading stored tokens, and the part of the time that the digest of the texts, which is their key,
+    takes.
+    """
     tokens = tokens_of(analyzer, texts)
     seconds = _seconds(lambda: tokens_of(analyzer, texts))
     digest = _seconds(lambda: fingerprint_of(texts))

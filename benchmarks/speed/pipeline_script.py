@@ -1,7 +1,7 @@
 """Reads pairs by the question-answering pipeline of transformers 4, one after the other: `MODEL PAIRS ANSWERS`.
 
-Run by itself, where transformers 4 is the one that is found: version 5 has no such pipeline any more. A line a round on
-the standard output holds its seconds; a line on the standard input begins the next.
+Run it with transformers 4: version 5 has no such pipeline. It prints the seconds of each round as a line on the
+standard output; a line on the standard input starts the next round.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Reading KorQuAD's passages for its questions: ours against transformers' question-answering pipeline, in turns.
 
-The pipeline is that of transformers 4, the last to have it, in a folder of its own; it is used as its documentation
-does, a question and a passage at a time. READER is the model that reads: a folder or a finished run; without it, the
-packaged base with a head drawn by chance.
+The pipeline is that of transformers 4, the last version that has it, installed in a separate folder. It is used as
+documented, a question and a passage at a time. READER is the model: a folder or a finished run; without it, the
+packaged base with a random head.
 """
 
 import json
@@ -85,7 +85,7 @@ def _fraction_equal(pairs: Pairs, spans: Spans, theirs: list[list[int]]) -> floa
 
 
 class _Pipeline:
-    """The other side, in a process of its own that waits while ours reads."""
+    """The pipeline in a new process, which waits while ours reads."""
 
     def __init__(self, folder: Path, model: Path, pairs: Pairs) -> None:
         self._folder = folder

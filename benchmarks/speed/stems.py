@@ -1,5 +1,6 @@
-"""How fast texts are analyzed and searched by their stems, against words: from texts to stored tokens, to an index, to
-rankings. Each round works in an empty folder, so nothing is read from an earlier one, and both take turns."""
+"""The speed of analysis and search with stems, against words: from texts to stored tokens, to an index, to rankings.
+Each round works in an empty folder, so no round reads the output of an earlier one; both take turns.
+"""
 
 import os
 import tempfile
@@ -47,7 +48,7 @@ def _rows(name: str, question_set: QuestionSet, stems: Analyzer) -> list[str]:
     rounds = [
         [_measure_analyzer(question_set, analyzer) for analyzer in (Analyzer.WORD, stems)] for _ in range(_ROUNDS + 1)
     ]
-    words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # what is loaded and compiled counts to the first round
+    words, stemmed = np.median(np.array(rounds[1:]), axis=0)  # loading and compiling count to the first round
     lines: list[str] = []
     for (what, amount), of_words, of_stems in zip(amounts.items(), words, stemmed, strict=True):
         first = f"{name} | {n_tokens:,}" if not lines else " | "

@@ -1,7 +1,7 @@
-"""What one would write in an afternoon from the libraries' documentation: `FILE BI_ENCODER CROSS_ENCODER DEPTH WEIGHT`.
+"""A script written in an afternoon from the libraries' documentation: `FILE BI_ENCODER CROSS_ENCODER DEPTH WEIGHT`.
 
-Nothing of this project is used. Every library is called by its defaults; the last line printed is JSON: the seconds of
-each stage and Recall@1 and @10 of each retriever.
+It uses no code of this project, and every library with its defaults. The last printed line is JSON: the seconds of each
+stage and Recall@1 and @10 of each retriever.
 """
 
 import json

@@ -1,14 +1,15 @@
-"""Training on a laptop: ours against sentence-transformers as its documentation starts, in turns, in fresh processes;
-and what is said before a training that it would take, against what its steps take.
+"""Training on a laptop: ours against sentence-transformers as documented, in turns, in new processes; and the estimate
+before a training against the duration of its steps.
 
-Plain is the library's trainer with its defaults: float32, the base's dropout, all weights, batches at random, padded to
+Plain is the library's trainer with its defaults: float32, the base's dropout, all weights, random batches padded to
 their longest text, the C library's allocator. Ours are this project's defaults for the packaged base. Both learn from
 KorQuAD's training pairs of the article split; a bi-encoder by MultipleNegativesRankingLoss, a cross-encoder by
-BinaryCrossEntropyLoss. Where a batch does not fit into memory the plain way, both take half of it; ours is taken whole,
-too, and what it holds is told beside what was not enough.
+BinaryCrossEntropyLoss. If the plain way cannot fit a batch into memory, both take half of it; ours is also measured
+with the whole batch, and its memory is reported.
 
-LAPTOP_BATCH is the examples a step (32), LAPTOP_STEPS the steps that are timed (3), ESTIMATE_STEPS those of an estimate
-(15)."""
+LAPTOP_BATCH is the number of examples per step (32), LAPTOP_STEPS the number of timed steps (3), ESTIMATE_STEPS those
+of an estimate (15).
+"""
 
 import json
 import os
@@ -43,7 +44,7 @@ RANDOM_LENGTH = 128  # tokens, as KR-SBERT reads
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """A training: what it is called, and the turn that ours takes."""
+    """A training: its title, and the turn of our side."""
 
     name: str
     turn: Turn
@@ -51,7 +52,7 @@ class TrainingCase:
 
 @contextmanager
 def cases(batch_size: int = 32) -> Iterator[list[TrainingCase]]:
-    """Write bases and examples to a workspace of their own, there within the block."""
+    """Write bases and examples to a temporary workspace, which exists within the block."""
     with TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
@@ -222,7 +223,7 @@ def training_estimate() -> list[str]:
 
 
 def _run_estimate(turn: Turn) -> dict[str, Any]:
-    """The estimate of our own command, in a process of its own."""
+    """The estimate of our command, in a new process."""
     options = options_of(turn)
     words = ["--data", str(korquad()), "--estimate"]
     words += ["--validation-share", str(SPLIT.validation), "--test-share", str(SPLIT.test)]

@@ -1,6 +1,6 @@
-"""One turn of a training, in this process: some steps by a plain script of the library's defaults, or by ours.
+"""One turn of a training in this process: some steps by a plain script of the library's defaults, or by ours.
 
-`python -m benchmarks.speed.training_turns` reads a turn as JSON and prints as its last line what it took, as JSON.
+`python -m benchmarks.speed.training_turns` reads a turn as JSON and prints its measurements as JSON in the last line.
 """
 
 import json
@@ -32,17 +32,17 @@ from mrc_workbench.training.train import describe_error
 PLAIN = "plain"
 OURS = "ours"
 SHARE_OF_MEMORY = 0.95  # of the memory that is free
-# what the library does where nothing is said
+# the library's defaults
 _LEARNING_RATE = 5e-5
 _TEMPERATURE = 0.05
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What is trained how, for so many steps; the first is not timed.
+    """A model, a way to train it, and a number of steps; the first step is not timed.
 
-    With `batches` both sides take those rows of the same examples by the library's own values, all weights move and
-    nothing is dropped at random, so that losses can be compared.
+    With `batches` both sides use the same rows of the same examples and the library's values, train all weights and
+    drop nothing at random, so that losses can be compared.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Turn:
     batch_size: int = 32
     steps: int = 4
     max_length: int = 0
-    objective: str = ""  # of ours, where it is not the default
+    objective: str = ""  # of ours, if not the default
     precision: str = Precision.AUTO.value
     frozen_table: bool = False  # where batches are given
     batches: list[list[int]] | None = None
@@ -70,7 +70,7 @@ class TurnResult:
 
 
 def options_of(turn: Turn) -> QuestionOptions:
-    """Our defaults for the packaged base, whatever the base is; where losses are compared, those of the library.
+    """Our defaults for the packaged base, with any base; the library's defaults if losses are compared.
 
     A bi-encoder trains all its layers on pairs, as the library's trainer does: both compute the same work.
     """
@@ -153,7 +153,7 @@ def plain_trainer(turn: Turn, out: Path) -> Any:
 
 
 def project_trainer(turn: Turn, options: QuestionOptions, training_data: TrainingData, out: Path) -> Any:
-    """Our trainer, without what it measures and saves; where losses are compared without prompts."""
+    """Our trainer, without evaluation and saving; without prompts if losses are compared."""
     from transformers import set_seed
 
     from mrc_workbench.training.trainers import make_trainer
@@ -203,7 +203,7 @@ def train_timed(trainer: Any, turn: Turn) -> TurnResult:
 
 
 def main(words: str) -> str:
-    """Take the turn; `null` where memory does not suffice. Nothing else on the machine is to suffer from that."""
+    """Run the turn; `null` if memory does not suffice. The limit protects other processes of the machine."""
     limits = [int(psutil.virtual_memory().available * SHARE_OF_MEMORY), *resource.getrlimit(resource.RLIMIT_DATA)]
     least = min(limit for limit in limits if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (least, least))
