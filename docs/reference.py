@@ -1,7 +1,7 @@
-"""Pages that are written while the documents are built: commands, experiment files and options, out of their own types.
+"""Pages that are generated at build time: commands, experiment files and options, from their types.
 
-mkdocs calls `on_files` (`hooks` in mkdocs.yml). What these pages say of a flag or a field is what the program itself
-says of it, so nothing here is written by hand but a sentence at the head of each page.
+mkdocs calls `on_files` (`hooks` in mkdocs.yml). Descriptions of flags and fields come from the program; only one
+sentence at the head of each page is written by hand.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""A stand-in for a chat endpoint: it speaks the part of OpenAI's protocol that is used here, on 127.0.0.1.
+"""A local stand-in for a chat endpoint: the part of OpenAI's protocol that the project uses.
 
-`ChatServer.reply` is given the text a model would read and returns its answer, or a `Reply` of another kind. `asked`
-holds what came in. An answer is sent piece by piece where a stream is asked for, with its usage where that is.
+`ChatServer.reply` gets the text that a model would read and returns its answer, or a `Reply` of another kind. `asked`
+holds the requests. An answer is streamed if the request asks for it, with its usage if requested.
 """
 
 import json
@@ -22,10 +22,10 @@ _PIECE = 3  # characters
 
 
 class Reply(NamedTuple):
-    """What is sent: a text as it is, an iterator piece by piece as it yields, anything else as JSON.
+    """The body to send: a text as it is, an iterator piece by piece, anything else as JSON.
 
-    Where it is `dropped`, more is promised than comes. An iterator that yields nothing has it looked whether anybody
-    still waits; one of status 0 says all of it, from the first line on.
+    `dropped` promises more than is sent. An iterator that yields an empty piece makes the server check the connection;
+    with status 0 it sends everything, including the status line.
     """
 
     status: int
@@ -43,11 +43,11 @@ class ChatServer:
     headers: list[dict[str, str]] = field(default_factory=list)  # names in small letters
     disconnected: threading.Event = field(
         default_factory=threading.Event
-    )  # somebody went away in the middle of a stream
+    )  # the client disconnected in the middle of a stream
 
     @property
     def texts(self) -> list[str]:
-        """What a model would have read, in the order it came in."""
+        """The texts of the requests, in the order of arrival."""
         return [request["messages"][1]["content"] for request in self.requests]
 
     def answer(self, path: str, key: str, request: dict[str, Any]) -> Reply:
@@ -78,7 +78,7 @@ def pieces(text: str) -> list[str]:
 
 
 def usage_of(request: dict[str, Any], text: str) -> dict[str, int]:
-    """A token a character of all that was read, and one a piece of what was said."""
+    """Usage with one token per character of the request, and one per piece of the answer."""
     read = sum(len(message["content"]) for message in request["messages"])
     return {"prompt_tokens": read, "completion_tokens": len(pieces(text))}
 

@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not DEEP:
             _limit_examples(item)
     slow_files = {_file_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
-    # A slow file without a recorded time starts first: at the end it could keep one core busy alone
+    # A slow file without a recorded time starts first: at the end it could keep one core busy while the other is idle
     seconds = dict.fromkeys(slow_files, float("inf")) | recorded["files"]
     items.sort(key=lambda item: -seconds.get(_file_of(item.nodeid), 0.0))
 
@@ -191,10 +191,10 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _isolation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test its workspace, and replace what is slow or depends on the machine.
+    """Give each test its workspace, and replace slow or machine-dependent parts.
 
     - `os.fsync` does nothing: tests kill processes, not machines.
-    - Files are read in this process, by the same code; `tests/data/test_apart.py` tests the processes.
+    - Files are read in this process, by the same code; the tests of the subprocess reader test the processes.
     - Models start from the starter, except in tests marked `packaged`.
     - `__main__` stays pytest: Streamlit replaces it, and `multiprocessing` would run the page in new processes.
     """

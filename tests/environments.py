@@ -69,7 +69,7 @@ def environment_with(folder: Path, site: Path, *extras: str) -> Path:
 
 
 def _link(package: Distribution, target: Path) -> None:
-    """Link a package's folders, with what was compiled in them; files one by one in folders that packages share."""
+    """Link a package's folders with their compiled files; link files one by one in folders that packages share."""
     owners = _owners()
     linked = dict[str, None]()
     for path in _paths(package):

@@ -1,7 +1,7 @@
-"""A stand-in for an OpenID provider: discovery, consent, token and key, on this machine alone.
+"""A local stand-in for an OpenID provider: discovery, consent, token and key.
 
-Who signs in is whom the browser's cookie `person` names, as if they had a session with the provider already.
-The authorization code flow with PKCE (RFC 7636); identity tokens are signed with RS256 (OpenID Connect Core 1.0, 3.1).
+The browser's cookie `person` selects the user, as if they had a session with the provider. The authorization code flow
+with PKCE (RFC 7636); identity tokens are signed with RS256 (OpenID Connect Core 1.0, 3.1).
 """
 
 import base64
@@ -22,7 +22,7 @@ SECRET = "the client's own"  # noqa: S105
 
 
 class AuthorizationRequest(NamedTuple):
-    """What a code stands for until it is given back."""
+    """The request behind a code, until the code is exchanged."""
 
     person: str
     redirect: str
@@ -52,7 +52,7 @@ class Provider(ThreadingHTTPServer):
         now = int(time.time())
         claims = {
             "iss": self.address,
-            "sub": f"subject/../{request.person}",  # an identifier is no path, whatever it looks like
+            "sub": f"subject/../{request.person}",  # an identifier is never a path
             "aud": CLIENT,
             "iat": now,
             "exp": now + 600,

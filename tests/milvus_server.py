@@ -1,4 +1,4 @@
-"""Milvus Lite as a server of its own process, on this machine alone."""
+"""Milvus Lite as a local server in a subprocess."""
 
 import socket
 import subprocess
@@ -13,7 +13,7 @@ from tests.programs import free_port
 
 @contextmanager
 def serving(folder: Path, port: int | None = None) -> Iterator[str]:
-    """Serve a folder until the block ends; yields the address, once somebody answers there."""
+    """Serve a folder until the block ends; yields the address once the server answers."""
     port = port or free_port()
     command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(folder)]
     process = subprocess.Popen(

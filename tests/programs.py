@@ -77,9 +77,9 @@ def wait_for_fork_server() -> None:
 
 
 def forks() -> ForkServerContext:
-    """What begins a function in a process of its own, with the libraries read.
+    """The arguments that start a function in a new process with its libraries imported.
 
-    A test process has one server for all its files, and that reads what the first one asks for.
+    A test process has one fork server for all its files, which imports the libraries of the first request.
     """
     context = multiprocessing.get_context("forkserver")
     files = ("tests.training.test_resume", "tests.workbench.serving.test_command")
@@ -96,7 +96,7 @@ def forks() -> ForkServerContext:
 
 
 def free_port() -> int:
-    """A port of this machine at which nobody listens."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -115,7 +115,9 @@ def wait_for(address: str) -> None:
 
 
 def kill_processes_in(folder: Path) -> None:
-    """Kill whoever works in a folder: jobs outlive whoever asked, and one may have handed its work over to another."""
+    """Kill all processes that work in a folder: jobs outlive their parents, and one may have handed its work to
+    another.
+    """
     for _ in range(3):
         for process in psutil.process_iter(["cmdline"]):
             if str(folder) in " ".join(process.info["cmdline"] or []) and process.pid != os.getpid():
@@ -130,7 +132,7 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 def _run_recorded(folder: Path, module: str, words: list[str]) -> None:
-    """Be that program; what it writes and its exit status are left in the folder."""
+    """Run the program in this process; its output and exit status are written to the folder."""
     for stream, name in ((1, "output"), (2, "errors")):
         file = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, stream)

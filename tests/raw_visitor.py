@@ -20,7 +20,7 @@ MEGABYTE = b"x" * 10**6
 
 @dataclass
 class Visitor:
-    """Somebody whose page is open at an address, as long as the connection stays."""
+    """A visitor whose page is open at an address as long as the connection stays."""
 
     app: str
     cookies: dict[str, str]
@@ -70,7 +70,7 @@ class Visitor:
         return self._request("GET", path, {})
 
     def get_content(self, path: str) -> tuple[int, bytes]:
-        """What lies at an address that is sent as it is, and the answer's status."""
+        """Return the content of an address, sent unchanged, and the status."""
         connection = http.client.HTTPConnection(urlsplit(self.app).netloc, timeout=120)
         try:
             connection.request("GET", path, headers={"Cookie": cookie_header(self.cookies)})
@@ -109,13 +109,13 @@ def visiting(app: str, cookies: dict[str, str] | None = None) -> Iterator[Visito
     headers = {"Cookie": cookie_header(cookies)}
     address = f"{app.replace('http', 'ws')}/_stcore/stream"
     options: dict[str, Any] = {"origin": app, "subprotocols": ["streamlit", token], "max_size": None}
-    # what nobody reads is let in all the same: closing would wait for it
+    # read unread messages: closing would wait for them
     with connect(address, additional_headers=headers, max_queue=None, **options) as connection:
         yield Visitor(app, cookies, connection)
 
 
 def signed_in(secret: str, app: str, issuer: str, name: str) -> dict[str, str]:
-    """The cookie by which Streamlit knows somebody whom a provider signed in."""
+    """The cookie by which Streamlit knows a signed-in user."""
     claims = {"iss": issuer, "sub": name, "name": name, "nonce": secrets.token_hex(8)}
     content = json.dumps({**claims, "origin": app, "is_logged_in": True, "provider": "default"})
     return {"_streamlit_user": create_signed_value(secret, "_streamlit_user", content).decode()}

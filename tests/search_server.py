@@ -1,7 +1,7 @@
-"""A search server of the tests, as strict as those of the world: what it does not expect is answered with a 4xx.
+"""A search server of the tests, as strict as real ones: unexpected requests get a 4xx.
 
-`POST /search` wants the header `x-tenant: tests`, JSON as content type and `{"query": str, "k": int}`; `GET /search`
-wants `q` and `k`. Both rank the passages by the characters that they share with the query.
+`POST /search` needs the header `x-tenant: tests`, JSON as content type and `{"query": str, "k": int}`; `GET /search`
+needs `q` and `k`. Both rank the passages by the characters shared with the query.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Runs an installed package as a user does, in an empty folder: `cd EMPTY && PYTHON -P .../tests/smoke.py`.
 
-`make package` runs it with the Python of an environment in which only the wheel was installed. It needs no checkout:
-nothing but the standard library is imported here.
+`make package` runs it with the Python of an environment that holds only the wheel. It needs no checkout and imports
+only the standard library.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""What README and docs tell is so: commands are commands, examples run, links lead somewhere, two READMEs are one."""
+"""The documents are correct: commands exist, examples run, links resolve, and both READMEs have the same content."""
 
 import re
 import shlex

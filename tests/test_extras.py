@@ -37,7 +37,7 @@ FILES = {  # the extras whose versions each file pins; "" is the core
 }
 # imported, and part of another library
 BROUGHT_ALONG = {"pydantic_core": "pydantic", "httpx2": "openai", "rich": "cyclopts"}
-# a folder that was taken away has requirements of its own
+# an exported folder has its own requirements
 OTHERS_CODE = ("retrieval/takeaway/scripts/",)
 
 
@@ -194,7 +194,7 @@ def test_other_errors_stay_as_they_are() -> None:
 
 
 def test_a_cause_names_the_extra() -> None:
-    """A library that imports a command raises an error of its own."""
+    """A library that imports a command raises its import error."""
     error = ImportError("cannot import the command")
     error.__cause__ = failed_import("fastapi")
     message = r"^serving needs fastapi: pip install 'mrc-workbench\[serve\]'$"

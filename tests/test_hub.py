@@ -1,4 +1,4 @@
-"""The stand-in hub gives the real libraries what they ask for: they load the very models that are on disk."""
+"""The stand-in hub serves the real libraries: they load the models that are on disk."""
 
 import re
 import subprocess
@@ -61,7 +61,7 @@ def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray
 
 @dataclass
 class FreshProcess:
-    """What one process loaded from the hub, what it printed, and what it asked for."""
+    """A process's results from the hub, its output, and its requests."""
 
     vectors: np.ndarray
     scores: np.ndarray

@@ -67,7 +67,7 @@ for library in sys.argv[1:]:
     import_module(library)
 print(json.dumps(needed))
 """
-# the rooms that can be imported with an extra alone
+# modules that can be imported with only this extra
 SERVED = {
     "": ("data", "retrieval", "labs", "models.encoders", "workbench.cli"),
     "app": ("workbench.views", "workbench.frame", "labs.embeddings.pages", "labs.language.pages", "labs.reading.pages"),
@@ -153,7 +153,7 @@ def test_a_detached_job_starts_beside_decoys(environment: dict[str, str], tmp_pa
 
 @pytest.fixture(scope="module")
 def python_with(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the Python of an environment that holds the wheel and the closure of an extra alone."""
+    """Return the Python of an environment that holds only the wheel and the requirements of an extra."""
 
     @cache
     def python_of(extra: str) -> Path:

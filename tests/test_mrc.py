@@ -26,7 +26,7 @@ runpy.run_module("mrc_workbench", run_name="__main__", alter_sys=True)
 
 
 def interrupted(handler: str) -> tuple[int, str]:
-    """Return the exit status of `mrc` that gets Ctrl-C while it imports, and what it writes to stderr."""
+    """Return the exit status and the stderr of `mrc` that gets Ctrl-C during its imports."""
     code = INTERRUPTED.replace("{handler}", handler)
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60)

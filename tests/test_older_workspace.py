@@ -1,7 +1,8 @@
-"""What the version before kept opens: sets, runs, models, checkpoints and comparisons; nothing is computed again.
+"""Workspaces of the version before open: datasets, runs, models, checkpoints and comparisons; no result is computed
+again.
 
-`workspace_before/` was made by that version and is without its cache: the sample's first passages, a bi-encoder and a
-cross-encoder trained from the starter, the same bi-encoder killed after one step of three, and one comparison.
+That version wrote `workspace_before/`, here without its cache: the sample's first passages, a bi-encoder and a cross-
+encoder trained from the starter, the same bi-encoder killed after one step of three, and one comparison.
 """
 
 import json
@@ -31,7 +32,7 @@ COMPARISON = "8ecc6dbdfa92d047"
 BI_ENCODER = "20261122-014317-bi-0b1c"
 CROSS_ENCODER = "20261122-014341-reranker-08b8"
 INTERRUPTED = "20261122-022454-interrupted-3471"  # killed after one step of three
-# as a person wrote it, with nothing but what differs from the defaults
+# as users write it: only values that differ from the defaults
 EXPERIMENT = f"""
 data = "{SET}"
 ks = [1, 5, 10]

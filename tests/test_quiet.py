@@ -29,7 +29,7 @@ OF_LIBRARIES = ("Loading weights", "LOAD REPORT", "it/s]", "Warning", "dtype", "
 
 
 def run_command(*words: str) -> tuple[int, str, str]:
-    """The exit status of a command, and what it writes to a terminal as its output and beside it."""
+    """The exit status of a command, and its stdout and stderr on a terminal."""
     environment = {name: value for name, value in os.environ.items() if name not in {*QUIET, VERBOSE}}
     command = [sys.executable, "-m", *words]
     done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""What no linter of imports knows: tests stand where what they test stands, and heavy libraries are read late.
+"""Rules that import-linter cannot check: tests mirror the modules they test, and heavy libraries are imported late.
 
-Which room may import which is said in `pyproject.toml`, and judged by `make check`.
+`pyproject.toml` has the contracts between packages; `make check` checks them.
 """
 
 import ast
@@ -33,7 +33,7 @@ MODULES = {module_of(path): path for path in FILES}
 
 @cache
 def imports_while_read(module: str) -> set[str]:
-    """What a file imports outside functions: `from data import cache` is `data.cache`."""
+    """The imports of a file outside functions: `from data import cache` is `data.cache`."""
     imported = set()
     for node in ast.parse(MODULES[module].read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):

@@ -97,7 +97,7 @@ def build_masked_base(folder: Path) -> Path:
 
 
 def build_sparse_encoder(folder: Path, *, inference_free: bool = False) -> Path:
-    """Write a random SPLADE; `inference_free` has fixed weights of terms for questions, by a route of their own."""
+    """Write a random SPLADE; `inference_free` uses fixed term weights for questions, through a separate route."""
     import torch
     from sentence_transformers.sparse_encoder import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
@@ -119,7 +119,7 @@ def build_sparse_encoder(folder: Path, *, inference_free: bool = False) -> Path:
 def _tokenizer(special_tokens: tuple[str, ...]) -> "BertTokenizer":
     from transformers import BertTokenizer
 
-    # Assembled, not trained: the same ids whatever the version of the trainer.
+    # Assembled, not trained: the same ids with every version of the trainer.
     words = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
     letters = sorted(set("".join(words)))
     pieces = (*special_tokens, ".", "?", *letters, *(f"##{letter}" for letter in letters), *words)

@@ -36,7 +36,7 @@ class Machine:
 
 @contextmanager
 def two_machines() -> Iterator[tuple[Machine, Machine]]:
-    """Yield two that see each other and nothing else; skips the test where the system does not permit that."""
+    """Yield two namespaces that reach only each other; skips the test if the system does not permit that."""
     with ExitStack() as stack:
         try:
             holders = [_hold_namespace(stack) for _ in range(2)]
@@ -72,7 +72,7 @@ def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path,
                 stderr=log,
             )
             stack.callback(process.wait)
-            stack.callback(process.terminate)  # it ends what it has started
+            stack.callback(process.terminate)  # it ends its own processes
             running.append((process, log))
         for process, log in running:
             status = process.wait(_PATIENCE)

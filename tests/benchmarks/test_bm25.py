@@ -1,4 +1,4 @@
-"""Engines of BM25 find the same and score as the formula says; what was measured becomes lines, a table and a chart."""
+"""BM25 engines find the same hits with the scores of the formula; results become lines, a table and a chart."""
 
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor

@@ -1,4 +1,4 @@
-"""Passages that are made of others are spread as those are, and a question finds the one it was asked of."""
+"""Cloned passages have the word distribution of the originals, and a question finds its passage."""
 
 import os
 from collections import Counter

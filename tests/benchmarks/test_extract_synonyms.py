@@ -1,4 +1,4 @@
-"""What stands in brackets behind a word is another name of it, where it can be one."""
+"""A term in brackets behind a word is extracted as its synonym if it can be one."""
 
 from benchmarks.quality.lexical_options import extract_synonyms
 from mrc_workbench.data.text.dictionary import format_dictionary, read_dictionary

@@ -1,4 +1,4 @@
-"""Over the same batches, where nothing is dropped at random, ours loses what the library's plain training loses."""
+"""Over the same batches and without random dropping, ours has the losses of the library's plain training."""
 
 import json
 from dataclasses import replace

@@ -16,7 +16,7 @@ from mrc_workbench.data.jobs.processes import start_fork_server
 from mrc_workbench.data.workspace import PROJECT
 from tests.programs import free_port, kill_processes_in, wait_for
 
-expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
+expect.set_options(timeout=60_000)  # a busy machine renders slowly; these tests do not measure speed
 SIZE: ViewportSize = {"width": 1280, "height": 900}
 # Animations end within a millisecond, so that the events of their end still come
 WITHOUT_ANIMATIONS = """
@@ -49,7 +49,7 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory, fork_server: None) -
 
 @pytest.fixture(scope="module")
 def workspace(shared_server: tuple[str, Path]) -> Iterator[Path]:
-    """The workspace of the app: without anything that files before this one left, but for what is made anew."""
+    """The workspace of the app: empty except for new content of this file."""
     yield shared_server[1]
     kill_processes_in(shared_server[1])
     for path in shared_server[1].iterdir():
@@ -125,9 +125,9 @@ def korean_module_page(browser: Browser) -> Iterator[Page]:
 
 @contextmanager
 def reused_page(browser: Browser, locale: str, open_pages: dict[str, Page]) -> Iterator[Page]:
-    """Use the page of the previous test without what that stored: a new one takes a third longer to load the app.
+    """Use the page of the previous test without its storage: a new page takes a third longer to load the app.
 
-    Its history is that of all tests: tests that count steps of history need a new page.
+    Its history contains all tests: tests that count steps of history need a new page.
     """
     if locale not in open_pages or open_pages[locale].is_closed():
         open_pages[locale] = open_context(browser, locale).new_page()

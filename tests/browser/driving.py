@@ -1,4 +1,4 @@
-"""How journeys drive a page, and what they read on it and in its workspace."""
+"""Actions of browser tests on a page, and what they read from it and from its workspace."""
 
 import json
 import re
@@ -14,7 +14,7 @@ MINUTES = 60_000
 
 
 def wait_until_idle(page: Page) -> None:
-    """Wait until the page is drawn: what is just being drawn anew loses a click."""
+    """Wait until the page is rendered: a page that is being rendered loses clicks."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=3 * MINUTES)
 
 
@@ -60,7 +60,7 @@ def first_row(_: FloatRect) -> tuple[float, float]:
 
 
 def click_in(canvas: Locator, position_in: Callable[[FloatRect], tuple[float, float]], target: Locator) -> None:
-    """Click a place in a drawing until `shown` is there: what is drawn on a canvas does not say when it listens."""
+    """Click a position of a canvas until `shown` appears: a canvas does not report when it listens."""
     for _ in range(10):
         expect(canvas).to_be_visible()
         box = canvas.bounding_box()
@@ -99,7 +99,7 @@ def choose(page: Page, menu: Locator, option: str, *, exact: bool = False) -> No
 
 
 def choice_box(page: Page, label: str) -> Locator:
-    """The box of a choice of the page, whose value is what it shows."""
+    """The box of a selection of the page, whose value is its text."""
     return page.get_by_test_id("stMain").get_by_role("combobox", name=re.compile(rf"(^|\. ){re.escape(label)}$")).first
 
 

@@ -26,7 +26,7 @@ from tests.tiny_models import build_bi_encoder
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KO = catalog("ko")
 EN = catalog("en")
-QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2]  # nobody answers the second one
+QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2]  # the second endpoint does not answer
 
 
 def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspace: Path) -> None:
@@ -138,5 +138,5 @@ def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Pag
     page.get_by_role("tab", name="Questions", exact=True).click()
     expect(page.get_by_text(re.compile(r"of 48 questions"))).to_be_visible()
     expect_no_error(page)
-    page.reload()  # the address alone opens the same
+    page.reload()  # the address opens the same view in a new session
     expect(page.get_by_text(re.compile(r"of 48 questions"))).to_be_visible()

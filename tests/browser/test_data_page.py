@@ -143,7 +143,7 @@ def test_the_app_removes_what_killed_processes_left(tmp_path: Path) -> None:
     left = [tmp_path / ".reading.abcd1234", tmp_path / "users" / "u" / "judgements" / ".f.json.abcd1234"]
     for folder in left:
         folder.mkdir(parents=True)
-        (folder / ".in-use").touch()  # whose lock nobody holds
+        (folder / ".in-use").touch()  # its lock is free
     with temporary_folder(".reading.", tmp_path) as held, running_app(tmp_path, free_port()):
         end = time.monotonic() + 60
         while any(folder.exists() for folder in left):

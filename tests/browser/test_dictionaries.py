@@ -1,4 +1,4 @@
-"""From a word that is cut wrongly to a retriever that reads it as one, and to what it explains."""
+"""From a wrongly split word to a retriever with a dictionary, and to its explanation."""
 
 import re
 from pathlib import Path

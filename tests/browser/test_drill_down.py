@@ -11,7 +11,7 @@ from tests.browser.conftest import new_page
 from tests.browser.driving import click_in, first_row, wait_for_comparison, wait_until_idle
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-RETRIEVERS = "BM25%7CLSA"  # LSA: its vectors can be told word by word
+RETRIEVERS = "BM25%7CLSA"  # LSA: its vectors can be explained word by word
 
 
 def quadrant(page: Page, key: str) -> int:
@@ -104,7 +104,7 @@ def test_marks_a_hard_negative_in_the_menu_of_a_column(app: str, page: Page, wor
     menus.first.get_by_test_id("stCheckbox").first.locator("label").click()
     expect(menus.first.get_by_role("checkbox").first).to_be_checked()
     back = page.locator(".st-key-why_back button")
-    expect(back).to_have_count(1)  # what the mark drew anew stands beside what it replaces for a moment
+    expect(back).to_have_count(1)  # for a moment the new element stands beside the one it replaces
     back.click()
     expect(page.get_by_text("Your notes and hard negatives (1)")).to_be_visible()
     (remark_file,) = (workspace / "remarks").glob("*.json")

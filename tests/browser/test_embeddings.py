@@ -18,7 +18,7 @@ def requested_urls() -> list[str]:
 
 @pytest.fixture(scope="module")
 def opened(app: str, module_page: Page, requested_urls: list[str]) -> Page:
-    """The page, the starter and whatever base there is measured on the sample."""
+    """The page with an evaluation of the starter and the available base on the sample."""
     page = module_page
     page.on("request", lambda request: requested_urls.append(request.url))
     page.goto(f"{app}/embeddings?lang=en&models=starter")

@@ -1,4 +1,4 @@
-"""Files of every kind on the Data page: the report of what was read, the choice, its preview, and the use."""
+"""Files of every kind on the Data page: the report on reading, the selection, the preview, and the use."""
 
 import io
 import json

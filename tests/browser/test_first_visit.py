@@ -31,7 +31,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(workspace: Path, fork_server: None) -> Iterator[str]:
-    """A server of its own: that of the other files has models in its memory."""
+    """A new server: that of the other files has models in memory."""
     with running_app(workspace, free_port()) as address:
         yield address
 

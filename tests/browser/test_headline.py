@@ -57,7 +57,7 @@ def test_first_table_shows_latency_with_the_best_retriever_first(sample: Page) -
     rows = [table_cells[start : start + len(headers)] for start in range(0, len(table_cells), len(headers))]
     leading = [float(row[1]) for row in rows]
     assert leading == sorted(leading, reverse=True)
-    assert all(float(row[-1]) > 0 for row in rows)  # a canvas draws the asterisk, and the caption says what it means
+    assert all(float(row[-1]) > 0 for row in rows)  # a canvas renders the asterisk, and the caption explains it
     expect(sample.get_by_text("* Measured on another machine")).to_be_visible()
 
 

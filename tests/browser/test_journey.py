@@ -73,7 +73,7 @@ def test_both_models_are_trained(app: str, page: Page, workspace: Path) -> None:
         )  # an estimate that is still running has a Stop button, too
         page.reload()  # a page opened anew shows what another one started
         expect(stop).to_be_visible(timeout=2 * MINUTES)
-        page.goto("about:blank")  # it goes on while nobody looks, and has the cores to itself
+        page.goto("about:blank")  # the job continues without a page, and has the cores to itself
         wait_for_training(workspace, name, "done", seconds=8 * 60)
     page.goto(f"{app}/train")
     expect(page.get_by_role("button", name="Start training")).to_be_enabled()
@@ -97,7 +97,7 @@ def test_the_table_equals_the_commands(
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
     run_module("mrc_workbench", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["retrievers"]
-    # a canvas draws the table; beside it stands a grid for screen readers, which holds what it draws
+    # a canvas renders the table; beside it a grid for screen readers has its content
     cells = page.locator("canvas").first.locator("[role=gridcell]").all_text_contents()
     for name in RETRIEVERS:
         row = cells[cells.index(name) + 1 :]  # the leading metric, its interval and verdict, then the other metrics

@@ -1,4 +1,4 @@
-"""From a comparison to the same questions with all that was found judged, by a person's keys and a language model."""
+"""From a comparison to complete judgements of its results, by a user's keys and a language model."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-"""From a text to what a model learned of it, in a real browser: cut by tokenizers, learned by a model, looked into.
+"""From a text to a language model in a real browser: tokenizers split it, a model is trained on it and inspected.
 
-It is all done on the Korean page; who opens its address in English is told the same in English.
+The test uses the Korean page; the English address shows the same in English.
 """
 
 import json
@@ -37,13 +37,13 @@ PIECE_TEXTS = """list => [...list.querySelectorAll("li")].map(
 
 
 def sentence_pattern(words: dict[str, str], *keys: str) -> re.Pattern[str]:
-    """The sentence of one of these keys, whatever it says of things and figures."""
+    """The text of one of these keys, with any placeholders filled in."""
     texts = [re.split(r"\{\w+\}", words[key].replace("**", "")) for key in keys]
     return re.compile("|".join(".*?".join(map(re.escape, text)) for text in texts))
 
 
 def press(page: Page, label: str) -> None:
-    wait_until_idle(page)  # a click on what is just being drawn anew is lost
+    wait_until_idle(page)  # a click during rendering is lost
     page.get_by_role("button", name=label, exact=True).click()
 
 

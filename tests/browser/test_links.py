@@ -1,4 +1,6 @@
-"""Links hold: an address shows the same later, says what is missing, and a click is one step back in the browser."""
+"""Links are stable: an address shows the same later and reports missing content, and a click is one step in the
+history.
+"""
 
 import re
 from collections.abc import Iterator

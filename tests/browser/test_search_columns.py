@@ -1,4 +1,4 @@
-"""The first search of the sample: columns come one by one and begin at one height, and nothing is encoded for them."""
+"""The first search of the sample: columns appear one by one at the same height, without encoding."""
 
 import re
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""A comparison that a user stops: it stays stopped everywhere, and what it had searched stays on the page.
+"""A comparison that a user stops: it stays stopped everywhere, and its finished results stay on the page.
 
-The question set is large enough for a transformer that the dense retriever is still at work when it is stopped.
+The dataset is large enough for a transformer that the dense retriever is still running at the stop.
 """
 
 import re
@@ -96,7 +96,7 @@ def stays_stopped(job: ComparisonJob, seconds: float = 4.0) -> None:
 def test_comparison_stopped_in_a_tab_stays_stopped_in_all(app: str, page: Page, large: StoredSet) -> None:
     page.goto(address(app, large))
     again = page.get_by_role("button", name=EN["compare.run_again"])
-    expect(again).to_be_enabled(timeout=6 * MINUTES)  # BM25 alone has started by itself, on a machine that may be busy
+    expect(again).to_be_enabled(timeout=6 * MINUTES)  # only BM25 has started by itself, on a machine that may be busy
     chips = page.get_by_test_id("stMain").get_by_role("button", name=DENSE_NAME)
     expect(chips.first).to_contain_text("min")
     assert job_of(large, BM25_NAME).done
@@ -148,7 +148,7 @@ def test_finished_retrievers_stay_and_are_compared_alone(app: str, page: Page, l
     began = time.monotonic()
     press_button(page, "compare.stop_and_compare")
     wait_for_comparison(page, EN["compare.run_again"])
-    assert time.monotonic() - began < 30  # nothing is searched again
+    assert time.monotonic() - began < 30  # no search runs again
     assert job.is_stopped
     assert job_of(large, BM25_NAME, WORDS_NAME).done
     expect(page.get_by_role("tab", name=EN["compare.view_overview"])).to_be_visible()

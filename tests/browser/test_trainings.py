@@ -23,7 +23,7 @@ def test_two_people_start_trainings_together(app: str, page: Page, korean_page: 
     open_training_form(korean_page, f"{app}/train?base=starter", "학습 이름", "둘째", ("에폭", "2"))
     page.get_by_role("button", name="Start training").click()
     wait_for_training(workspace, "first", "running")
-    # the colleague's page shows it by itself, and what is pressed on it now is a page that has settled
+    # the colleague's page updates by itself; clicks now reach a settled page
     expect(korean_page.get_by_role("button", name="중지", exact=True)).to_be_visible()
     wait_until_idle(korean_page)
     korean_page.get_by_role("button", name="대기열에 추가").click()
@@ -55,7 +55,7 @@ def test_resumed_training_ends_with_all_its_steps(app: str, page: Page, workspac
     wait_until_idle(page)
     page.get_by_role("button", name="Resume").first.click()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
-    page.goto("about:blank")  # it goes on while nobody looks
+    page.goto("about:blank")  # the training continues without a page
     ended = int(wait_for_training(workspace, "resumed", "done").split()[1])
     page.goto(f"{app}/train")
     assert 0 < step < ended == 90  # 336 questions, three batches an epoch

@@ -46,7 +46,7 @@ ATTEMPTS = (
 
 @dataclass
 class Person:
-    """Somebody who is signed in, in a browser session of their own, and what is theirs."""
+    """A signed-in user in a separate browser session, with their data."""
 
     name: str
     page: Page
@@ -61,7 +61,7 @@ class Person:
         wait_until_idle(self.page)
 
     def page_content(self, address: str) -> str:
-        """All that the server sends to a page of theirs at this address, of what is drawn and what is not."""
+        """Everything that the server sends to a page of this user, displayed or not."""
         app = self.page.evaluate("location.origin")
         return page_messages(app, address, sign_in_cookies(self.page.context.cookies()))
 
@@ -75,7 +75,7 @@ class Person:
 
 
 def sign_in_cookies(cookies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What tells the server who somebody is, among the cookies of a browser."""
+    """The cookies by which the server recognises a user."""
     return {cookie["name"]: cookie["value"] for cookie in cookies if cookie["name"].startswith("_streamlit_user")}
 
 
@@ -107,7 +107,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The app with sign-in, and passages on the shelf: without questions, nothing is compared at the first look."""
+    """The app with sign-in and a stored set of passages: without questions, no comparison starts at the first visit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(workspace))
         with acting_as(""):
@@ -115,7 +115,7 @@ def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFa
             keep(read(lines.encode(), "everybody.txt").question_set, source="everybody.txt")
         patch.setenv("MRC_USER_PASSAGES", "50")
         patch.setenv("HF_TOKEN", "the operator's")
-        patch.setenv("MRC_FORK_SERVER", "")  # one of its own, whose libraries know no token of the hub
+        patch.setenv("MRC_FORK_SERVER", "")  # a separate server, whose libraries have no token of the hub
         port = free_port()
         secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
         secrets.write_text(secrets_for(provider, f"http://localhost:{port}"), encoding="utf-8")
@@ -148,7 +148,7 @@ def people(browser: Browser, app: str, provider: Provider, workspace: Path) -> I
         person.page.get_by_role("button", name=WORDS["data_page.use"]).click()
         expect(person.page.get_by_test_id("stSidebarUserContent").get_by_text("15 passages")).to_be_visible()
         (person.data,) = (path.name for path in (person.folder / "datasets").iterdir() if not path.name.startswith("."))
-        person.page_content(f"/?data={person.data}&retrievers=BM25")  # which compares, whoever looks
+        person.page_content(f"/?data={person.data}&retrievers=BM25")  # the page starts a comparison for any visitor
         person.run = f"{RUN}-{name}"
         shutil.copytree(
             Path(__file__).parents[1] / "workspace_before" / "runs" / RUN, person.folder / "runs" / person.run
@@ -213,7 +213,7 @@ def test_each_sees_their_own_and_what_is_shared(app: str, people: dict[str, Pers
 
 
 def without_requested(content: str, requested: str) -> str:
-    """What was sent, but for what was asked for in the address: that is told as it was given."""
+    """The sent content, without the part that the address itself contains."""
     return content.replace("\\", "").replace(requested, "")
 
 
@@ -227,7 +227,7 @@ def test_rejects_addresses_of_other_users(people: dict[str, Person], attempt: st
     response = bob.page_content(address)
     assert "bob" in response
     assert "alice" not in without_requested(response, alice.run)
-    if "{user}" not in attempt and "{folder}" not in attempt:  # to her it opens what is hers
+    if "{user}" not in attempt and "{folder}" not in attempt:  # her page opens her own data
         assert (
             without_requested(alice.page_content(address), alice.run).count("alice") > 2
         )  # her name, and her set to choose
@@ -254,7 +254,7 @@ def test_rejects_a_set_above_the_limit(app: str, people: dict[str, Person]) -> N
 
 
 def test_fragment_saves_for_the_signed_in_user(app: str, people: dict[str, Person], workspace: Path) -> None:
-    """Questions are made in a fragment, which Streamlit runs without `workbench/frame.py`, in a thread of its own."""
+    """Questions are generated in a fragment, which Streamlit runs without `workbench/frame.py` in another thread."""
     bob = people["bob"]
     shared, own = (sorted((root / "datasets").iterdir()) for root in (workspace, bob.folder))
     before = people["alice"].content_digest()

@@ -31,7 +31,7 @@ def main() -> int:
             began = time.process_time()
             try:
                 outcome, wrong = cases[format_](seed)
-            except Exception as error:  # whatever it is, it is what is looked for
+            except Exception as error:  # any exception is a finding
                 outcome = "crashed"
                 wrong = [repr(error)]
             if (seconds := time.process_time() - began) > 5:
@@ -55,5 +55,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="attacked.") as folder:
-        os.environ["MRC_WORKSPACE"] = folder  # what is attacked is nobody's
+        os.environ["MRC_WORKSPACE"] = folder  # the attacked workspace belongs to no user
         sys.exit(main())

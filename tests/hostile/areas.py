@@ -1,6 +1,6 @@
-"""What else is attacked besides files of questions, each with an oracle of its own; a case is an area and a seed.
+"""Attacks beyond files of questions, each with an oracle; a case is an area and a seed.
 
-A verdict is what came of it ("refused", "told", "silent", "made anew"), and what is wrong.
+A result is a verdict ("refused", "told", "silent", "made anew") and a list of errors.
 """
 
 import json
@@ -43,7 +43,7 @@ _OF_BM25 = ("k1", "b", "title_weight", "feedback_passages", "feedback_terms", "f
 
 
 def pairs(seed: int) -> Verdict:
-    """Scores that are none, or too large: a row is kept with its number or left out, and all figures are finite."""
+    """Missing or huge scores: a row is read with its number or skipped, and all metrics are finite."""
     draw = random.Random(seed)
     scores = [draw.choice(_SCORES) if draw.random() < 0.3 else f"{draw.random() * 5:.2f}" for _ in range(30)]
     rows = "".join(f"가 {row}\t나 {row}\t{score}\n" for row, score in enumerate(scores))
@@ -106,7 +106,7 @@ _DOCUMENTS = [[random.Random(row * 50 + word).randrange(7) for word in range(20)
 
 
 def index(seed: int) -> Verdict:
-    """A kept index with files damaged, cut, gone or no files at all: rankings stay what they were, before and after."""
+    """A stored index with damaged, truncated, missing or no files: rankings stay the same, before and after."""
     rng = np.random.default_rng(seed)
     before = _search_postings()
     folder = next(path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir())
@@ -155,7 +155,7 @@ def _damage_path(path: Path, rng: np.random.Generator) -> None:
 
 
 def seals(seed: int) -> Verdict:
-    """A sealed folder: whatever is changed, put there or left out of the list, it is sound only as it was."""
+    """A sealed folder is sound only if no file is changed, added or removed from the list."""
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "sealed")

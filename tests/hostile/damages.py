@@ -64,7 +64,7 @@ def damage_bytes(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def overwrite(path: Path, content: bytes, rng: np.random.Generator) -> None:
-    """Write into the file as it lies there, as disks do; now and then its time stays what it was."""
+    """Write into the file in place, as disks do; sometimes its time stays the same."""
     before = path.stat()
     with path.open("r+b") as file:
         file.write(content)

@@ -53,11 +53,11 @@ def workbook_of_numbers(rows: int, columns: int) -> bytes:
 
 
 def json_of_new_keys(rows: int, between: str) -> bytes:
-    """Objects that each name columns of their own."""
+    """Objects with different columns each."""
     return between.join(json.dumps({f"k{row}": 1}) for row in range(rows)).encode()
 
 
-# by name: what makes it of a size between 0 and 1, and the words it is refused with; None where it is read
+# by name: a function that builds it for a size between 0 and 1, and the expected refusal; None if it is readable
 FILES: dict[str, tuple[Callable[[float], bytes], str | None]] = {
     "parquet of empty questions": (lambda size: parquet_of_blanks(int(3_000_001 * size)), "None of the first 100,000"),
     "rows without a context": (lambda size: HEADER + b"a,\n" * int(3_300_000 * size), "None of the first 100,000"),

@@ -1,10 +1,10 @@
-"""Says of a damaged file whether what was read of it is right: damage stays where it was done, or it is told.
+"""Checks how a damaged file was read: damage stays local, or it is reported.
 
-A reader cannot know that a letter within a text is another one than was written, unless the format has checksums. So:
+A reader cannot detect a changed letter within a text unless the format has checksums. So:
 
-- a row whose bytes are whole is read as it was written, or its loss is told;
-- with checksums (Excel, Parquet) that goes for every row, wherever the damage is;
-- a row with damaged bytes may be read otherwise, and rows behind it may be swallowed by it, as by a quotation mark.
+- a row whose bytes are intact is read as it was written, or its loss is reported;
+- with checksums (Excel, Parquet) that holds for every row, wherever the damage is;
+- a row with damaged bytes may be read differently, and may swallow rows behind it, as a quotation mark does.
 """
 
 import random
@@ -30,7 +30,7 @@ class Damage:
     inserted: bytes
 
     def touches(self, span: tuple[int, int]) -> bool:
-        """Whether a row that lay there is damaged; what was put right before or behind it belongs to it, too."""
+        """Whether a row of the file is damaged; bytes inserted directly before or behind it count as part of it."""
         return self.start <= span[1] and span[0] <= self.start + self.removed
 
 
@@ -57,7 +57,7 @@ def damage_file(written: Written, seed: int) -> Damage:
 
 
 def verdict(format_: str, seed: int) -> tuple[str, list[str]]:
-    """Damage a file of this format and read it: what came of it ("refused", "told" or "silent"), and what is wrong."""
+    """Damage a file of this format and read it; returns the verdict ("refused", "told" or "silent") and the errors."""
     written = write(format_, random_rows(seed))
     damage = damage_file(written, seed)
     try:
@@ -84,7 +84,7 @@ def _find_errors(written: Written, damage: Damage, reading: QuestionSetReading) 
         for row in rows
         if row[0] in ids
         and ids[row[0]] not in touched
-        and row[0] not in duplicate_ids  # by a damaged row, which is told
+        and row[0] not in duplicate_ids  # by a damaged row, which is reported
         if not _is_or_contains(row, ids[row[0]], bool(touched))
     ]
     read_ids = {row[0] for row in rows}

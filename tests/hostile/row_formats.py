@@ -1,4 +1,4 @@
-"""Known rows as files of every format, with the place of each row: so damage can be told from error."""
+"""Known rows as files of every format, with the position of each row, so that damage can be told from errors."""
 
 import csv
 import io

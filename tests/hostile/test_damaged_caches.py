@@ -1,4 +1,4 @@
-"""A damaged cache costs time, never a figure, whatever is kept and however it was damaged."""
+"""A damaged cache costs time and never changes a number, for every kind of cache and damage."""
 
 import shutil
 from collections.abc import Callable
@@ -106,7 +106,7 @@ def test_damaged_caches_do_not_change_metrics() -> None:
         files = [path for path in sorted(cache.rglob("*")) if path.is_file() and path.stat().st_size]
         for row in rng.choice(len(files), 3, replace=False):
             overwrite(files[row], damage_bytes(files[row].read_bytes(), rng), rng)
-        for gone in ("rankings", "pairs", "vectors")[: rng.integers(0, 4)]:  # what is behind them is read then
+        for gone in ("rankings", "pairs", "vectors")[: rng.integers(0, 4)]:  # the content behind them is read then
             shutil.rmtree(cache / gone, ignore_errors=True)
         assert mean_metrics(run_comparison()) == expected, number
 
@@ -135,5 +135,5 @@ def test_nan_weights_give_an_error_instead_of_scores(tmp_path: Path) -> None:
     comparison = compare(experiment, small_set())
     assert list(comparison.scores) == ["words"]
     assert [getattr(result.error, "code", None) for result in comparison.results] == [None, *["not_finite"] * 3]
-    again = compare(experiment, small_set())  # nothing of it was kept
+    again = compare(experiment, small_set())  # the cache was empty
     assert list(again.scores) == ["words"]

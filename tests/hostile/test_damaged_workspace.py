@@ -1,4 +1,4 @@
-"""One damaged file of the workspace takes nothing else down: lists go on, and show it as damaged."""
+"""One damaged file of the workspace affects only itself: lists still work and mark it as damaged."""
 
 import shutil
 from collections.abc import Callable
@@ -52,7 +52,7 @@ SCORES = {
 
 @pytest.fixture
 def world(sample_workspace: tuple[Path, TrainingPlan]) -> DryRunJob:
-    """A copy of what was made, to be damaged."""
+    """A copy of the workspace, to be damaged."""
     folder, plan = sample_workspace
     shutil.copytree(folder, workspace())
     return DryRunJob.for_plan(plan, DryRunTask.ESTIMATE)
@@ -60,7 +60,7 @@ def world(sample_workspace: tuple[Path, TrainingPlan]) -> DryRunJob:
 
 @pytest.fixture(scope="module")
 def sample_workspace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingPlan]:
-    """Two sets, comparisons and trainings; what is damaged is one of them."""
+    """Two datasets, comparisons and trainings; a test damages one of them."""
     folder = tmp_path_factory.mktemp("made") / "workspace"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
@@ -91,7 +91,7 @@ def make_world() -> TrainingPlan:
 
 
 def read_everything(dry_run: DryRunJob) -> dict[str, int]:
-    """What the pages and commands read, and how many of each there are; the readers' own errors alone are caught."""
+    """Count the entries that pages and commands read; catches only the readers' documented errors."""
     sets = stored()
     comparisons = kept_comparisons()
     runs = all_runs()

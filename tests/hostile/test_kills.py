@@ -1,4 +1,4 @@
-"""kill -9 at any moment leaves what can be read, and what is begun again comes out as if nothing had happened."""
+"""kill -9 at any moment leaves readable state, and a second run returns the result of an undisturbed one."""
 
 import os
 import signal
