@@ -208,7 +208,7 @@ class Service:
         content = {"retrievers": names, **self.information, "started": self.started, "limits": vars(self.limits)}
         return self.json(content)
 
-    async def measured(self, request: Request) -> Response:
+    async def metrics_text(self, request: Request) -> Response:
         """Return counts and times in Prometheus's text format."""
         self._require_key(request)
         is_ready = not await self._not_ready()
@@ -234,7 +234,7 @@ class Service:
         try:
             search_request = await self._read(request)
             name = self._retriever_name(search_request)
-            request.state.noted |= {"retriever": name, "questions": len(search_request.all), "k": search_request.k}
+            request.state.log_fields |= {"retriever": name, "questions": len(search_request.all), "k": search_request.k}
             hits = await self._search_hits(request, name, search_request)
         except TimeoutError:
             message = f"no answer was found within {self.limits.timeout:g} seconds: ask again in a moment"
@@ -363,7 +363,7 @@ def create_app(
             error = RequestError(error.status_code, code, error.detail, **headers)
         if not isinstance(error, RequestError):
             raise error
-        request.state.noted["code"] = error.code
+        request.state.log_fields["code"] = error.code
         return service.json({"code": error.code, "error": str(error)}, error.status, error.headers)
 
     for kind in (RequestError, HTTPException):
@@ -388,7 +388,7 @@ def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
         "/readyz": (service.ready, probe),
         "/healthz": (service.ready, probe),
         "/info": (service.info, {"response_model": dict[str, Any], **by_key}),
-        "/metrics": (service.measured, {"response_class": Response, **by_key}),
+        "/metrics": (service.metrics_text, {"response_class": Response, **by_key}),
         "/openapi.json": (lambda: service.json(app.openapi()), {"include_in_schema": False}),
     }
     for path, (endpoint, options) in routes.items():

@@ -185,7 +185,7 @@ def search_request_model(limits: RequestLimits) -> type[SearchRequest]:
 
     k = Field(min(10, limits.max_k), description="passages of each", ge=1, le=limits.max_k, validation_alias=alias["k"])
     return create_model(
-        "Asked",
+        "SearchRequest",
         __base__=Checked,
         question=(text | None, Field(None, description="a question", validation_alias=alias["question"])),
         questions=(question_list | None, Field(None, description="or several", validation_alias=alias["questions"])),
@@ -303,7 +303,7 @@ class ServingMiddleware:
         header_id = headers.get("x-request-id", "")
         request_id = header_id if _REQUEST_ID.fullmatch(header_id) else uuid4().hex
         log_fields: LogFields = {"request_id": request_id}
-        scope.setdefault("state", {})["noted"] = log_fields
+        scope.setdefault("state", {})["log_fields"] = log_fields
         status = 500
         size = 0
 
@@ -337,7 +337,7 @@ class ServingMiddleware:
             error = RequestError(
                 421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone"
             )
-            scope["state"]["noted"]["code"] = error.code
+            scope["state"]["log_fields"]["code"] = error.code
             return self.answer({"code": error.code, "error": str(error)}, error.status, {})
         if scope["method"] == "OPTIONS" and scope["path"] in self.methods:
             return Response(status_code=204, headers={"Allow": ", ".join((*self.methods[scope["path"]], "OPTIONS"))})

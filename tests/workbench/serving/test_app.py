@@ -62,7 +62,7 @@ def test_returns_passages_with_texts_in_searcher_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("body", "words"),
     [
         ({}, "either question or questions"),
         ({"question": QUESTION, "questions": [QUESTION]}, "either question or questions"),
@@ -77,8 +77,8 @@ def test_returns_passages_with_texts_in_searcher_order() -> None:
         ({"question": QUESTION, "<b>": 1}, "field that is not known"),
     ],
 )
-def test_rejects_invalid_requests_with_reasons(service: TestClient, asked: object, words: str) -> None:
-    refusal = service.post("/search", json=asked)
+def test_rejects_invalid_requests_with_reasons(service: TestClient, body: object, words: str) -> None:
+    refusal = service.post("/search", json=body)
     assert (refusal.status_code, refusal.json()["code"]) == (422, "not_understood")
     assert words in refusal.json()["error"]
     assert "<b>" not in refusal.text
@@ -307,7 +307,7 @@ def refusal(both: TestClient, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "body",
     [
         {"query": QUESTION, "top_k": 2},
         {"queries": [QUESTION], "top_k": 2},
@@ -315,20 +315,20 @@ def refusal(both: TestClient, **fields: Any) -> str:
         {"query": QUESTION, "k": 2},
     ],
 )
-def test_accepts_field_aliases(both: TestClient, asked: dict[str, Any]) -> None:
+def test_accepts_field_aliases(both: TestClient, body: dict[str, Any]) -> None:
     of_both = [
-        both.post("/search", json={"retriever": "dense", **body}).json()
-        for body in (asked, {"question": QUESTION, "k": 2})
+        both.post("/search", json={"retriever": "dense", **request}).json()
+        for request in (body, {"question": QUESTION, "k": 2})
     ]
     assert of_both[0] == of_both[1]
     assert len(of_both[0]["results"][0]["hits"]) == 2
 
 
 @pytest.mark.parametrize(
-    "asked", [{"query": QUESTION}, {"questions": [QUESTION]}, {"queries": [QUESTION]}, {"k": 1, "top_k": 1}]
+    "body", [{"query": QUESTION}, {"questions": [QUESTION]}, {"queries": [QUESTION]}, {"k": 1, "top_k": 1}]
 )
-def test_rejects_question_given_twice(both: TestClient, asked: dict[str, Any]) -> None:
-    assert refusal(both, **asked)
+def test_rejects_question_given_twice(both: TestClient, body: dict[str, Any]) -> None:
+    assert refusal(both, **body)
 
 
 def test_offset_skips_best_passages(both: TestClient) -> None:

@@ -105,14 +105,14 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
 
 
 @st.cache_resource(show_spinner=False)
-def _askers() -> ThreadPoolExecutor:
+def _hub_executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=4, thread_name_prefix="hub")
 
 
 @st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
 def hub_answer(hub_id: str) -> Future[HubRevision]:
     """Query the hub in the background, for all users: where users sign in, without a token. No page waits for it."""
-    return _askers().submit(run_as_current_user(hub_revision), hub_id)
+    return _hub_executor().submit(run_as_current_user(hub_revision), hub_id)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def draw_step_chart(
         return
     table = pd.DataFrame(rows, columns=["run", "step", "value"])
     last = max(last_step, int(table["step"].max()))
-    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=best_point)
+    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, best_point=best_point)
     # a row for each step; the columns are the trainings, and BM25
     wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
     wide = wide.reindex(columns=[run for run in lines if run in wide])
@@ -123,7 +123,7 @@ def _chart(
     last_step: int,
     *,
     bm25: float | None,
-    kept: tuple[int, float] | None,
+    best_point: tuple[int, float] | None,
 ) -> alt.LayerChart:
     in_tooltip, _, described, at_axis = _FORMATS.get(name, _SHARE)
     several = len(runs) > 1
@@ -146,8 +146,8 @@ def _chart(
     lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
     chart = (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
     rows = charts.line_texts(table, "run", "step", "value", described)
-    if kept is not None:
-        point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
+    if best_point is not None:
+        point = pd.DataFrame([(*best_point, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
         ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colours[0])
         chart += ring + base.mark_text(dy=-18, fontWeight="bold", color=colours[0]).encode(text="text:N")

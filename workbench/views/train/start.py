@@ -100,7 +100,7 @@ def draw_dry_run_button(task: DryRunTask, dry_run: DryRun | None, messages: Delt
 
 def start_default_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
     """Start the estimate of the default settings of a base on this machine, once a session, while nothing trains."""
-    if dry_run is None or not starts_by_itself(dry_run.plan, form):
+    if dry_run is None or not may_start_without_request(dry_run.plan, form):
         return
     begun = f"train_estimated_{dry_run.job.id}"
     if begun in st.session_state or dry_run.job.done or dry_run.job.running:
@@ -111,7 +111,7 @@ def start_default_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
         st.session_state[_dry_run_key(DryRunTask.ESTIMATE)] = dry_run.job
 
 
-def starts_by_itself(plan: TrainingPlan, form: OptionFields) -> bool:
+def may_start_without_request(plan: TrainingPlan, form: OptionFields) -> bool:
     """Whether the settings are the defaults, nothing trains or waits, and nothing would be downloaded."""
     if form.changed or QUEUE.at_work() or QUEUE.queued():
         return False

@@ -297,7 +297,7 @@ TEXT = "서울은 수도이다. 서울은 크다."
 
 
 @pytest.mark.parametrize(
-    ("answers", "places"),
+    ("answers", "spans"),
     [
         (["서울"], [(0, "서울")]),
         (["수도", "서울"], [(0, "서울"), (4, "수도")]),
@@ -305,11 +305,11 @@ TEXT = "서울은 수도이다. 서울은 크다."
         (["없다", ""], []),
     ],
 )
-def test_marks_first_occurrence_of_answers(answers: list[str], places: list[tuple[int, str]]) -> None:
+def test_marks_first_occurrence_of_answers(answers: list[str], spans: list[tuple[int, str]]) -> None:
     pieces = re.split(r"</?mark[^>]*>", re.sub(r"</?div[^>]*>", "", _marked(TEXT, answers)))
     assert "".join(pieces) == TEXT
     starts = [sum(map(len, pieces[:index])) for index in range(1, len(pieces), 2)]
-    assert list(zip(starts, pieces[1::2], strict=True)) == places
+    assert list(zip(starts, pieces[1::2], strict=True)) == spans
 
 
 def test_uses_beir_zip_on_every_page(app: AppTest) -> None:

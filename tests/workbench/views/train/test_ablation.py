@@ -1,4 +1,4 @@
-"""The way to an ablation: chosen around the form, told by a file, or asked of a language model that is done."""
+"""The way to an ablation: chosen around the form, expected by a file, or asked of a language model that is done."""
 
 import json
 import tomllib
@@ -123,7 +123,7 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("text = 1", "text: Input should be a valid string"),
         ("text = ", "cannot be read as an experiment file"),
@@ -131,27 +131,29 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
         ('text = "a"\n[vary]\nmask_share = [2.0]', "mask_share must be between 0.01 and 0.9"),
     ],
 )
-def test_reports_location_of_invalid_experiment(app: AppTest, written: str, told: str) -> None:
+def test_reports_location_of_invalid_experiment(app: AppTest, written: str, expected: str) -> None:
     upload(run(app), written)
     (error,) = (str(element.value) for element in app.error)
     assert error.startswith(EN["ablation.wrong"].split("{")[0])
-    assert told in error.replace("\\", "")
+    assert expected in error.replace("\\", "")
     assert all_jobs() == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "more", "told"),
+    ("text", "more", "expected"),
     [
         ("nowhere", "", "nowhere"),
         (None, 'base = "no folder"', EN["model.model_not_found"].split("{")[0]),
         (None, 'tokenizer = "no folder"', EN["option_problem.no_tokenizer"]),
     ],
 )
-def test_reports_missing_data_at_start(app: AppTest, data: StoredSet, text: str | None, more: str, told: str) -> None:
+def test_reports_missing_data_at_start(
+    app: AppTest, data: StoredSet, text: str | None, more: str, expected: str
+) -> None:
     upload(run(app), FILE.format(key=text or data.key).replace('size = "tiny"', more))
     click(app, "train_ablation_of_file_start")
-    assert told in "".join(str(element.value) for element in app.error).replace("\\", "")
+    assert expected in "".join(str(element.value) for element in app.error).replace("\\", "")
     assert all_jobs() == []
 
 

@@ -57,12 +57,12 @@ UNTRAINED = Variant(
 
 def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
     """An ablation with the fine-tunings that its table names, none of which has learned anything."""
-    kept = keep(small_set())
-    told: dict[str, Any] = {"text": kept.key, "questions": kept.key, "untrained": True}
+    dataset = keep(small_set())
+    settings: dict[str, Any] = {"text": dataset.key, "questions": dataset.key, "untrained": True}
     if vary:
-        told["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
-    ablation = plan_ablation(AblationExperiment.model_validate(told), "mine *1*")
-    variants = tuple(tuned(ablation, kept, one) if one.figures else one for one in table.variants)
+        settings["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
+    ablation = plan_ablation(AblationExperiment.model_validate(settings), "mine *1*")
+    variants = tuple(tuned(ablation, dataset, variant) if variant.figures else variant for variant in table.variants)
     ablation.write("table.json" if state is State.DONE else "so_far.json", asdict(replace(table, variants=variants)))
     pid, started = this_process()
     ablation.write_status(Status(state, pid=pid, pid_started=started, **status))
@@ -109,7 +109,7 @@ HELPED = "**Pre-training on this text helped**"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variants", "told", "untold"),
+    ("variants", "expected", "absent"),
     [
         (
             [UNTRAINED, REFERENCE, BETTER, WORSE],
@@ -133,15 +133,15 @@ HELPED = "**Pre-training on this text helped**"
         ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
     ],
 )
-def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
+def test_states_conclusions(app: AppTest, variants: list[Variant], expected: list[str], absent: list[str]) -> None:
     answer = conclusions(app, *variants)
-    assert [sentence for sentence in told if sentence not in answer] == []
-    assert [sentence for sentence in untold if sentence in answer] == []
+    assert [sentence for sentence in expected if sentence not in answer] == []
+    assert [sentence for sentence in absent if sentence in answer] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("difference", "told"),
+    ("difference", "expected"),
     [
         ((-0.05, -0.09, -0.01, 0.01), HELPED),
         ((-0.02, -0.05, 0.01, 0.3), "**It is unclear whether pre-training on this text helped**"),
@@ -149,11 +149,11 @@ def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[st
     ],
 )
 def test_reports_effect_of_training_even_if_harmful(
-    app: AppTest, difference: tuple[float, float, float, float], told: str
+    app: AppTest, difference: tuple[float, float, float, float], expected: str
 ) -> None:
     base = replace(UNTRAINED, figures=intervals(0.5 + difference[0]), differences=differences(*difference))
     answer = conclusions(app, base, REFERENCE, vary=False)
-    assert told in answer
+    assert expected in answer
     points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
     assert f"({points} points, 95% interval {low} to {high})" in answer
     assert "Does it help? mine" in answer
@@ -240,7 +240,7 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
 
 
 @pytest.mark.parametrize(
-    ("vary", "phase", "told"),
+    ("vary", "phase", "expected"),
     [
         (True, "learning_2", "variant 2 of 3: training its language model"),
         # without a number where that says more
@@ -249,12 +249,12 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
         (True, "measuring", "evaluating all variants"),
     ],
 )
-def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, told: str) -> None:
+def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, expected: str) -> None:
     known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
     status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
     ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)
-    assert any(told in text and "1 min 30 s" in text for text in progress_texts(app))
+    assert any(expected in text and "1 min 30 s" in text for text in progress_texts(app))
     assert variant_table(app)["perplexity"].tolist() == [60]
     assert not [key for key in buttons(app) if key.startswith("compare_")]
     click(app, f"stop_{ablation.id}")

@@ -327,7 +327,7 @@ def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("base", "objective", "entered", "told"),
+    ("base", "objective", "entered", "expected"),
     [
         (STARTER, "", {"save_steps": 7}, ("save_steps", "save_steps")),
         (STARTER, "", {"matryoshka": "64, many"}, ("matryoshka", "numbers")),
@@ -339,10 +339,10 @@ def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_reports_invalid_value_and_keeps_it(
-    app: AppTest, base: str, objective: str, entered: dict[str, Any], told: tuple[str, str]
+    app: AppTest, base: str, objective: str, entered: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     enter(with_base(app, base, objective), **entered)
-    option, problem = told
+    option, problem = expected
     beside, by_the_button = (error.value for error in app.error)
     assert beside == EN[f"option_problem.{problem}"]
     assert by_the_button == f"**{EN[f'option.{option}']}**: {beside}"

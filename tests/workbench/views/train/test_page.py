@@ -89,7 +89,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
 
 
 @pytest.mark.parametrize(
-    ("part", "figures", "told"),
+    ("part", "means", "expected"),
     [
         (Part.ALL, {"first": 0.8, "other": 0.85, "hybrid": 0.9, "mix": 0.8676}, ("hybrid", "90.0")),
         (Part.VALIDATION, {"first": 0.886, "mix": 0.88}, ("first", "88.6")),
@@ -99,14 +99,14 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     ],
 )
 def test_displays_untrained_score_of_mix(
-    app: AppTest, stored: list[SimpleNamespace], part: Part, figures: dict[str, float], told: tuple[str, ...]
+    app: AppTest, stored: list[SimpleNamespace], part: Part, means: dict[str, float], expected: tuple[str, ...]
 ) -> None:
-    stored.append(compared(find("sample").fingerprint, part, **figures))
+    stored.append(compared(find("sample").fingerprint, part, **means))
     captions = [caption.value for caption in run(app).caption]
-    if not told:
+    if not expected:
         assert any(EN["train.untrained_unknown"] in caption for caption in captions)
         return
-    name, score = told
+    name, score = expected
     words = {"name": name, "measure": "nDCG@10", "score": score, "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in caption for caption in captions)
     app.query_params["lang"] = "ko"
@@ -115,16 +115,16 @@ def test_displays_untrained_score_of_mix(
 
 
 @pytest.mark.parametrize(
-    ("earlier_part", "told"),
+    ("earlier_part", "expected"),
     [(Part.ALL, ("late", "88.6")), (Part.VALIDATION, ("first", "77.0"))],  # scores on other questions do not compare
 )
 def test_untrained_score_is_best_of_all_comparisons(
-    app: AppTest, stored: list[SimpleNamespace], earlier_part: Part, told: tuple[str, str]
+    app: AppTest, stored: list[SimpleNamespace], earlier_part: Part, expected: tuple[str, str]
 ) -> None:
     fingerprint = find("sample").fingerprint
     stored.append(compared(fingerprint, Part.ALL, first=0.77))
     stored.append(compared(fingerprint, earlier_part, late=0.886, first=0.7))
-    words = {"name": told[0], "measure": "nDCG@10", "score": told[1], "questions": "480"}
+    words = {"name": expected[0], "measure": "nDCG@10", "score": expected[1], "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in element.value for element in run(app).caption)
 
 
@@ -293,7 +293,7 @@ def test_confirms_before_deleting(app: AppTest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "base", "picked"),
+    ("kind", "base", "selected"),
     [
         (BI_ENCODER, STARTER, {"retrievers": "BM25|Dense|Dense · mine", "baseline": "Dense"}),
         (CROSS_ENCODER, STARTER, {"retrievers": "BM25|Reranked|Reranked · mine", "baseline": "Reranked"}),
@@ -302,12 +302,12 @@ def test_confirms_before_deleting(app: AppTest) -> None:
     ],
 )
 def test_compare_selects_model_before_and_after_training(
-    app: AppTest, opened: list[dict[str, str]], kind: str, base: str, picked: dict[str, str]
+    app: AppTest, opened: list[dict[str, str]], kind: str, base: str, selected: dict[str, str]
 ) -> None:
     training_run = done_run(kind, name="mine", base=base)
     stored_dataset(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
     click(run(app), f"use_{training_run.id}")
-    assert opened == [picked | {"data": stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
+    assert opened == [selected | {"data": stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
 
 
 def test_adds_unused_base_to_comparison_once(app: AppTest, opened: list[dict[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""The search for settings on the Train page: started, followed, told, and its settings put to use."""
+"""The search for settings on the Train page: started, followed, expected, and its settings put to use."""
 
 from dataclasses import asdict, replace
 
@@ -158,13 +158,13 @@ def test_displays_progress_and_can_be_stopped(app: AppTest) -> None:
     assert any(EN["settings.stopping"] in text for text in progress_texts(app))
 
 
-@pytest.mark.parametrize(("code", "told"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
-def test_reports_failure_reason(app: AppTest, code: str, told: str) -> None:
+@pytest.mark.parametrize(("code", "expected"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
+def test_reports_failure_reason(app: AppTest, code: str, expected: str) -> None:
     search = finished_search(ALIKE, State.FAILED, trials=0, code=code, message="why")
     (search.folder / "so_far.json").unlink()
     search.write("search.json", {"minutes": 12})
     run(app)
-    assert any(told in error.value for error in app.error)
+    assert any(expected in error.value for error in app.error)
 
 
 @pytest.mark.slow

@@ -28,8 +28,8 @@ BOB = user_of("https://id.example.org", "bob")
 # What is not kept for each workspace apart, and why it may be so.
 SHARED = {
     "workbench/views/resources/sets.py: Cached.__init__": "the way itself",
-    "workbench/views/ui/charts.py: made": "of its arguments alone: tables and words",
-    "workbench/views/train/base.py: _askers": "threads, which are told whose work they do",
+    "workbench/views/ui/charts.py: render_chart": "of its arguments alone: tables and words",
+    "workbench/views/train/base.py: _hub_executor": "threads, which are told whose work they do",
     "workbench/views/train/base.py: hub_answer": "what the hub tells everybody",
     "workbench/views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
     "workbench/views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
@@ -59,7 +59,7 @@ def test_caches_separately_for_each_user() -> None:
     with acting_as(BOB):
         cached_path("a")
     assert calls == ["a", "ab", "a", "ab", "a", "a"]
-    assert cached_path.__name__ == "place_of"
+    assert cached_path.__name__ == "cached_path"
 
 
 def test_caches_separately_for_each_function() -> None:
