@@ -1,19 +1,17 @@
-"""Searchers over HTTP: who may send which requests, which are searched in batches; every refusal is JSON with a reason.
+"""Searchers over HTTP: authentication, request checks and batches. Every error is JSON with a code and a message.
 
 POST /search                        the best passages of questions
-GET  /livez, /readyz, /healthz      probes; /healthz is /readyz by its older name
-GET  /info, /metrics, /openapi.json what is served, counts for Prometheus, the description
+GET  /livez, /readyz, /healthz      probes; /healthz is an older name of /readyz
+GET  /info, /metrics, /openapi.json corpus and retrievers, Prometheus metrics, API description
 """
 
 import asyncio
 import hmac
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, get_args
 
 import psutil
@@ -26,6 +24,7 @@ from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Searcher, SearchHit
+from mrc_workbench.workbench.serving.batches import Batches
 from mrc_workbench.workbench.serving.protocol import (
     CLIENT_CLOSED_REQUEST,
     CONTENT_TYPE,
@@ -58,96 +57,11 @@ METHODS: dict[str, tuple[str, ...]] = {
     "/search": ("POST",),
     **dict.fromkeys((*_PROBES, "/info", "/metrics", "/openapi.json"), _READ),
 }
-_SECONDS_BETWEEN_CHECKS = 2.0  # of the engines behind the searchers, however often a probe asks
-
-
-@dataclass(frozen=True, eq=False)
-class _PendingSearch:
-    questions: Sequence[str]
-    k: int
-    answer: "asyncio.Future[list[list[SearchHit]]]"
-
-
-class Batches:
-    """Searches questions that arrive together as one batch, in a thread.
-
-    A batch is closed once it has `most` questions, or `seconds` after the first request since the previous batch. A
-    request is never divided: one with more questions is a batch of its own. Neither results nor errors depend on the
-    other requests of a batch.
-    """
-
-    def __init__(self, searcher: Searcher, thread: Executor, *, max_questions: int, seconds: float) -> None:
-        self._searcher = searcher
-        self._thread = thread
-        self._max_questions = max_questions
-        self._seconds = seconds
-        self._waiting: deque[_PendingSearch] = deque()
-        self._has_waiting = asyncio.Event()
-        self._is_full = asyncio.Event()
-        self.search_started: float | None = None  # when the search of now began, of any batch
-
-    async def search(self, questions: Sequence[str], k: int) -> list[list[SearchHit]]:
-        """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
-        request = _PendingSearch(questions, k, asyncio.get_running_loop().create_future())
-        self._waiting.append(request)
-        self._update_events()
-        return await request.answer
-
-    async def work(self) -> None:
-        """Answer until cancelled."""
-        while True:
-            await self._has_waiting.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds):
-                    await self._is_full.wait()
-            if batch := self._take_batch():
-                loop = asyncio.get_running_loop()
-                for request, result in await loop.run_in_executor(self._thread, self._search_waiting, batch):
-                    if request.answer.done():  # the client has given up
-                        continue
-                    if isinstance(result, Exception):
-                        request.answer.set_exception(result)
-                    else:
-                        request.answer.set_result(result)
-
-    def _take_batch(self) -> list[_PendingSearch]:
-        batch: list[_PendingSearch] = []
-        count = 0
-        while self._waiting and (not batch or count + len(self._waiting[0].questions) <= self._max_questions):
-            request = self._waiting.popleft()
-            if not request.answer.done():
-                batch.append(request)
-                count += len(request.questions)
-        self._update_events()
-        return batch
-
-    def _update_events(self) -> None:
-        count = sum(len(request.questions) for request in self._waiting)
-        for event, is_set in ((self._has_waiting, count > 0), (self._is_full, count >= self._max_questions)):
-            (event.set if is_set else event.clear)()
-
-    def _search_waiting(
-        self, batch: Sequence[_PendingSearch]
-    ) -> list[tuple[_PendingSearch, list[list[SearchHit]] | Exception]]:
-        """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
-        self.search_started = time.monotonic()
-        try:
-            waiting = [request for request in batch if not request.answer.done()]
-            return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
-        finally:
-            self.search_started = None
-
-    def _search(self, batch: Sequence[_PendingSearch]) -> list[list[list[SearchHit]] | Exception]:
-        try:
-            questions = [text for request in batch for text in request.questions]
-            hits = iter(self._searcher.search(questions, max(request.k for request in batch)))
-        except Exception as error:
-            return [error] if len(batch) == 1 else [self._search([request])[0] for request in batch]
-        return [[next(hits)[: request.k] for _ in request.questions] for request in batch]
+_SECONDS_BETWEEN_CHECKS = 2.0  # of the search engines, for any number of probes
 
 
 class Service:
-    """The searchers at work: what is in progress, and whether the server is ending. Its methods answer requests."""
+    """The searchers with their batches, the requests in progress, and the endpoints as methods."""
 
     def __init__(
         self, searchers: Mapping[str, Searcher], limits: RequestLimits, key: str, information: Mapping[str, Any]
@@ -169,16 +83,13 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Search in one thread, whatever is asked: models and indexes use the cores by themselves."""
+        """Search in a single thread: models and indexes use several cores themselves."""
         del app
-        limits = self.limits
+        most = self.limits.max_batch_size
+        wait = self.limits.batch_wait_ms / 1000
         with ThreadPoolExecutor(1, "search") as thread:
-            self._batches = {
-                name: Batches(
-                    searcher, thread, max_questions=limits.max_batch_size, seconds=limits.batch_wait_ms / 1000
-                )
-                for name, searcher in self.searchers.items()
-            }
+            for name, searcher in self.searchers.items():
+                self._batches[name] = Batches(searcher, thread, max_questions=most, seconds=wait)
             tasks = [asyncio.create_task(batches.work()) for batches in self._batches.values()]
             try:
                 yield
@@ -191,7 +102,7 @@ class Service:
         return self.json({"status": "live"})
 
     async def ready(self) -> Response:
-        """Return whether questions can be answered now."""
+        """Return whether the server can answer questions."""
         if code := await self._not_ready():
             messages = {
                 "ending": "this server is about to end",
@@ -202,22 +113,22 @@ class Service:
         return self.json({"status": "ready"})
 
     async def info(self, request: Request) -> Response:
-        """Return what is served: the corpus, the retrievers, their models and the version."""
+        """Return the corpus, the retrievers, their models and the version."""
         self._require_key(request)
         names = [{"name": name} for name in self.searchers]
         content = {"retrievers": names, **self.information, "started": self.started, "limits": vars(self.limits)}
         return self.json(content)
 
     async def metrics_text(self, request: Request) -> Response:
-        """Return counts and times in Prometheus's text format."""
+        """Return metrics in the text format of Prometheus."""
         self._require_key(request)
         is_ready = not await self._not_ready()
-        of_info = {name: str(self.information.get(name, "")) for name in ("version", "corpus_fingerprint")}
+        labels = {name: str(self.information.get(name, "")) for name in ("version", "corpus_fingerprint")}
         gauges: dict[str, tuple[float, Mapping[str, str]]] = {
             "mrc_connections": (self.connections, {}),
             "mrc_requests_in_progress": (self.in_progress, {}),
             "mrc_ready": (int(is_ready), {}),
-            "mrc_info": (1, of_info),
+            "mrc_info": (1, labels),
             "process_start_time_seconds": (self.started, {}),
             "process_resident_memory_bytes": (psutil.Process().memory_info().rss, {}),
         }
@@ -239,9 +150,9 @@ class Service:
         except TimeoutError:
             message = f"no answer was found within {self.limits.timeout:g} seconds: ask again in a moment"
             raise RequestError(503, "too_slow", message, **_RETRY_LATER) from None
-        except Failure as error:  # of an engine that others serve, mostly: what it says may name places
+        except Failure as error:  # usually of a search engine; its message may contain addresses
             logger.warning("%s cannot search: %s", name, error)
-            message = "what searches here cannot be asked now: ask again in a moment"
+            message = "the retriever cannot search now: ask again in a moment"
             raise RequestError(503, error.code, message, **_RETRY_LATER) from error
         finally:
             self.in_progress -= 1
@@ -252,12 +163,12 @@ class Service:
         return self.json({"retriever": name, "results": results})
 
     def json(self, content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
-        """Answer; while the server is ending, the connection is closed after it."""
+        """Return a JSON response; while the server is ending, it closes the connection."""
         closing = {"Connection": "close"} if self.is_ending else {}
         return JSONResponse(content, status, {**HEADERS, **(headers or {}), **closing})
 
     async def _search_hits(self, request: Request, name: str, search_request: SearchRequest) -> list[list[SearchHit]]:
-        """Search, and give up when the client closes the connection: what waits in line is then not searched."""
+        """Search; cancels the search if the client closes the connection or the time is over."""
         search = asyncio.create_task(
             self._batches[name].search(search_request.all, search_request.k + search_request.offset)
         )
@@ -273,15 +184,13 @@ class Service:
             disconnected.cancel()
 
     async def _not_ready(self) -> str:
-        """Return why no question can be answered now: a code, empty if they can."""
+        """Return a code for why the server cannot answer questions; empty if it can."""
         if self.is_ending:
             return "ending"
-        latest = time.monotonic() - self.limits.timeout
-        if any(
-            batches.search_started is not None and batches.search_started < latest for batches in self._batches.values()
-        ):
+        starts = [batches.search_started for batches in self._batches.values() if batches.search_started is not None]
+        if starts and min(starts) < time.monotonic() - self.limits.timeout:
             return "hanging"
-        async with self._check_lock:  # probes that come meanwhile wait for the same check
+        async with self._check_lock:  # concurrent probes share a check
             if time.monotonic() - self._last_check >= _SECONDS_BETWEEN_CHECKS:
                 unreachable = (
                     name
@@ -293,7 +202,7 @@ class Service:
         return "engine_unreachable" if self._unreachable else ""
 
     def _require_key(self, request: Request) -> None:
-        """Raise `Refused` without the key, sent as RFC 6750 says; the scheme's name in any case (RFC 7235)."""
+        """Raise `RequestError` without the key (RFC 6750); the name of the scheme has any case (RFC 7235)."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         is_right = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._key)
         if self._key and not (is_right and scheme.lower() == "bearer"):
@@ -316,9 +225,8 @@ class Service:
         try:
             return self.request_model.model_validate_json(bytes(body))
         except ValidationError as error:
-            raise RequestError(
-                422, "not_understood", "; ".join(problem_text(detail) for detail in error.errors()[:3])
-            ) from None
+            message = "; ".join(problem_text(detail) for detail in error.errors()[:3])
+            raise RequestError(422, "not_understood", message) from None
 
     def _retriever_name(self, search_request: SearchRequest) -> str:
         name = search_request.retriever or (next(iter(self.searchers)) if len(self.searchers) == 1 else "")
@@ -337,15 +245,15 @@ def create_app(
     logs: Logging | None = None,
     information: Mapping[str, Any] | None = None,
 ) -> FastAPI:
-    """Return the app that serves searchers by name, to clients with the `key` if any; `information` is for `/info`."""
+    """Return the app that serves searchers by name, to clients with the `key` if set; `/info` has `information`."""
     service = Service(searchers, limits or RequestLimits(), key, information or {})
     app = FastAPI(
         title="Passages for questions",
         description="Retrievers as they were compared: the same passages, in the same order.",
         version="1",
         lifespan=service.lifespan,
-        openapi_url=None,  # it is given below, with the headers of all answers
-        docs_url=None,  # pages that would ask other hosts for their scripts
+        openapi_url=None,  # a route below has the headers of all responses
+        docs_url=None,  # these pages would load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,  # a redirect would name the host that the client sent
         telemetry={"tracing": False, "metrics": False, "logs": False},
@@ -353,8 +261,8 @@ def create_app(
     app.state.service = service
     _add_routes(app, service, has_key=bool(key))
 
-    async def refused(request: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException):  # the framework's own
+    async def error_response(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):  # from Starlette
             codes = {404: "not_found", 405: "method_not_allowed"}
             code = codes.get(error.status_code, "refused")
             headers = dict(error.headers or {})
@@ -367,7 +275,7 @@ def create_app(
         return service.json({"code": error.code, "error": str(error)}, error.status, error.headers)
 
     for kind in (RequestError, HTTPException):
-        app.add_exception_handler(kind, refused)
+        app.add_exception_handler(kind, error_response)
     gate: dict[str, Any] = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging()}
     app.add_middleware(ServingMiddleware, answer=service.json, any_host=bool(key), **gate)
     return app
@@ -401,7 +309,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _as_json(hits: list[SearchHit], search_request: SearchRequest) -> list[dict[str, Any]]:
-    """Return the JSON of the hits after those that `offset` skips, with the requested fields and scores."""
+    """Return the hits after `offset` as JSON, with the requested fields and at least `min_score`."""
     names = search_request.fields or get_args(HitField)
     rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][search_request.offset :]
     if search_request.min_score is not None:

@@ -1,5 +1,4 @@
-"""What a question set is like: counts, languages, overlap with the passages, doubtful questions; lengths, kinds, split;
-and its passages with their questions and marked answers."""
+"""The tabs for a question set: counts, languages and doubtful questions; distributions and split; and its passages."""
 
 import math
 from collections.abc import Mapping
@@ -36,12 +35,12 @@ from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
 
 MAX_ROWS = 1000  # of a table
-_COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
-_EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
+_COUNT_WIDTH = 160  # pixels: a telephone has two in a row
+_EXPLAINED = ("article_count", "overlap")  # counts with a help text
 _PASSAGES_PER_PAGE = 5
 _MAX_CHARACTERS = 5000
 _MAX_QUESTIONS = 30
-# translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
+# translucent amber and an underline: readable on light and dark, and without colour
 _MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
 _TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
@@ -206,7 +205,7 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
 
 
 def draw_passages(questions: QuestionSet, key: str) -> None:
-    """Draw a page of passages; `key` tells the set from others."""
+    """Draw a page of passages; `key` identifies the set."""
     kwargs: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
     pattern = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **kwargs).strip()
     rows = matching_passages(questions, pattern) if pattern else np.arange(len(questions.passages))
@@ -225,7 +224,7 @@ def draw_passages(questions: QuestionSet, key: str) -> None:
 
 
 def _pick_page(pages: int, listed: str) -> int:
-    """Draw the pagination. The page in the address counts for the first list that a session draws."""
+    """Draw the pagination. The address determines the page of the first list in a session."""
     address_page = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
     st.session_state["passages_listed"] = True
     first = int(address_page) if address_page.isdecimal() and 1 <= int(address_page) <= pages else 1
