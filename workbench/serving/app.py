@@ -169,9 +169,8 @@ class Service:
 
     async def _search_hits(self, request: Request, name: str, search_request: SearchRequest) -> list[list[SearchHit]]:
         """Search; cancels the search if the client closes the connection or the time is over."""
-        search = asyncio.create_task(
-            self._batches[name].search(search_request.all, search_request.k + search_request.offset)
-        )
+        depth = search_request.k + search_request.offset
+        search = asyncio.create_task(self._batches[name].search(search_request.all, depth))
         disconnected = asyncio.create_task(_wait_until_closed(request))
         try:
             async with asyncio.timeout(self.limits.timeout):
@@ -318,6 +317,5 @@ def _as_json(hits: list[SearchHit], search_request: SearchRequest) -> list[dict[
 
 
 async def _wait_until_closed(request: Request) -> None:
-    """Return when the client closes the connection. The body of the request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -45,7 +45,6 @@ class Batches:
         return await request.answer
 
     async def work(self) -> None:
-        """Answer until cancelled."""
         while True:
             await self._has_waiting.wait()
             with suppress(TimeoutError):

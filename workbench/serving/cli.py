@@ -49,15 +49,11 @@ _MOST_PORT = 65535
 @add_options(Logging)
 @add_options(RequestLimits, earlier_names=RENAMED)
 def serve(
-    key: Annotated[
-        str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")
-    ],
+    key: Annotated[str, Parameter(help="key of a comparison, its experiment file, or a folder of compare --out")],
     /,
     *,
     retriever: Annotated[tuple[str, ...], Parameter(help="names of the retrievers to serve; by default all")] = (),
-    host: Annotated[
-        str, Parameter(help="address to listen at; any but this machine's own needs an access key")
-    ] = _LOOPBACK,
+    host: Annotated[str, Parameter(help="address to listen at; others than localhost need an access key")] = _LOOPBACK,
     port: Annotated[int, Parameter(help="port to listen at; 0: a free one")] = 8700,
     fd: Annotated[int | None, Parameter(help="number of an open socket, instead of host and port")] = None,
     key_file: Annotated[Path | None, Parameter(help=f"file with the access key, instead of {KEY}")] = None,
@@ -161,13 +157,9 @@ def _open_socket(host: str, port: int, fd: int | None, *, has_key: bool) -> sock
     if fd is not None:
         given_socket = socket.socket(fileno=fd)
         address = given_socket.getsockname()
-        host = (
-            address[0] if isinstance(address, tuple) else _LOOPBACK
-        )  # a Unix socket: the file system restricts access
+        host = address[0] if isinstance(address, tuple) else _LOOPBACK  # a Unix socket has file permissions
     if host not in (_LOOPBACK, "::1", "localhost") and not has_key:
-        raise ValueError(
-            f"other machines can send requests to {host}: set {KEY} or --key-file, or listen at {_LOOPBACK}"
-        )
+        raise ValueError(f"other machines can use {host}: set {KEY} or --key-file, or listen at {_LOOPBACK}")
     if fd is not None:
         return given_socket
     if not 0 <= port <= _MOST_PORT:

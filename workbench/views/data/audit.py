@@ -163,15 +163,13 @@ def _draw_doubtful(questions: QuestionSet, audit: Audit) -> None:
         "duplicates": [by_id[id_] for ids in audit.duplicate_questions.values() for id_ in ids],
         "answers_not_found": [by_id[id_] for id_ in audit.answers_not_found],
     }
-    for name, listed_questions in lists.items():
-        if not listed_questions:
+    for name, doubtful in lists.items():
+        if not doubtful:
             continue
-        with st.expander(word(f"data_page.see_{name}", count=f"{len(listed_questions):,}")):
-            if len(listed_questions) > MAX_ROWS:
+        with st.expander(word(f"data_page.see_{name}", count=f"{len(doubtful):,}")):
+            if len(doubtful) > MAX_ROWS:
                 st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
-            rows = [
-                (question.id, question.text, " | ".join(question.answers)) for question in listed_questions[:MAX_ROWS]
-            ]
+            rows = [(entry.id, entry.text, " | ".join(entry.answers)) for entry in doubtful[:MAX_ROWS]]
             columns = {
                 "id": tables.text("column.id", ""),
                 "question": tables.text("column.question", "", width="large"),

@@ -278,7 +278,6 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[FailedPassage]
 
 
 def _draw_sources() -> None:
-    """Draw the upload field and, without a preview, the sample and the download; each opens a preview."""
     _draw_upload(is_large=preview.current() is None)
     if preview.current() is not None:
         return

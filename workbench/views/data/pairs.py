@@ -144,9 +144,8 @@ def _preview_entry(entry: PairEntry) -> None:
 def _draw_audit(result: AuditedPairs) -> None:
     pairs = result.pairs
     audit = result.audit
-    summary, parts, spread, all_rows = st.tabs(
-        [word("data_page.look_summary"), word("data_page.split"), word("pairs_page.spread"), word("pairs_page.pairs")]
-    )
+    tabs = ("data_page.look_summary", "data_page.split", "pairs_page.spread", "pairs_page.pairs")
+    summary, parts, spread, all_rows = st.tabs([word(key) for key in tabs])
     with summary:
         _draw_counts(result)
     with parts:
@@ -289,7 +288,6 @@ def _table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) ->
 
 
 def _names(pairs: PairSet) -> tuple[str, ...]:
-    """Return the names of the sentence columns."""
     return (_SENTENCE,) if pairs.kind is PairKind.SENTENCES else SENTENCE_COLUMNS[: pairs.kind.width]
 
 

@@ -70,7 +70,6 @@ class PairsPreview:
 
     @property
     def kind(self) -> PairKind | None:
-        """The kind of the rows; None if unknown."""
         return self.read.pairs.kind if self.read else self.options.kind
 
 
@@ -164,7 +163,6 @@ def draw(preview: PairsPreview) -> None:
 
 
 def _pick_encoding(preview: PairsPreview, used: str, *, is_folded: bool = False) -> None:
-    """Draw the choice of an encoding, which reads the files again."""
     key = f"pairs_encoding_{preview.number}"
     encoding = widgets.pick_encoding(preview.encodings, used, key, is_folded=is_folded)
     if encoding is not None:
@@ -187,13 +185,10 @@ def _draw_choices(preview: PairsPreview) -> None:
     scale = _pick_scale(containers, preview)
     columns["part"] = _column(next(containers), "part", preview)
     parts = _pick_parts(containers, preview)
-    options = preview.options if kind == preview.kind else replace(preview.options, kind=kind)
+    changes: dict[str, Any] = {"scale": scale, "parts": parts, "kind": kind if kind != preview.kind else None}
     if changed := {role: name for role, name in columns.items() if name != current_columns[role]}:
-        options = replace(options, columns={**options.columns, **changed})
-    if scale:
-        options = replace(options, scale=scale)
-    if parts:
-        options = replace(options, parts=parts)
+        changes["columns"] = {**preview.options.columns, **changed}
+    options = replace(preview.options, **{name: value for name, value in changes.items() if value})
     widgets.draw_first_rows(preview.first_rows, preview.available, columns)
     if options != preview.options:
         read_and_show(preview, options)

@@ -75,7 +75,6 @@ def draw(current: DatasetPreview) -> None:
 
 
 def _summary(current: DatasetPreview, result: AuditedDataset) -> str:
-    """Return the counts as Markdown, with the licence of a catalog set."""
     reading = result.reading
     audit = result.audit
     if reading.layout is not None:
@@ -117,13 +116,11 @@ def _collection_summary(result: AuditedDataset) -> str:
 
 def _gap_texts(reading: QuestionSetReading, *, is_serious: bool) -> list[str]:
     """Return the gaps between the files of a collection; all but unjudged questions are serious."""
-    return [
-        plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is is_serious
-    ]
+    gaps = [gap for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is is_serious]
+    return [plain(problem_text(gap)) for gap in gaps]
 
 
 def _pick_encoding(current: DatasetPreview, used: str, *, is_folded: bool = False) -> None:
-    """Draw the choice of an encoding, which reads the files again."""
     encoding = pick_encoding(current.encodings, used, f"encoding_{current.key}", is_folded=is_folded)
     if encoding is not None:
         _read_again(replace(current, encoding=encoding, number=current.number + 1), None)
@@ -165,7 +162,6 @@ def _key(role: str, current: DatasetPreview) -> str:
 
 
 def _notes(result: AuditedDataset) -> list[str]:
-    """Return further notes on the set as Markdown."""
     audit = result.audit
     gaps = result.reading.gaps
     unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)

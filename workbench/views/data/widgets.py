@@ -254,7 +254,6 @@ def _draw_problems(reading: FileReading, title: str) -> None:
 
 
 def _problem_table(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the table with the problem of each row in the user's language."""
     words = [reason_text(problem, texts) for problem in problems[: len(table)]]
     table = table.assign(problem=words)
     table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
@@ -271,9 +270,8 @@ def pick_encoding(
     index = [*samples].index(used) if used in samples else 0
     fold = st.expander(word("data_page.other_encoding"), icon=":material/translate:") if is_folded else st.container()
     with fold:
-        selected = st.selectbox(
-            **label_and_help("data_page.encoding"), options=[*samples], index=index, key=f"{key}_name"
-        )
+        words = label_and_help("data_page.encoding")
+        selected = st.selectbox(**words, options=[*samples], index=index, key=f"{key}_name")
         st.caption(word("data_page.encoding_sample"))
         st.code(samples[selected], language=None, wrap_lines=True)
         is_clicked = st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key)

@@ -36,20 +36,12 @@ from mrc_workbench.retrieval.comparison.first_stage import (
 )
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
-from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
-from mrc_workbench.retrieval.explain.encoders import (
-    LateExplanation,
-    SentenceExplanation,
-    SparseExplanation,
-    StaticExplainer,
-    StaticExplanation,
-    WindowExplanation,
-    dense_windows,
-    reranker_windows,
-    sentence_contributions,
-    static_explainer,
-    term_contributions,
-    token_matches,
+from mrc_workbench.retrieval.explain import (
+    BM25Explainer,
+    BM25Explanation,
+    WindowedBM25Explainer,
+    counting_explainer,
+    encoders,
 )
 from mrc_workbench.retrieval.lexical.terms import CutWord, cut_words
 from mrc_workbench.retrieval.rankings import GroundTruth, QueryHits, ground_truth, search_lock, search_question
@@ -221,16 +213,16 @@ def _explain_bm25_cached(
 
 
 @cached(max_entries=8)
-def _static_explainer(key: str, model: str, title: bool) -> StaticExplainer | None:
+def _static_explainer(key: str, model: str, title: bool) -> encoders.StaticExplainer | None:
     try:
-        return static_explainer(model, question_set(key).passages, title=title)
+        return encoders.static_explainer(model, question_set(key).passages, title=title)
     except (ModelError, OSError) as error:  # a deleted run or cache
         logger.warning("the model %r cannot be read: %s", model, error)
         return None
 
 
 @cached(max_entries=512)
-def explain_static(key: str, model: str, title: bool, question: str, row: int) -> StaticExplanation | None:
+def explain_static(key: str, model: str, title: bool, question: str, row: int) -> encoders.StaticExplanation | None:
     """Explain the cosine of a passage (a row); None unless the model is an available starter."""
     explainer = _static_explainer(key, model, title)
     return explainer.explain(question, row) if explainer else None
@@ -249,14 +241,14 @@ def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
 
 
 @cached(max_entries=512)
-def explain_sparse(key: str, spec: str, question: str, row: int) -> SparseExplanation:
+def explain_sparse(key: str, spec: str, question: str, row: int) -> encoders.SparseExplanation:
     """Load the model, and explain the score of a passage (a row) by term. Raises `ModelError`."""
     title = SparseSpec.model_validate_json(spec).title
-    return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
+    return encoders.term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
 @cached(max_entries=512)
-def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> LateExplanation:
+def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> encoders.LateExplanation:
     """Load the model, and explain the score of a passage (a row) by token. Raises `ModelError`."""
     late_spec = LateSpec.model_validate_json(spec)
     context = retriever_context(key, experiment)
@@ -265,25 +257,25 @@ def explain_late(key: str, experiment: str, spec: str, question: str, row: int) 
     encoder.load()  # without the lock: others may search
     with search_lock:
         encoder.fit(context.texts(late_spec.title), passages.title_lengths(title=late_spec.title))
-        return token_matches(encoder, question, passages[row], title=late_spec.title)
+        return encoders.token_matches(encoder, question, passages[row], title=late_spec.title)
 
 
 @cached(max_entries=512)
-def explain_sentences(key: str, model: str, title: bool, question: str, row: int) -> SentenceExplanation:
+def explain_sentences(key: str, model: str, title: bool, question: str, row: int) -> encoders.SentenceExplanation:
     """Load the model, and score a passage (a row) by sentence. Raises `ModelError`."""
     passage = question_set(key).passages[row]
-    return sentence_contributions(_encoder(key, model, title), question, passage, title=title)
+    return encoders.sentence_contributions(_encoder(key, model, title), question, passage, title=title)
 
 
 @cached(max_entries=512)
-def explain_cosine(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
+def explain_cosine(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
     """Score a passage (a row) by window; None if the dense retriever has no windows. Raises `ModelError`."""
     dense_spec = DenseSpec.model_validate_json(spec)
     if not (options := dense_spec.window_options):
         return None
     encoder = _encoder(key, dense_spec.model, dense_spec.title)
     passage = question_set(key).passages[row]
-    return dense_windows(encoder, question, passage, options, title=dense_spec.title)
+    return encoders.dense_windows(encoder, question, passage, options, title=dense_spec.title)
 
 
 @cached(max_entries=2)
@@ -292,10 +284,10 @@ def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
 
 
 @cached(max_entries=512)
-def explain_reranking(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
+def explain_reranking(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
     """Score a passage (a row) by window with a reranker (`RerankSpec` as JSON). Raises `ModelError`."""
     rerank_spec = RerankSpec.model_validate_json(spec)
     scorer = _scorer(key, rerank_spec.model, rerank_spec.title)
     passage = question_set(key).passages[row]
     options = rerank_spec.window_options or WindowOptions()
-    return reranker_windows(scorer, question, passage, options, title=rerank_spec.title)
+    return encoders.reranker_windows(scorer, question, passage, options, title=rerank_spec.title)

@@ -62,7 +62,6 @@ class Cached(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the result, cached unless the function raises."""
         result: R = self._cache((str(workspace()), self._content(*args[:1])), *args, **kwargs)
         return result
 
@@ -203,9 +202,7 @@ def stored_pairs() -> list[StoredPairs]:
     return pair_store.stored() or _store_samples()
 
 
-@cached(
-    validate=lambda stored_sets: {pairs.key for pairs in stored_sets} <= {known.key for known in pair_store.stored()}
-)
+@cached(validate=lambda samples: {pairs.key for pairs in samples} <= {known.key for known in pair_store.stored()})
 def _store_samples() -> list[StoredPairs]:
     for name in SAMPLES:
         pair_store.save_pairs(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name)

@@ -171,10 +171,8 @@ class _Judges(NamedTuple):
 
 def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
     """Draw the choices; the default is the first question set of `preferred` that has questions."""
-    questions = {stored_set.key: set_name(stored_set.name) for stored_set in stored_sets() if stored_set.questions}
-    pairs = {
-        stored_set.key: pair_set_name(stored_set) for stored_set in stored_pairs() if stored_set.kind is PairKind.SCORED
-    }
+    questions = {known.key: set_name(known.name) for known in stored_sets() if known.questions}
+    pairs = {known.key: pair_set_name(known) for known in stored_pairs() if known.kind is PairKind.SCORED}
     default = next((key for key in (*preferred, *questions) if key in questions), _NONE)
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
@@ -209,7 +207,6 @@ def _experiment_around(
 
 
 def _start(experiment: AblationExperiment, name: str, messages: DeltaGenerator) -> None:
-    """Check an experiment and start it; draws errors in `messages`."""
     try:
         experiment.check()
         for base in {experiment.language_model_options(number).base for number in experiment.changes}:
@@ -225,7 +222,6 @@ def _start(experiment: AblationExperiment, name: str, messages: DeltaGenerator) 
 
 
 def _choose_set(prefix: str, kind: str, names: Mapping[str, str], default: str) -> str:
-    """Draw the choice of a set, or none; returns its key."""
     key = f"{prefix}_{kind}"
     names = {**names, _NONE: word("ablation.none")}
     offer(key, default)

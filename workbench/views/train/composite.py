@@ -147,7 +147,6 @@ def _measure_words(name: str, about: str = "measure") -> str:
 
 
 def _display_value(name: str, value: float) -> float:
-    """Return a score times 100, except for perplexity."""
     return value if name == _PERPLEXITY else 100 * value
 
 
@@ -220,9 +219,8 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     whole = alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5))
     line = alt.Chart(table[table["reference"]]).mark_rule(color=TEXT_COLOUR, strokeDash=[5, 4], strokeWidth=1.5)
     intervals = base.mark_rule(strokeWidth=3, color=_COLOUR).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
-    marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
-        x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
-    )
+    fill = alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
+    marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(x=whole, fill=fill)
     described = charts.describe(x, charts.intervals(table, "variant", "value", ".2f"))
     height = 80 + 36 * len(table)  # pixels
     return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
@@ -265,7 +263,6 @@ def _difference_text(difference: float, low: float, high: float) -> str:
 
 
 def _best_number(table: AblationTable, name: str) -> int:
-    """Return the number of the best comparable variant by a measure."""
     comparable = [variant for variant in table.variants if _is_comparable(variant, name)]
     known = {variant.number: score.value for variant in comparable if (score := _score(variant, name))}
     sign = -1 if name == _PERPLEXITY else 1

@@ -142,7 +142,6 @@ def _offer_model(field: OptionField) -> str:
 
 
 def _models(field: OptionField) -> list[str]:
-    """Return the models in the list of a field."""
     kind = field.model or _MODELS[field.name]
     kinds = equivalent_kinds(kind)
     runs = [run.id for run, plan in finished_runs().items() if plan.kind in kinds]
@@ -266,9 +265,8 @@ class OptionFields:
     def _relevant_names(self, names: Iterable[str]) -> list[str]:
         entered = {name: st.session_state.get(self.key(name)) for name in DECIDING}
         values = self._start | {name: value for name, value in entered.items() if value is not None}
-        return [
-            name for name in names if name in values and affects_training(name, values, starter=self._base.is_starter)
-        ]
+        starter = self._base.is_starter
+        return [name for name in names if name in values and affects_training(name, values, starter=starter)]
 
     def _fold(self, name: str, icon: str) -> ExpanderContainer:
         return st.expander(word(f"train.{name}"), icon=icon, key=f"train_{self._kind}_{name}_open", on_change="rerun")

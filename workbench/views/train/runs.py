@@ -300,9 +300,7 @@ def _draw_push(run: Run) -> None:
             except PushError as error:
                 st.session_state[outcome_key] = error.code, str(error)
         st.rerun()
-    code, text = st.session_state.get(
-        outcome_key, ("", "")
-    )  # an error code and its message, or the address of the model
+    code, text = st.session_state.get(outcome_key, ("", ""))  # an error code with its message, or "" and the address
     if code:
         key = f"push.{code}" if has_text(f"push.{code}") else "push.refused"
         st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")

@@ -173,7 +173,6 @@ def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
 
 
 def _option_text(name: str, value: object) -> str:
-    """Return an option and its value as in the form; a checked box has only its label."""
     label = word(f"option.{name}")
     if isinstance(value, str):
         return f"{label}: {word_or(f'choice.{name}_{value}', value)}"
