@@ -1,4 +1,4 @@
-"""Questions of KorQuAD over HTTP: the order and nDCG of Compare, from local indexes, Milvus Lite and its server."""
+"""KorQuAD over HTTP: results and nDCG equal those of Compare with local indexes, Milvus Lite and a Milvus server."""
 
 import os
 from contextlib import ExitStack
@@ -46,7 +46,7 @@ def question_set() -> QuestionSet:
 
 @pytest.fixture(scope="module")
 def compared(question_set: QuestionSet) -> tuple[Comparison, str]:
-    """The comparison and its workspace, where the vectors of the passages are kept."""
+    """The comparison, and its workspace with the vectors of the passages."""
     comparison = compare(Experiment.model_validate({"data": str(FILE), "retriever": LOCAL}), question_set)
     return comparison, os.environ["MRC_WORKSPACE"]
 
@@ -85,7 +85,7 @@ def test_served_results_match_order_and_ndcg_of_comparison(
 
 
 def _only_near_ties_differ(expected: Rankings, served: Rankings, rows: np.ndarray) -> None:
-    """Where Milvus has another order, the passages that changed places have scores equal to float32's accuracy."""
+    """If Milvus has another order, the scores of the swapped passages are equal in float32."""
     for row in rows.tolist():
         score = dict(zip(expected.indices[row].tolist(), expected.scores[row].tolist(), strict=True))
         scores = [score[passage] for passage in served.indices[row].tolist()]

@@ -1,4 +1,4 @@
-"""Making questions on the Data page: a look, a set of their own, a language model, and what the other pages say."""
+"""Generating questions on the Data page: previews, stored sets, language models, and notes on other pages."""
 
 import json
 

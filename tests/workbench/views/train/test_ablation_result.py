@@ -1,4 +1,4 @@
-"""An ablation on the Train page: followed, told in a sentence that dares a no, shown by measure, and put to use."""
+"""Ablations on the Train page: progress, conclusions, tables by metric, and use of the models."""
 
 import io
 from dataclasses import asdict, replace
@@ -43,12 +43,9 @@ BETTER = Variant(
     differences=differences(0.06, 0.01, 0.11, 0.01),
 )  # fmt: skip
 CHANCE = Variant(
-    3,
-    {"mask_share": 0.3},
-    "lm",
-    figures=intervals(0.51, perplexity=70.0),
+    3, {"mask_share": 0.3}, "lm", figures=intervals(0.51, perplexity=70.0),
     differences=differences(0.01, -0.02, 0.04, 0.4),
-)
+)  # fmt: skip
 WORSE = replace(CHANCE, figures=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
 UNTRAINED = Variant(
     0, {}, "base", alike=False, figures=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
@@ -56,7 +53,7 @@ UNTRAINED = Variant(
 
 
 def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
-    """An ablation with the fine-tunings that its table names, none of which has learned anything."""
+    """Store an ablation with the runs in its table."""
     dataset = keep(small_set())
     settings: dict[str, Any] = {"text": dataset.key, "questions": dataset.key, "untrained": True}
     if vary:
@@ -90,9 +87,6 @@ def buttons(app: AppTest) -> list[str]:
     return [str(element.key) for element in app.button]
 
 
-# what is said
-
-
 def conclusions(app: AppTest, *variants: Variant, vary: bool = True) -> str:
     stored_ablation(a_table(*variants), vary=vary)
     return texts(run(app))
@@ -121,14 +115,13 @@ HELPED = "**Pre-training on this text helped**"
             ],
             [],
         ),
-        # what may be chance is said to be
         (
             [REFERENCE, CHANCE],
             [EN["ablation.best_unsure"].split("“")[0], "“Masking ratio \\(0–1\\)\\: 0\\.3”"],
             ["is best", "Pre-training"],
         ),
         ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
-        # of variants that could not be trained nothing is said
+        # conclusions leave out failed variants
         ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
         ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
     ],
@@ -158,10 +151,7 @@ def test_reports_effect_of_training_even_if_harmful(
     assert f"({points} points, 95% interval {low} to {high})" in answer
     assert "Does it help? mine" in answer
     assert EN["ablation.trained"] in variant_table(app)["variant"].tolist()
-    assert EN["ablation.reference_best"][:30] not in answer  # nothing was varied
-
-
-# the table
+    assert EN["ablation.reference_best"][:30] not in answer  # no option varies
 
 
 def test_table_has_every_metric_and_marks_incomparable_values(app: AppTest) -> None:
@@ -185,20 +175,16 @@ def test_selects_another_metric(app: AppTest) -> None:
     assert pills.value == NDCG
     assert EN["ablation.tested_together"] in texts(app)
     pills.set_value("perplexity")
-    assert EN["ablation.tested_together"] not in texts(run(app))  # of hidden tokens there are no tests
+    assert EN["ablation.tested_together"] not in texts(run(app))  # perplexity has no tests
 
 
 def test_exports_all_metrics() -> None:
     written = as_table(a_table(REFERENCE, BETTER, BROKEN))
     back = pd.read_csv(io.StringIO(written.to_csv(index=False)))
     assert back["changed"].tolist()[1:] == ["whole_words = spaces", "vocabulary = 2000"]
-    assert back.loc[1, ["ndcg@10", "ndcg@10_low", "ndcg@10_difference_value", "ndcg@10_difference_p"]].tolist() == (
-        pytest.approx([0.56, 0.504, 0.06, 0.01])
-    )
+    columns = ["ndcg@10", "ndcg@10_low", "ndcg@10_difference_value", "ndcg@10_difference_p"]
+    assert back.loc[1, columns].tolist() == pytest.approx([0.56, 0.504, 0.06, 0.01])
     assert back["failed"].tolist()[2] == "memory"
-
-
-# what is done with it
 
 
 @pytest.mark.slow
@@ -217,19 +203,12 @@ def test_lists_its_trainings_as_usable_models(app: AppTest) -> None:
 def test_compares_all_models_on_test_questions(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     opened: dict[str, str] = {}
-    monkeypatch.setattr(
-        "mrc_workbench.workbench.views.train.composite.open_page",
-        lambda page, **address: opened.update(page=page, **address),
-    )
+    open_page = "mrc_workbench.workbench.views.train.composite.open_page"
+    monkeypatch.setattr(open_page, lambda page, **address: opened.update(page=page, **address))
     click(run(app), f"compare_{ablation.id}")
     dataset = keep(small_set())
-    expected = {
-        "page": "compare",
-        "data": dataset.key,
-        "retrievers": "BM25|Dense · mine 1|Dense · mine 3",
-        "part": "test",
-    }
-    assert opened == expected | {"lang": "en"}
+    expected = {"page": "compare", "data": dataset.key, "part": "test", "lang": "en"}
+    assert opened == expected | {"retrievers": "BM25|Dense · mine 1|Dense · mine 3"}
     assert set(opened["retrievers"].split("|")) <= choices_for(dataset).specs.keys()
 
 
@@ -243,7 +222,6 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
     ("vary", "phase", "expected"),
     [
         (True, "learning_2", "variant 2 of 3: training its language model"),
-        # without a number where that says more
         (True, "tuning_0", "without pre-training: fine-tuning it on questions"),
         (False, "tuning_1", "with pre-training: fine-tuning it on questions"),
         (True, "measuring", "evaluating all variants"),
@@ -266,7 +244,7 @@ def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, ph
 def test_resumes_and_deletes_with_its_trainings(app: AppTest) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE), State.STOPPED)
     run(app)
-    assert EN["ablation.reference_best"][:30] not in texts(app)  # it has come to no end
+    assert EN["ablation.reference_best"][:30] not in texts(app)  # it was stopped
     click(app, f"resume_{ablation.id}")
     assert ablation.status().state is State.QUEUED
     assert "Ablation of mine" in texts(app)

@@ -54,18 +54,18 @@ def app() -> AppTest:
 
 @pytest.fixture
 def dry_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[DryRunJob]]:
-    """Rehearsals that were started; the process of each only sleeps."""
-    rehearsals: list[DryRunJob] = []
+    """Return the started dry runs, each with a sleeping process."""
+    started: list[DryRunJob] = []
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(self: DryRunJob, plan: TrainingPlan) -> None:
         processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
         pid = processes[-1].pid
         self.write_status(Status(State.RUNNING, pid=pid, pid_started=psutil.Process(pid).create_time()))
-        rehearsals.append(self)
+        started.append(self)
 
     monkeypatch.setattr(DryRunJob, "start", start)
-    yield rehearsals
+    yield started
     for process in processes:
         process.kill()
         process.wait()
@@ -78,14 +78,11 @@ def ask(app: AppTest, dry_runs: list[DryRunJob], task: DryRunTask = DryRunTask.E
     return dry_runs[-1]
 
 
-def estimated(app: AppTest, dry_runs: list[DryRunJob], **changed: Any) -> AppTest:
-    """Have the estimate answered, for the first time or anew."""
+def with_estimate(app: AppTest, dry_runs: list[DryRunJob], **changed: Any) -> AppTest:
+    """Write the result of an estimate, which is started if necessary."""
     dry_run = dry_runs[-1] if dry_runs else ask(run(app), dry_runs)
     write_text(dry_run.folder / "estimate.json", json.dumps(asdict(replace(FITS, **changed))))
     return run(app)
-
-
-# time and memory
 
 
 def test_displays_estimate_without_starting_training(app: AppTest, dry_runs: list[DryRunJob]) -> None:
@@ -95,7 +92,7 @@ def test_displays_estimate_without_starting_training(app: AppTest, dry_runs: lis
     assert button(run(app), "ask_estimate").disabled
     assert dry_runs == [dry_run]
     write_text(dry_run.folder / "estimate.json", json.dumps(asdict(FITS)))
-    assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
+    assert not button(run(app), "ask_estimate").disabled  # its process is about to end
     assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
     assert "One step takes 0.8 s, all evaluations 12 s, loading under a second. Measured on: CPU." in texts(app)
     assert not app.error
@@ -103,25 +100,25 @@ def test_displays_estimate_without_starting_training(app: AppTest, dry_runs: lis
     assert all_runs() == []
 
 
-def test_estimates_teacher_time_on_busy_machine_and_small_data(app: AppTest, dry_runs: list[DryRunJob]) -> None:
-    estimated(app, dry_runs, seconds_teaching=75.0)
+def test_estimates_teacher_time_on_loaded_machine_and_small_data(app: AppTest, dry_runs: list[DryRunJob]) -> None:
+    with_estimate(app, dry_runs, seconds_teaching=75.0)
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
-    (message,) = (info.value for info in estimated(app, dry_runs, others=0.6, seconds_alone=87.0).info)
+    (message,) = (info.value for info in with_estimate(app, dry_runs, others=0.6, seconds_alone=87.0).info)
     assert message.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
-    (rough,) = (info.value for info in estimated(app, dry_runs, rough=True).info)
+    (rough,) = (info.value for info in with_estimate(app, dry_runs, rough=True).info)
     assert rough.startswith("Roughly **4 min 20 s**")
 
 
 def test_reports_insufficient_memory_with_alternative(app: AppTest, dry_runs: list[DryRunJob]) -> None:
-    estimated(app, dry_runs, fits=False)
+    with_estimate(app, dry_runs, fits=False)
     assert [error.value for error in app.error] == [EN["train.too_large"]]
-    assert EN["train.use_instead"] not in labels(app), "nothing would fit"
-    estimated(app, dry_runs, fits=False, instead={"batch_size": 32})
+    assert EN["train.use_instead"] not in labels(app), "no alternative fits"
+    with_estimate(app, dry_runs, fits=False, instead={"batch_size": 32})
     message = EN["train.too_large_instead"].format(options="Batch size 32")
     assert [error.value for error in app.error] == [message]
     press(app, "use_instead")
     assert field(app, "batch_size").value == 32
-    assert not app.error  # another plan, of which nothing is known yet
+    assert not app.error  # another plan
     assert not app.info
 
 
@@ -129,7 +126,7 @@ def test_reports_insufficient_memory_with_alternative(app: AppTest, dry_runs: li
 def test_applies_suggested_settings_of_every_kind(app: AppTest, dry_runs: list[DryRunJob]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
-    estimated(app, dry_runs, fits=False, instead=instead)
+    with_estimate(app, dry_runs, fits=False, instead=instead)
     message = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=message)]
     press(app, "use_instead")
@@ -170,34 +167,34 @@ def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.fixture
-def by_itself(dry_runs: list[DryRunJob], monkeypatch: pytest.MonkeyPatch) -> list[DryRunJob]:
-    """Estimates start by themselves, as on the page."""
+def automatic_dry_runs(dry_runs: list[DryRunJob], monkeypatch: pytest.MonkeyPatch) -> list[DryRunJob]:
+    """Enable automatic estimates."""
     monkeypatch.setattr(start, "may_start_without_request", MAY_START_WITHOUT_REQUEST)
     return dry_runs
 
 
-def test_estimates_default_settings_once(app: AppTest, by_itself: list[DryRunJob]) -> None:
+def test_estimates_default_settings_once(app: AppTest, automatic_dry_runs: list[DryRunJob]) -> None:
     run(app)
-    (dry_run,) = by_itself
+    (dry_run,) = automatic_dry_runs
     assert dry_run.task is DryRunTask.ESTIMATE
     assert "Running a few steps" in texts(app)
     click(app, f"stop_{dry_run.id}")
     assert "Running a few steps" not in texts(run(app))
-    assert len(by_itself) == 1  # what was stopped is not started again
+    assert len(automatic_dry_runs) == 1  # it does not start again
     write_text(dry_run.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert [info.value for info in run(app).info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
 
 
 def test_ends_estimate_on_changed_settings_or_training(
-    app: AppTest, by_itself: list[DryRunJob], submitted: list[Run], folder: Path
+    app: AppTest, automatic_dry_runs: list[DryRunJob], submitted: list[Run], folder: Path
 ) -> None:
     with_base(app, STARTER)
     with_base(app, str(folder))
-    first, second = by_itself
+    first, second = automatic_dry_runs
     assert (first.running, second.running) == (False, True)
     enter(app, epochs=5.0)  # changed settings are estimated only on request
-    assert [dry_run.running for dry_run in by_itself] == [False, False]
-    third = ask(app, by_itself)
+    assert [dry_run.running for dry_run in automatic_dry_runs] == [False, False]
+    third = ask(app, automatic_dry_runs)
     click(app, "train_start_")
     assert len(submitted) == 1
     assert not third.running
@@ -206,15 +203,12 @@ def test_ends_estimate_on_changed_settings_or_training(
 @pytest.mark.usefixtures("no_worker", "at_the_hub")
 @pytest.mark.parametrize(("state", "base"), [(State.RUNNING, ""), (State.QUEUED, ""), (None, DEFAULT_BI_ENCODER)])
 def test_neither_estimates_during_training_nor_downloads_by_itself(
-    app: AppTest, by_itself: list[DryRunJob], state: State | None, base: str
+    app: AppTest, automatic_dry_runs: list[DryRunJob], state: State | None, base: str
 ) -> None:
     if state:
         create_test_run(state)
     run(with_base(app, base) if base else app)
-    assert by_itself == []
-
-
-# hard negatives
+    assert automatic_dry_runs == []
 
 
 def rows(count: int, text: str = "passage") -> pd.DataFrame:
@@ -233,8 +227,8 @@ def rows(count: int, text: str = "passage") -> pd.DataFrame:
     return pd.DataFrame(values)[list(COLUMNS)]
 
 
-def looked_at(app: AppTest, dry_runs: list[DryRunJob], table: pd.DataFrame) -> AppTest:
-    """Have the search for negatives answered, for the first time or anew."""
+def with_negatives(app: AppTest, dry_runs: list[DryRunJob], table: pd.DataFrame) -> AppTest:
+    """Write the result of a search for negatives, which is started if necessary."""
     dry_run = dry_runs[-1] if dry_runs else ask(with_base(app, STARTER, TRIPLET), dry_runs, DryRunTask.NEGATIVES)
     table.to_parquet(dry_run.folder / "negatives.parquet", index=False)
     return run(app)
@@ -243,24 +237,24 @@ def looked_at(app: AppTest, dry_runs: list[DryRunJob], table: pd.DataFrame) -> A
 def test_displays_and_counts_negatives(app: AppTest, dry_runs: list[DryRunJob]) -> None:
     ask(with_base(app, STARTER, TRIPLET), dry_runs, DryRunTask.NEGATIVES)
     assert "Finding hard negatives" in texts(app)
-    looked_at(app, dry_runs, rows(10))
+    with_negatives(app, dry_runs, rows(10))
     training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
     assert f"**10 negatives** for 3 of {training} questions" in texts(app)
     table = app.dataframe[0].value
     assert table["passage"].tolist() == [f"wrong passage {row}" for row in range(10)]
     assert all_runs() == []
-    looked_at(app, dry_runs, rows(0))
+    with_negatives(app, dry_runs, rows(0))
     assert EN["train.negatives_none"] in [warning.value for warning in app.warning]
     assert not app.dataframe
 
 
 def test_limits_displayed_rows_and_searches_questions(app: AppTest, dry_runs: list[DryRunJob]) -> None:
-    looked_at(app, dry_runs, rows(2000, "long " * 1000))
+    with_negatives(app, dry_runs, rows(2000, "long " * 1000))
     displayed = app.dataframe[0].value
     assert len(displayed) == 500
     assert displayed["passage"].str.len().max() == 200
     assert "Showing 500 of 2,000" in texts(app)
-    looked_at(app, dry_runs, rows(40))
+    with_negatives(app, dry_runs, rows(40))
     app.text_input(key="train_negatives_search").set_value("QUESTION 7")
     run(app)
     assert app.dataframe[0].value["passage_id"].tolist() == ["p28", "p29", "p30", "p31"]
@@ -279,7 +273,7 @@ def test_both_downloads_have_every_row(
 
     monkeypatch.setattr("streamlit.download_button", download)
     table = rows(600, '한글, "지문"')
-    looked_at(app, dry_runs, table)
+    with_negatives(app, dry_runs, table)
     assert downloads["hard-negatives.csv"].startswith(b"\xef\xbb\xbfquestion_id,")
     (Path(dry_runs[0].folder) / "copy.csv").write_bytes(downloads["hard-negatives.csv"])
     pd.testing.assert_frame_equal(pd.read_csv(dry_runs[0].folder / "copy.csv", encoding="utf-8-sig"), table)
@@ -289,6 +283,6 @@ def test_both_downloads_have_every_row(
 
 
 def test_warns_if_no_negatives_exist(app: AppTest) -> None:
-    assert EN["train.ask_negatives"] not in labels(run(app))  # mega-batch margin takes none
+    assert EN["train.ask_negatives"] not in labels(run(app))  # mega-batch margin has none
     assert BiEncoderOptions.defaults_for().negatives == 0
     assert EN["train.ask_negatives"] not in labels(with_base(app, STARTER, "multiple-negatives"))
