@@ -37,8 +37,7 @@ from mrc_workbench.training.recipes import get_recipe
 # a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside
 Item: TypeAlias = object
 Items: TypeAlias = Item | Sequence[Item]
-# characters
-_LONGEST_NAME = 80
+_LONGEST_NAME = 80  # characters
 _LONGEST_VALUE = 40
 _METHODS = ("search", "invoke", "retrieve")
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")

@@ -24,24 +24,9 @@ from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Searcher, SearchHit
+from mrc_workbench.workbench.serving import protocol
 from mrc_workbench.workbench.serving.batches import Batches
-from mrc_workbench.workbench.serving.protocol import (
-    CLIENT_CLOSED_REQUEST,
-    CONTENT_TYPE,
-    ErrorResponse,
-    HitField,
-    Logging,
-    Metrics,
-    RequestError,
-    RequestLimits,
-    SearchRequest,
-    SearchResponse,
-    ServingMiddleware,
-    examples_of,
-    problem_text,
-    schema_of,
-    search_request_model,
-)
+from mrc_workbench.workbench.serving.protocol import Logging, RequestError, RequestLimits, SearchRequest
 
 logger = logging.getLogger(__name__)
 HEADERS = {
@@ -69,10 +54,10 @@ class Service:
         self.searchers = searchers
         self.limits = limits
         self._key = key.encode()
-        self.request_model = search_request_model(limits)
+        self.request_model = protocol.search_request_model(limits)
         self.in_progress = 0
         self.is_ending = False
-        self.metrics = Metrics()
+        self.metrics = protocol.Metrics()
         self.connections = 0
         self.started = time.time()
         self.information = dict(information)
@@ -122,17 +107,16 @@ class Service:
     async def metrics_text(self, request: Request) -> Response:
         """Return metrics in the text format of Prometheus."""
         self._require_key(request)
-        is_ready = not await self._not_ready()
         labels = {name: str(self.information.get(name, "")) for name in ("version", "corpus_fingerprint")}
         gauges: dict[str, tuple[float, Mapping[str, str]]] = {
             "mrc_connections": (self.connections, {}),
             "mrc_requests_in_progress": (self.in_progress, {}),
-            "mrc_ready": (int(is_ready), {}),
+            "mrc_ready": (int(not await self._not_ready()), {}),
             "mrc_info": (1, labels),
             "process_start_time_seconds": (self.started, {}),
             "process_resident_memory_bytes": (psutil.Process().memory_info().rss, {}),
         }
-        return Response(self.metrics.text(gauges), headers={**HEADERS, "Content-Type": CONTENT_TYPE})
+        return Response(self.metrics.text(gauges), headers={**HEADERS, "Content-Type": protocol.CONTENT_TYPE})
 
     async def search(self, request: Request) -> Response:
         """Return the best passages of each question."""
@@ -176,7 +160,7 @@ class Service:
             async with asyncio.timeout(self.limits.timeout):
                 await asyncio.wait((search, disconnected), return_when=asyncio.FIRST_COMPLETED)
             if not search.done():
-                raise RequestError(CLIENT_CLOSED_REQUEST, "gone", "the client closed the connection")
+                raise RequestError(protocol.CLIENT_CLOSED_REQUEST, "gone", "the client closed the connection")
             return search.result()
         finally:
             search.cancel()
@@ -220,11 +204,11 @@ class Service:
         except TimeoutError:
             raise RequestError(408, "too_late", "the request did not arrive in time", Connection="close") from None
         except ClientDisconnect:
-            raise RequestError(CLIENT_CLOSED_REQUEST, "gone", "the connection ended before the request did") from None
+            raise RequestError(protocol.CLIENT_CLOSED_REQUEST, "gone", "the connection ended too early") from None
         try:
             return self.request_model.model_validate_json(bytes(body))
         except ValidationError as error:
-            message = "; ".join(problem_text(detail) for detail in error.errors()[:3])
+            message = "; ".join(protocol.problem_text(detail) for detail in error.errors()[:3])
             raise RequestError(422, "not_understood", message) from None
 
     def _retriever_name(self, search_request: SearchRequest) -> str:
@@ -262,8 +246,7 @@ def create_app(
 
     async def error_response(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # from Starlette
-            codes = {404: "not_found", 405: "method_not_allowed"}
-            code = codes.get(error.status_code, "refused")
+            code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
             headers = dict(error.headers or {})
             if methods := METHODS.get(request.url.path):
                 headers["Allow"] = ", ".join((*methods, "OPTIONS"))
@@ -276,15 +259,15 @@ def create_app(
     for kind in (RequestError, HTTPException):
         app.add_exception_handler(kind, error_response)
     gate: dict[str, Any] = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging()}
-    app.add_middleware(ServingMiddleware, answer=service.json, any_host=bool(key), **gate)
+    app.add_middleware(protocol.ServingMiddleware, answer=service.json, any_host=bool(key), **gate)
     return app
 
 
 def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
     secured = [Security(HTTPBearer(auto_error=False))] if has_key else []
-    schema = schema_of(service.request_model, service.searchers)
-    content = {"application/json": {"schema": schema, "examples": examples_of(service.searchers)}}
-    search: dict[str, Any] = {"response_model": SearchResponse, "dependencies": secured}
+    schema = protocol.schema_of(service.request_model, service.searchers)
+    content = {"application/json": {"schema": schema, "examples": protocol.examples_of(service.searchers)}}
+    search: dict[str, Any] = {"response_model": protocol.SearchResponse, "dependencies": secured}
     search["responses"] = _refusals(401, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
     search["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
     app.add_api_route("/search", service.search, methods=["POST"], **search)
@@ -304,12 +287,12 @@ def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": ErrorResponse} for status in statuses}
+    return {status: {"model": protocol.ErrorResponse} for status in statuses}
 
 
 def _as_json(hits: list[SearchHit], search_request: SearchRequest) -> list[dict[str, Any]]:
     """Return the hits after `offset` as JSON, with the requested fields and at least `min_score`."""
-    names = search_request.fields or get_args(HitField)
+    names = search_request.fields or get_args(protocol.HitField)
     rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][search_request.offset :]
     if search_request.min_score is not None:
         rows = [row for row in rows if row["score"] >= search_request.min_score]

@@ -21,8 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# earlier names of options, which the command line still accepts
-RENAMED = {
+RENAMED = {  # earlier names of options
     "most_letters": "max_query_length",
     "most_questions": "max_queries",
     "most_k": "max_k",

@@ -76,8 +76,7 @@ def _draw_languages(questions: QuestionSet) -> None:
     st.markdown(word(key, **values), help=word("data_page.language_help"))
     if languages.foreign:
         names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
-        count = sum(map(len, languages.foreign.values()))
-        counts = {"count": f"{count:,}", "examined": f"{languages.examined:,}"}
+        counts = {"count": f"{sum(map(len, languages.foreign.values())):,}", "examined": f"{languages.examined:,}"}
         st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
 
 
@@ -105,11 +104,8 @@ def draw_split(questions: QuestionSet, split: Split) -> None:
     st.subheader(word("data_page.split"), anchor=False)
     if split.method is SplitMethod.GROUPED:
         options = split.options
-        shares = {
-            "train": 1 - options.validation - options.test,
-            "validation": options.validation,
-            "test": options.test,
-        }
+        shares = {"train": 1 - options.validation - options.test}
+        shares |= {"validation": options.validation, "test": options.test}
         about = "data_page.split_about" if split.by_article else "data_page.split_about_passages"
         percentages = {part: f"{share:.0%}" for part, share in shares.items()}
         st.markdown(word(about, **percentages, seed=options.seed))
@@ -184,8 +180,7 @@ def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
             st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
             st.caption(word("data_page.lengths_spread", **spread))
-            table = histogram(values)
-            _draw_histogram(table, "characters", f"{name}_axis", float(np.median(values)))
+            _draw_histogram(histogram(values), "characters", f"{name}_axis", float(np.median(values)))
 
 
 def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
@@ -203,7 +198,6 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
 
 
 def draw_passages(questions: QuestionSet, key: str) -> None:
-    """Draw a page of passages; `key` identifies the set."""
     kwargs: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
     pattern = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **kwargs).strip()
     rows = matching_passages(questions, pattern) if pattern else np.arange(len(questions.passages))

@@ -53,11 +53,9 @@ from mrc_workbench.workbench.views.ui.words import (
 _DEFAULT_PASSAGES = 2000  # enough for a training, and generated in a minute
 _PREVIEWED = 5  # passages
 _PREVIEW_CHARACTERS = 160  # of a passage below its question
-_MAX_ROWS = 1000
 _SECONDS_BETWEEN_WORDS = 0.1
-# session keys
-_STOPPED = "made_stopped"
-_UNANSWERED = "made_unanswered"
+_STOPPED = "made_stopped"  # session key
+_UNANSWERED = "made_unanswered"  # session key
 _TABS = ("summary", "passages", "figures")
 _FOLDER = "folder_upload"  # widget key: whether to upload a folder
 _SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
@@ -76,13 +74,13 @@ def draw() -> None:
 
 
 def _draw_questions(used: StoredSet) -> None:
-    current = preview.current()
-    if current is None and preview.stored_last() == used.key:
+    current = preview.STATE.current()
+    if current is None and preview.STATE.stored_last() == used.key:
         scroll_to_top(f"kept {used.key}")
         st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
         _draw_next(used)
     _draw_sources()
-    current = preview.current()
+    current = preview.STATE.current()
     if current is None:
         draw_sets(used.key)
         _draw_stored(used)
@@ -106,7 +104,7 @@ def _draw_next(used: StoredSet) -> None:
 
 def _draw_stored(used: StoredSet) -> None:
     st.header(word("data_page.set_in_use", name=plain(set_name(used.name))), anchor=False)
-    if preview.stored_last() != used.key:
+    if preview.STATE.stored_last() != used.key:
         _draw_next(used)
     with show_errors():
         with st.spinner(word("data_page.auditing"), show_time=True):
@@ -140,8 +138,9 @@ def _draw_tab(tab: str, questions: QuestionSet, audit: Audit, parts: Split, key:
         st.caption(word("data_page.downloads_about"))
         with st.container(horizontal=True):
             for layout in EXPORT_LAYOUTS:
-                file = (partial(export_archive, questions, layout), f"{folder_name(questions.name)}_{layout}.zip")
-                tables.draw_file(f"data_page.download_{layout}", *file, "application/zip")
+                name = f"{folder_name(questions.name)}_{layout}.zip"
+                content = partial(export_archive, questions, layout)
+                tables.draw_file(f"data_page.download_{layout}", content, name, "application/zip")
 
 
 def _draw_generated(data: StoredSet, questions: QuestionSet) -> None:
@@ -254,7 +253,6 @@ def _generate(
 
 
 def _draw_preview(generated: GeneratedQuestions) -> None:
-    """Draw the questions with the beginnings of their passages, as training reads them."""
     trained = strip_hidden_text(generated.question_set)
     for question in generated.question_set.questions[:_PREVIEWED]:
         passage = trained.passages[trained.row_of_passage[question.relevant[0]]]
@@ -270,7 +268,7 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[FailedPassage]
         return
     with st.expander(word("made.unanswered", count=f"{len(unanswered):,}"), icon=":material/warning:"):
         rows = []
-        for item in unanswered[:_MAX_ROWS]:
+        for item in unanswered[: data_audit.MAX_ROWS]:
             reason = failure_text(QuestionsError(item.code, item.answer_excerpt, **item.details))
             rows.append((questions.passages[item.row].text[:_PREVIEW_CHARACTERS], reason, item.answer_excerpt))
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
@@ -278,8 +276,8 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[FailedPassage]
 
 
 def _draw_sources() -> None:
-    _draw_upload(is_large=preview.current() is None)
-    if preview.current() is not None:
+    _draw_upload(is_large=preview.STATE.current() is None)
+    if preview.STATE.current() is not None:
         return
     sample = CATALOG[SAMPLE]
     korquad = CATALOG["korquad-v1-dev"]
@@ -306,17 +304,18 @@ def _open_entry(entry: CatalogEntry) -> None:
     try:
         content = obtain(entry, download_progress(bar.progress))
     except DataError as error:
-        preview.show(DatasetPreview(entry.path.name, entry.id, set_name(entry.title), error=error))
+        preview.STATE.show(DatasetPreview(entry.path.name, entry.id, set_name(entry.title), error=error))
         st.rerun()
     bar.empty()
     with reading_progress() as progress:
-        preview.show(preview_of([(content, entry.path.name)], source=entry.id, title=entry.title, progress=progress))
+        read = preview_of([(content, entry.path.name)], source=entry.id, title=entry.title, progress=progress)
+        preview.STATE.show(read)
     st.rerun()
 
 
 def _draw_upload(*, is_large: bool) -> None:
     is_folder = bool(st.session_state.get(_FOLDER)) and is_large
-    key = f"upload_{preview.upload_round()}{'_folder' if is_folder else ''}"
+    key = f"upload_{preview.STATE.upload_round()}{'_folder' if is_folder else ''}"
     translate_field(key, is_large=is_large, is_folder=is_folder)
     words = label_and_help("data_page.upload", megabytes=f"{st.get_option('server.maxUploadSize'):,}")
     files = st.file_uploader(**words, accept_multiple_files="directory" if is_folder else True, key=key)
@@ -329,9 +328,9 @@ def _draw_upload(*, is_large: bool) -> None:
             st.download_button(**label_and_help("data_page.sample_csv"), data=sample_csv(language()), **kwargs)
     if files:
         new = [(file.getvalue(), file.name) for file in files]
-        preview.empty_field()  # the preview holds the files
+        preview.STATE.empty_field()  # the preview holds the files
         with reading_progress() as progress:
-            preview.show(preview_with(new, preview.current(), progress))
+            preview.STATE.show(preview_with(new, preview.STATE.current(), progress))
         st.rerun()
 
 

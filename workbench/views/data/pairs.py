@@ -39,9 +39,9 @@ _SENTENCE = "sentence"
 
 
 def draw(used: StoredSet) -> None:
-    current = preview.current()
+    current = preview.STATE.current()
     selected = selected_pairs()
-    is_new = selected is not None and preview.stored_last() == selected.key
+    is_new = selected is not None and preview.STATE.stored_last() == selected.key
     if selected is not None and current is None and is_new:
         scroll_to_top(f"kept {selected.key}")
         st.success(word("pairs_page.kept_now", name=plain(pairs_name(selected.name))), icon=":material/check_circle:")
@@ -97,14 +97,14 @@ def _draw_others(used: StoredSet, *, is_open: bool) -> None:
 
 
 def _draw_upload() -> None:
-    key = f"upload_pairs_{preview.upload_round()}"
-    translate_field(key, is_large=preview.current() is None)
+    key = f"upload_pairs_{preview.STATE.upload_round()}"
+    translate_field(key, is_large=preview.STATE.current() is None)
     help_text = word("pairs_page.upload_help")
     files = st.file_uploader(word("data_page.upload"), accept_multiple_files=True, key=key, help=help_text)
     st.caption(word("pairs_page.upload_about"))
     if files:
         contents = tuple((file.getvalue(), file.name) for file in files)
-        preview.empty_field()
+        preview.STATE.empty_field()
         preview.read_and_show(PairsPreview(", ".join(file.name for file in files), files=contents), PairReadOptions())
 
 
@@ -222,8 +222,7 @@ def _draw_parts(result: AuditedPairs) -> None:
     if not counts[Part.TRAIN]:
         st.info(word("pairs_page.no_train"), icon=":material/info:")
     if not counts[Part.TEST]:
-        evaluated = word(f"part.{evaluation_part(result.rows)}")
-        st.info(word("pairs_page.no_test", part=evaluated), icon=":material/info:")
+        st.info(word("pairs_page.no_test", part=word(f"part.{evaluation_part(result.rows)}")), icon=":material/info:")
     whole = partial(_table, result.pairs, result.rows, np.arange(len(result.pairs)))
     tables.draw_csv("pairs_page.download", whole, f"{result.pairs.name}.csv")
 
@@ -268,8 +267,7 @@ def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarra
         "label": tables.text("column.label", "", width="small"),
     }
     columns |= {name: tables.text(f"column.{name}", "", width="large") for name in (*SENTENCE_COLUMNS, _SENTENCE)}
-    # short columns first: a sentence fills a narrow screen
-    order = [name for name in columns if name in table]
+    order = [name for name in columns if name in table]  # short columns first: a sentence fills a narrow screen
     st.dataframe(table, hide_index=True, column_order=order, column_config=columns)
 
 
@@ -310,7 +308,6 @@ def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
 
 
 def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
-    """Return a bar chart of the columns "label" and "count"."""
     described = charts.describe(x, charts.values([*table["label"]], [*table["count"]], ","))
     bars = alt.Chart(table).mark_bar(color=PALETTE[0])
     bars = bars.encode(

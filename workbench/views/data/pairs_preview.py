@@ -1,7 +1,7 @@
 """The preview of files with sentence pairs, which every choice reads again: a summary, errors and a store button."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
@@ -99,37 +99,31 @@ def preview_of(preview: PairsPreview, options: PairReadOptions) -> PairsPreview:
 
 
 def read_and_show(files: PairsPreview, options: PairReadOptions) -> None:
-    """Read files with these options, show their preview, and rerun the page."""
     with show_errors():
         with st.spinner(word("data_page.reading"), show_time=True):
             show(preview_of(files, options))
         st.rerun()
 
 
-_STATE = PreviewState(PairsPreview, "pairs_")
-current = _STATE.current
-stored_last = _STATE.stored_last
-forget = _STATE.forget
-empty_field = _STATE.empty_field
-upload_round = _STATE.upload_round
+STATE = PreviewState(PairsPreview, "pairs_")
 
 
 def show(preview: PairsPreview) -> None:
     """Set the preview of the session; the last usable one stays below a preview with an error."""
     st.session_state[_COUNT] = number = int(st.session_state.get(_COUNT, 0)) + 1
-    previous = current()
+    previous = STATE.current()
     before = None
     if preview.error is not None and previous is not None:
         before = previous if previous.read else previous.before
     if before is not None and preview.files and before.files == preview.files:
         before = None  # the same files with other options
-    _STATE.show(replace(preview, number=number, before=before))
+    STATE.show(replace(preview, number=number, before=before))
 
 
 def drop() -> None:
     """Forget a preview, and show the last usable one again."""
-    preview = current()
-    forget()
+    preview = STATE.current()
+    STATE.forget()
     if preview is not None and preview.before is not None:
         show(preview.before)
 
@@ -163,8 +157,7 @@ def draw(preview: PairsPreview) -> None:
 
 
 def _pick_encoding(preview: PairsPreview, used: str, *, is_folded: bool = False) -> None:
-    key = f"pairs_encoding_{preview.number}"
-    encoding = widgets.pick_encoding(preview.encodings, used, key, is_folded=is_folded)
+    encoding = widgets.pick_encoding(preview.encodings, used, f"pairs_encoding_{preview.number}", is_folded=is_folded)
     if encoding is not None:
         read_and_show(replace(preview, encoding=encoding), preview.options)
 
@@ -177,7 +170,6 @@ def _draw_choices(preview: PairsPreview) -> None:
     kwargs["index"] = None if preview.kind is None else [*kinds].index(preview.kind)
     kwargs |= {"placeholder": word("pairs_page.kind_unknown"), "key": f"pairs_kind_{preview.number}"}
     kind = next(containers).selectbox(**label_and_help("pairs_page.kind"), **kwargs) or preview.kind
-    current_columns = asdict(preview.columns)
     roles = (*SENTENCES, "score", "label")
     if preview.kind is not None:
         roles = (*SENTENCES[: preview.kind.width], *_VALUES.get(preview.kind, ()))
@@ -186,7 +178,7 @@ def _draw_choices(preview: PairsPreview) -> None:
     columns["part"] = _column(next(containers), "part", preview)
     parts = _pick_parts(containers, preview)
     changes: dict[str, Any] = {"scale": scale, "parts": parts, "kind": kind if kind != preview.kind else None}
-    if changed := {role: name for role, name in columns.items() if name != current_columns[role]}:
+    if changed := {role: name for role, name in columns.items() if name != getattr(preview.columns, role)}:
         changes["columns"] = {**preview.options.columns, **changed}
     options = replace(preview.options, **{name: value for name, value in changes.items() if value})
     widgets.draw_first_rows(preview.first_rows, preview.available, columns)
@@ -248,12 +240,12 @@ def _draw_read(preview: PairsPreview, result: AuditedPairs) -> None:
         button = label_and_help("pairs_page.keep") | {"key": "keep_pairs"}
         key = f"pairs_{preview.number}"
         name = widgets.draw_store_button(result.pairs.name, pairs_name(preview.name), key, **button)
-        widgets.draw_discard_button("discard_pairs", forget)
+        widgets.draw_discard_button("discard_pairs", STATE.forget)
     if name is not None:
         with show_errors():
             with st.spinner(word("data_page.keeping")):
                 stored = save_pairs(replace(result.pairs, name=name), source=preview.source)
-                _STATE.note_stored(stored.key)
+                STATE.note_stored(stored.key)
                 remember(widgets.PAIRS_IN_ADDRESS, stored.key)
             st.rerun()
     widgets.draw_problems(result.files, preview.name)

@@ -141,7 +141,6 @@ def _leaves_files_aside(reading: QuestionSetReading) -> bool:
 def preview_of(
     files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: OnFilesRead | None = None
 ) -> DatasetPreview:
-    """Read files with detected columns."""
     name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
     key = hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
@@ -174,7 +173,6 @@ def read_again(
 
 
 def encodings_if_guessed(files: Sequence[GivenFile], problems: Sequence[Problem]) -> tuple[EncodingCandidate, ...]:
-    """Return the encodings to choose from if the encoding of the files was guessed."""
     if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in problems):
         return encodings_to_choose(Content(content) for content, _ in files)
     return ()
@@ -190,55 +188,46 @@ def without_answers(preview: DatasetPreview) -> DatasetPreview:
     return replace(preview, read=AuditedDataset.of(replace(reading, question_set=question_set)))
 
 
+@dataclass(frozen=True)
 class PreviewState(Generic[P]):
     """The preview of one kind in the session, its upload field, and the set that was stored last."""
 
-    def __init__(self, kind: type[P], prefix: str = "") -> None:
-        self._kind = kind
-        self._preview_key = f"{prefix}preview"
-        self._stored_key = f"{prefix}kept_now"
-        self._round_key = f"{prefix}upload_round"
+    kind: type[P]
+    prefix: str = ""  # of the session keys
 
     def current(self) -> P | None:
-        preview = st.session_state.get(self._preview_key)
-        return preview if isinstance(preview, self._kind) else None
+        preview = st.session_state.get(f"{self.prefix}preview")
+        return preview if isinstance(preview, self.kind) else None
 
     def show(self, preview: P) -> None:
-        st.session_state[self._preview_key] = preview
-        st.session_state.pop(self._stored_key, None)
+        st.session_state[f"{self.prefix}preview"] = preview
+        st.session_state.pop(f"{self.prefix}kept_now", None)
 
     def forget(self) -> None:
         """Forget the preview, but not a file that is being uploaded."""
-        st.session_state.pop(self._preview_key, None)
+        st.session_state.pop(f"{self.prefix}preview", None)
 
     def empty_field(self) -> None:
-        """Empty the upload field the next time that it is drawn."""
-        st.session_state[self._round_key] = self.upload_round() + 1
+        st.session_state[f"{self.prefix}upload_round"] = self.upload_round() + 1
 
     def upload_round(self) -> int:
-        return int(st.session_state.get(self._round_key, 0))
+        return int(st.session_state.get(f"{self.prefix}upload_round", 0))
 
     def note_stored(self, key: str) -> None:
         self.forget()
-        st.session_state[self._stored_key] = key
+        st.session_state[f"{self.prefix}kept_now"] = key
 
     def stored_last(self) -> str:
         """Return the key of the set that was stored last, empty after the next preview."""
-        return str(st.session_state.get(self._stored_key, ""))
+        return str(st.session_state.get(f"{self.prefix}kept_now", ""))
 
 
-_STATE = PreviewState(DatasetPreview)
-current = _STATE.current
-show = _STATE.show
-stored_last = _STATE.stored_last
-empty_field = _STATE.empty_field
-upload_round = _STATE.upload_round
+STATE = PreviewState(DatasetPreview)
 
 
 def drop() -> None:
-    """Forget the preview, and empty the upload field."""
-    _STATE.forget()
-    empty_field()
+    STATE.forget()
+    STATE.empty_field()
 
 
 def use(preview: DatasetPreview, read: AuditedDataset, name: str = "") -> None:
@@ -247,4 +236,4 @@ def use(preview: DatasetPreview, read: AuditedDataset, name: str = "") -> None:
     stored = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
     use_set(stored.key)
     drop()
-    _STATE.note_stored(stored.key)
+    STATE.note_stored(stored.key)

@@ -128,7 +128,7 @@ def _pick_encoding(current: DatasetPreview, used: str, *, is_folded: bool = Fals
 
 def _read_again(current: DatasetPreview, columns: QuestionColumns | None) -> None:
     with reading_progress() as progress:
-        preview.show(preview.read_again(current, columns, progress))
+        preview.STATE.show(preview.read_again(current, columns, progress))
     st.rerun()
 
 
@@ -147,13 +147,13 @@ def _draw_column_choice(current: DatasetPreview) -> None:
 
 
 def _pick_columns(roles: Sequence[str], current: DatasetPreview) -> dict[str, str | None]:
-    current_columns = asdict(current.columns)
     columns: dict[str, str | None] = {}
     for start in range(0, len(roles), _FIELDS_IN_ROW):
         row = roles[start : start + _FIELDS_IN_ROW]
         for role, container in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
-            field = (_ROLE_KEYS[role], current_columns[role], current.available, _key(role, current))
-            columns[role] = pick_column(container, *field)
+            column = getattr(current.columns, role)
+            key = _key(role, current)
+            columns[role] = pick_column(container, _ROLE_KEYS[role], column, current.available, key)
     return columns
 
 
@@ -163,8 +163,7 @@ def _key(role: str, current: DatasetPreview) -> str:
 
 def _notes(result: AuditedDataset) -> list[str]:
     audit = result.audit
-    gaps = result.reading.gaps
-    unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
+    unjudged = sum(int(gap.details["ids"]) for gap in result.reading.gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
         "unanswerable": audit.unanswerable_count - unjudged,  # the gaps report them
         "duplicates": sum(map(len, audit.duplicate_questions.values())),
@@ -184,7 +183,7 @@ def _draw_buttons(current: DatasetPreview) -> None:
         if current.available:
             st.session_state[_key("answers", current)] = None  # as the user would select it
         else:
-            preview.show(preview.without_answers(current))
+            preview.STATE.show(preview.without_answers(current))
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if current.read is not None:
@@ -246,8 +245,7 @@ def _draw_columns(reading: QuestionSetReading) -> None:
 def _draw_files(files: Sequence[CollectionFile]) -> None:
     if not files:
         return
-    # natural order: file 2 before file 10
-    parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}
+    parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}  # file 2 before file 10
     files = sorted(files, key=lambda file: [(int(number or -1), text) for text, number in parts[file.name]])
     draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
     columns = {

@@ -48,7 +48,6 @@ _MAX_COLUMNS = 30  # of the first rows
 
 @contextmanager
 def reading_progress() -> Iterator[OnFilesRead]:
-    """Show that files are being read, for how long, and how many of several."""
     bar = st.empty()
 
     def report(done: int, total: int) -> None:
@@ -90,7 +89,6 @@ def draw_sets(in_use: str) -> None:
 
 
 def draw_pairs(displayed_key: str) -> None:
-    """Draw the list of stored pair sets."""
     sets = pair_store.stored()
     if not sets:
         st.caption(word("pairs_page.no_sets"))
@@ -187,7 +185,6 @@ def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], 
 def pick_column(
     container: DeltaGenerator, role: str, current: str | None, available: Sequence[str], key: str
 ) -> str | None:
-    """Draw the field for the column of a role; returns the selected column, if any."""
     options = [None, *available]
     index = options.index(current) if current in options else 0
     kwargs: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}

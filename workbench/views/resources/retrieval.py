@@ -112,7 +112,6 @@ def truth_in(key: str, question: str) -> GroundTruth | None:
 
 @cached(max_entries=32)
 def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tuple[MarkedText, MarkedText]]:
-    """Return title and text of the passages at `rows`, marked for the question."""
     passages = [question_set(key).passages[row] for row in rows]
     answers = truth.answers if (truth := truth_in(key, question)) else ()
     texts = [text for passage in passages for text in (passage.title, passage.text)]

@@ -268,7 +268,6 @@ def pick_objective(kind: str, base: Base, data: TextSource | StoredPairs) -> str
 
 
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
-    """Return the objectives of a kind; with `pairs`, only those that learn from such pairs."""
     objective_class = type(get_recipe(kind).options.defaults_for().objective)
     if pairs is not None:
         return [known.value for known in objective_class if pairs in PAIR_KINDS_OF_OBJECTIVE[known]]

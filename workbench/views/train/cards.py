@@ -49,7 +49,6 @@ BADGES = {  # of the states of jobs that have ended
 
 
 def open_dialog(name: str, run: Run) -> None:
-    """Open a dialog the next time that the page runs."""
     st.session_state[_OPEN] = (name, run.id)
 
 
@@ -169,7 +168,6 @@ def draw_resume(run: Run, *, primary: bool = False) -> None:
 
 
 def draw_use_best(run: Run) -> None:
-    """Draw the button that creates a finished training from the best checkpoint, if one was saved."""
     checkpoint = None if isinstance(run, CompositeRun) else best_checkpoint(run)
     if checkpoint is None:
         return

@@ -66,7 +66,6 @@ def draw_run_chart(name: str, run_curves: Curves, colour: str, *, last_step: int
     colours = [colour]
     if run_curves.comparison_points[name]:
         lines[word(f"train.line_{other}")] = run_curves.comparison_points[name]
-        # validation questions have the same colour in every chart
         colours = [colour, _OTHER_COLOUR] if is_measure else [_OTHER_COLOUR, colour]
     best_point = next((point for point in run_curves.points[name] if is_measure and point[0] == best_step), None)
     draw_step_chart(name, lines, colours, last_step=last_step, bm25=run_curves.bm25.get(name), best_point=best_point)
@@ -127,7 +126,6 @@ def _chart(
     several = len(runs) > 1
     step = word("train.step")
     names = legend(columns=2, labelLimit=180) if several else None
-    # pixels; a legend reduces the height of the lines
     height = (170 if name in ("learning_rate", "grad_norm") else 240) + (24 * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=step, scale=alt.Scale(domain=[0, last_step]), axis=alt.Axis(tickMinStep=1, format="d")),
@@ -139,7 +137,6 @@ def _chart(
         ],
     )
     marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
-    # training questions have a grey, dashed line
     dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _OTHER_COLOUR else [1, 0] for tint in colours])
     lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
     chart = (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
@@ -250,9 +247,8 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
         asks_questions = _judge_kind(scores) in ("questions", "passages")
         if (question_count := scores.get("questions")) and asks_questions:
             text = word("train.on_validation", questions=f"{question_count:,}") + " " + text
-        if (sample := scores.get("training_sample")) and asks_questions:
-            counted = sample["questions"]
-            text += " " + _change_text("learned", names, sample["before"], sample["after"], questions=counted)
+        if (seen := scores.get("training_sample")) and asks_questions:
+            text += " " + _change_text("learned", names, seen["before"], seen["after"], questions=seen["questions"])
         st.markdown(text)
     if test := _of_test(scores):
         about: dict[str, Any] = {"gain": test.get("gain"), "questions": test["questions"]}

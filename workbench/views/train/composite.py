@@ -68,7 +68,6 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
         if variant.code:
             st.markdown(word("ablation.failed", name=plain(_variant_name(variant, varied=varied))))
             draw_training_failure(variant.code, variant.message, plan.options.base)
-    # earlier trainings that the ablation reused, and its own
     names = [name for variant in variants for name in (variant.model, variant.tuned)]
     reused = [run for name in names if name and (run := find_run(name))]
     parts = list(dict.fromkeys([*reused, *ablation.parts()]))
@@ -222,8 +221,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     fill = alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
     marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(x=whole, fill=fill)
     described = charts.describe(x, charts.intervals(table, "variant", "value", ".2f"))
-    height = 80 + 36 * len(table)  # pixels
-    return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
+    return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table), description=described)
 
 
 def _draw_numbers(table: AblationTable, measure: str, *, varied: bool) -> None:

@@ -154,7 +154,6 @@ def _models(field: OptionField) -> list[str]:
 
 
 def _judging_sets() -> dict[str, str]:
-    """Return the names, by key, of the pair sets with scores or labels, on which a training can be evaluated."""
     judging = (pairs for pairs in stored_pairs() if pairs.kind in (PairKind.SCORED, PairKind.LABELLED))
     names = {"": word("train.judged_by_itself"), **{pairs.key: pair_set_name(pairs) for pairs in judging}}
     return distinct_labels(names, names.__getitem__)
@@ -180,7 +179,6 @@ class OptionFields:
         self._start = starting_values(kind, options, objective, as_trained=base.run is not None)
         self._start |= {"base": base.reference, "test": split_options.test, "validation": split_options.validation}
         self._start["split_seed"] = split_options.seed
-        # keywords of `OptionField`
         self._about: dict[str, dict[str, Any]] = {
             **{field.name: dict(field.metadata) for field in fields(get_recipe(kind).options)},
             **{name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()},

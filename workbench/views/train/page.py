@@ -78,8 +78,7 @@ def draw() -> None:
     composite_ids = {job.id for job in jobs if isinstance(job, CompositeRun)}
     parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in composite_ids)
     elsewhere = {running, stopped, *QUEUE.queued(), *parts}
-    ended = [job for job in jobs if job not in elsewhere]
-    draw_runs(ended, is_training=bool(running))
+    draw_runs([job for job in jobs if job not in elsewhere], is_training=bool(running))
 
 
 def draw_untrained(data: StoredSet) -> None:

@@ -275,9 +275,9 @@ def _draw_download(run: Run, plan: TrainingPlan, *, starter: bool) -> None:
         imports, model = (starter and recipe.loading_a_starter) or recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)
-        file = (lambda: zip_model(run), f"{run.id}.zip", "application/zip")
         kwargs: dict[str, Any] = {"icon": ":material/folder_zip:", "help": word("train.download_help")}
-        st.download_button(word("train.download_zip"), *file, key=f"download_{run.id}", on_click="ignore", **kwargs)
+        kwargs |= {"data": lambda: zip_model(run), "file_name": f"{run.id}.zip", "mime": "application/zip"}
+        st.download_button(word("train.download_zip"), key=f"download_{run.id}", on_click="ignore", **kwargs)
 
 
 def _draw_push(run: Run) -> None:

@@ -87,11 +87,9 @@ def dry_run_of(plan: TrainingPlan | None, task: DryRunTask) -> DryRun | None:
 
 
 def draw_dry_run_button(task: DryRunTask, dry_run: DryRun | None, messages: DeltaGenerator) -> None:
-    """Draw the button that starts a dry run, and errors in `messages`."""
     name = f"ask_{task.value}"
     is_disabled = dry_run is None or dry_run.job.running
-    words = label_and_help(f"train.{name}")
-    pressed = st.button(**words, icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
+    pressed = st.button(**label_and_help(f"train.{name}"), icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
     if not (pressed and dry_run) or dry_run.job.running:  # the second press of a double click
         return
     if attempt(lambda: dry_run.job.start(dry_run.plan), "train.not_started", messages):
@@ -194,7 +192,6 @@ def draw_negatives(dry_run: DryRun | None) -> None:
         return
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
-        # written on request: the table may have a hundred thousand rows
         tables.draw_file(
             "train.negatives_jsonl",
             lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
@@ -248,7 +245,6 @@ def trainings_started() -> int:
 
 
 def draw_start_button(plan: TrainingPlan | None, messages: DeltaGenerator) -> None:
-    """Draw the button that starts or queues the planned training, and errors in `messages`."""
     is_running = QUEUE.at_work() is not None or bool(QUEUE.queued())
     label, icon = ("enqueue", "playlist_add") if is_running else ("start", "play_arrow")
     kwargs = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if is_running else None}
