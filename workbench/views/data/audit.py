@@ -164,7 +164,7 @@ def _draw_doubtful(questions: QuestionSet, audit: Audit) -> None:
             continue
         with st.expander(word(f"data_page.see_{name}", count=f"{len(doubtful):,}")):
             if len(doubtful) > MAX_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
+                st.caption(word("data_page.first_rows", count=f"{MAX_ROWS:,}"))
             rows = [(entry.id, entry.text, " | ".join(entry.answers)) for entry in doubtful[:MAX_ROWS]]
             columns = {
                 "id": tables.text("column.id", ""),

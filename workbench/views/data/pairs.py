@@ -256,7 +256,7 @@ def _draw_leaks(pairs: PairSet, audit: PairAudit) -> None:
 
 def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) -> None:
     if len(indices) > MAX_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
+        st.caption(word("data_page.first_rows", count=f"{MAX_ROWS:,}"))
     table = _table(pairs, rows, indices[:MAX_ROWS])
     if "label" in table:
         table["label"] = [_label_words(Label[name.upper()]) for name in table["label"]]

@@ -264,7 +264,7 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
         if not table[optional].any():
             del columns[optional]
     if len(files) > _MAX_FILES:
-        st.caption(word("data_page.first_rows", shown=f"{_MAX_FILES:,}"))
+        st.caption(word("data_page.first_rows", count=f"{_MAX_FILES:,}"))
     tables.draw(table, columns)
     if with_rows := [file for file in files[:_FILES_WITH_ROWS] if file.first_rows]:
         with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):

@@ -236,12 +236,12 @@ def _draw_problems(reading: FileReading, title: str) -> None:
         whole = partial(_problem_table, reading.rejected, left_out, texts := catalog(language()))
         with st.expander(word("data_page.see_left_out")):
             if len(left_out) > _MAX_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{_MAX_ROWS:,}"))
+                st.caption(word("data_page.first_rows", count=f"{_MAX_ROWS:,}"))
             wide = {texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")}
             first = _problem_table(reading.rejected.head(_MAX_ROWS), left_out, texts)
             st.dataframe(first, hide_index=True, column_config=wide)
             if len(left_out) < reading.left_out:
-                st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
+                st.caption(word("data_page.first_left_out", count=f"{len(left_out):,}"))
             tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
     if others:
         count = f"{reading.problem_count - reading.left_out - len(notices):,}"

@@ -171,7 +171,7 @@ def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
         # the stored difference is that of the base to the reference
         gain = (-tested.value, -tested.high, -tested.low)
         key = "helped" if tested.high < 0 else "harmed" if tested.low > 0 else "unsure"
-        values = {"figure": reference.value, "without": (base.figures or {})[measure].value}
+        values = {"score": reference.value, "without": (base.figures or {})[measure].value}
         texts = {name: _score_text(measure, value) for name, value in values.items()}
         conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **signed_interval(*gain)))
     return conclusions
@@ -179,7 +179,7 @@ def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
 
 def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, measure: str) -> str:
     best, score = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == REFERENCE))
-    values = {"measure": _measure_words(measure), "figure": _score_text(measure, score.value)}
+    values = {"measure": _measure_words(measure), "score": _score_text(measure, score.value)}
     tested = _difference(best, measure)
     if best.number == REFERENCE or tested is None:
         return word("ablation.reference_best", **values)

@@ -120,7 +120,7 @@ HELPED = "**Pre-training on this text helped**"
             [EN["ablation.best_unsure"].split("“")[0], "“Masking ratio \\(0–1\\)\\: 0\\.3”"],
             ["is best", "Pre-training"],
         ),
-        ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
+        ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", score="50.0")], []),
         # conclusions leave out failed variants
         ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
         ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
