@@ -170,7 +170,7 @@ class Service:
         """Return a code for why the server cannot answer questions; empty if it can."""
         if self.is_ending:
             return "ending"
-        starts = [batches.search_started for batches in self._batches.values() if batches.search_started is not None]
+        starts = [start for batches in self._batches.values() if (start := batches.search_started) is not None]
         if starts and min(starts) < time.monotonic() - self.limits.timeout:
             return "hanging"
         async with self._check_lock:  # concurrent probes share a check
