@@ -1,4 +1,4 @@
-"""The MRC retrieval workbench: `streamlit run app.py` serves what `workbench/frame.py` draws."""
+"""The MRC retrieval workbench: `streamlit run app.py` serves `workbench/frame.py`."""
 
 import streamlit as st
 from starlette.middleware import Middleware
@@ -10,6 +10,6 @@ from mrc_workbench.workbench.views.navigation import FIRST, PAGES, document_rout
 
 quiet()
 let_idle_threads_sleep()
-access.configure()  # before anything asks for a workspace, or for what the environment says
+access.configure()  # before any module reads the workspace or the environment
 documents = document_routes([FIRST, *(page.name for page in PAGES)])
 app = st.App("workbench/frame.py", lifespan=app_lifespan, middleware=[Middleware(AccessMiddleware)], routes=documents)

@@ -6,8 +6,8 @@
     result = mrc.compare(data, ["bm25", "dense", "late", "mix"])
     result.differences("bm25")
 
-The rooms `data`, `models`, `retrieval`, `training`, `labs` and `workbench` are imported from here as well. In a
-checkout they lie beside this folder; where the project is installed they lie inside it.
+The packages `data`, `models`, `retrieval`, `training`, `labs` and `workbench` are imported from here as well. In a
+checkout they lie beside this folder, in an installation inside it.
 """
 
 from importlib import import_module
@@ -50,7 +50,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the API when it is used first: `import mrc_workbench` loads no library."""
+    """Import a name of the API at its first use: `import mrc_workbench` loads no library."""
     if name == "__version__":
         from mrc_workbench.data.workspace import project_version
 
@@ -66,5 +66,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the names of the API, and those that every module has."""
+    """Return the names of the API, and those of every module."""
     return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})

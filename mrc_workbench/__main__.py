@@ -1,4 +1,4 @@
-"""`python -m mrc_workbench`, or `mrc` where the project is installed: every command of the workbench."""
+"""`python -m mrc_workbench`, or `mrc` in an installation: the command line."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""The application: pages, the search server and the command line. Nothing imports it."""
+"""The application: pages, the search server and the command line. No other package imports it."""

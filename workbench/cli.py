@@ -1,7 +1,4 @@
-"""`mrc`, or `python -m mrc_workbench`: the table of all commands.
-
-A room is imported only when one of its commands is named: `mrc --help` imports no library of a room.
-"""
+"""`mrc`, or `python -m mrc_workbench`: the table of all commands, each of which is imported when it is used."""
 
 import os
 import sys
@@ -28,11 +25,11 @@ _HEADINGS = (_COMPARE, _USE, _TRAIN, _DATA, _LABS, _SHELL)
 
 
 class Entry(NamedTuple):
-    """A command or a group of commands: where it is defined, its heading in `mrc --help`, and what it does."""
+    """A command or a group of commands, with its heading and summary in `mrc --help`."""
 
-    target: str  # module:attribute, from the import root
+    target: str  # module:attribute
     heading: str
-    summary: str  # the first line of its own help
+    summary: str  # the first line of its help
 
 
 COMMANDS = {
@@ -60,7 +57,7 @@ COMMANDS = {
     },
     "completion": Entry("workbench.cli:completion", _SHELL, "Print or install shell completion."),
 }
-_INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of its folder in the workspace
+_INTERNAL = {  # for jobs and the Makefile; a job command has the name of its folder in the workspace
     "comparisons": "retrieval.job:run_comparison",
     "takeaways": "retrieval.takeaway.folder:run_export",
     **{lab.name: f"labs.commands:run_{lab.name}" for lab in labs()},
@@ -79,13 +76,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def all_commands(words: Sequence[str] = ()) -> App:
-    """Return `mrc`. Its commands are imported when they are used; those in `words` have their whole help."""
+    """Return `mrc`; the commands in `words` have their whole help instead of a summary."""
     mrc = command_group("mrc", _ABOUT, version=project_version, version_format="markdown", version_flags="--version")
     groups = {heading: Group(heading, sort_key=position) for position, heading in enumerate(_HEADINGS)}
     for flag in ("--help", "--version"):
         mrc[flag].group = groups[_SHELL]
     for position, (name, entry) in enumerate(COMMANDS.items()):
-        summary = None if name in words else entry.summary  # it would replace the whole help
+        summary = None if name in words else entry.summary
         group = groups[entry.heading]
         mrc.command(f"mrc_workbench.{entry.target}", name=name, help=summary, group=group, sort_key=position)
     internal = command_group("internal", "Commands that jobs run.", show=False)
@@ -121,7 +118,7 @@ def completion(
     for name, entry in COMMANDS.items():
         try:
             import_module(f"mrc_workbench.{entry.target.partition(':')[0]}")
-        except ImportError:  # an extra that is not installed
+        except ImportError:  # a missing extra
             del mrc[name]
     if install:
         print_line(f"installed in {mrc.install_completion(shell=shell)}: open a new shell to use it")
@@ -131,7 +128,7 @@ def completion(
 
 
 def _error_lines(error: Exception) -> Sequence[str]:
-    """Return what is known of an error beyond its message: unusable rows, possible readings, further errors."""
+    """Return the details of an error: unusable rows, possible readings, further errors."""
     if isinstance(error, DataError):
         from mrc_workbench.data.questions import rejection_lines
 

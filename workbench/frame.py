@@ -1,11 +1,11 @@
-"""What Streamlit draws for every visitor; `app.py` serves it."""
+"""The script that Streamlit runs for every session; `app.py` serves it."""
 
 import logging
 from pathlib import Path
 
 from mrc_workbench.data.jobs.processes import prepare_fork_server
 
-prepare_fork_server()  # while the page is made
+prepare_fork_server()  # starts while the page is drawn
 
 import pandas as pd
 import streamlit as st
@@ -16,10 +16,10 @@ from mrc_workbench.workbench.views.resources.sets import require_set
 from mrc_workbench.workbench.views.sidebar import set_title
 from mrc_workbench.workbench.views.ui.words import show_errors, word
 
-# a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
+# tables are small, and Arrow would copy a column for each styled cell
 pd.set_option("mode.string_storage", "python")
 VIEWS = Path(__file__).parent / "views"
-icon = (VIEWS / "icon.svg").read_text(encoding="utf-8")  # one by name would be asked of another host
+icon = (VIEWS / "icon.svg").read_text(encoding="utf-8")  # a named icon is loaded from another host
 st.set_page_config(page_icon=icon, layout="wide")
 
 st.html(VIEWS / "look.css")

@@ -1,1 +1,1 @@
-"""The public Python API. `mrc_workbench` exports its names; importing one loads what it needs."""
+"""The public Python API. `mrc_workbench` exports its names, and imports a module at the first use of a name."""

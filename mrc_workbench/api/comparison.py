@@ -1,4 +1,4 @@
-"""Comparisons: retrievers searched over the same questions, scored, tested, stored and opened; and a single search."""
+"""Compare retrievers over the same questions, open stored comparisons, and search with one retriever."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from mrc_workbench.api.experiment import (
     store_rankings,
 )
 from mrc_workbench.api.retrievers import Item, Items, build_request
-from mrc_workbench.api.values import ApiError, progress_bar
+from mrc_workbench.api.values import ApiError, accept_earlier_keywords, progress_bar
 from mrc_workbench.data.problems import raise_missing_extra
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import SplitOptions
@@ -46,7 +46,7 @@ class ComparisonResult(ScoredRankings):
     key
         the key under which the workspace stores it; empty if it is not stored
     dataset
-        the whole dataset, of which `question_set` has the questions that were searched
+        the whole dataset; `question_set` has only the questions that were searched
     comparison
         the record that the app and the command line read
     """
@@ -68,18 +68,18 @@ class ComparisonResult(ScoredRankings):
 
     @cached_property
     def failures(self) -> dict[str, str]:
-        """Why retrievers failed, by name; they are missing from every table."""
+        """The error messages of failed retrievers by name; tables leave them out."""
         return {result.name: result.error_message for result in self.comparison.results if result.error}
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the conclusions, such as too few questions, and what was noticed in results from outside."""
+        """Limits of the conclusions, such as too few questions, and notes on imported results."""
         return self.comparison.warnings
 
     def costs(self) -> pd.DataFrame:
-        """Return what each retriever costs: seconds to index, milliseconds per question, bytes of the index.
+        """Return the costs of each retriever: seconds to index, milliseconds per question, bytes of the index.
 
-        Values that are not known are missing: those of imported runs, and the index of a retriever from outside.
+        Values are missing if unknown: those of imported runs, and the index size of a retriever from outside.
         """
         n_questions = len(self.question_set.questions)
         rows = [
@@ -97,7 +97,7 @@ class ComparisonResult(ScoredRankings):
 
     @raise_missing_extra("the retriever")
     def searcher(self, name: str, *, progress: bool = True) -> Searcher:
-        """Return a retriever, built, which answers any question. Raises `ApiError` for an imported run."""
+        """Build a retriever, and return a searcher for any question. Raises `ApiError` for an imported run."""
         full_name = self.find(name)
         if full_name not in self._searchers:
             experiment = self.comparison.experiment
@@ -118,11 +118,11 @@ class ComparisonResult(ScoredRankings):
         return [*super()._notes(), *(line for note in failed for line in note.splitlines()), *self.warnings]
 
     def _score(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
-        """Use the scores of the comparison; a metric that looks deeper than the search did has no value."""
+        """Use the scores of the comparison; a metric with a deeper cutoff than the search has no value."""
         scores = self.comparison.scores[name].per_question
         depth = self._rankings[name].indices.shape[1]
         is_whole = depth >= len(self.question_set.passages)
-        own_names = {metric: str(own_measure(metric)) for metric in metrics}  # "None": of ir_measures alone
+        own_names = {metric: str(own_measure(metric)) for metric in metrics}  # "None": only ir_measures has it
         stored = {metric: scores[own] for metric, own in own_names.items() if own in scores}
         others = [metric for metric in metrics if metric not in stored]
         others = [metric for metric in others if is_whole or (cutoff_of(metric) or 0) <= depth]
@@ -130,7 +130,7 @@ class ComparisonResult(ScoredRankings):
 
 
 class RetrieverResult:
-    """One retriever of a comparison: `result["mix"]`."""
+    """A retriever of a comparison: `result["mix"]`."""
 
     def __init__(self, result: ComparisonResult, name: str) -> None:
         self.name = name
@@ -151,6 +151,7 @@ class RetrieverResult:
         return f"<RetrieverResult {self.name!r} of {self._result.question_set.name!r}>"
 
 
+@accept_earlier_keywords(relevant_from="relevance_level")
 def compare(
     data: Source | Experiment | None,
     retrievers: Items | None = None,
@@ -158,7 +159,7 @@ def compare(
     part: str | None = None,
     split: SplitOptions | None = None,
     ks: Sequence[int] | None = None,
-    relevant_from: int = RELEVANT_GRADE,
+    relevance_level: int = RELEVANT_GRADE,
     store: bool = True,
     progress: bool = True,
 ) -> ComparisonResult:
@@ -167,28 +168,27 @@ def compare(
     Parameters
     ----------
     data
-        A `Dataset`, or anything that `load` takes. With an experiment as `retrievers`, None means the data it names;
-        an experiment file alone, `compare("experiment.toml")`, also works.
+        A `Dataset`, or anything that `load` takes; None for the data of an experiment in `retrievers`.
+        `compare("experiment.toml")` also works.
     retrievers
         One or several of: names of default retrievers ("bm25", "bm25-words", "dense", "lsa", "late", "hybrid",
         "rerank", "mix") and of registered ones; dictionaries and `Spec` objects with the fields of an experiment file;
         the path of an experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question
-        id), which the Compare page offers from then on; models that `train` returned; and retrievers from outside:
+        id), which the Compare page lists from then on; models that `train` returned; and retrievers from outside:
         objects or classes with `search(query, k)`, functions, retrievers of LangChain and LlamaIndex. A mapping names
-        them: `{"mine": search, "baseline": "bm25"}`. Retrievers that another one combines are added. By default those
-        that the Compare page selects first.
+        them: `{"mine": search, "baseline": "bm25"}`. The components of a retriever are added. By default those that the
+        Compare page selects first.
     part
-        Questions to search: "all", "train", "validation" or "test". By default all, or "test" if a model that was
-        trained here is compared.
+        Questions to search: "all", "train", "validation" or "test". By default all, or "test" with a model that
+        `train` returned.
     split
-        How the dataset is split into parts; by default as the trained model's, else that of the Compare page.
+        The split of the dataset; by default that of the trained model, or else that of the Compare page.
     ks
-        Values of K for the tables, at most as deep as the search: by default 1, 5, 10, 20, 50 and 100.
-    relevant_from
-        The least grade that counts as relevant, for all metrics but nDCG.
+        Cutoffs of the tables: by default 1, 5, 10, 20, 50 and 100.
+    relevance_level
+        The minimum grade of a relevant passage, for all metrics except nDCG.
     store
-        Whether to store the dataset and the result in the workspace, where the app, `mrc serve` and exports
-        use them.
+        Whether to store the dataset and the result in the workspace, for the app, `mrc serve` and exports.
     progress
         Whether to show a progress bar.
 
@@ -218,7 +218,7 @@ def compare(
     request = build_request(items, dataset.question_set)
     if not request.specs:
         raise ApiError("no_retriever", "compare needs at least one retriever")
-    base = base_experiment(request, part=part, split=split, ks=ks, relevant_from=relevant_from)
+    base = base_experiment(request, part=part, split=split, ks=ks, relevance_level=relevance_level)
     require_questions(base, dataset.question_set)
     with progress_bar("Comparing", enabled=progress) as report:
         errors = store_rankings(request, base, dataset.question_set, report)
@@ -247,18 +247,10 @@ def comparisons() -> pd.DataFrame:
     >>> key in mrc.comparisons().index
     True
     """
-    rows = [
-        (
-            stored.key,
-            stored.made,
-            stored.name,
-            stored.data,
-            stored.part.value,
-            stored.questions,
-            ", ".join(stored.retrievers),
-        )
-        for stored in kept_comparisons()
-    ]
+    rows = []
+    for stored in kept_comparisons():
+        compared = (stored.data, stored.part.value, stored.questions, ", ".join(stored.retrievers))
+        rows.append((stored.key, stored.made, stored.name, *compared))
     columns = ["key", "created", "name", "data", "part", "questions", "retrievers"]
     return pd.DataFrame(rows, columns=columns).set_index("key")
 
@@ -332,7 +324,7 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     name = list(request.specs)[-1]
     experiment = Experiment(data=dataset.key, retriever=tuple(request.specs.values()))
     if any(not spec.searchable for spec in experiment.with_dependencies([name])):
-        raise ApiError("not_searchable", f"{name} is a run: it has rankings of known questions alone")
+        raise ApiError("not_searchable", f"{name} is a run: it only has rankings of known questions")
     key = (dataset.question_set.fingerprint, experiment.model_dump_json())
     if key not in _searcher_cache:
         with progress_bar("Opening", enabled=progress) as report:

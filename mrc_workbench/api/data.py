@@ -52,9 +52,9 @@ class Dataset:
     question_set
         the records that retrieval and training read
     problems
-        what was noticed while reading, in English: rows left out, repaired cells, guessed columns
+        notes on the reading, in English: skipped rows, repaired cells, guessed columns
     source
-        where the data comes from: a path, a catalog name, or "Python"
+        the origin of the data: a path, a catalog name, or "Python"
     """
 
     question_set: QuestionSet
@@ -68,7 +68,7 @@ class Dataset:
 
     @property
     def key(self) -> str:
-        """The key of the content, 16 hexadecimal digits: the workspace stores the dataset under it."""
+        """A hash of the content, 16 hexadecimal digits: the key in the workspace."""
         return self.question_set.fingerprint[:16]
 
     @cached_property
@@ -89,7 +89,7 @@ class Dataset:
     def save(self) -> str:
         """Store the dataset in the workspace, where the app lists it; returns its key.
 
-        `compare` and `train` do so by themselves.
+        `compare` and `train` store their datasets too.
         """
         store_question_set(self.question_set, self.source)
         return self.key
@@ -127,7 +127,7 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
         pandas, Polars or Hugging Face datasets, or a list of dictionaries, with a row per question and passage; or
         `{"corpus": ..., "queries": ..., "qrels": ...}` as BEIR and ir_datasets give them.
     columns
-        Column names by role, where they are not recognised: `{"question": "질문", "context": "지문"}`.
+        Column names by role, if they are not recognised: `{"question": "질문", "context": "지문"}`.
     name
         The name to display; by default that of the file, or for data of Python its size: "Table of 120 questions".
     encoding
@@ -136,7 +136,7 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     Raises
     ------
     DataError
-        If the data cannot be used; the message says why and what to do.
+        If the data cannot be used; the message has the reason and a solution.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     {'d1': 1}
     """
     column_by_role = _checked(columns)
-    given: object = source  # of any type, since callers need not check types
+    given: object = source  # of any type at run time
     if isinstance(source, Dataset):
         dataset = source
     elif isinstance(source, QuestionSet):
@@ -167,10 +167,9 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
         dataset = _of_items(list(given), column_by_role, encoding)
     else:
         raise _unknown("None" if given is None else type(given).__name__)
-    display_title = display_name(name)
-    return (
-        replace(dataset, question_set=replace(dataset.question_set, name=display_title)) if display_title else dataset
-    )
+    if title := display_name(name):
+        return replace(dataset, question_set=replace(dataset.question_set, name=title))
+    return dataset
 
 
 def datasets() -> pd.DataFrame:
@@ -188,7 +187,7 @@ def datasets() -> pd.DataFrame:
 
 
 def _checked(columns: object) -> dict[str, str | None]:
-    """Return the columns by role; labels that are no texts are named as in the table's file."""
+    """Return the columns by role; labels of other types have the names in the file of the table."""
     if columns is None:
         return {}
     if not isinstance(columns, Mapping):
@@ -223,7 +222,7 @@ def _of_items(items: list[Any], columns: Mapping[str, str | None], encoding: str
 
 
 def _of_files(kind: str, files: Sequence[File], columns: Mapping[str, str | None]) -> Dataset:
-    """Read content of Python as the same files would be read, and name it by its size."""
+    """Read the contents of files in memory, and name the dataset by its size."""
     with _naming_arguments(is_table=True):
         dataset = _dataset(WORK.read(files, columns), "Python", is_table=True)
     named = replace(dataset.question_set, name=set_name(kind, dataset.question_set))
@@ -243,9 +242,9 @@ def _unknown(kind: str) -> ApiError:
 
 @contextmanager
 def _naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterator[None]:
-    """Reword a `DataError`: flags are arguments, a table of Python is no file, and a path is a missing file.
+    """Reword a `DataError`: arguments instead of flags, "table" for a file in memory, and a hint if a path is missing.
 
-    `reference` is what the user gave, if it may be a path.
+    `reference` is the argument of the user, if it may be a path.
     """
     try:
         yield
@@ -261,7 +260,6 @@ def _naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterato
 
 
 def _message_of(problem: Problem, *, is_table: bool = False) -> str:
-    """Return the message of a problem for a program that calls `load`."""
     if "flags" in problem.details:
         flags = str(problem.details["flags"])
         problem = replace(problem, details=problem.details | {"flags": _arguments(flags)})

@@ -1,4 +1,4 @@
-"""Tables, tests and charts of rankings over the same questions, which may be those of any system."""
+"""Tables, tests and charts of rankings over the same questions, of any system."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ _DEFAULT_METRICS = ("R@1", "R@5", "R@10", "RR@10", DEFAULT_METRIC)
 
 
 def metric_names(metrics: Metrics) -> list[str]:
-    """Return the names of metrics, of which some may be measures of ir_measures. Raises `MetricError`."""
+    """Return the names of metrics, which may be measures of ir_measures. Raises `MetricError`."""
     is_single = isinstance(metrics, str) or not isinstance(metrics, Iterable)
     names = [str(metric) for metric in ([metrics] if is_single else metrics)]
     for name in names:
@@ -67,9 +67,9 @@ class ScoredRankings:
     rankings
         by name, rows of the corpus for every question
     metrics
-        the metrics of tables if none are named
+        the default metrics of tables
     baseline
-        the retriever that others are tested against if none is named
+        the default baseline of tests
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class ScoredRankings:
         Returns
         -------
         DataFrame
-            `difference` is the mean of the retriever less that of the baseline, with the 95% interval `low` to `high`.
-            `p` is of this pair alone (randomisation test, two-sided); `p_corrected` and the interval allow for all
-            retrievers tested by the metric (max-T). `significant` is `p_corrected` < 0.05. `wins`, `ties` and `losses`
-            count questions. Values are missing where the metric looks deeper than one of the two searches.
+            `difference` is the mean of the retriever minus that of the baseline, with the 95% interval `low` to `high`.
+            `p` is the p-value of this pair (two-sided randomisation test); `p_corrected` and the interval are corrected
+            for all retrievers tested by the metric (max-T). `significant` is `p_corrected` < 0.05. `wins`, `ties` and
+            `losses` count questions. Values are missing if the metric has a deeper cutoff than one of the searches.
         """
         against = self.find(baseline) if baseline else self.baseline
         pairs = [(name, against) for name in self.names if name != against]
@@ -157,7 +157,7 @@ class ScoredRankings:
         for metric in self._metric_names(metrics):
             values_by_name = {name: self._metric_values(name, [metric]) for name in self.names}
             values = {name: scores[metric] for name, scores in values_by_name.items() if metric in scores}
-            scale = max([1.0, *(float(np.abs(scores).max()) for scores in values.values())])  # the tests are of shares
+            scale = max([1.0, *(float(np.abs(scores).max()) for scores in values.values())])  # tests need fractions
             known = [(a, b) for a, b in pairs if a in values and b in values]
             untested = [(a, b) for a, b in pairs if (a, b) not in known]
             tested = [Pair(a, b, metric, values[a] / scale, values[b] / scale) for a, b in known]
@@ -190,8 +190,8 @@ class ScoredRankings:
     def run(self, name: str) -> dict[str, dict[str, float]]:
         """Return a retriever's ranking as ir_measures and ranx read it: passage ids and scores by question id.
 
-        These tools order tied passages by their ids. A score that ties with the one before it is therefore lowered
-        to the next float32, so that they see the ranks of the search, and their metrics equal those of `table`.
+        These tools order tied passages by id. Tied scores are therefore lowered to the next float32, which keeps the
+        ranks of the search, so that their metrics equal those of `table`.
         """
         rankings = self._rankings[self.find(name)]
         passages = self.question_set.passages.ids
@@ -203,7 +203,7 @@ class ScoredRankings:
         return scores_by_question
 
     def find(self, name: str) -> str:
-        """Return the full name of a retriever: its own, or of a short one ("mix") that of the default retriever.
+        """Return the full name of a retriever, also for the short name of a default retriever ("mix").
 
         Raises `ApiError` if no retriever has it.
         """
@@ -234,11 +234,10 @@ class ScoredRankings:
         return question_groups(self.question_set)
 
     def _metric_names(self, metrics: Metrics | None) -> list[str]:
-        """Return the names of metrics, those of tables if none is given. Raises `MetricError` for an unknown one."""
         return list(self.metrics) if metrics is None else metric_names(metrics)
 
     def _metric_values(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return the per-question values of a retriever by metric, `(n_questions,)`; none of metrics not known."""
+        """Return the values of a retriever by metric, `(n_questions,)`, without metrics that cannot be computed."""
         known = self._values[name]
         if missing := [metric for metric in metrics if metric not in known]:
             known |= self._score(name, missing)
@@ -248,7 +247,7 @@ class ScoredRankings:
         return score_by_name(self._rankings[name], self.question_set, metrics)
 
     def _intervals(self, columns: Sequence[np.ndarray]) -> list[tuple[float, float]]:
-        """Return the 95% interval of each column's mean. Of fractions the ends are within 0 and 1."""
+        """Return the 95% interval of the mean of each column, within 0 and 1 for fractions."""
         if not columns:
             return []
         values = np.stack(columns, axis=1)
@@ -266,7 +265,7 @@ def _full_name(name: str, known: Sequence[str]) -> str:
 class Evaluation(ScoredRankings):
     """The result of `evaluate`: tables, tests and charts of runs over the same questions.
 
-    `skipped` counts questions that are left out because no passage is relevant to them.
+    `skipped` counts questions without a relevant passage.
     """
 
     def __init__(
@@ -294,8 +293,8 @@ def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS
         `ScoredDoc`, a TREC file, or JSON lines `{"question": ..., "passages": [...]}` with texts or ids. Higher scores
         are better; as in trec_eval, ranks are ignored and ties are ordered by descending id.
     metrics
-        Names or measures of ir_measures, such as `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)` or `ERR@10`. A metric that looks
-        deeper than a run counts nothing there. Questions that a run lacks have 0.
+        Names or measures of ir_measures, such as `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)` or `ERR@10`. A run has no hits
+        below its last rank, and 0 for questions that it lacks.
 
     Raises
     ------
@@ -339,7 +338,7 @@ def significance(
     metric
         One or several names of metrics.
     baseline
-        The retriever that the others are tested against; every pair is tested if left out.
+        The retriever that the others are tested against; by default every pair is tested.
     data
         The judgements of runs.
 
@@ -384,7 +383,7 @@ def _are_judgements(data: object) -> bool:
 
 
 def _judged_question_set(data: Any, runs: Mapping[str, Run]) -> QuestionSet:
-    """Return a question set of ids alone: the passages are those judged or found, and their ids are their texts."""
+    """Return a question set of ids: its passages are the judged and retrieved ones, with their ids as texts."""
     grades = judgements(data)
     passages = dict.fromkeys(id_ for passage_grades in grades.values() for id_ in passage_grades)
     for name, run in runs.items():

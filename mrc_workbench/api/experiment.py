@@ -1,4 +1,4 @@
-"""The experiment of a comparison: its dataset, arguments that are refused, and stored rankings from outside."""
+"""The experiment of a comparison: its dataset, argument checks, and stored rankings from outside."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def dataset_and_items(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
-    """Return the dataset and the retrievers; an experiment names its data itself."""
+    """Return the dataset and the retrievers; an experiment names its data."""
     experiment = retrievers
     if retrievers is None and _is_experiment(data):
         data, experiment = None, data
@@ -54,16 +54,16 @@ def _is_experiment(item: object) -> bool:
 
 
 def base_experiment(
-    request: RetrieverRequest, *, part: str | None, split: object, ks: object, relevant_from: object
+    request: RetrieverRequest, *, part: str | None, split: object, ks: object, relevance_level: object
 ) -> Experiment:
-    """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
+    """Return the experiment without its retrievers: split, part, cutoffs and relevance level."""
     experiment = request.experiment
     if part is not None and part not in [*Part]:
         raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
     if split is not None and not isinstance(split, SplitOptions):
         raise ApiError("wrong_split", f"split must be a SplitOptions, not {split!r}")
-    if not is_whole_number(relevant_from) or relevant_from < RELEVANT_GRADE:
-        message = f"relevant_from must be a whole number of {RELEVANT_GRADE} or more, not {relevant_from!r}"
+    if not is_whole_number(relevance_level) or relevance_level < RELEVANT_GRADE:
+        message = f"relevance_level must be a whole number of {RELEVANT_GRADE} or more, not {relevance_level!r}"
         raise ApiError("wrong_grade", message)
     depths = experiment.ks if experiment else DEFAULT_KS
     if ks is not None:
@@ -80,7 +80,7 @@ def base_experiment(
         test_share=split_options.test,
         seed=split_options.seed,
         strict_split=split_options.strict,
-        relevant_from=experiment.relevant_from if experiment else int(relevant_from),
+        relevant_from=experiment.relevant_from if experiment else int(relevance_level),
         ks=tuple(map(int, depths)),
         lab=None,
         retriever=(),
@@ -93,12 +93,12 @@ def require_questions(experiment: Experiment, question_set: QuestionSet) -> None
         return
     part = "dataset" if experiment.split is Part.ALL else f"{experiment.split.value} part"
     grade = experiment.relevant_from
-    graded = f" of grade {grade} or higher; choose a lower relevant_from" if grade > RELEVANT_GRADE else ""
+    graded = f" of grade {grade} or higher; choose a lower relevance_level" if grade > RELEVANT_GRADE else ""
     raise ApiError("no_question", f"no question of the {part} has a relevant passage{graded}")
 
 
 def check_query(query: object, k: object) -> None:
-    """Raise `ApiError` if a question is no text, or if k is no number of passages."""
+    """Raise `ApiError` if a query is not text, or if k is not a positive whole number."""
     if not isinstance(query, str):
         raise ApiError("wrong_query", f"the query must be text, not {query!r}")
     if not is_whole_number(k) or k < 1:
@@ -110,8 +110,8 @@ def store_rankings(
 ) -> dict[str, Exception]:
     """Search with the retrievers from outside, store all rankings as runs, and put their specs into the request.
 
-    A retriever that fails gets a spec which says why. Returns the errors by name. Raises `OSError` and `LimitError` if
-    the workspace cannot be written.
+    The spec of a failed retriever has its error message. Returns the errors by name. Raises `OSError` and `LimitError`
+    if the workspace cannot be written.
     """
     depths = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())}).depths
     questions = base.evaluation_set(question_set) if request.objects else question_set

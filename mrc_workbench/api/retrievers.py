@@ -1,4 +1,4 @@
-"""What `compare` and `search` take as retrievers: their names, and the specs of an experiment that they become."""
+"""The `retrievers` argument of `compare` and `search`, converted to named specs of an experiment."""
 
 import os
 import re
@@ -37,8 +37,7 @@ from mrc_workbench.training.recipes import get_recipe
 # a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside
 Item: TypeAlias = object
 Items: TypeAlias = Item | Sequence[Item]
-# characters
-_LONGEST_NAME = 80
+_LONGEST_NAME = 80  # characters
 _LONGEST_VALUE = 40
 _METHODS = ("search", "invoke", "retrieve")
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")
@@ -46,10 +45,10 @@ _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")
 
 @dataclass
 class RetrieverRequest:
-    """The retrievers of a comparison: specs in the order in which they were given.
+    """The retrievers of a comparison: specs in the given order.
 
-    `runs` are rankings that a user brings, and `objects` retrievers from outside, each by the name of the spec that
-    stands for it until it is stored. `experiment` is the experiment whose split and depths count, if one was given.
+    `runs` are imported rankings and `objects` retrievers from outside, by name; each has a placeholder in `specs` until
+    it is stored. `experiment`, if given, determines split and cutoffs.
     """
 
     specs: dict[str, Spec] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class RetrieverRequest:
 
 
 def build_request(items: Items, question_set: QuestionSet) -> RetrieverRequest:
-    """Return what is compared. Raises `ApiError` and the errors of experiment files and default retrievers."""
+    """Return the retrievers to compare. Raises `ApiError` and the errors of experiment files and default retrievers."""
     builder = _Builder(question_set, _with_names(_named_items(items)))
     for number in range(len(builder.items)):
         builder.add(number)
@@ -68,9 +67,8 @@ def build_request(items: Items, question_set: QuestionSet) -> RetrieverRequest:
 
 
 def _named_items(items: Items) -> Iterable[tuple[str, Item]]:
-    """Return the items with the names that a mapping gives them; others have none."""
     if isinstance(items, Mapping):
-        # of a mapping of mappings, those with runs or specs name them; a single run has scores where these have runs
+        # a mapping of mappings has either named runs, named specs, or the scores of a single run
         is_nested = is_run(items)
         if is_nested:
             names_items = all(map(is_run, items.values())) or all("kind" in item for item in items.values())
@@ -86,10 +84,9 @@ def _named_items(items: Items) -> Iterable[tuple[str, Item]]:
 
 
 def _with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
-    """Return the items, each dictionary, `Spec`, run and object with a name; others keep theirs, which may be empty.
+    """Return the items once each, every dictionary, `Spec`, run and object with a name.
 
-    Names of runs and objects that have none of their own are numbered until they differ from all others. An object that
-    is listed twice is returned once.
+    Unnamed runs and objects get numbered names. Names of other items may stay empty.
     """
     listed = [(name or _name_of_spec(item), item) for name, item in items]
     taken = {name or (_full_name(item) if isinstance(item, str) else "") for name, item in listed}
@@ -111,12 +108,11 @@ def _full_name(name: str) -> str:
 
 
 def _is_searchable(item: object) -> bool:
-    """Whether an item is a retriever from outside: a function, a class, or an object with a method that searches."""
     return callable(item) or any(callable(getattr(item, method, None)) for method in _METHODS)
 
 
 def _name_of_spec(item: Item) -> str:
-    """Return the name of a `Spec` or a dictionary: its own, or one made of its settings; empty for other items."""
+    """Return the name of a `Spec` or a dictionary, by default from its settings; empty for other items."""
     if isinstance(item, Spec):
         return item.name
     if not isinstance(item, Mapping) or is_run(item) or not item.get("kind"):
@@ -132,7 +128,7 @@ def _name_of_spec(item: Item) -> str:
 
 
 def _short_text(value: object) -> str:
-    """Return a setting as text; empty if it is long, a table, or an address, which may hold a password."""
+    """Return a setting as text; empty for long values, tables, and addresses, which may contain a password."""
     if isinstance(value, list | tuple):
         value = " + ".join(map(str, value))
     text = str(value) if isinstance(value, str | int | float) else ""
@@ -151,7 +147,7 @@ def _free_name(item: Item, taken: set[str]) -> str:
 
 
 class _Builder:
-    """Adds items to a request, each after the retrievers that it combines."""
+    """Adds items to a request, each after its components."""
 
     def __init__(self, question_set: QuestionSet, items: Sequence[tuple[str, Item]]) -> None:
         self.request = RetrieverRequest()
@@ -161,7 +157,7 @@ class _Builder:
         self._defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions) - generated)
 
     def add(self, number: int) -> None:
-        if number in self._added:  # another retriever combines it
+        if number in self._added:  # a component of an earlier item
             return
         self._added.add(number)
         name, item = self.items[number]
@@ -188,13 +184,13 @@ class _Builder:
                 raise ApiError("not_a_retriever", message)
 
     def _reserve(self, name: str) -> None:
-        """Add a spec that stands for a run or an object until it is stored."""
+        """Add a placeholder for a run or an object until it is stored."""
         if name in self.request.specs:
             raise _duplicate_name_error(name)
         self.request.specs[name] = RunSpec(name=name, path=NO_PATH)
 
     def _add_reference(self, item: str | os.PathLike[str], name: str) -> None:
-        """Add a default or registered retriever by its name, those of an experiment file, or a TREC run by its path."""
+        """Add a default or registered retriever by name, those of an experiment file, or a TREC run by path."""
         reference = os.fspath(item)
         path = Path(reference).expanduser()
         is_file = os.path.isfile(path)  # noqa: PTH113 - a long name
@@ -211,7 +207,6 @@ class _Builder:
             self._add_spec(RunSpec(name=name or path.stem, path=str(path.absolute())), "")
 
     def _named(self, name: str) -> Spec:
-        """Return the registered or default retriever of a name."""
         registered = plugins()
         if name.casefold() not in SHORT_NAMES and name in registered:
             return PluginSpec(name=name, entry=name)
@@ -232,7 +227,6 @@ class _Builder:
             self._add_spec(spec, "")
 
     def _add_model(self, model: TrainedModel, name: str) -> None:
-        """Add the retriever that the Compare page selects for a training."""
         plan = model.plan
         title = getattr(plan.options, "title", True)
 
@@ -246,7 +240,7 @@ class _Builder:
         self._add_spec(specs[0], name)
 
     def _add_spec(self, spec: Spec, name: str) -> None:
-        """Add a spec after the retrievers that it combines; those that are not listed are default retrievers."""
+        """Add a spec after its components; unlisted components are default retrievers."""
         known = self.request.specs
         components = {part: self._component(part) for part in spec.components}
         values = dict(spec)
@@ -261,7 +255,7 @@ class _Builder:
         known[spec.name] = spec
 
     def _component(self, part: str) -> str:
-        """Return the full name of a retriever that another one combines, and add it if it is missing."""
+        """Return the full name of a component, and add the component if it is missing."""
         if part in self.request.specs:
             return part
         for number, (name, _) in enumerate(self.items):

@@ -1,4 +1,4 @@
-"""Training: the recipes of the Train page and of `mrc train`, in this process."""
+"""Train models in this process, with the recipes of the Train page and of `mrc train`."""
 
 import os
 import threading
@@ -28,7 +28,7 @@ _NAMES_OF_TYPES = {bool: "True or False", int: "a whole number", float: "a numbe
 
 
 class TrainingFailedError(Failure, RuntimeError):
-    """A training that did not end well; the detail `run` is its id, by which it can be resumed."""
+    """A failed training; the detail `run` is the id to resume it by."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,34 +45,34 @@ class TrainedModel:
 
     @property
     def id(self) -> str:
-        """The id of the run, by which experiment files, the app and the command line name the model."""
+        """The id of the run, which names the model in experiment files, in the app and on the command line."""
         return self.run.id
 
     @property
     def folder(self) -> Path:
-        """The folder of the model, which sentence-transformers or transformers load."""
+        """The folder of the model, for sentence-transformers or transformers."""
         return self.run.model_folder
 
     @property
     def reference(self) -> str:
-        """What the field `model` of a retriever names it by."""
+        """The value of the field `model` of a retriever."""
         in_workspace = self.run.folder.parent == workspace() / "runs"
         return self.run.id if in_workspace else str(self.run.model_folder)
 
     @cached_property
     def plan(self) -> TrainingPlan:
-        """What was planned: kind, data, split and every option."""
+        """The plan: kind, data, split and every option."""
         return self.run.plan()
 
     @cached_property
     def scores(self) -> Mapping[str, Any]:
-        """All metrics of the run, as `scores.json` has them."""
+        """All metrics of the run, as in `scores.json`."""
         return self.run.scores()
 
     def table(self) -> pd.DataFrame:
-        """Return the metrics on questions that were not trained on, a row each for the base and the trained model.
+        """Return the metrics on held-out questions, a column per metric.
 
-        Rows are "before", "after", and others that the kind measures, such as "bm25"; columns are metrics.
+        Rows are "before" (the base), "after" (the trained model), and others of the kind, such as "bm25".
         """
         names = get_recipe(self.plan.kind).family.measures
         rows = {name: self.scores[name] for name in _MEASURED if name in self.scores}
@@ -99,7 +99,7 @@ def train(
     progress: bool = True,
     **options: Any,
 ) -> TrainedModel:
-    """Train a model, and measure it before and after on questions that it does not learn from.
+    """Train a model, and evaluate it before and after on held-out questions.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def train(
     DataError, OptionError
         If the data or the options cannot be used.
     TrainingFailedError
-        If the training fails, for example for lack of memory. Its last checkpoint is stored.
+        If the training fails, for example out of memory. Its last checkpoint is stored.
     """
     if not isinstance(kind, str) or kind not in RECIPES:
         raise unknown_name("kind of training", kind, RECIPES)
@@ -155,7 +155,6 @@ def train(
 
 
 def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options as plain values of their types. Raises `ApiError`."""
     declared = get_recipe(kind).options
     known = [field.name for field in fields(declared)]
     types = get_type_hints(declared)
@@ -168,7 +167,7 @@ def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _convert_option(option: str, value: object, expected_type: Any) -> object:
-    """Return a value as Python's own number or text, also a number of NumPy or a path. Raises `ApiError`."""
+    """Return a value, which may be of NumPy or a path, as the number or text of Python. Raises `ApiError`."""
     if expected_type is bool and isinstance(value, bool | np.bool):
         return bool(value)
     if expected_type is int and is_whole_number(value):
@@ -177,7 +176,7 @@ def _convert_option(option: str, value: object, expected_type: Any) -> object:
         return int(value) if is_whole_number(value) else float(value)
     if expected_type is str and isinstance(value, str | os.PathLike):
         return os.fspath(value)
-    if expected_type not in _NAMES_OF_TYPES:  # a word, which the options check
+    if expected_type not in _NAMES_OF_TYPES:  # an enumeration, which the options check
         return value
     raise ApiError("wrong_option", f"{option} must be {_NAMES_OF_TYPES[expected_type]}, not {value!r}")
 
@@ -194,7 +193,7 @@ def _split_options(validation: Any, test: Any, seed: object) -> SplitOptions:
 
 
 def _reference(kind: str, data: Source) -> str:
-    """Return the name of a training's data; a question set is stored in the workspace first."""
+    """Return the name of the training data; stores a question set in the workspace first."""
     if kind in (*ranking_kinds(), READER):
         return load(data).save()
     if isinstance(data, Dataset):
@@ -204,7 +203,6 @@ def _reference(kind: str, data: Source) -> str:
 
 @contextmanager
 def _report_progress(run: Run, report: Any) -> Iterator[None]:
-    """Report the progress that a run writes into its folder, while this process carries it out."""
     is_finished = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Values in and out: errors and argument checks, data of other libraries, tables for notebooks, progress bars."""
+"""Argument checks, data of other libraries, HTML tables for notebooks, and progress bars."""
 
 import csv
 import json
@@ -8,17 +8,19 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import wraps
 from io import BytesIO
 from numbers import Integral, Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from mrc_workbench.data.apart import File
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
@@ -32,16 +34,31 @@ _TABLE = Markup(
     '<table><caption style="text-align:left;caption-side:top">{}</caption><thead>{}</thead><tbody>{}</tbody></table>{}'
 )
 _LONGEST = 80  # characters of a cell
-OnProgress = Callable[[str, float], None]  # what is running, and the fraction of all work that is done, 0 to 1
+OnProgress = Callable[[str, float], None]  # the running step, and the progress from 0 to 1
+P = ParamSpec("P")
+R = TypeVar("R")
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 class ApiError(Failure, ValueError):
-    """An argument that cannot be used. The message names what was given and what was expected."""
+    """An invalid argument. The message has the given and the expected value."""
+
+
+def accept_earlier_keywords(**renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function accept earlier names of its keyword arguments, with a deprecation line in the log."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> R:
+            return function(*args, **current_names(kwargs, renamed, f"mrc_workbench.{function.__name__}"))
+
+        return call
+
+    return decorate
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> ApiError:
-    """Return the error for a name that is not among the known names, with the nearest of them."""
+    """Return the error for an unknown name, with the most similar known name."""
     names = list(known)
     by_folded = {known_name.casefold(): known_name for known_name in names}
     nearest = get_close_matches(str(name).casefold(), by_folded, n=1)
@@ -81,7 +98,7 @@ def _cell_text(value: object) -> str:
 
 @contextmanager
 def progress_bar(title: str, *, enabled: bool = True) -> Iterator[OnProgress]:
-    """Yield a function that shows the progress of a job; libraries draw no bars of their own meanwhile.
+    """Yield a function that displays progress; hides the progress bars of libraries.
 
     A notebook shows a widget and a terminal a line; if the standard error is a file, nothing is written.
     """
@@ -131,7 +148,7 @@ def read_any_run(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankin
 
 
 def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
-    """Store a run in the workspace as the page stores an imported one; returns its spec. Raises `RunError`."""
+    """Store a run in the workspace like an import of the Compare page; returns its spec. Raises `RunError`."""
     rankings, notes = read_any_run(run, question_set, name)
     noticed = {note: getattr(notes, note) for note in ("unknown_passages", "repeated") if getattr(notes, note)}
     recorded = RunMeasurements(seconds_per_query=0.0, **noticed) if noticed else None
@@ -142,7 +159,7 @@ def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
 
 
 def run_table(run: Run) -> pd.DataFrame:
-    """Return a run that is no file as a table with the columns question, passage and score. Raises `ApiError`."""
+    """Return a run in memory as a table with the columns question, passage and score. Raises `ApiError`."""
     given = records_table(run)
     if isinstance(given, pd.DataFrame):
         names = {"question": _QUERY, "passage": _PASSAGE, "score": _SCORE}
@@ -162,7 +179,7 @@ def run_table(run: Run) -> pd.DataFrame:
 
 
 def judgements(qrels: Any) -> dict[str, dict[str, int]]:
-    """Return grades by passage id by question id, of a dictionary, a table or a TREC file. Raises `ApiError`."""
+    """Return grades by passage id by question id from a dictionary, a table or a TREC file. Raises `ApiError`."""
     if isinstance(qrels, str | os.PathLike):
         given: Any = _qrels_table(Path(qrels).expanduser())
     else:
@@ -188,7 +205,7 @@ def records_table(items: Any) -> Any:
 
 
 def holds_judgements(columns: Iterable[object]) -> bool:
-    """Whether these columns are those of judgements: a grade, or nothing but ids of both kinds and a number."""
+    """Whether these columns are judgements: a grade, or only ids of both kinds and a number."""
     names = {str(column).casefold() for column in columns}
     if names & {"relevance", "rel", "grade"}:
         return True
@@ -198,7 +215,7 @@ def holds_judgements(columns: Iterable[object]) -> bool:
 
 
 def is_qrels_file(path: Path) -> bool:
-    """Whether the first lines of a file are judgements of TREC (`q1 0 d1 1`), or it has the header of BEIR."""
+    """Whether a file starts with TREC judgements (`q1 0 d1 1`) or with the header of BEIR."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             lines = [line.split() for line in file.read(_FIRST_CHARACTERS).splitlines()[:_FIRST_LINES] if line.strip()]
@@ -213,7 +230,7 @@ def is_qrels_file(path: Path) -> bool:
 
 
 def _by_passage(values: Any, what: str, numbers: str) -> Mapping[Any, Mapping[Any, Any]]:
-    """Return numbers by passage id by question id. Raises `ApiError` if they are anything else."""
+    """Return the values if they are numbers by passage id by question id, else raise `ApiError`."""
     if not isinstance(values, Mapping):
         message = f"{what} must be {numbers} by passage id by question id, a table, a list of records or a file"
         raise ApiError(f"wrong_{what}", f"{message}, not {_kind(values)}")
@@ -242,7 +259,7 @@ def _qrels_table(path: Path) -> pd.DataFrame:
 
 
 def _grade(value: Any) -> int:
-    """Return a grade. Raises `ApiError` for fractions: rounding would change what is relevant."""
+    """Return a grade. Raises `ApiError` for fractions, because rounding could change the relevance."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -279,14 +296,14 @@ def table_files(table: pd.DataFrame) -> list[File]:
     file = BytesIO()
     try:
         content.to_parquet(file, index=False)
-    except (ValueError, TypeError, OSError) as error:  # also what Arrow raises for a column of several types
+    except (ValueError, TypeError, OSError) as error:  # Arrow raises several for columns of mixed types
         message = f"the table cannot be read: {error}; give each column one type"
         raise ApiError("mixed_table", message) from error
     return [_file("table.parquet", file.getvalue())]
 
 
 def row_files(rows: Sequence[Mapping[str, Any]]) -> list[File]:
-    """Return rows as JSON lines. A single row is a list, because one line alone would be read as a JSON object."""
+    """Return rows as JSON lines. A single row is a JSON list, because a file with one line is read as an object."""
     if len(rows) == 1:
         return [_file("rows.json", b"[" + _json_lines(rows).strip() + b"]")]
     return [_file("rows.jsonl", _json_lines(rows))]
@@ -330,7 +347,7 @@ def _items(source: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
 
 
 def _text(content: Any, field: str = "text") -> str:
-    """Return a field of a passage or question, empty if it is missing; text alone is the field "text"."""
+    """Return a field of a passage or question, empty if missing; plain text is the field "text"."""
     fields = content if isinstance(content, Mapping) else {"text": content}
     return "" if fields.get(field) is None else str(fields[field])
 

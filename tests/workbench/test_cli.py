@@ -1,4 +1,4 @@
-"""The command line: every command has its help, is listed once, is completed, and ends as the others do."""
+"""The command line: help, completion and exit status of every command."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from mrc_workbench.workbench.cli import _INTERNAL, COMMANDS, all_commands, main
 WIDTH = 80
 LOST = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
-# what cannot be done, by a command of every group and by every command with a file or a reference
+# invalid arguments for a command of every group, and for every command with a file or a reference
 NOTHING_DONE = [
     *(["compare", "none.toml"], ["tune", "none.toml", "BM25"], ["show", "none"], ["report", "none", "--out", "out"]),
     *(["rename", "none", "new"], ["delete", "none"], ["export", "none", "BM25", "--to", "vespa", "--out", "out"]),
@@ -53,7 +53,6 @@ def test_lists_every_command_of_the_table() -> None:
 
 
 def test_maps_each_function_to_one_command() -> None:
-    """A command exists once: no function has two names."""
     mrc = all_commands()
     functions = []
     for path in PATHS:
@@ -83,7 +82,7 @@ def test_prints_help_of_every_command_and_rejects_unknown_option(
     assert captured.err == ""
     usage, _, summary, *_ = captured.out.splitlines()
     assert usage.startswith(f"Usage: mrc {' '.join(path)}")
-    assert summary.endswith(".")  # on one line
+    assert summary.endswith(".")
     assert "object at" not in captured.out
     assert "Options of every command" in captured.out
     if len(path) == 1:

@@ -1,1 +1,1 @@
-"""Retrievers in production: opened, asked from Python or over HTTP; nothing of the pages is needed."""
+"""Retrievers in production, as a server over HTTP. Imports no module of the pages."""

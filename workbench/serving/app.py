@@ -1,19 +1,17 @@
-"""Searchers over HTTP: who may send which requests, which are searched in batches; every refusal is JSON with a reason.
+"""Searchers over HTTP: authentication, request checks and batches. Every error is JSON with a code and a message.
 
 POST /search                        the best passages of questions
-GET  /livez, /readyz, /healthz      probes; /healthz is /readyz by its older name
-GET  /info, /metrics, /openapi.json what is served, counts for Prometheus, the description
+GET  /livez, /readyz, /healthz      probes; /healthz is an older name of /readyz
+GET  /info, /metrics, /openapi.json corpus and retrievers, Prometheus metrics, API description
 """
 
 import asyncio
 import hmac
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, get_args
 
 import psutil
@@ -26,23 +24,9 @@ from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Searcher, SearchHit
-from mrc_workbench.workbench.serving.protocol import (
-    CLIENT_CLOSED_REQUEST,
-    CONTENT_TYPE,
-    ErrorResponse,
-    HitField,
-    Logging,
-    Metrics,
-    RequestError,
-    RequestLimits,
-    SearchRequest,
-    SearchResponse,
-    ServingMiddleware,
-    examples_of,
-    problem_text,
-    schema_of,
-    search_request_model,
-)
+from mrc_workbench.workbench.serving import protocol
+from mrc_workbench.workbench.serving.batches import Batches
+from mrc_workbench.workbench.serving.protocol import Logging, RequestError, RequestLimits, SearchRequest
 
 logger = logging.getLogger(__name__)
 HEADERS = {
@@ -58,96 +42,11 @@ METHODS: dict[str, tuple[str, ...]] = {
     "/search": ("POST",),
     **dict.fromkeys((*_PROBES, "/info", "/metrics", "/openapi.json"), _READ),
 }
-_SECONDS_BETWEEN_CHECKS = 2.0  # of the engines behind the searchers, however often a probe asks
-
-
-@dataclass(frozen=True, eq=False)
-class _PendingSearch:
-    questions: Sequence[str]
-    k: int
-    answer: "asyncio.Future[list[list[SearchHit]]]"
-
-
-class Batches:
-    """Searches questions that arrive together as one batch, in a thread.
-
-    A batch is closed once it has `most` questions, or `seconds` after the first request since the previous batch. A
-    request is never divided: one with more questions is a batch of its own. Neither results nor errors depend on the
-    other requests of a batch.
-    """
-
-    def __init__(self, searcher: Searcher, thread: Executor, *, max_questions: int, seconds: float) -> None:
-        self._searcher = searcher
-        self._thread = thread
-        self._max_questions = max_questions
-        self._seconds = seconds
-        self._waiting: deque[_PendingSearch] = deque()
-        self._has_waiting = asyncio.Event()
-        self._is_full = asyncio.Event()
-        self.search_started: float | None = None  # when the search of now began, of any batch
-
-    async def search(self, questions: Sequence[str], k: int) -> list[list[SearchHit]]:
-        """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
-        request = _PendingSearch(questions, k, asyncio.get_running_loop().create_future())
-        self._waiting.append(request)
-        self._update_events()
-        return await request.answer
-
-    async def work(self) -> None:
-        """Answer until cancelled."""
-        while True:
-            await self._has_waiting.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._seconds):
-                    await self._is_full.wait()
-            if batch := self._take_batch():
-                loop = asyncio.get_running_loop()
-                for request, result in await loop.run_in_executor(self._thread, self._search_waiting, batch):
-                    if request.answer.done():  # the client has given up
-                        continue
-                    if isinstance(result, Exception):
-                        request.answer.set_exception(result)
-                    else:
-                        request.answer.set_result(result)
-
-    def _take_batch(self) -> list[_PendingSearch]:
-        batch: list[_PendingSearch] = []
-        count = 0
-        while self._waiting and (not batch or count + len(self._waiting[0].questions) <= self._max_questions):
-            request = self._waiting.popleft()
-            if not request.answer.done():
-                batch.append(request)
-                count += len(request.questions)
-        self._update_events()
-        return batch
-
-    def _update_events(self) -> None:
-        count = sum(len(request.questions) for request in self._waiting)
-        for event, is_set in ((self._has_waiting, count > 0), (self._is_full, count >= self._max_questions)):
-            (event.set if is_set else event.clear)()
-
-    def _search_waiting(
-        self, batch: Sequence[_PendingSearch]
-    ) -> list[tuple[_PendingSearch, list[list[SearchHit]] | Exception]]:
-        """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
-        self.search_started = time.monotonic()
-        try:
-            waiting = [request for request in batch if not request.answer.done()]
-            return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
-        finally:
-            self.search_started = None
-
-    def _search(self, batch: Sequence[_PendingSearch]) -> list[list[list[SearchHit]] | Exception]:
-        try:
-            questions = [text for request in batch for text in request.questions]
-            hits = iter(self._searcher.search(questions, max(request.k for request in batch)))
-        except Exception as error:
-            return [error] if len(batch) == 1 else [self._search([request])[0] for request in batch]
-        return [[next(hits)[: request.k] for _ in request.questions] for request in batch]
+_SECONDS_BETWEEN_CHECKS = 2.0  # of the search engines, for any number of probes
 
 
 class Service:
-    """The searchers at work: what is in progress, and whether the server is ending. Its methods answer requests."""
+    """The searchers with their batches, the requests in progress, and the endpoints as methods."""
 
     def __init__(
         self, searchers: Mapping[str, Searcher], limits: RequestLimits, key: str, information: Mapping[str, Any]
@@ -155,10 +54,10 @@ class Service:
         self.searchers = searchers
         self.limits = limits
         self._key = key.encode()
-        self.request_model = search_request_model(limits)
+        self.request_model = protocol.search_request_model(limits)
         self.in_progress = 0
         self.is_ending = False
-        self.metrics = Metrics()
+        self.metrics = protocol.Metrics()
         self.connections = 0
         self.started = time.time()
         self.information = dict(information)
@@ -169,16 +68,13 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Search in one thread, whatever is asked: models and indexes use the cores by themselves."""
+        """Search in a single thread: models and indexes use several cores themselves."""
         del app
-        limits = self.limits
+        most = self.limits.max_batch_size
+        wait = self.limits.batch_wait_ms / 1000
         with ThreadPoolExecutor(1, "search") as thread:
-            self._batches = {
-                name: Batches(
-                    searcher, thread, max_questions=limits.max_batch_size, seconds=limits.batch_wait_ms / 1000
-                )
-                for name, searcher in self.searchers.items()
-            }
+            for name, searcher in self.searchers.items():
+                self._batches[name] = Batches(searcher, thread, max_questions=most, seconds=wait)
             tasks = [asyncio.create_task(batches.work()) for batches in self._batches.values()]
             try:
                 yield
@@ -191,7 +87,7 @@ class Service:
         return self.json({"status": "live"})
 
     async def ready(self) -> Response:
-        """Return whether questions can be answered now."""
+        """Return whether the server can answer questions."""
         if code := await self._not_ready():
             messages = {
                 "ending": "this server is about to end",
@@ -202,26 +98,25 @@ class Service:
         return self.json({"status": "ready"})
 
     async def info(self, request: Request) -> Response:
-        """Return what is served: the corpus, the retrievers, their models and the version."""
+        """Return the corpus, the retrievers, their models and the version."""
         self._require_key(request)
         names = [{"name": name} for name in self.searchers]
         content = {"retrievers": names, **self.information, "started": self.started, "limits": vars(self.limits)}
         return self.json(content)
 
-    async def measured(self, request: Request) -> Response:
-        """Return counts and times in Prometheus's text format."""
+    async def metrics_text(self, request: Request) -> Response:
+        """Return metrics in the text format of Prometheus."""
         self._require_key(request)
-        is_ready = not await self._not_ready()
-        of_info = {name: str(self.information.get(name, "")) for name in ("version", "corpus_fingerprint")}
+        labels = {name: str(self.information.get(name, "")) for name in ("version", "corpus_fingerprint")}
         gauges: dict[str, tuple[float, Mapping[str, str]]] = {
             "mrc_connections": (self.connections, {}),
             "mrc_requests_in_progress": (self.in_progress, {}),
-            "mrc_ready": (int(is_ready), {}),
-            "mrc_info": (1, of_info),
+            "mrc_ready": (int(not await self._not_ready()), {}),
+            "mrc_info": (1, labels),
             "process_start_time_seconds": (self.started, {}),
             "process_resident_memory_bytes": (psutil.Process().memory_info().rss, {}),
         }
-        return Response(self.metrics.text(gauges), headers={**HEADERS, "Content-Type": CONTENT_TYPE})
+        return Response(self.metrics.text(gauges), headers={**HEADERS, "Content-Type": protocol.CONTENT_TYPE})
 
     async def search(self, request: Request) -> Response:
         """Return the best passages of each question."""
@@ -234,14 +129,14 @@ class Service:
         try:
             search_request = await self._read(request)
             name = self._retriever_name(search_request)
-            request.state.noted |= {"retriever": name, "questions": len(search_request.all), "k": search_request.k}
+            request.state.log_fields |= {"retriever": name, "questions": len(search_request.all), "k": search_request.k}
             hits = await self._search_hits(request, name, search_request)
         except TimeoutError:
             message = f"no answer was found within {self.limits.timeout:g} seconds: ask again in a moment"
             raise RequestError(503, "too_slow", message, **_RETRY_LATER) from None
-        except Failure as error:  # of an engine that others serve, mostly: what it says may name places
+        except Failure as error:  # usually of a search engine; its message may contain addresses
             logger.warning("%s cannot search: %s", name, error)
-            message = "what searches here cannot be asked now: ask again in a moment"
+            message = "the retriever cannot search now: ask again in a moment"
             raise RequestError(503, error.code, message, **_RETRY_LATER) from error
         finally:
             self.in_progress -= 1
@@ -252,36 +147,33 @@ class Service:
         return self.json({"retriever": name, "results": results})
 
     def json(self, content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
-        """Answer; while the server is ending, the connection is closed after it."""
+        """Return a JSON response; while the server is ending, it closes the connection."""
         closing = {"Connection": "close"} if self.is_ending else {}
         return JSONResponse(content, status, {**HEADERS, **(headers or {}), **closing})
 
     async def _search_hits(self, request: Request, name: str, search_request: SearchRequest) -> list[list[SearchHit]]:
-        """Search, and give up when the client closes the connection: what waits in line is then not searched."""
-        search = asyncio.create_task(
-            self._batches[name].search(search_request.all, search_request.k + search_request.offset)
-        )
+        """Search; cancels the search if the client closes the connection or the time is over."""
+        depth = search_request.k + search_request.offset
+        search = asyncio.create_task(self._batches[name].search(search_request.all, depth))
         disconnected = asyncio.create_task(_wait_until_closed(request))
         try:
             async with asyncio.timeout(self.limits.timeout):
                 await asyncio.wait((search, disconnected), return_when=asyncio.FIRST_COMPLETED)
             if not search.done():
-                raise RequestError(CLIENT_CLOSED_REQUEST, "gone", "the client closed the connection")
+                raise RequestError(protocol.CLIENT_CLOSED_REQUEST, "gone", "the client closed the connection")
             return search.result()
         finally:
             search.cancel()
             disconnected.cancel()
 
     async def _not_ready(self) -> str:
-        """Return why no question can be answered now: a code, empty if they can."""
+        """Return a code for why the server cannot answer questions; empty if it can."""
         if self.is_ending:
             return "ending"
-        latest = time.monotonic() - self.limits.timeout
-        if any(
-            batches.search_started is not None and batches.search_started < latest for batches in self._batches.values()
-        ):
+        starts = [start for batches in self._batches.values() if (start := batches.search_started) is not None]
+        if starts and min(starts) < time.monotonic() - self.limits.timeout:
             return "hanging"
-        async with self._check_lock:  # probes that come meanwhile wait for the same check
+        async with self._check_lock:  # concurrent probes share a check
             if time.monotonic() - self._last_check >= _SECONDS_BETWEEN_CHECKS:
                 unreachable = (
                     name
@@ -293,7 +185,7 @@ class Service:
         return "engine_unreachable" if self._unreachable else ""
 
     def _require_key(self, request: Request) -> None:
-        """Raise `Refused` without the key, sent as RFC 6750 says; the scheme's name in any case (RFC 7235)."""
+        """Raise `RequestError` without the key (RFC 6750); the name of the scheme has any case (RFC 7235)."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         is_right = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._key)
         if self._key and not (is_right and scheme.lower() == "bearer"):
@@ -312,13 +204,12 @@ class Service:
         except TimeoutError:
             raise RequestError(408, "too_late", "the request did not arrive in time", Connection="close") from None
         except ClientDisconnect:
-            raise RequestError(CLIENT_CLOSED_REQUEST, "gone", "the connection ended before the request did") from None
+            raise RequestError(protocol.CLIENT_CLOSED_REQUEST, "gone", "the connection ended too early") from None
         try:
             return self.request_model.model_validate_json(bytes(body))
         except ValidationError as error:
-            raise RequestError(
-                422, "not_understood", "; ".join(problem_text(detail) for detail in error.errors()[:3])
-            ) from None
+            message = "; ".join(protocol.problem_text(detail) for detail in error.errors()[:3])
+            raise RequestError(422, "not_understood", message) from None
 
     def _retriever_name(self, search_request: SearchRequest) -> str:
         name = search_request.retriever or (next(iter(self.searchers)) if len(self.searchers) == 1 else "")
@@ -337,15 +228,15 @@ def create_app(
     logs: Logging | None = None,
     information: Mapping[str, Any] | None = None,
 ) -> FastAPI:
-    """Return the app that serves searchers by name, to clients with the `key` if any; `information` is for `/info`."""
+    """Return the app that serves searchers by name, to clients with the `key` if set; `/info` has `information`."""
     service = Service(searchers, limits or RequestLimits(), key, information or {})
     app = FastAPI(
         title="Passages for questions",
         description="Retrievers as they were compared: the same passages, in the same order.",
         version="1",
         lifespan=service.lifespan,
-        openapi_url=None,  # it is given below, with the headers of all answers
-        docs_url=None,  # pages that would ask other hosts for their scripts
+        openapi_url=None,  # a route below has the headers of all responses
+        docs_url=None,  # these pages would load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,  # a redirect would name the host that the client sent
         telemetry={"tracing": False, "metrics": False, "logs": False},
@@ -353,31 +244,30 @@ def create_app(
     app.state.service = service
     _add_routes(app, service, has_key=bool(key))
 
-    async def refused(request: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException):  # the framework's own
-            codes = {404: "not_found", 405: "method_not_allowed"}
-            code = codes.get(error.status_code, "refused")
+    async def error_response(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):  # from Starlette
+            code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
             headers = dict(error.headers or {})
             if methods := METHODS.get(request.url.path):
                 headers["Allow"] = ", ".join((*methods, "OPTIONS"))
             error = RequestError(error.status_code, code, error.detail, **headers)
         if not isinstance(error, RequestError):
             raise error
-        request.state.noted["code"] = error.code
+        request.state.log_fields["code"] = error.code
         return service.json({"code": error.code, "error": str(error)}, error.status, error.headers)
 
     for kind in (RequestError, HTTPException):
-        app.add_exception_handler(kind, refused)
+        app.add_exception_handler(kind, error_response)
     gate: dict[str, Any] = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging()}
-    app.add_middleware(ServingMiddleware, answer=service.json, any_host=bool(key), **gate)
+    app.add_middleware(protocol.ServingMiddleware, answer=service.json, any_host=bool(key), **gate)
     return app
 
 
 def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
     secured = [Security(HTTPBearer(auto_error=False))] if has_key else []
-    schema = schema_of(service.request_model, service.searchers)
-    content = {"application/json": {"schema": schema, "examples": examples_of(service.searchers)}}
-    search: dict[str, Any] = {"response_model": SearchResponse, "dependencies": secured}
+    schema = protocol.schema_of(service.request_model, service.searchers)
+    content = {"application/json": {"schema": schema, "examples": protocol.examples_of(service.searchers)}}
+    search: dict[str, Any] = {"response_model": protocol.SearchResponse, "dependencies": secured}
     search["responses"] = _refusals(401, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
     search["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
     app.add_api_route("/search", service.search, methods=["POST"], **search)
@@ -388,7 +278,7 @@ def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
         "/readyz": (service.ready, probe),
         "/healthz": (service.ready, probe),
         "/info": (service.info, {"response_model": dict[str, Any], **by_key}),
-        "/metrics": (service.measured, {"response_class": Response, **by_key}),
+        "/metrics": (service.metrics_text, {"response_class": Response, **by_key}),
         "/openapi.json": (lambda: service.json(app.openapi()), {"include_in_schema": False}),
     }
     for path, (endpoint, options) in routes.items():
@@ -397,12 +287,12 @@ def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": ErrorResponse} for status in statuses}
+    return {status: {"model": protocol.ErrorResponse} for status in statuses}
 
 
 def _as_json(hits: list[SearchHit], search_request: SearchRequest) -> list[dict[str, Any]]:
-    """Return the JSON of the hits after those that `offset` skips, with the requested fields and scores."""
-    names = search_request.fields or get_args(HitField)
+    """Return the hits after `offset` as JSON, with the requested fields and at least `min_score`."""
+    names = search_request.fields or get_args(protocol.HitField)
     rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][search_request.offset :]
     if search_request.min_score is not None:
         rows = [row for row in rows if row["score"] >= search_request.min_score]
@@ -410,6 +300,5 @@ def _as_json(hits: list[SearchHit], search_request: SearchRequest) -> list[dict[
 
 
 async def _wait_until_closed(request: Request) -> None:
-    """Return when the client closes the connection. The body of the request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,5 +1,4 @@
-"""`mrc serve KEY`: opens retrievers and serves them over HTTP until a signal ends it; limits how many connections may
-be open, and how long each may take to send the head of a request."""
+"""`mrc serve KEY`: serves retrievers over HTTP until a signal, with limits for connections and request heads."""
 
 import asyncio
 import json
@@ -35,7 +34,7 @@ from mrc_workbench.workbench.serving.app import Service, create_app
 from mrc_workbench.workbench.serving.protocol import RENAMED, AccessLog, Logging, RequestLimits, access_logger
 
 logger = logging.getLogger(__name__)
-_SPARE_FILES = 32  # descriptors beside those of connections and those that are open at the start
+_SPARE_FILES = 32  # file descriptors that connections leave free
 _SECONDS_BETWEEN_LINES = 1.0
 _TOO_MANY_CONNECTIONS = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -50,15 +49,11 @@ _MOST_PORT = 65535
 @add_options(Logging)
 @add_options(RequestLimits, earlier_names=RENAMED)
 def serve(
-    key: Annotated[
-        str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")
-    ],
+    key: Annotated[str, Parameter(help="key of a comparison, its experiment file, or a folder of compare --out")],
     /,
     *,
     retriever: Annotated[tuple[str, ...], Parameter(help="names of the retrievers to serve; by default all")] = (),
-    host: Annotated[
-        str, Parameter(help="address to listen at; any but this machine's own needs an access key")
-    ] = _LOOPBACK,
+    host: Annotated[str, Parameter(help="address to listen at; others than localhost need an access key")] = _LOOPBACK,
     port: Annotated[int, Parameter(help="port to listen at; 0: a free one")] = 8700,
     fd: Annotated[int | None, Parameter(help="number of an open socket, instead of host and port")] = None,
     key_file: Annotated[Path | None, Parameter(help=f"file with the access key, instead of {KEY}")] = None,
@@ -90,18 +85,14 @@ def serve(
 
 
 def describe_searchers(reference: str | Path, searchers: Mapping[str, Searcher]) -> dict[str, Any]:
-    """Return what identifies the searchers of a comparison: two servers on one index return the same."""
+    """Return the corpus, experiment and models of searchers; equal for two servers on the same index."""
     experiment, base = find_experiment(reference)
     passages = next(iter(searchers.values())).passages
     specs = {spec.name: spec for spec in experiment.retriever}
-    retrievers = [
-        {
-            "name": name,
-            "kind": specs[name].kind,
-            "models": _models_of(experiment.with_dependencies([name]), base, passages),
-        }
-        for name in searchers
-    ]
+    retrievers = []
+    for name in searchers:
+        models = _models_of(experiment.with_dependencies([name]), base, passages)
+        retrievers.append({"name": name, "kind": specs[name].kind, "models": models})
     return {
         "version": project_version(),
         "data": _without_folders(experiment.data),
@@ -113,7 +104,7 @@ def describe_searchers(reference: str | Path, searchers: Mapping[str, Searcher])
 
 
 def _models_of(specs: Sequence[Spec], base: Path, passages: Passages) -> dict[str, str]:
-    """Return the fingerprint of each model that retrievers use, by its reference; empty if it cannot be had."""
+    """Return the fingerprint of each model that retrievers use, by its reference; empty if unavailable."""
     models = {}
     for reference in filter(None, (str(getattr(spec, "model", "")) for spec in specs)):
         models[_without_folders(reference)] = ""
@@ -123,7 +114,7 @@ def _models_of(specs: Sequence[Spec], base: Path, passages: Passages) -> dict[st
 
 
 def _without_folders(content: Any) -> Any:
-    """Return JSON-able content whose absolute paths are their last names: clients need not know where files lie."""
+    """Return JSON content with absolute paths reduced to their last parts, which clients may see."""
     if isinstance(content, dict):
         return {name: _without_folders(value) for name, value in content.items()}
     if isinstance(content, list):
@@ -132,7 +123,7 @@ def _without_folders(content: Any) -> Any:
 
 
 class JsonLines(logging.Formatter):
-    """Formats a warning as JSON on one line, as the access log is written."""
+    """Formats a warning as a line of JSON, like the access log."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -140,7 +131,7 @@ class JsonLines(logging.Formatter):
 
 
 def _log_to_standard_error(*, as_json: bool) -> None:
-    """Write the lines about requests as they are: each is JSON of its own. Warnings are JSON if `as_json`."""
+    """Log requests, which are JSON lines, and warnings, which are JSON lines if `as_json`."""
     requests = logging.StreamHandler()
     warnings = logging.StreamHandler()
     requests.setFormatter(logging.Formatter("%(message)s"))
@@ -152,23 +143,23 @@ def _log_to_standard_error(*, as_json: bool) -> None:
 
 
 def read_key(file: Path | None) -> str:
-    """Return the key of a file, or of the environment; empty where there is none. Raises `ValueError`, `OSError`."""
+    """Return the key from a file or the environment, empty if unset. Raises `ValueError` and `OSError`."""
     key = (file.read_text(encoding="utf-8") if file else os.environ.get(KEY, "")).strip()
     if (key or file) and len(key) < _SHORTEST_KEY:
-        raise ValueError(f"a key has {_SHORTEST_KEY} letters or more; this makes one: openssl rand -hex 32")
+        raise ValueError(f"a key has {_SHORTEST_KEY} characters or more; create one: openssl rand -hex 32")
     if not key.isascii():
-        raise ValueError("a key is of ASCII letters alone: it is sent in a header")
+        raise ValueError("a key may only have ASCII characters, because clients send it in a header")
     return key
 
 
 def _open_socket(host: str, port: int, fd: int | None, *, has_key: bool) -> socket.socket:
-    """Return the socket, bound and not listening yet: a port that is taken is reported before anything is built."""
+    """Return a bound socket that does not listen yet; a port in use is an error before retrievers are built."""
     if fd is not None:
         given_socket = socket.socket(fileno=fd)
         address = given_socket.getsockname()
-        host = address[0] if isinstance(address, tuple) else _LOOPBACK  # of a file system: who may write to it
+        host = address[0] if isinstance(address, tuple) else _LOOPBACK  # a Unix socket has file permissions
     if host not in (_LOOPBACK, "::1", "localhost") and not has_key:
-        raise ValueError(f"at {host} others can ask: set {KEY} or --key-file, or listen at {_LOOPBACK}")
+        raise ValueError(f"other machines can use {host}: set {KEY} or --key-file, or listen at {_LOOPBACK}")
     if fd is not None:
         return given_socket
     if not 0 <= port <= _MOST_PORT:
@@ -188,7 +179,7 @@ def _open_socket(host: str, port: int, fd: int | None, *, has_key: bool) -> sock
 
 
 class _OncePerSecond(logging.Filter):
-    """Passes the same warning once a second, since clients may cause it at will; counts dropped ones of the server."""
+    """Passes each warning once a second, because clients can cause it; counts the dropped ones of this module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,7 +202,7 @@ class _OncePerSecond(logging.Filter):
 
 
 def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
-    """Answer at a socket until SIGTERM or SIGINT, and then answer the requests that were let in before."""
+    """Serve at a socket until SIGTERM or SIGINT, and then answer the accepted requests."""
     service: Service = app.state.service
     limits = service.limits
     max_connections = limits.max_connections
@@ -220,7 +211,7 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
         max_connections = max(1, min(max_connections, max_files - psutil.Process().num_fds() - _SPARE_FILES))
 
     class Protocol(H11Protocol):
-        """HTTP/1.1 with a limit of connections, and a time within which the head of a request must arrive."""
+        """HTTP/1.1 with a limit of connections, and a time limit for the head of each request."""
 
         _deadline: asyncio.TimerHandle | None = None
 
@@ -245,10 +236,10 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
                 return
             before = self.cycle
             super().data_received(data)
-            if self.cycle is not before:  # a head has arrived
+            if self.cycle is not before:  # a request has begun
                 self._stop_waiting()
             elif self.cycle is not None and self.cycle.response_complete and self._deadline is None:
-                self._wait_for_head()  # of the next request of this connection, which has begun
+                self._wait_for_head()  # of the next request
 
         def _wait_for_head(self) -> None:
             self._deadline = self.loop.call_later(limits.header_timeout, self._close_without_head)
@@ -272,12 +263,12 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
             service.is_ending = True
             loop = asyncio.get_running_loop()
             for listener in (listener for server in self.servers for listener in server.sockets):
-                loop.remove_reader(listener.fileno())  # new clients wait for another process that has the socket
-            await asyncio.sleep(0.5)  # a client that was let in a moment ago has not sent its request yet
+                loop.remove_reader(listener.fileno())  # another process with the socket accepts new clients
+            await asyncio.sleep(0.5)  # time for accepted clients to send their requests
             await super().shutdown(sockets)
 
     def log_shortly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log a failure to accept a connection as one line a second, everything else as usual."""
+        """Log a failure to accept a connection once a second, and other errors as asyncio does."""
         if isinstance(context.get("exception"), OSError) and "socket" in context:
             logger.warning("no connection can be accepted: the process has too many open files")
             return
@@ -288,7 +279,7 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
         loop="asyncio",
         http=Protocol,
         ws="none",
-        log_config=None,  # the handlers of `mrc serve` write what it logs
+        log_config=None,  # `mrc serve` has its own handlers
         log_level="warning",
         access_log=False,
         server_header=False,

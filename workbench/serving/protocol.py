@@ -1,5 +1,7 @@
-"""What clients send and get: limits, JSON with its schema, refusals, the checks and the log line of every request, and
-counts and times in the text format of Prometheus: https://prometheus.io/docs/instrumenting/exposition_formats/"""
+"""Limits, JSON schemas and errors of requests; middleware that checks and logs each request; and Prometheus metrics.
+
+Text format: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
 
 import json
 import logging
@@ -19,8 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# names of earlier versions, still accepted on the command line
-RENAMED = {
+RENAMED = {  # earlier names of options
     "most_letters": "max_query_length",
     "most_questions": "max_queries",
     "most_k": "max_k",
@@ -31,13 +32,11 @@ RENAMED = {
     "wait": "batch_wait_ms",
 }
 _ALIASES = {"question": "query", "questions": "queries", "k": "top_k"}
-
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 _HELP = {
     "mrc_requests_total": "Requests by path, method and status; 499: the client closed the connection.",
-    "mrc_refusals_total": "Requests that were not answered, by the code in their JSON.",
+    "mrc_refusals_total": "Refused requests, by the code in their JSON.",
     "mrc_request_duration_seconds": "Seconds from the head of a request to the end of its answer, by path.",
     "mrc_queries_total": "Questions that were answered, by retriever.",
     "mrc_search_duration_seconds": "Seconds that a search request waited and was searched, by retriever.",
@@ -54,30 +53,30 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 MetricLabels = tuple[tuple[str, str], ...]
 logger = logging.getLogger(__name__)
 access_logger = logging.getLogger(f"{__package__}.access")
-CLIENT_CLOSED_REQUEST = 499  # the client closed the connection: nobody reads this status
+CLIENT_CLOSED_REQUEST = 499  # only for logs: no client receives it
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LogFields = dict[str, Any]
 
 
-def _limit_field(default: Any, text: str) -> Any:
+def _option(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """How much may be asked. Raises `ValueError` for a value that is not a positive number."""
+    """Limits of requests. Raises `ValueError` for a value that is not a positive number."""
 
-    max_query_length: int = _limit_field(2000, "characters of a question")
-    max_queries: int = _limit_field(64, "questions of a request")
-    max_k: int = _limit_field(100, "passages of a question, those that `offset` skips included")
-    max_request_bytes: int = _limit_field(1_000_000, "bytes of a request's body")
-    max_concurrency: int = _limit_field(256, "requests that wait or are answered at one time; more get 429")
-    max_connections: int = _limit_field(1000, "open connections; more are closed at once")
-    timeout: float = _limit_field(30.0, "seconds that a request's body may take to arrive, and then to be answered")
-    header_timeout: float = _limit_field(10.0, "seconds that a connection may take to send the head of a request")
-    max_batch_size: int = _limit_field(32, "questions that are searched together")
-    batch_wait_ms: float = _limit_field(2.0, "milliseconds that a batch stays open for others to join it")
+    max_query_length: int = _option(2000, "characters of a question")
+    max_queries: int = _option(64, "questions of a request")
+    max_k: int = _option(100, "passages of a question, those that `offset` skips included")
+    max_request_bytes: int = _option(1_000_000, "bytes of a request's body")
+    max_concurrency: int = _option(256, "requests that wait or are answered at one time; more get 429")
+    max_connections: int = _option(1000, "open connections; more are closed at once")
+    timeout: float = _option(30.0, "seconds that a request's body may take to arrive, and then to be answered")
+    header_timeout: float = _option(10.0, "seconds that a connection may take to send the head of a request")
+    max_batch_size: int = _option(32, "questions that are searched together")
+    batch_wait_ms: float = _option(2.0, "milliseconds that a batch stays open for others to join it")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -86,7 +85,7 @@ class RequestLimits:
 
 
 class AccessLog(StrEnum):
-    """What is logged of each request, to the standard error."""
+    """The access log on standard error."""
 
     NONE = "none"
     JSON = "json"
@@ -94,12 +93,12 @@ class AccessLog(StrEnum):
 
 @dataclass(frozen=True)
 class Logging:
-    """What is logged of requests: never the text of a question. Raises `ValueError` for a negative time."""
+    """Options of the access log, which never has the text of questions. Raises `ValueError` for a negative time."""
 
     access_log: AccessLog = field(
         default=AccessLog.NONE, metadata={"help": "log each request as a line of JSON, or none"}
     )
-    slow_query_ms: float = _limit_field(0.0, "log requests that took this many milliseconds or more; 0: none")
+    slow_query_ms: float = _option(0.0, "log requests that took this many milliseconds or more; 0: none")
 
     def __post_init__(self) -> None:
         if not self.slow_query_ms >= 0:
@@ -107,7 +106,7 @@ class Logging:
 
 
 class ResponseHit(BaseModel):
-    """A passage; higher scores are better. With `fields`, an answer holds those alone."""
+    """A passage; higher scores are better. A request with `fields` receives only these."""
 
     rank: int
     id: str
@@ -116,33 +115,33 @@ class ResponseHit(BaseModel):
     score: float = 0.0
 
 
-HitField = Literal["rank", "id", "title", "text", "score"]  # of `Found`, as `fields` names it
+HitField = Literal["rank", "id", "title", "text", "score"]  # fields of `ResponseHit`
 _Fields = Annotated[list[HitField], Field(min_length=1, max_length=len(get_args(HitField)))]
 
 
 class QuestionHits(BaseModel):
-    """What was found for a question, best first."""
+    """The passages of a question, best first."""
 
     question: str
     hits: list[ResponseHit]
 
 
 class SearchResponse(BaseModel):
-    """What was found, for each question in the order asked."""
+    """The passages of each question, in the order of the request."""
 
     retriever: str
     results: list[QuestionHits]
 
 
 class ErrorResponse(BaseModel):
-    """Why a request was not answered: a word for programs, a sentence for people."""
+    """Why a request was refused: a code for programs, and a message."""
 
     code: str
     error: str
 
 
 class RequestError(Exception):
-    """Why a request is not answered: its status, the `Refusal`, and headers that say more."""
+    """A refused request: the HTTP status, the fields of `ErrorResponse`, and further headers."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -152,7 +151,7 @@ class RequestError(Exception):
 
 
 class SearchRequest(BaseModel):
-    """A question or several, how many passages of each to return, and the retriever if several are served."""
+    """One or several questions, the number of passages of each, and the retriever if there are several."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
     question: str | None = None
@@ -169,7 +168,7 @@ class SearchRequest(BaseModel):
 
 
 def search_request_model(limits: RequestLimits) -> type[SearchRequest]:
-    """Return the model of requests, with the limits in its schema; `query`, `queries` and `top_k` are aliases."""
+    """Return the model of requests with the limits in its schema; `query`, `queries` and `top_k` are aliases."""
     text: Any = Annotated[str, Field(min_length=1, max_length=limits.max_query_length)]
     question_list: Any = Annotated[list[text], Field(min_length=1, max_length=limits.max_queries)]
     alias = {name: AliasChoices(name, other) for name, other in _ALIASES.items()}
@@ -185,7 +184,7 @@ def search_request_model(limits: RequestLimits) -> type[SearchRequest]:
 
     k = Field(min(10, limits.max_k), description="passages of each", ge=1, le=limits.max_k, validation_alias=alias["k"])
     return create_model(
-        "Asked",
+        "SearchRequest",
         __base__=Checked,
         question=(text | None, Field(None, description="a question", validation_alias=alias["question"])),
         questions=(question_list | None, Field(None, description="or several", validation_alias=alias["questions"])),
@@ -210,19 +209,19 @@ def schema_of(model: type[SearchRequest], retrievers: Collection[str]) -> dict[s
 
 
 def problem_text(error: Mapping[str, Any]) -> str:
-    """Return what is wrong with a request, without repeating what was sent."""
+    """Return the message of a validation error, without content of the request."""
     if error["type"] == "extra_forbidden":
         return (
-            "a field that is not known, or given twice; there are question or questions (also query, queries), "
+            "an unknown or repeated field; the fields are question or questions (also query, queries), "
             "k (also top_k), offset, min_score, fields and retriever"
         )
     location = ".".join(map(str, error["loc"]))
-    message = str(error["msg"]).removeprefix("Value error, ")  # which pydantic puts before a check of ours
+    message = str(error["msg"]).removeprefix("Value error, ")  # added by pydantic
     return f"{location}: {message}" if location else message
 
 
 def examples_of(retrievers: Collection[str]) -> dict[str, Any]:
-    """Return requests that are answered, for the description."""
+    """Return valid requests for the API description."""
     named = {"retriever": next(iter(retrievers))} if len(retrievers) > 1 else {}
     return {
         "a question": {"value": {"question": "자격루는 누가 만들었는가?", "k": 3, **named}},
@@ -237,7 +236,7 @@ class _Histogram:
 
 
 class Metrics:
-    """Counters and histograms by name and labels. For one thread."""
+    """Counters and histograms by name and labels. Not thread-safe."""
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[MetricLabels, float]] = defaultdict(lambda: defaultdict(float))
@@ -252,7 +251,7 @@ class Metrics:
         histogram.total += seconds
 
     def text(self, gauges: Mapping[str, tuple[float, Mapping[str, str]]]) -> str:
-        """Return everything in the text format; `gauges` are values of now, with their labels."""
+        """Return all metrics in the text format; `gauges` are current values with their labels."""
         lines: list[str] = []
         for name, counters in sorted(self._counters.items()):
             lines += [*_head(name, "counter"), *(_sample(name, key, value) for key, value in sorted(counters.items()))]
@@ -285,7 +284,7 @@ def _key(labels: Mapping[str, str]) -> MetricLabels:
 
 @dataclass(eq=False)
 class ServingMiddleware:
-    """Middleware around the app. `methods` are those of each path; any other path is refused by the app itself."""
+    """Adds request ids, metrics and logs, and checks hosts. `methods` are those of each path of the app."""
 
     app: ASGIApp
     methods: dict[str, tuple[str, ...]]
@@ -303,11 +302,11 @@ class ServingMiddleware:
         header_id = headers.get("x-request-id", "")
         request_id = header_id if _REQUEST_ID.fullmatch(header_id) else uuid4().hex
         log_fields: LogFields = {"request_id": request_id}
-        scope.setdefault("state", {})["noted"] = log_fields
+        scope.setdefault("state", {})["log_fields"] = log_fields
         status = 500
         size = 0
 
-        async def answered(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -318,26 +317,24 @@ class ServingMiddleware:
 
         try:
             if response := self._early_response(scope, headers):
-                await response(scope, receive, answered)
+                await response(scope, receive, send_with_id)
             else:
-                await self.app(scope, receive, answered)
+                await self.app(scope, receive, send_with_id)
         except Exception:
             logger.exception("request %s failed", request_id)
             error_text = "something went wrong here; the log of this server has the details of this request id"
             log_fields["code"] = "failed"
-            await self.answer({"code": "failed", "error": error_text}, 500, {})(scope, receive, answered)
+            await self.answer({"code": "failed", "error": error_text}, 500, {})(scope, receive, send_with_id)
         finally:
             self._log_request(scope, log_fields, status, size, time.perf_counter() - started)
 
     def _early_response(self, scope: Scope, headers: Headers) -> Response | None:
-        """Return the answer to a wrong host or to OPTIONS; None for what the app answers."""
-        # without a key, a page whose own name leads here could read answers in the name of whoever looks at it
+        """Return the response to a wrong host or to OPTIONS, else None."""
+        # against DNS rebinding: without a key, a website with a name for this address could read responses
         host = re.sub(r":\d+$", "", headers.get("host", "")).lower()
         if not self.any_host and host not in _OWN_HOSTS:
-            error = RequestError(
-                421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone"
-            )
-            scope["state"]["noted"]["code"] = error.code
+            error = RequestError(421, "other_host", "without a key this server answers only to 127.0.0.1 and localhost")
+            scope["state"]["log_fields"]["code"] = error.code
             return self.answer({"code": error.code, "error": str(error)}, error.status, {})
         if scope["method"] == "OPTIONS" and scope["path"] in self.methods:
             return Response(status_code=204, headers={"Allow": ", ".join((*self.methods[scope["path"]], "OPTIONS"))})

@@ -1,4 +1,4 @@
-"""The sample, and work that the tests of this folder share."""
+"""Fixtures of the retrieval tests."""
 
 from tests.retrieval.conftest import kept_work, sample
 

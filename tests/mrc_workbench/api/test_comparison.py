@@ -1,4 +1,4 @@
-"""Comparisons of the API: their retrievers, tables and tests, and where they are stored."""
+"""Comparisons of the API: retrievers, tables, significance tests and storage."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,9 +99,8 @@ def test_adds_components_of_named_retrievers() -> None:
 def test_accepts_dictionaries_specs_and_mappings() -> None:
     strong: dict[str, Any] = {"kind": "bm25", "k1": 1.6, "name": "Strong"}
     pair = {"kind": "hybrid", "name": "Pair", "of": ["bm25", "Strong"]}
-    result = mrc.compare(
-        "sample", [strong, parse_spec({"kind": "bm25-windows", "name": "Windows"}), pair], progress=False
-    )
+    windows = parse_spec({"kind": "bm25-windows", "name": "Windows"})
+    result = mrc.compare("sample", [strong, windows, pair], progress=False)
     assert result.names == ["Strong", "Windows", "BM25", "Pair"]
     named = mrc.compare("sample", {"mine": {"kind": "bm25", "b": 0.7}, "theirs": "bm25"}, progress=False)
     assert named.names == ["mine", "theirs"]
@@ -126,9 +125,7 @@ def test_part_selects_questions() -> None:
 
 def test_compares_runs_of_dictionary_table_and_file(result: mrc.ComparisonResult, tmp_path: Path) -> None:
     run = result["bm25"].run()
-    rows = [
-        (query, passage, score) for query, passage_scores in run.items() for passage, score in passage_scores.items()
-    ]
+    rows = [(query, passage, score) for query, scores in run.items() for passage, score in scores.items()]
     table = pd.DataFrame(rows, columns=["query_id", "doc_id", "score"])
     file = tmp_path / "mine.trec"
     file.write_text("".join(f"{query} Q0 {passage} 1 {score!r} x\n" for query, passage, score in rows))
@@ -140,7 +137,7 @@ def test_compares_runs_of_dictionary_table_and_file(result: mrc.ComparisonResult
     assert {spec.name for spec in added_retrievers(runs.dataset.question_set.fingerprint)} >= {
         "a",
         "b",
-    }  # the page offers them
+    }  # the Compare page lists them
     with pytest.raises(ValueError, match="a is a run"):
         runs["a"].search(QUERY, progress=False)
 
@@ -211,9 +208,9 @@ def test_compares_registered_retriever_by_name(monkeypatch: pytest.MonkeyPatch) 
         ({"ks": "x"}, "ks must be"),
         ({"ks": 5}, "ks must be"),
         ({"ks": [1.5]}, "ks must be"),
-        ({"relevant_from": 0}, "relevant_from must be a whole number of 1 or more, not 0"),
-        ({"relevant_from": "x"}, "relevant_from must be"),
-        ({"relevant_from": 2}, "no question of the dataset has a relevant passage of grade 2 or higher"),
+        ({"relevance_level": 0}, "relevance_level must be a whole number of 1 or more, not 0"),
+        ({"relevance_level": "x"}, "relevance_level must be"),
+        ({"relevance_level": 2}, "no question of the dataset has a relevant passage of grade 2 or higher"),
         ({"split": "test"}, "split must be a SplitOptions"),
         ({"part": 5}, "part must be one of"),
         ({"part": "dev"}, "part must be one of all, train"),
@@ -222,6 +219,13 @@ def test_compares_registered_retriever_by_name(monkeypatch: pytest.MonkeyPatch) 
 def test_compare_rejects_invalid_values(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.compare("sample", "bm25", progress=False, **arguments)
+
+
+def test_compare_accepts_earlier_argument_name(caplog: pytest.LogCaptureFixture) -> None:
+    earlier: dict[str, Any] = {"relevant_from": 0}
+    with pytest.raises(ApiError, match="relevance_level must be a whole number"):
+        mrc.compare("sample", "bm25", progress=False, **earlier)
+    assert "'relevant_from' is now 'relevance_level'" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -279,7 +283,7 @@ def test_run_has_strictly_descending_scores(result: mrc.ComparisonResult) -> Non
 @pytest.mark.parametrize("seed", range(3))
 def test_evaluation_run_keeps_tie_order(seed: int) -> None:
     qrels, run = tied_run(seed)
-    of_trec_eval = ["R@5", "nDCG@10", "RR", "AP", "P@5"]  # RR@10 of ir_measures orders ties in another way
+    of_trec_eval = ["R@5", "nDCG@10", "RR", "AP", "P@5"]  # RR@10 of ir_measures orders ties differently
     result = mrc.evaluate(qrels, run, of_trec_eval)
     for metrics, of in ((of_trec_eval, run), (METRICS, result.run("run"))):
         measures = [ir_measures.parse_measure(metric) for metric in metrics]
@@ -297,9 +301,7 @@ def test_metric_deeper_than_search_is_missing_but_tested() -> None:
     assert rows["retriever"].tolist() == ["BM25 words", "BM25 words"]
     assert rows.loc["P@20", ["difference", "p", "wins"]].isna().all()
     assert not rows.loc["P@20", "significant"]
-    assert rows.loc["nDCG@10", "wins"] + rows.loc["nDCG@10", "ties"] + rows.loc["nDCG@10", "losses"] == len(
-        result.question_set.questions
-    )
+    assert rows.loc["nDCG@10", ["wins", "ties", "losses"]].sum() == len(result.question_set.questions)
 
 
 def test_result_is_a_collection_of_names(result: mrc.ComparisonResult) -> None:

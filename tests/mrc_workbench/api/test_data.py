@@ -25,7 +25,7 @@ BEIR: dict[str, Any] = {
 
 
 class Polars:
-    """A table of another library."""
+    """A table with `to_pandas`."""
 
     def to_pandas(self) -> pd.DataFrame:
         return pd.DataFrame(ROWS)

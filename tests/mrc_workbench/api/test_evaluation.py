@@ -1,4 +1,4 @@
-"""Runs of any system against judgements; ir_measures is the independent source."""
+"""Evaluation of runs, compared with ir_measures."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def test_recognises_judgements_of_other_libraries(columns: tuple[str, ...], tmp_
     table = pd.DataFrame([("01", "d1", 1), ("q2", "d2", 1)], columns=list(columns))
     run = {"01": {"d1": 1.0}, "q2": {"d1": 1.0}}
     assert mrc.evaluate(table, run, "P@1").table().loc["run", "P@1"] == 0.5
-    table.to_csv(tmp_path / "qrels.tsv", sep="\t", index=False)  # as BEIR: with a header
+    table.to_csv(tmp_path / "qrels.tsv", sep="\t", index=False)  # like BEIR, with a header
     assert mrc.evaluate(tmp_path / "qrels.tsv", run, "P@1").table().loc["run", "P@1"] == 0.5
 
 

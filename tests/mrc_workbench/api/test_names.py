@@ -1,4 +1,4 @@
-"""What `import mrc_workbench` gives, and what it costs; and progress bars."""
+"""The names and the import time of `mrc_workbench`, and progress bars."""
 
 import doctest
 import inspect

@@ -1,4 +1,4 @@
-"""What `compare` takes as retrievers: their names, order and combinations, and what happens if one fails."""
+"""The retrievers of `compare`: names, order, combinations and failures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -136,7 +136,7 @@ def test_combines_objects_and_runs_by_name(ids: list[str], *, is_last: bool) -> 
     result = compare(items[::-1] if is_last else items, ks=[1, 10])
     assert result.names == (["BM25", "mine", "Pair"] if is_last else ["mine", "BM25", "Pair"])
     assert result.failures == {}
-    assert result.comparison.rankings["mine"].indices.shape[1] == 150  # as deep as the hybrid reads
+    assert result.comparison.rankings["mine"].indices.shape[1] == 150  # the depth of the hybrid
 
 
 def test_combines_and_suggests_registered_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:

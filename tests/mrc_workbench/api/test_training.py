@@ -1,4 +1,4 @@
-"""Training by the API: what is planned, measured, stored and compared."""
+"""Training by the API: plans, metrics, stored runs and comparisons."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What may be asked over HTTP, by whom and how much; whatever is sent, the answer is JSON that tells no secrets."""
+"""The HTTP API: authentication, limits, request fields and errors, which are JSON without internal details."""
 
 import json
 import threading
@@ -23,10 +23,8 @@ from tests.retrieval.test_contract import bm25, dense
 
 KEY = "correct-horse-battery-staple"
 QUESTION = QUESTIONS[0].text
-SEARCHERS = {
-    retriever.name: Searcher(retriever, Passages.from_passages(PASSAGES))
-    for retriever in (bm25(PASSAGES), dense(PASSAGES))
-}
+CORPUS = Passages.from_passages(PASSAGES)
+SEARCHERS = {retriever.name: Searcher(retriever, CORPUS) for retriever in (bm25(PASSAGES), dense(PASSAGES))}
 SINGLE_SEARCHER = {"bm25": SEARCHERS["bm25"]}
 
 
@@ -62,7 +60,7 @@ def test_returns_passages_with_texts_in_searcher_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("body", "words"),
     [
         ({}, "either question or questions"),
         ({"question": QUESTION, "questions": [QUESTION]}, "either question or questions"),
@@ -74,11 +72,11 @@ def test_returns_passages_with_texts_in_searcher_order() -> None:
         ({"question": QUESTION, "k": 5}, "less than or equal to 4"),
         ({"question": QUESTION, "k": "3"}, "valid integer"),
         ({"question": 7}, "valid string"),
-        ({"question": QUESTION, "<b>": 1}, "field that is not known"),
+        ({"question": QUESTION, "<b>": 1}, "unknown or repeated field"),
     ],
 )
-def test_rejects_invalid_requests_with_reasons(service: TestClient, asked: object, words: str) -> None:
-    refusal = service.post("/search", json=asked)
+def test_rejects_invalid_requests_with_reasons(service: TestClient, body: object, words: str) -> None:
+    refusal = service.post("/search", json=body)
     assert (refusal.status_code, refusal.json()["code"]) == (422, "not_understood")
     assert words in refusal.json()["error"]
     assert "<b>" not in refusal.text
@@ -91,9 +89,7 @@ def test_rejects_other_paths_methods_contents_and_sizes(service: TestClient) -> 
         404: service.get("/docs"),
         405: service.get("/search"),
         413: service.post("/search", content=b"[" * 2001, headers=typed),
-        415: service.post(
-            "/search", content=json.dumps({"question": QUESTION}), headers={"Content-Type": "text/plain"}
-        ),
+        415: service.post("/search", content=b"{}", headers={"Content-Type": "text/plain"}),
         421: service.post("/search", json={"question": QUESTION}, headers={"Host": "evil.example:80"}),
         422: service.post("/search", content=iter([b'{"question"', b":"]), headers=typed),
     }
@@ -122,7 +118,7 @@ def test_requires_key_for_search_but_not_for_probes() -> None:
 
 
 class Held:
-    """Finds nothing before it is let go; fails where it is told to."""
+    """BM25 that waits for `go`, and fails for two queries."""
 
     name = "held"
 
@@ -134,31 +130,28 @@ class Held:
         self.began.set()
         assert self.go.wait(20)
         if "fail" in questions:
-            raise RuntimeError("/home/somebody/secret")
+            raise RuntimeError("/home/user/secret")
         if "away" in questions:
             raise Failure("milvus_unreachable", "http://secret:19530 does not answer")
         return bm25(PASSAGES).search(questions, k)
+
+
+def outcome(answer: Any) -> tuple[int, str, str]:
+    return answer.status_code, answer.json()["code"], answer.headers["Retry-After"]
 
 
 def test_rejects_excess_requests_and_times_out_slow_ones() -> None:
     held = Held()
     body = {"question": QUESTION}
     with ExitStack() as stack:
-        stack.callback(held.go.set)  # whatever fails, nobody waits for it
-        service = client(
-            stack, {"held": Searcher(held, Passages.from_passages(PASSAGES))}, max_concurrency=1, timeout=1.0
-        )
+        stack.callback(held.go.set)  # also if the test fails
+        service = client(stack, {"held": Searcher(held, CORPUS)}, max_concurrency=1, timeout=1.0)
         with ThreadPoolExecutor(1) as others:
             first = others.submit(service.post, "/search", json=body)
             assert held.began.wait(10)
             rejected = service.post("/search", json=body)
-            assert (rejected.status_code, rejected.json()["code"], rejected.headers["Retry-After"]) == (
-                429,
-                "busy",
-                "1",
-            )
-            late = first.result(20)
-            assert (late.status_code, late.json()["code"], late.headers["Retry-After"]) == (503, "too_slow", "1")
+            assert outcome(rejected) == (429, "busy", "1")
+            assert outcome(first.result(20)) == (503, "too_slow", "1")
         held.go.set()
         assert service.post("/search", json=body).status_code == 200
         failed = service.post("/search", json={"question": "fail"})
@@ -166,14 +159,11 @@ def test_rejects_excess_requests_and_times_out_slow_ones() -> None:
         assert "secret" not in failed.text
         assert "Traceback" not in failed.text
         away = service.post("/search", json={"question": "away"})
-        assert (away.status_code, away.json()["code"], away.headers["Retry-After"]) == (503, "milvus_unreachable", "1")
+        assert outcome(away) == (503, "milvus_unreachable", "1")
         assert "secret" not in away.text
         service.app.state.service.is_ending = True  # type: ignore[attr-defined]
         assert service.get("/healthz").status_code == 503
         assert service.post("/search", json=body).headers["Connection"] == "close"
-
-
-# the head of a request: key, host, id
 
 
 def test_key_requires_bearer_scheme() -> None:
@@ -285,9 +275,6 @@ def test_requires_positive_limits(wrong: dict[str, Any]) -> None:
         RequestLimits(**wrong)
 
 
-# what an answer holds, and what the description says
-
-
 @pytest.fixture(scope="module")
 def both() -> Iterator[TestClient]:
     with ExitStack() as stack:
@@ -307,7 +294,7 @@ def refusal(both: TestClient, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "body",
     [
         {"query": QUESTION, "top_k": 2},
         {"queries": [QUESTION], "top_k": 2},
@@ -315,20 +302,17 @@ def refusal(both: TestClient, **fields: Any) -> str:
         {"query": QUESTION, "k": 2},
     ],
 )
-def test_accepts_field_aliases(both: TestClient, asked: dict[str, Any]) -> None:
-    of_both = [
-        both.post("/search", json={"retriever": "dense", **body}).json()
-        for body in (asked, {"question": QUESTION, "k": 2})
-    ]
-    assert of_both[0] == of_both[1]
-    assert len(of_both[0]["results"][0]["hits"]) == 2
+def test_accepts_field_aliases(both: TestClient, body: dict[str, Any]) -> None:
+    answer = both.post("/search", json={"retriever": "dense", **body}).json()
+    assert answer["results"] == [{"question": QUESTION, "hits": hits(both, k=2)}]
+    assert len(answer["results"][0]["hits"]) == 2
 
 
 @pytest.mark.parametrize(
-    "asked", [{"query": QUESTION}, {"questions": [QUESTION]}, {"queries": [QUESTION]}, {"k": 1, "top_k": 1}]
+    "body", [{"query": QUESTION}, {"questions": [QUESTION]}, {"queries": [QUESTION]}, {"k": 1, "top_k": 1}]
 )
-def test_rejects_question_given_twice(both: TestClient, asked: dict[str, Any]) -> None:
-    assert refusal(both, **asked)
+def test_rejects_question_given_twice(both: TestClient, body: dict[str, Any]) -> None:
+    assert refusal(both, **body)
 
 
 def test_offset_skips_best_passages(both: TestClient) -> None:
@@ -366,12 +350,8 @@ def test_openapi_names_retrievers_and_required_fields(both: TestClient) -> None:
     request_schema = schema(both)
     assert request_schema["properties"]["retriever"]["enum"] == ["bm25", "dense"]
     assert request_schema["required"] == ["retriever"]
-    assert {variant["required"][0] for variant in request_schema["oneOf"]} == {
-        "question",
-        "questions",
-        "query",
-        "queries",
-    }
+    names = {variant["required"][0] for variant in request_schema["oneOf"]}
+    assert names == {"question", "questions", "query", "queries"}
     assert {"top_k", "offset", "min_score", "fields"} <= request_schema["properties"].keys()
     with ExitStack() as stack:
         single = client(stack, SINGLE_SEARCHER)

@@ -1,4 +1,4 @@
-"""`mrc serve` as a process: what it refuses to do, and that ending it under load loses nothing that was asked."""
+"""`mrc serve` as a process: argument checks, connection limits, and restarts under load without lost requests."""
 
 import http.client
 import json
@@ -51,8 +51,8 @@ def _serve(environment: dict[str, str], words: list[str], listening: socket.sock
 
 
 @contextmanager
-def served_afresh(*words: object) -> Iterator[None]:
-    """As a person starts it."""
+def served_by_new_process(*words: object) -> Iterator[None]:
+    """Run the command in a new Python process."""
     command = [sys.executable, "-m", "mrc_workbench", "serve", *map(str, words)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
     try:
@@ -63,7 +63,7 @@ def served_afresh(*words: object) -> Iterator[None]:
 
 
 def ask(port: int) -> int:
-    """Ask over a connection of its own; returns the status."""
+    """Search over a new connection; returns the status."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("POST", "/search", QUESTION_BODY, {"Content-Type": "application/json"})
@@ -75,7 +75,7 @@ def ask(port: int) -> int:
 
 
 class Load:
-    """Eight who ask one question after the other, and what became of each."""
+    """Eight clients that repeat a search; counts successful requests and collects errors."""
 
     def __init__(self, port: int) -> None:
         self.answered = 0
@@ -129,9 +129,9 @@ def test_restart_under_load_loses_no_request(file: Path, handed_over: bool) -> N
                     load.end()
             finally:
                 load.end()
-    if handed_over:  # the system keeps who comes meanwhile: they wait for the next process
+    if handed_over:  # the kernel queues new connections for the next process
         assert load.failed == []
-    # by port nobody listens for a while: whoever is not let in is told so at once, and comes again
+    # with a port, connections are refused until the next process listens
     assert all(isinstance(error, ConnectionRefusedError | ConnectionResetError) for error in load.failed)
     assert not any(isinstance(error, http.client.RemoteDisconnected) for error in load.failed)
 
@@ -142,8 +142,8 @@ def test_milvus_replicas_return_equal_results(file: Path, tmp_path: Path, monkey
     with ExitStack() as stack:
         monkeypatch.setenv("MILVUS_URI", stack.enter_context(serving(tmp_path / "lite")))
         ports = [free_port(), free_port()]
-        for port, start in zip(ports, (served_afresh, served), strict=True):
-            stack.enter_context(start(file, "--port", port))  # at once, and one finds what the other has loaded
+        for port, start in zip(ports, (served_by_new_process, served), strict=True):
+            stack.enter_context(start(file, "--port", port))  # concurrently: they share a collection
         for port in ports:
             wait_for(f"http://127.0.0.1:{port}/healthz")
         assert [ask(port) for port in ports] == [200, 200]
@@ -160,7 +160,7 @@ def test_closes_connections_without_request_head_quietly(file: Path, tmp_path: P
             wait_for(f"http://127.0.0.1:{port}/readyz")
             opened = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(150)]
             for connection in opened:
-                with suppress(OSError):  # some are closed already: too many are open
+                with suppress(OSError):  # some exceed the limit and are closed
                     connection.sendall(b"GET /hea")
             until = time.monotonic() + 30
             while not _is_answered(port):
@@ -200,7 +200,7 @@ def test_closes_reused_connection_with_endless_head(file: Path) -> None:
     with served(file, "--port", port, "--header-timeout", "2"):
         wait_for(f"http://127.0.0.1:{port}/readyz")
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        for _ in range(3):  # the second and third come on the connection of the first
+        for _ in range(3):  # over the same connection
             connection.request("POST", "/search", QUESTION_BODY, {"Content-Type": "application/json"})
             assert connection.getresponse().read()
         connection.sock.sendall(b"GET /liv")

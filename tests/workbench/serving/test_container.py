@@ -1,4 +1,4 @@
-"""The Dockerfile and the compose example of the guide fit the command that they start."""
+"""The Dockerfile and the compose example of the guide match the commands that they start."""
 
 import json
 import os
@@ -24,7 +24,7 @@ GUIDE = PROJECT / "docs" / "guides" / "serving.md"
 
 
 def stages(text: str) -> dict[str, list[str]]:
-    """Return the instructions of each stage, by its name."""
+    """Return the instructions by stage."""
     joined = re.sub(r"\\\n\s*", " ", text)
     instructions_by_stage: dict[str, list[str]] = {}
     name = ""
@@ -42,14 +42,14 @@ def dockerfile() -> dict[str, list[str]]:
     return stages((PROJECT / "Dockerfile").read_text(encoding="utf-8"))
 
 
-def of(instructions: list[str], name: str) -> str:
+def instruction(instructions: list[str], name: str) -> str:
     (value,) = [line.partition(" ")[2] for line in instructions if line.startswith(f"{name} ")]
     return value
 
 
 def test_app_is_last_stage_and_all_stages_extend_base(dockerfile: dict[str, list[str]]) -> None:
     assert list(dockerfile) == ["base", "serve", "app"]
-    assert [of(dockerfile[name], "FROM") for name in ("serve", "app")] == ["base", "base"]
+    assert [instruction(dockerfile[name], "FROM") for name in ("serve", "app")] == ["base", "base"]
     assert "USER mrc" in dockerfile["base"]
     copied = [line.split()[1:-1] for line in dockerfile["base"] if line.startswith("COPY ")]
     assert all(Path(PROJECT, name).exists() for names in copied for name in names)
@@ -57,20 +57,20 @@ def test_app_is_last_stage_and_all_stages_extend_base(dockerfile: dict[str, list
 
 def test_server_stage_starts_command_with_its_own_probe(dockerfile: dict[str, list[str]]) -> None:
     stage = dockerfile["serve"]
-    assert json.loads(of(stage, "ENTRYPOINT")) == ["mrc", "serve"]
-    words = json.loads(of(stage, "CMD"))
-    assert serves(words) == of(stage, "EXPOSE")
-    options, _, probe = of(stage, "HEALTHCHECK").partition(" CMD ")
+    assert json.loads(instruction(stage, "ENTRYPOINT")) == ["mrc", "serve"]
+    words = json.loads(instruction(stage, "CMD"))
+    assert serves(words) == instruction(stage, "EXPOSE")
+    options, _, probe = instruction(stage, "HEALTHCHECK").partition(" CMD ")
     assert "--start-period" in options
     program = json.loads(probe)
     compile(program[-1], "HEALTHCHECK", "exec")
     (address,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", program[-1])
-    assert address == (of(stage, "EXPOSE"), "/readyz")
+    assert address == (instruction(stage, "EXPOSE"), "/readyz")
     assert address[1] in METHODS
 
 
 def serves(words: list[str]) -> str:
-    """Return the port that the words of `mrc serve` name; they are its options."""
+    """Parse the options of `mrc serve`; returns the port."""
     _, bound, _ = all_commands().parse_args(["serve", *words], exit_on_error=False, print_error=False)
     assert bound.kwargs["host"] == "0.0.0.0"  # noqa: S104
     return str(bound.kwargs["port"])
@@ -101,16 +101,14 @@ EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nana
 
 
 def ignored_by_docker(path: Path, patterns: list[str]) -> bool:
-    """Whether .dockerignore leaves out a path of the project, given relative to it; `*` stands for no slash."""
-    return any(
-        fnmatchcase(path.name if pattern.startswith("**/") else path.as_posix(), pattern.removeprefix("**/"))
-        for pattern in patterns
-    )
+    """Whether a pattern of .dockerignore matches a path relative to the project."""
+    names = {pattern: path.name if pattern.startswith("**/") else path.as_posix() for pattern in patterns}
+    return any(fnmatchcase(name, pattern.removeprefix("**/")) for pattern, name in names.items())
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder laid out like the image: `app` holds what `COPY . .` copies, `usr/bin` the installed command."""
+    """A folder like the image: `app` has the files of `COPY . .`, and `usr/bin` the installed command."""
     root = tmp_path_factory.mktemp("image")
     lines = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line.strip("/") for line in lines if line and not line.startswith("#")]
@@ -129,7 +127,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(image: Path, workspace: Path, instructions: list[str]) -> dict[str, str]:
-    """Return the variables that the stage sets, with this folder's paths."""
+    """Return the environment of the stage with paths of this machine."""
     words = [word for line in instructions if line.startswith("ENV ") for word in line.split()[1:]]
     variables = dict(word.split("=", 1) for word in words)
     variables |= {"MRC_WORKSPACE": str(workspace), "NUMBA_CACHE_DIR": str(workspace / ".numba")}
@@ -137,8 +135,8 @@ def environment(image: Path, workspace: Path, instructions: list[str]) -> dict[s
     return os.environ | variables | {"PATH": path, "PYTHONPATH": str(image / "app"), "MRC_SERVE_KEY": "k" * 32}
 
 
-def started_and_probed(command: list[str], probe: str, port: str, image: Path, variables: Mapping[str, str]) -> None:
-    """Run a stage's command at a free port until its own health check succeeds."""
+def run_health_check(command: list[str], probe: str, port: str, image: Path, variables: Mapping[str, str]) -> None:
+    """Run the command of a stage at a free port until its health check succeeds."""
     free = str(free_port())
     words = [word.replace(port, free) for word in command]
     program = json.loads(probe.partition(" CMD ")[2])
@@ -169,10 +167,10 @@ def test_server_command_becomes_healthy_in_image_folder(
 ) -> None:
     (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     stage = dockerfile["serve"]
-    command = json.loads(of(stage, "ENTRYPOINT")) + json.loads(of(stage, "CMD"))
+    command = json.loads(instruction(stage, "ENTRYPOINT")) + json.loads(instruction(stage, "CMD"))
     command = [word.replace("/workspace", str(tmp_path)).replace("0.0.0.0", "127.0.0.1") for word in command]  # noqa: S104
     variables = environment(image, tmp_path, dockerfile["base"] + stage)
-    started_and_probed(command, of(stage, "HEALTHCHECK"), of(stage, "EXPOSE"), image, variables)
+    run_health_check(command, instruction(stage, "HEALTHCHECK"), instruction(stage, "EXPOSE"), image, variables)
 
 
 @pytest.mark.slow
@@ -181,8 +179,8 @@ def test_app_command_becomes_healthy_in_image_folder(
 ) -> None:
     stage = dockerfile["app"]
     variables = environment(image, tmp_path, dockerfile["base"] + stage)
-    port = of(stage, "EXPOSE")
+    port = instruction(stage, "EXPOSE")
     variables["STREAMLIT_SERVER_ADDRESS"] = "127.0.0.1"
-    command = [*json.loads(of(stage, "CMD")), "--server.port", port]
+    command = [*json.loads(instruction(stage, "CMD")), "--server.port", port]
     assert variables["STREAMLIT_SERVER_PORT"] == port
-    started_and_probed(command, of(stage, "HEALTHCHECK"), port, image, variables)
+    run_health_check(command, instruction(stage, "HEALTHCHECK"), port, image, variables)

@@ -1,4 +1,4 @@
-"""Questions of KorQuAD over HTTP: the order and nDCG of Compare, from local indexes, Milvus Lite and its server."""
+"""KorQuAD over HTTP: results and nDCG equal those of Compare with local indexes, Milvus Lite and a Milvus server."""
 
 import os
 from contextlib import ExitStack
@@ -39,21 +39,25 @@ IN_MILVUS = (
 
 
 @pytest.fixture(scope="module")
-def asked() -> QuestionSet:
+def question_set() -> QuestionSet:
     whole = read_file(FILE).question_set
     return whole.with_questions(np.arange(0, 5500, 5500 // sampled(500, 250)))
 
 
 @pytest.fixture(scope="module")
-def compared(asked: QuestionSet) -> tuple[Comparison, str]:
-    """The comparison and its workspace, where the vectors of the passages are kept."""
-    comparison = compare(Experiment.model_validate({"data": str(FILE), "retriever": LOCAL}), asked)
+def compared(question_set: QuestionSet) -> tuple[Comparison, str]:
+    """The comparison, and its workspace with the vectors of the passages."""
+    comparison = compare(Experiment.model_validate({"data": str(FILE), "retriever": LOCAL}), question_set)
     return comparison, os.environ["MRC_WORKSPACE"]
 
 
 @pytest.mark.parametrize("where", ["here", "Milvus Lite", "a Milvus server"])
 def test_served_results_match_order_and_ndcg_of_comparison(
-    where: str, asked: QuestionSet, compared: tuple[Comparison, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    question_set: QuestionSet,
+    compared: tuple[Comparison, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     comparison, workspace = compared
     monkeypatch.setenv("MRC_WORKSPACE", workspace)
@@ -66,22 +70,22 @@ def test_served_results_match_order_and_ndcg_of_comparison(
         app = create_app(open_searchers(file), RequestLimits(max_queries=AT_ONCE, timeout=600.0))
         service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
         for name, expected in comparison.rankings.items():
-            served = Rankings.empty(len(asked.questions), 10)
-            for start in range(0, len(asked.questions), AT_ONCE):
-                texts = [question.text for question in asked.questions[start : start + AT_ONCE]]
+            served = Rankings.empty(len(question_set.questions), 10)
+            for start in range(0, len(question_set.questions), AT_ONCE):
+                texts = [question.text for question in question_set.questions[start : start + AT_ONCE]]
                 answer = service.post("/search", json={"questions": texts, "k": 10, "retriever": name}).json()
                 for row, item in enumerate(answer["results"], start):
-                    rows = [asked.row_of_passage[hit["id"]] for hit in item["hits"]]
+                    rows = [question_set.row_of_passage[hit["id"]] for hit in item["hits"]]
                     served.indices[row, : len(rows)] = rows
                     served.scores[row, : len(rows)] = 0.0
-            ndcg = [evaluate(item, asked, (10,)).means()["ndcg@10"] for item in (served, expected.first(10))]
+            ndcg = [evaluate(item, question_set, (10,)).means()["ndcg@10"] for item in (served, expected.first(10))]
             assert round(ndcg[0], 4) == round(ndcg[1], 4)
             differing = np.flatnonzero((served.indices != expected.indices[:, :10]).any(axis=1))
             _only_near_ties_differ(expected, served, differing)
 
 
 def _only_near_ties_differ(expected: Rankings, served: Rankings, rows: np.ndarray) -> None:
-    """Where Milvus has another order, the passages that changed places have scores equal to float32's accuracy."""
+    """If Milvus has another order, the scores of the swapped passages are equal in float32."""
     for row in rows.tolist():
         score = dict(zip(expected.indices[row].tolist(), expected.scores[row].tolist(), strict=True))
         scores = [score[passage] for passage in served.indices[row].tolist()]

@@ -1,4 +1,4 @@
-"""What operators see: metrics, logs, readiness, and that a client that left costs nothing more."""
+"""Metrics, logs and readiness of the server; it skips the requests of disconnected clients."""
 
 import asyncio
 import json
@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from mrc_workbench.data.passages import Passages
 from mrc_workbench.retrieval.milvus_connection import MilvusSettings, is_reachable
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
-from mrc_workbench.workbench.serving.app import Batches, create_app
+from mrc_workbench.workbench.serving.app import create_app
+from mrc_workbench.workbench.serving.batches import Batches
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
 from mrc_workbench.workbench.serving.protocol import AccessLog, Logging, Metrics, RequestLimits, access_logger
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.programs import free_port
 from tests.retrieval.test_contract import bm25
-from tests.workbench.serving.test_app import SINGLE_SEARCHER, Held, client
+from tests.workbench.serving.test_app import CORPUS, SINGLE_SEARCHER, Held, client
 from tests.workbench.serving.test_searcher import run
 
 QUESTION = QUESTIONS[0].text
@@ -34,7 +34,7 @@ SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})
 
 
 def samples(text: str) -> dict[str, float]:
-    """Parse the text format, strictly: every sample follows a HELP and a TYPE of its name."""
+    """Parse the text format; every sample must follow the HELP and TYPE of its name."""
     assert text.endswith("\n")
     values: dict[str, float] = {}
     named = ""
@@ -130,12 +130,7 @@ def test_access_log_omits_question_texts(caplog: pytest.LogCaptureFixture) -> No
 def test_warnings_are_json_beside_access_log(
     *, as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (
-        "serving",
-        "uvicorn",
-        "uvicorn.error",
-        access_logger.name,
-    ):  # Streamlit, once imported, takes some for itself
+    for name in ("serving", "uvicorn", "uvicorn.error", access_logger.name):  # Streamlit adds handlers
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     _log_to_standard_error(as_json=as_json)
@@ -164,11 +159,8 @@ def test_logs_only_slow_requests(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_info_identifies_served_comparison() -> None:
-    information = {
-        "version": "1",
-        "corpus_fingerprint": "abc",
-        "retrievers": [{"name": "bm25", "kind": "bm25", "models": {}}],
-    }
+    retrievers = [{"name": "bm25", "kind": "bm25", "models": {}}]
+    information = {"version": "1", "corpus_fingerprint": "abc", "retrievers": retrievers}
     with ExitStack() as stack:
         app = create_app(SINGLE_SEARCHER, RequestLimits(), information=information)
         service = stack.enter_context(TestClient(app, "http://127.0.0.1"))
@@ -182,7 +174,7 @@ def test_is_live_but_not_ready_while_engine_is_down() -> None:
     port = free_port()
     reachable = [False]
     assert not is_reachable(MilvusSettings(f"http://127.0.0.1:{port}"), 0.5)
-    behind = Searcher(bm25(PASSAGES), Passages.from_passages(PASSAGES), lambda: reachable[0])
+    behind = Searcher(bm25(PASSAGES), CORPUS, lambda: reachable[0])
     with ExitStack() as stack:
         service = client(stack, {"remote": behind})
         assert service.get("/livez").status_code == 200
@@ -199,7 +191,7 @@ def test_is_live_but_not_ready_while_search_hangs() -> None:
     held = Held()
     with ExitStack() as stack:
         stack.callback(held.go.set)
-        service = client(stack, {"held": Searcher(held, Passages.from_passages(PASSAGES))}, timeout=0.3)
+        service = client(stack, {"held": Searcher(held, CORPUS)}, timeout=0.3)
         assert service.get("/readyz").status_code == 200
         assert service.post("/search", json={"question": QUESTION}).status_code == 503
         until = time.monotonic() + 10
@@ -213,7 +205,7 @@ def test_is_live_but_not_ready_while_search_hangs() -> None:
 
 
 class Recording:
-    """Waits before its first search, and records what it searches."""
+    """BM25 that waits for `go`, and records the searched questions."""
 
     name = "recording"
 
@@ -230,7 +222,7 @@ class Recording:
 
 
 def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
-    """Return the scope and `receive` of a request whose client closes the connection when told."""
+    """Return the scope and `receive` of a request; the client disconnects when `closed` is set."""
     body = json.dumps({"question": text}).encode()
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/search", "headers": headers, "query_string": b"", "asgi": {}}
@@ -248,9 +240,7 @@ def posted(text: str, closed: asyncio.Event) -> tuple[dict[str, Any], Any]:
 def test_skips_requests_of_disconnected_clients() -> None:
     recording = Recording()
     count = 12
-    app = create_app(
-        {"recording": Searcher(recording, Passages.from_passages(PASSAGES))}, RequestLimits(max_batch_size=1)
-    )
+    app = create_app({"recording": Searcher(recording, CORPUS)}, RequestLimits(max_batch_size=1))
 
     async def visit() -> int:
         statuses: list[int] = []
@@ -287,16 +277,14 @@ def test_skips_cancelled_batch() -> None:
 
     async def visit() -> None:
         with ThreadPoolExecutor(1) as thread:
-            all_batches = [
-                Batches(Searcher(searcher, Passages.from_passages(PASSAGES)), thread, max_questions=4, seconds=0.001)
-                for searcher in (held, recording)
-            ]
+            searchers = (Searcher(held, CORPUS), Searcher(recording, CORPUS))
+            all_batches = [Batches(searcher, thread, max_questions=4, seconds=0.001) for searcher in searchers]
             works = [asyncio.create_task(batches.work()) for batches in all_batches]
             first = asyncio.create_task(all_batches[0].search(["first"], 1))
             while not held.began.is_set():
                 await asyncio.sleep(0.01)
             left = asyncio.create_task(all_batches[1].search(["left"], 1))
-            await asyncio.sleep(0.1)  # it waits for the thread now
+            await asyncio.sleep(0.1)  # until it waits for the thread
             left.cancel()
             held.go.set()
             await first

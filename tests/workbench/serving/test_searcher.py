@@ -1,4 +1,4 @@
-"""A searcher finds what its retriever finds, alone, among others and in batches, and leaves nothing behind."""
+"""Searchers return the results of their retrievers, also in batches, and write no files."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from mrc_workbench.retrieval.searcher import Searcher, SearchHit, open_searcher, open_searchers
-from mrc_workbench.workbench.serving.app import Batches
+from mrc_workbench.workbench.serving.batches import Batches
 from mrc_workbench.workbench.serving.cli import describe_searchers
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import MAKERS, MANY, QUERIES, bm25
@@ -33,14 +33,14 @@ SPECS = (
 EXPERIMENT = Experiment(data="sample", retriever=SPECS)
 
 
-def run(asking: Coroutine[Any, Any, T]) -> T:
-    """Run it in a thread: in this one a browser of other tests may have a loop of its own."""
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in another thread: this one may have the event loop of a browser test."""
     with ThreadPoolExecutor(1) as other:
-        return other.submit(asyncio.run, asking).result()
+        return other.submit(asyncio.run, coroutine).result()
 
 
 def in_batches(searcher: Searcher, queries: Sequence[tuple[Sequence[str], int]], most: int = 4) -> list[object]:
-    """Ask all at the same time; returns hits or exceptions."""
+    """Search all queries concurrently; returns hits or exceptions."""
 
     async def ask() -> list[object]:
         with ThreadPoolExecutor(1) as thread:
@@ -55,24 +55,20 @@ def in_batches(searcher: Searcher, queries: Sequence[tuple[Sequence[str], int]],
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_returns_equal_results_alone_together_and_in_batches(
-    make: Callable[..., Retriever],
-) -> None:
+def test_returns_equal_results_alone_together_and_in_batches(make: Callable[..., Retriever]) -> None:
     retriever = make(MANY)
     searcher = Searcher(retriever, Passages.from_passages(MANY))
     rankings = retriever.search(QUERIES, 6)
     hit_lists = searcher.search(QUERIES, 6)
     ids = [[hit.id for hit in hits] for hits in hit_lists]
     assert ids == [[MANY[row].id for row in rows if row >= 0] for rows in rankings.indices.tolist()]
-    assert [hit.score for hit in hit_lists[0]] == pytest.approx(
-        rankings.scores[0][: len(hit_lists[0])].tolist(), rel=1e-6
-    )
+    scores = rankings.scores[0][: len(hit_lists[0])].tolist()
+    assert [hit.score for hit in hit_lists[0]] == pytest.approx(scores, rel=1e-6)
     alone = [[hit.id for hit in searcher.search([text], 6)[0]] for text in QUERIES]
     together = in_batches(searcher, [([text], 1 + row % 6) for row, text in enumerate(QUERIES)])
     assert alone == ids
-    assert [[hit.id for hit in hits[0]] for hits in together] == [
-        row_ids[: 1 + row % 6] for row, row_ids in enumerate(ids)
-    ]
+    expected = [row_ids[: 1 + row % 6] for row, row_ids in enumerate(ids)]
+    assert [[hit.id for hit in hits[0]] for hits in together] == expected
 
 
 @pytest.mark.slow
@@ -139,7 +135,7 @@ def test_reports_unopenable_retrievers(tmp_path: Path) -> None:
 
 
 class Counting:
-    """BM25 that counts its searches, and fails at a word."""
+    """BM25 that records its searches, and fails for a query."""
 
     name = "counting"
 
@@ -151,7 +147,7 @@ class Counting:
         self.searches.append(list(questions))
         time.sleep(0.01)
         if "fail" in questions:
-            raise RuntimeError("as asked")
+            raise RuntimeError("failed")
         return self._retriever.search(questions, k)
 
 

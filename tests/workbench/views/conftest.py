@@ -26,4 +26,4 @@ def _nothing_remembered() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_estimate_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that are drawn measure nothing unless a test asks for it."""
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.start.starts_by_itself", lambda *_: False)
+    monkeypatch.setattr("mrc_workbench.workbench.views.train.start.may_start_without_request", lambda *_: False)

@@ -1,5 +1,4 @@
-"""What a question set is like: counts, languages, overlap with the passages, doubtful questions; lengths, kinds, split;
-and its passages with their questions and marked answers."""
+"""The tabs for a question set: counts, languages and doubtful questions; distributions and split; and its passages."""
 
 import math
 from collections.abc import Mapping
@@ -36,12 +35,12 @@ from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
 
 MAX_ROWS = 1000  # of a table
-_COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
-_EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
+_COUNT_WIDTH = 160  # pixels: a telephone has two in a row
+_EXPLAINED = ("article_count", "overlap")  # counts with a help text
 _PASSAGES_PER_PAGE = 5
 _MAX_CHARACTERS = 5000
 _MAX_QUESTIONS = 30
-# translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
+# translucent amber and an underline: readable on light and dark, and without colour
 _MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
 _TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
@@ -77,8 +76,7 @@ def _draw_languages(questions: QuestionSet) -> None:
     st.markdown(word(key, **values), help=word("data_page.language_help"))
     if languages.foreign:
         names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
-        count = sum(map(len, languages.foreign.values()))
-        counts = {"count": f"{count:,}", "examined": f"{languages.examined:,}"}
+        counts = {"count": f"{sum(map(len, languages.foreign.values())):,}", "examined": f"{languages.examined:,}"}
         st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
 
 
@@ -106,11 +104,8 @@ def draw_split(questions: QuestionSet, split: Split) -> None:
     st.subheader(word("data_page.split"), anchor=False)
     if split.method is SplitMethod.GROUPED:
         options = split.options
-        shares = {
-            "train": 1 - options.validation - options.test,
-            "validation": options.validation,
-            "test": options.test,
-        }
+        shares = {"train": 1 - options.validation - options.test}
+        shares |= {"validation": options.validation, "test": options.test}
         about = "data_page.split_about" if split.by_article else "data_page.split_about_passages"
         percentages = {part: f"{share:.0%}" for part, share in shares.items()}
         st.markdown(word(about, **percentages, seed=options.seed))
@@ -164,15 +159,13 @@ def _draw_doubtful(questions: QuestionSet, audit: Audit) -> None:
         "duplicates": [by_id[id_] for ids in audit.duplicate_questions.values() for id_ in ids],
         "answers_not_found": [by_id[id_] for id_ in audit.answers_not_found],
     }
-    for name, listed_questions in lists.items():
-        if not listed_questions:
+    for name, doubtful in lists.items():
+        if not doubtful:
             continue
-        with st.expander(word(f"data_page.see_{name}", count=f"{len(listed_questions):,}")):
-            if len(listed_questions) > MAX_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
-            rows = [
-                (question.id, question.text, " | ".join(question.answers)) for question in listed_questions[:MAX_ROWS]
-            ]
+        with st.expander(word(f"data_page.see_{name}", count=f"{len(doubtful):,}")):
+            if len(doubtful) > MAX_ROWS:
+                st.caption(word("data_page.first_rows", count=f"{MAX_ROWS:,}"))
+            rows = [(entry.id, entry.text, " | ".join(entry.answers)) for entry in doubtful[:MAX_ROWS]]
             columns = {
                 "id": tables.text("column.id", ""),
                 "question": tables.text("column.question", "", width="large"),
@@ -187,8 +180,7 @@ def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
             st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
             st.caption(word("data_page.lengths_spread", **spread))
-            table = histogram(values)
-            _draw_histogram(table, "characters", f"{name}_axis", float(np.median(values)))
+            _draw_histogram(histogram(values), "characters", f"{name}_axis", float(np.median(values)))
 
 
 def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
@@ -206,7 +198,6 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
 
 
 def draw_passages(questions: QuestionSet, key: str) -> None:
-    """Draw a page of passages; `key` tells the set from others."""
     kwargs: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
     pattern = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **kwargs).strip()
     rows = matching_passages(questions, pattern) if pattern else np.arange(len(questions.passages))
@@ -225,7 +216,7 @@ def draw_passages(questions: QuestionSet, key: str) -> None:
 
 
 def _pick_page(pages: int, listed: str) -> int:
-    """Draw the pagination. The page in the address counts for the first list that a session draws."""
+    """Draw the pagination. The address determines the page of the first list in a session."""
     address_page = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
     st.session_state["passages_listed"] = True
     first = int(address_page) if address_page.isdecimal() and 1 <= int(address_page) <= pages else 1

@@ -1,5 +1,4 @@
-"""The Data page: get questions or sentence pairs, check how they were read, and use them; and the panel that generates
-questions from passages."""
+"""The Data page: load questions or sentence pairs, check them, and use them; and generate questions from passages."""
 
 import os
 import time
@@ -51,16 +50,14 @@ from mrc_workbench.workbench.views.ui.words import (
     word,
 )
 
-_DEFAULT_PASSAGES = 2000  # enough to train with, and generated in a minute
+_DEFAULT_PASSAGES = 2000  # enough for a training, and generated in a minute
 _PREVIEWED = 5  # passages
 _PREVIEW_CHARACTERS = 160  # of a passage below its question
-_MAX_ROWS = 1000
 _SECONDS_BETWEEN_WORDS = 0.1
-# of the session
-_STOPPED = "made_stopped"
-_UNANSWERED = "made_unanswered"
+_STOPPED = "made_stopped"  # session key
+_UNANSWERED = "made_unanswered"  # session key
 _TABS = ("summary", "passages", "figures")
-_FOLDER = "folder_upload"  # whether the field takes a folder
+_FOLDER = "folder_upload"  # widget key: whether to upload a folder
 _SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
 
 
@@ -77,13 +74,13 @@ def draw() -> None:
 
 
 def _draw_questions(used: StoredSet) -> None:
-    current = preview.current()
-    if current is None and preview.stored_last() == used.key:
+    current = preview.STATE.current()
+    if current is None and preview.STATE.stored_last() == used.key:
         scroll_to_top(f"kept {used.key}")
         st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
         _draw_next(used)
     _draw_sources()
-    current = preview.current()
+    current = preview.STATE.current()
     if current is None:
         draw_sets(used.key)
         _draw_stored(used)
@@ -107,7 +104,7 @@ def _draw_next(used: StoredSet) -> None:
 
 def _draw_stored(used: StoredSet) -> None:
     st.header(word("data_page.set_in_use", name=plain(set_name(used.name))), anchor=False)
-    if preview.stored_last() != used.key:
+    if preview.STATE.stored_last() != used.key:
         _draw_next(used)
     with show_errors():
         with st.spinner(word("data_page.auditing"), show_time=True):
@@ -140,9 +137,10 @@ def _draw_tab(tab: str, questions: QuestionSet, audit: Audit, parts: Split, key:
         st.subheader(word("data_page.downloads"), anchor=False)
         st.caption(word("data_page.downloads_about"))
         with st.container(horizontal=True):
-            for layout in EXPORT_LAYOUTS:  # written on request
-                file = (partial(export_archive, questions, layout), f"{folder_name(questions.name)}_{layout}.zip")
-                tables.draw_file(f"data_page.download_{layout}", *file, "application/zip")
+            for layout in EXPORT_LAYOUTS:
+                name = f"{folder_name(questions.name)}_{layout}.zip"
+                content = partial(export_archive, questions, layout)
+                tables.draw_file(f"data_page.download_{layout}", content, name, "application/zip")
 
 
 def _draw_generated(data: StoredSet, questions: QuestionSet) -> None:
@@ -167,9 +165,8 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
         make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
         label = word("made.try_five" if by_model else "made.preview")
         is_preview = st.button(label, icon=":material/visibility:", key="made_preview")
-        make_stored = by_model and st.button(
-            word("made.make_kept"), icon=":material/inventory_2:", key="made_make_kept"
-        )
+        kwargs: dict[str, Any] = {"icon": ":material/inventory_2:", "key": "made_make_kept"}
+        make_stored = by_model and st.button(word("made.make_kept"), **kwargs)
     container = st.empty()
     if st.session_state.pop(_STOPPED, False):
         container.info(word("made.stopped"), icon=":material/info:")
@@ -193,12 +190,11 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
 
 
 def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[str, str]]:
-    """Draw how questions are generated; returns arguments of `MakerOptions`, and a server's address and access key."""
+    """Draw the settings; returns arguments of `GenerationOptions`, and the address and access key of a server."""
+    default = QuestionGenerator.SENTENCE
     kwargs: dict[str, Any] = {"format_func": lambda by: word(f"made.by_{by}"), "key": f"made_by_{language()}"}
-    selected = st.segmented_control(
-        word("made.how"), [*QuestionGenerator], default=QuestionGenerator.SENTENCE, required=True, **kwargs
-    )
-    by = QuestionGenerator(selected or QuestionGenerator.SENTENCE)
+    kwargs |= {"default": default, "required": True}
+    by = QuestionGenerator(st.segmented_control(word("made.how"), [*QuestionGenerator], **kwargs) or default)
     st.markdown(word(f"made.about_{by}"))
     left, right, _ = st.columns([1, 1, 2])
     unit, count = ("most_titles", articles) if by is QuestionGenerator.TITLE else ("most", passages)
@@ -215,9 +211,8 @@ def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[
     address = _text(columns[0], "address", placeholder="http://localhost:8000/v1") if with_address else ""
     settings["model"] = _text(columns[1], "model", value=os.environ.get(MODEL, "")).strip()
     key = _text(columns[2], "secret", type="password", autocomplete="off") if with_address else ""
-    default = prompts()[language()]["instruction"].strip()
-    kwargs = {"height": 180, "key": f"made_prompt_{language()}"}
-    settings["prompt"] = st.text_area(**label_and_help("made.prompt"), value=default, **kwargs)
+    kwargs = {"value": prompts()[language()]["instruction"].strip(), "height": 180, "key": f"made_prompt_{language()}"}
+    settings["prompt"] = st.text_area(**label_and_help("made.prompt"), **kwargs)
     return settings, (address, key)
 
 
@@ -237,12 +232,12 @@ def _generate(
     server: tuple[str, str] | None,
     name: str = "",
 ) -> GeneratedQuestions:
-    """Generate questions under a bar that can be stopped; without a `server`, only a model's stored answers count."""
+    """Generate questions with a progress bar and a stop button; without a `server`, only from stored answers."""
     last_rendered = 0.0
     endpoint = Endpoint.from_input(*server) if server and options.by is QuestionGenerator.MODEL else None
 
     def follow(done: int, total: int) -> None:
-        """Draw the bar a few times a second; a click on a button stops the work there."""
+        """Draw the bar a few times per second, which is also where a click on a button interrupts the work."""
         nonlocal last_rendered
         if time.monotonic() - last_rendered >= _SECONDS_BETWEEN_WORDS:
             last_rendered = time.monotonic()
@@ -258,7 +253,6 @@ def _generate(
 
 
 def _draw_preview(generated: GeneratedQuestions) -> None:
-    """Draw the questions over the beginnings of their passages, as training reads them."""
     trained = strip_hidden_text(generated.question_set)
     for question in generated.question_set.questions[:_PREVIEWED]:
         passage = trained.passages[trained.row_of_passage[question.relevant[0]]]
@@ -274,7 +268,7 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[FailedPassage]
         return
     with st.expander(word("made.unanswered", count=f"{len(unanswered):,}"), icon=":material/warning:"):
         rows = []
-        for item in unanswered[:_MAX_ROWS]:
+        for item in unanswered[: data_audit.MAX_ROWS]:
             reason = failure_text(QuestionsError(item.code, item.answer_excerpt, **item.details))
             rows.append((questions.passages[item.row].text[:_PREVIEW_CHARACTERS], reason, item.answer_excerpt))
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
@@ -282,9 +276,8 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[FailedPassage]
 
 
 def _draw_sources() -> None:
-    """Draw the upload field and, without a preview, the sample and the download; each ends in a preview."""
-    _draw_upload(is_large=preview.current() is None)
-    if preview.current() is not None:
+    _draw_upload(is_large=preview.STATE.current() is None)
+    if preview.STATE.current() is not None:
         return
     sample = CATALOG[SAMPLE]
     korquad = CATALOG["korquad-v1-dev"]
@@ -311,17 +304,18 @@ def _open_entry(entry: CatalogEntry) -> None:
     try:
         content = obtain(entry, download_progress(bar.progress))
     except DataError as error:
-        preview.show(DatasetPreview(entry.path.name, entry.id, set_name(entry.title), error=error))
+        preview.STATE.show(DatasetPreview(entry.path.name, entry.id, set_name(entry.title), error=error))
         st.rerun()
     bar.empty()
     with reading_progress() as progress:
-        preview.show(preview_of([(content, entry.path.name)], source=entry.id, title=entry.title, progress=progress))
+        read = preview_of([(content, entry.path.name)], source=entry.id, title=entry.title, progress=progress)
+        preview.STATE.show(read)
     st.rerun()
 
 
 def _draw_upload(*, is_large: bool) -> None:
     is_folder = bool(st.session_state.get(_FOLDER)) and is_large
-    key = f"upload_{preview.upload_round()}{'_folder' if is_folder else ''}"
+    key = f"upload_{preview.STATE.upload_round()}{'_folder' if is_folder else ''}"
     translate_field(key, is_large=is_large, is_folder=is_folder)
     words = label_and_help("data_page.upload", megabytes=f"{st.get_option('server.maxUploadSize'):,}")
     files = st.file_uploader(**words, accept_multiple_files="directory" if is_folder else True, key=key)
@@ -334,12 +328,12 @@ def _draw_upload(*, is_large: bool) -> None:
             st.download_button(**label_and_help("data_page.sample_csv"), data=sample_csv(language()), **kwargs)
     if files:
         new = [(file.getvalue(), file.name) for file in files]
-        preview.empty_field()  # the files are held by the preview
+        preview.STATE.empty_field()  # the preview holds the files
         with reading_progress() as progress:
-            preview.show(preview_with(new, preview.current(), progress))
+            preview.STATE.show(preview_with(new, preview.STATE.current(), progress))
         st.rerun()
 
 
 def sample_csv(language: str) -> bytes:
-    """Return a small file to start from, as UTF-8 with a byte order mark: spreadsheets read it as such then."""
+    """Return a small sample file in UTF-8 with a byte order mark, by which spreadsheets recognise the encoding."""
     return (_SAMPLE_CSV / language / "sample.csv").read_text(encoding="utf-8").encode("utf-8-sig")

@@ -1,5 +1,4 @@
-"""Sentence pairs: get a set, preview and store it; its counts, labels or scores, lengths, shared sentences, parts and
-rows."""
+"""Sentence pairs on the Data page: sources and preview of a set, and its counts, labels, lengths, leaks and parts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,20 +28,20 @@ from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, p
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, range_bars, tooltips
 from mrc_workbench.workbench.views.ui.state import scroll_to_top
-from mrc_workbench.workbench.views.ui.words import plain, show_errors, word
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, show_errors, word
 
 _SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]
 _PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
 _HEIGHT = 240
-_A_LABEL = 44  # pixels
-_COUNT_WIDTH = 230  # pixels: three in a row on a wide screen
+_LABEL_HEIGHT = 44  # pixels
+_COUNT_WIDTH = 230  # pixels: a wide screen has three in a row
 _SENTENCE = "sentence"
 
 
 def draw(used: StoredSet) -> None:
-    current = preview.current()
+    current = preview.STATE.current()
     selected = selected_pairs()
-    is_new = selected is not None and preview.stored_last() == selected.key
+    is_new = selected is not None and preview.STATE.stored_last() == selected.key
     if selected is not None and current is None and is_new:
         scroll_to_top(f"kept {selected.key}")
         st.success(word("pairs_page.kept_now", name=plain(pairs_name(selected.name))), icon=":material/check_circle:")
@@ -52,7 +51,7 @@ def draw(used: StoredSet) -> None:
     if current is not None:
         preview.draw(current)
         if (read := current.read or (current.before.read if current.before else None)) is not None:
-            _draw_audit(read.pairs, read.rows, read.audit)
+            _draw_audit(read)
         return
     draw_pairs(selected.key if selected is not None else "")
     if selected is not None:
@@ -61,10 +60,8 @@ def draw(used: StoredSet) -> None:
             _draw_next(selected)
         with show_errors():
             with st.spinner(word("data_page.auditing"), show_time=True):
-                pairs = pair_set(selected.key)
-                rows = parts_of(selected.key)
-                audit = pair_audit(selected.key)
-            _draw_audit(pairs, rows, audit)
+                stored = AuditedPairs(pair_set(selected.key), (), parts_of(selected.key), pair_audit(selected.key))
+            _draw_audit(stored)
 
 
 def _draw_next(pairs: StoredPairs) -> None:
@@ -74,7 +71,7 @@ def _draw_next(pairs: StoredPairs) -> None:
 
 
 def _draw_others(used: StoredSet, *, is_open: bool) -> None:
-    key = f"pairs_others_{not is_open}"  # another key makes it another expander
+    key = f"pairs_others_{not is_open}"  # a new key resets the expander
     with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=key):
         sample, public = st.columns(2, border=True)
         with sample:
@@ -100,19 +97,19 @@ def _draw_others(used: StoredSet, *, is_open: bool) -> None:
 
 
 def _draw_upload() -> None:
-    key = f"upload_pairs_{preview.upload_round()}"
-    translate_field(key, is_large=preview.current() is None)
+    key = f"upload_pairs_{preview.STATE.upload_round()}"
+    translate_field(key, is_large=preview.STATE.current() is None)
     help_text = word("pairs_page.upload_help")
     files = st.file_uploader(word("data_page.upload"), accept_multiple_files=True, key=key, help=help_text)
     st.caption(word("pairs_page.upload_about"))
     if files:
         contents = tuple((file.getvalue(), file.name) for file in files)
-        preview.empty_field()
+        preview.STATE.empty_field()
         preview.read_and_show(PairsPreview(", ".join(file.name for file in files), files=contents), PairReadOptions())
 
 
 def _draw_sentences(used: StoredSet) -> None:
-    """Offer the sentences of the passages in use, not of its questions, which are for evaluation."""
+    """Offer the sentences of the passages, but not the questions, which are for evaluation."""
     with st.container(border=True):
         about, button_column = st.columns([3, 1], vertical_alignment="center")
         about.caption(word("pairs_page.sentences_about", name=plain(set_name(used.name))))
@@ -144,14 +141,15 @@ def _preview_entry(entry: PairEntry) -> None:
         preview.read_and_show(PairsPreview(entry.id, entry.title, files=files), entry.options)
 
 
-def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) -> None:
-    summary, parts, spread, all_rows = st.tabs(
-        [word("data_page.look_summary"), word("data_page.split"), word("pairs_page.spread"), word("pairs_page.pairs")]
-    )
+def _draw_audit(result: AuditedPairs) -> None:
+    pairs = result.pairs
+    audit = result.audit
+    tabs = ("data_page.look_summary", "data_page.split", "pairs_page.spread", "pairs_page.pairs")
+    summary, parts, spread, all_rows = st.tabs([word(key) for key in tabs])
     with summary:
-        _draw_counts(pairs, rows, audit)
+        _draw_counts(result)
     with parts:
-        _draw_parts(pairs, rows, audit)
+        _draw_parts(result)
         _draw_leaks(pairs, audit)
     with spread:
         if pairs.kind is PairKind.SCORED:
@@ -162,19 +160,20 @@ def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) 
             draw_ranges(table, "%g")
         if pairs.kind is PairKind.LABELLED:
             st.markdown(f"**{word('pairs_page.labels')}**")
-            table = _with_fractions(
-                {_label_words(label): count for label, count in audit.labels.items()}, "label", "count"
-            )
+            counts = {_label_words(label): count for label, count in audit.labels.items()}
+            table = _with_fractions(counts, "label", "count")
             draw_chart(label_bars, table, x=word("pairs_page.row_count"), y=word("column.label"))
             with st.expander(word("compare.as_table")):
                 _draw_fractions(table, "column.label")
         if len(pairs):
             draw_lengths(dict(zip(_names(pairs), audit.lengths, strict=True)))
     with all_rows:
-        _draw_table(pairs, rows, np.arange(len(pairs)))
+        _draw_table(pairs, result.rows, np.arange(len(pairs)))
 
 
-def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) -> None:
+def _draw_counts(result: AuditedPairs) -> None:
+    pairs = result.pairs
+    audit = result.audit
     values = {
         "row_count": audit.row_count,
         "sentence_count": audit.sentence_count,
@@ -185,12 +184,11 @@ def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit)
     }
     with st.container(horizontal=True):
         for name, value in values.items():
-            label = word(f"pairs_page.{name}")
-            explained = word(f"pairs_page.{name}_help")
-            st.metric(label, f"{value:,}", help=explained, border=True, width=_COUNT_WIDTH)
+            kwargs: dict[str, Any] = {"value": f"{value:,}", "border": True, "width": _COUNT_WIDTH}
+            st.metric(**label_and_help(f"pairs_page.{name}"), **kwargs)
     if len(audit.repeated):
         with st.expander(word("pairs_page.see_repeated", count=f"{len(audit.repeated):,}")):
-            _draw_table(pairs, rows, audit.repeated)
+            _draw_table(pairs, result.rows, audit.repeated)
 
 
 def _with_fractions(counts: dict[str, int], name: str, number: str) -> pd.DataFrame:
@@ -209,7 +207,8 @@ def _draw_fractions(table: pd.DataFrame, first: str) -> None:
     st.dataframe(table, hide_index=True, column_config=columns)
 
 
-def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) -> None:
+def _draw_parts(result: AuditedPairs) -> None:
+    audit = result.audit
     sampled = [part for part in PARTS if part not in audit.published and audit.part_counts[part]]
     texts = []
     if audit.published:
@@ -218,17 +217,14 @@ def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], audit: PairAudit) 
         texts.append(word("pairs_page.drawn", parts=_part_names(sampled), seed=SplitOptions().seed))
     st.markdown(" ".join(texts))
     counts = audit.part_counts
-    _draw_fractions(
-        _with_fractions({word(f"part.{part}"): count for part, count in counts.items()}, "part", "rows"),
-        "data_page.part",
-    )
+    rows_by_part = {word(f"part.{part}"): count for part, count in counts.items()}
+    _draw_fractions(_with_fractions(rows_by_part, "part", "rows"), "data_page.part")
     if not counts[Part.TRAIN]:
         st.info(word("pairs_page.no_train"), icon=":material/info:")
     if not counts[Part.TEST]:
-        measured = word(f"part.{evaluation_part(rows)}")
-        st.info(word("pairs_page.no_test", part=measured), icon=":material/info:")
-    whole = partial(_table, pairs, rows, np.arange(len(pairs)))
-    tables.draw_csv("pairs_page.download", whole, f"{pairs.name}.csv")
+        st.info(word("pairs_page.no_test", part=word(f"part.{evaluation_part(result.rows)}")), icon=":material/info:")
+    whole = partial(_table, result.pairs, result.rows, np.arange(len(result.pairs)))
+    tables.draw_csv("pairs_page.download", whole, f"{result.pairs.name}.csv")
 
 
 def _draw_leaks(pairs: PairSet, audit: PairAudit) -> None:
@@ -260,7 +256,7 @@ def _draw_leaks(pairs: PairSet, audit: PairAudit) -> None:
 
 def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) -> None:
     if len(indices) > MAX_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{MAX_ROWS:,}"))
+        st.caption(word("data_page.first_rows", count=f"{MAX_ROWS:,}"))
     table = _table(pairs, rows, indices[:MAX_ROWS])
     if "label" in table:
         table["label"] = [_label_words(Label[name.upper()]) for name in table["label"]]
@@ -271,13 +267,12 @@ def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarra
         "label": tables.text("column.label", "", width="small"),
     }
     columns |= {name: tables.text(f"column.{name}", "", width="large") for name in (*SENTENCE_COLUMNS, _SENTENCE)}
-    # what is short stands first: on a narrow screen a sentence leaves no room beside it
-    order = [name for name in columns if name in table]
+    order = [name for name in columns if name in table]  # short columns first: a sentence fills a narrow screen
     st.dataframe(table, hide_index=True, column_order=order, column_config=columns)
 
 
 def _table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) -> pd.DataFrame:
-    """The shown rows: columns of sentences, "score" or "label", and "part"."""
+    """Return the rows at `indices`: columns of sentences, "score" or "label", and "part"."""
     part_of_row = np.full(len(pairs), "", dtype=object)
     for part in PARTS:
         part_of_row[rows.get(part, [])] = part.value
@@ -291,7 +286,6 @@ def _table(pairs: PairSet, rows: dict[Part, np.ndarray], indices: np.ndarray) ->
 
 
 def _names(pairs: PairSet) -> tuple[str, ...]:
-    """What the columns of sentences are called."""
     return (_SENTENCE,) if pairs.kind is PairKind.SENTENCES else SENTENCE_COLUMNS[: pairs.kind.width]
 
 
@@ -304,7 +298,7 @@ def _part_names(parts: Sequence[Part]) -> str:
 
 
 def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
-    """Bars over ranges of the scale, columns "from", "to" and "count"; the last range holds the scale's end."""
+    """Return a histogram of the columns "from", "to" and "count"; the last range includes the end of the scale."""
     edges = [*table["from"], float(table["to"].iloc[-1])]
     axis = alt.Axis(values=edges, format="~g")
     ranges = [f"{low:g}–{high:g}" for low, high in zip(table["from"], table["to"], strict=True)]
@@ -314,15 +308,11 @@ def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
 
 
 def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
-    """One bar a "label" as long as its "count", in their order."""
     described = charts.describe(x, charts.values([*table["label"]], [*table["count"]], ","))
-    return (
-        alt.Chart(table)
-        .mark_bar(color=PALETTE[0])
-        .encode(
-            y=alt.Y("label:N", sort=[*table["label"]], title=None, axis=alt.Axis(labelLimit=220)),
-            x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
-            tooltip=tooltips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
-        )
-        .properties(height=50 + _A_LABEL * len(table), description=described)
+    bars = alt.Chart(table).mark_bar(color=PALETTE[0])
+    bars = bars.encode(
+        y=alt.Y("label:N", sort=[*table["label"]], title=None, axis=alt.Axis(labelLimit=220)),
+        x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
+        tooltip=tooltips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
     )
+    return bars.properties(height=50 + _LABEL_HEIGHT * len(table), description=described)

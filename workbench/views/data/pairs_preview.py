@@ -1,8 +1,7 @@
-"""The preview of files with sentence pairs: read again with every choice, drawn with what was understood and what is
-wrong, and stored on request."""
+"""The preview of files with sentence pairs, which every choice reads again: a summary, errors and a store button."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
@@ -26,15 +25,15 @@ from mrc_workbench.workbench.views.names import pairs_name
 from mrc_workbench.workbench.views.ui.state import remember
 from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, problem_text, show_errors, word
 
-_QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
+_QUESTION_SET = ("data", "paragraphs", "qas")  # the "columns" of a SQuAD file
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
 _MAX_UNUSED_CHARACTERS = 300  # characters of the names of unused columns
-_COUNT = "pairs_looked_at"  # of the session
+_COUNT = "pairs_looked_at"  # session key
 
 
 @dataclass(frozen=True)
 class AuditedPairs:
-    """What became of files that could be read; of sentences that were taken from elsewhere there are none."""
+    """A pair set with its parts and audit; sentences of passages have no `files`."""
 
     pairs: PairSet
     files: tuple[PairFileReading, ...]
@@ -43,17 +42,16 @@ class AuditedPairs:
 
     @classmethod
     def of(cls, pairs: PairSet, files: Sequence[PairFileReading] = ()) -> "AuditedPairs":
-        """Split and audit a set."""
         rows = split_pairs(pairs)
         return cls(pairs, tuple(files), rows, audit_pairs(pairs, rows))
 
 
 @dataclass(frozen=True)
 class PairsPreview:
-    """Files under preview, in columns of the first. `read` is None if `error` says why; `before` was shown before."""
+    """A preview of files, with the columns of the first; `before` is the last usable preview before an error."""
 
     source: str
-    title: str = ""  # what the set is called; empty: as its files
+    title: str = ""  # the name of the set; empty: those of its files
     files: tuple[tuple[bytes, str], ...] = field(default=(), repr=False)
     options: PairReadOptions = field(default_factory=PairReadOptions)
     columns: PairColumns = field(default_factory=PairColumns)
@@ -62,9 +60,9 @@ class PairsPreview:
     read: AuditedPairs | None = None
     error: DataError | None = None
     before: "PairsPreview | None" = None
-    encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
-    encoding: str = ""  # the one that the user chose
-    number: int = 0  # of what was shown in this session: with each, widgets begin anew
+    encodings: tuple[EncodingCandidate, ...] = ()
+    encoding: str = ""  # the selected encoding
+    number: int = 0  # of previews in this session; each resets the widgets
 
     @property
     def name(self) -> str:
@@ -72,7 +70,6 @@ class PairsPreview:
 
     @property
     def kind(self) -> PairKind | None:
-        """What the rows are read as; None if unknown."""
         return self.read.pairs.kind if self.read else self.options.kind
 
 
@@ -102,50 +99,44 @@ def preview_of(preview: PairsPreview, options: PairReadOptions) -> PairsPreview:
 
 
 def read_and_show(files: PairsPreview, options: PairReadOptions) -> None:
-    """Read files with these options, show what came of them, and draw the page anew."""
     with show_errors():
         with st.spinner(word("data_page.reading"), show_time=True):
             show(preview_of(files, options))
         st.rerun()
 
 
-_STATE = PreviewState(PairsPreview, "pairs_")
-current = _STATE.current
-stored_last = _STATE.stored_last
-forget = _STATE.forget
-empty_field = _STATE.empty_field
-upload_round = _STATE.upload_round
+STATE = PreviewState(PairsPreview, "pairs_")
 
 
 def show(preview: PairsPreview) -> None:
-    """Make a preview the one this session shows; what was shown before stays below one that cannot be used."""
+    """Set the preview of the session; the last usable one stays below a preview with an error."""
     st.session_state[_COUNT] = number = int(st.session_state.get(_COUNT, 0)) + 1
-    previous = current()
+    previous = STATE.current()
     before = None
     if preview.error is not None and previous is not None:
         before = previous if previous.read else previous.before
     if before is not None and preview.files and before.files == preview.files:
-        before = None  # the same files, read otherwise
-    _STATE.show(replace(preview, number=number, before=before))
+        before = None  # the same files with other options
+    STATE.show(replace(preview, number=number, before=before))
 
 
 def drop() -> None:
-    """Forget the preview, and show what was shown before one that cannot be used."""
-    preview = current()
-    forget()
+    """Forget a preview, and show the last usable one again."""
+    preview = STATE.current()
+    STATE.forget()
     if preview is not None and preview.before is not None:
         show(preview.before)
 
 
 def draw(preview: PairsPreview) -> None:
-    """Draw the files under preview, and below files that cannot be used those that were shown before."""
+    """Draw a preview, and the last usable one below a preview with an error."""
     with st.container(border=True):
         st.subheader(word("data_page.preview", name=plain(pairs_name(preview.name))), anchor=False)
         top = st.container()
         if preview.available == _QUESTION_SET:
             st.info(word("pairs_page.question_set"), icon=":material/info:")
         elif preview.available:
-            _draw_choices(preview)  # before the buttons: whoever changes something and at once keeps has it read anew
+            _draw_choices(preview)  # before the buttons: a changed choice applies before the set is stored
         with top:
             if preview.error is not None:
                 st.error(plain(failure_text(preview.error)), icon=":material/error:")
@@ -166,9 +157,7 @@ def draw(preview: PairsPreview) -> None:
 
 
 def _pick_encoding(preview: PairsPreview, used: str, *, is_folded: bool = False) -> None:
-    """Draw the encodings to choose from; the files are read again in the one that the user chooses."""
-    key = f"pairs_encoding_{preview.number}"
-    encoding = widgets.pick_encoding(preview.encodings, used, key, is_folded=is_folded)
+    encoding = widgets.pick_encoding(preview.encodings, used, f"pairs_encoding_{preview.number}", is_folded=is_folded)
     if encoding is not None:
         read_and_show(replace(preview, encoding=encoding), preview.options)
 
@@ -177,15 +166,10 @@ def _draw_choices(preview: PairsPreview) -> None:
     st.caption(word("pairs_page.choices"))
     containers = chain.from_iterable(st.columns(3) for _ in count())
     kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
-    kwargs: dict[str, Any] = {
-        "options": [*kinds],
-        "format_func": kinds.__getitem__,
-        "key": f"pairs_kind_{preview.number}",
-    }
-    kwargs |= {"index": None if preview.kind is None else [*kinds].index(preview.kind)}
-    kwargs |= {"placeholder": word("pairs_page.kind_unknown")}
+    kwargs: dict[str, Any] = {"options": [*kinds], "format_func": kinds.__getitem__}
+    kwargs["index"] = None if preview.kind is None else [*kinds].index(preview.kind)
+    kwargs |= {"placeholder": word("pairs_page.kind_unknown"), "key": f"pairs_kind_{preview.number}"}
     kind = next(containers).selectbox(**label_and_help("pairs_page.kind"), **kwargs) or preview.kind
-    current_columns = asdict(preview.columns)
     roles = (*SENTENCES, "score", "label")
     if preview.kind is not None:
         roles = (*SENTENCES[: preview.kind.width], *_VALUES.get(preview.kind, ()))
@@ -193,13 +177,10 @@ def _draw_choices(preview: PairsPreview) -> None:
     scale = _pick_scale(containers, preview)
     columns["part"] = _column(next(containers), "part", preview)
     parts = _pick_parts(containers, preview)
-    options = preview.options if kind == preview.kind else replace(preview.options, kind=kind)
-    if changed := {role: name for role, name in columns.items() if name != current_columns[role]}:
-        options = replace(options, columns={**options.columns, **changed})
-    if scale:
-        options = replace(options, scale=scale)
-    if parts:
-        options = replace(options, parts=parts)
+    changes: dict[str, Any] = {"scale": scale, "parts": parts, "kind": kind if kind != preview.kind else None}
+    if changed := {role: name for role, name in columns.items() if name != getattr(preview.columns, role)}:
+        changes["columns"] = {**preview.options.columns, **changed}
+    options = replace(preview.options, **{name: value for name, value in changes.items() if value})
     widgets.draw_first_rows(preview.first_rows, preview.available, columns)
     if options != preview.options:
         read_and_show(preview, options)
@@ -215,17 +196,11 @@ def _pick_scale(containers: Iterator[DeltaGenerator], preview: PairsPreview) -> 
     current_scale = preview.read.pairs.scale if preview.read else preview.options.scale
     if preview.kind is not PairKind.SCORED or current_scale is None:
         return None
-    help_text = word("pairs_page.scale_help")
-    low, high = (
-        next(containers).number_input(
-            word(f"pairs_page.scale_{end}"),
-            value=value,
-            format="%g",
-            help=help_text,
-            key=f"pairs_{end}_{preview.number}",
-        )
-        for end, value in zip(("low", "high"), current_scale, strict=True)
-    )
+    ends: list[float] = []
+    for end, value in zip(("low", "high"), current_scale, strict=True):
+        kwargs: dict[str, Any] = {"help": word("pairs_page.scale_help"), "key": f"pairs_{end}_{preview.number}"}
+        ends.append(next(containers).number_input(word(f"pairs_page.scale_{end}"), value=value, format="%g", **kwargs))
+    low, high = ends
     if not low < high:
         st.warning(word("pairs_page.scale_order"), icon=":material/warning:")
         return None
@@ -237,16 +212,12 @@ def _pick_parts(containers: Iterator[DeltaGenerator], preview: PairsPreview) -> 
     files = () if preview.read is None or preview.columns.part else preview.read.files
     names: dict[Part | None, str] = {None: word("pairs_page.no_part"), **{part: word(f"part.{part}") for part in PARTS}}
     kwargs: dict[str, Any] = {"options": [*names], "format_func": names.__getitem__}
-    parts = tuple(
-        next(containers).selectbox(
-            **label_and_help("pairs_page.part_of", file=plain(file.name)),
-            index=[*names].index(file.part),
-            key=f"pairs_part_{number}_{preview.number}",
-            **kwargs,
-        )
-        for number, file in enumerate(files)
-    )
-    return () if parts == tuple(file.part for file in files) else parts
+    parts: list[Part | None] = []
+    for number, file in enumerate(files):
+        words = label_and_help("pairs_page.part_of", file=plain(file.name))
+        kwargs |= {"index": [*names].index(file.part), "key": f"pairs_part_{number}_{preview.number}"}
+        parts.append(next(containers).selectbox(**words, **kwargs))
+    return () if parts == [file.part for file in files] else tuple(parts)
 
 
 def _draw_read(preview: PairsPreview, result: AuditedPairs) -> None:
@@ -269,19 +240,18 @@ def _draw_read(preview: PairsPreview, result: AuditedPairs) -> None:
         button = label_and_help("pairs_page.keep") | {"key": "keep_pairs"}
         key = f"pairs_{preview.number}"
         name = widgets.draw_store_button(result.pairs.name, pairs_name(preview.name), key, **button)
-        widgets.draw_discard_button("discard_pairs", forget)
+        widgets.draw_discard_button("discard_pairs", STATE.forget)
     if name is not None:
         with show_errors():
             with st.spinner(word("data_page.keeping")):
                 stored = save_pairs(replace(result.pairs, name=name), source=preview.source)
-                _STATE.note_stored(stored.key)
+                STATE.note_stored(stored.key)
                 remember(widgets.PAIRS_IN_ADDRESS, stored.key)
             st.rerun()
     widgets.draw_problems(result.files, preview.name)
 
 
 def _notes(result: AuditedPairs) -> list[str]:
-    """Return notes on the set as Markdown; the audit below has the details."""
     audit = result.audit
     counts = {
         "repeated": len(audit.repeated),

@@ -1,5 +1,4 @@
-"""Files under preview: what was read of them, and the user's choices. They stay in the session until the set is used or
-the preview is closed."""
+"""Previews of files with questions: the dataset read from them, and the user's choices. The session stores them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,20 +24,17 @@ from mrc_workbench.workbench.views.resources.sets import use_set
 P = TypeVar("P")
 GivenFile = tuple[bytes, str]  # content and name
 _LONGEST_NAME = 200  # of all files together
-# errors that another file may resolve: of a collection that is dropped file by file
+# errors that further files of a collection may resolve
 _LACKS_PASSAGES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
 _INCOMPLETE = (
-    *_LACKS_PASSAGES,
-    ProblemCode.MISSING_COLUMN,
-    ProblemCode.ANSWERS_ALONE,
-    ProblemCode.EVALUATION_OUTPUT,
-    ProblemCode.DOCUMENTS_BY_NAME,
+    *(*_LACKS_PASSAGES, ProblemCode.MISSING_COLUMN, ProblemCode.ANSWERS_ALONE),
+    *(ProblemCode.EVALUATION_OUTPUT, ProblemCode.DOCUMENTS_BY_NAME),
 )
 
 
 @dataclass(frozen=True)
 class AuditedDataset:
-    """What was read of files, with its audit and split."""
+    """The dataset of some files, with its audit and split."""
 
     reading: QuestionSetReading
     audit: Audit
@@ -51,35 +47,35 @@ class AuditedDataset:
 
 @dataclass(frozen=True)
 class DatasetPreview:
-    """A file under preview, or several of a collection. `read` is None if `error` says why they cannot be used.
+    """A preview of one file or of a collection. If `read` is None, `error` has the reason.
 
-    `beside` are files dropped before that these do not complete: a later file may complete all of them.
+    `beside` are files uploaded earlier that these do not complete: a later file may complete all of them.
     """
 
     name: str
     source: str
-    title: str = ""  # what the set is called; empty: as the file
+    title: str = ""  # the name of the set; empty: that of the file
     files: tuple[GivenFile, ...] = field(default=(), repr=False)
-    key: str = ""  # of their content
+    key: str = ""  # a hash of their content
     columns: QuestionColumns = field(default_factory=QuestionColumns)
-    available: tuple[str, ...] = ()  # the columns that can be chosen
+    available: tuple[str, ...] = ()  # columns to choose from
     first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
-    candidates: tuple[QuestionColumns, ...] = ()  # the readings to choose from
-    encodings: tuple[EncodingCandidate, ...] = ()  # the encodings to choose from
-    encoding: str = ""  # the one that the user chose
+    candidates: tuple[QuestionColumns, ...] = ()  # readings to choose from
+    encodings: tuple[EncodingCandidate, ...] = ()
+    encoding: str = ""  # the selected encoding
     read: AuditedDataset | None = None
     error: DataError | None = None
-    number: int = 0  # of readings chosen: with each, the fields of columns begin anew
+    number: int = 0  # of readings selected; each resets the column fields
     beside: tuple[GivenFile, ...] = field(default=(), repr=False)
 
 
 def preview_with(
     new: Sequence[GivenFile], preview: DatasetPreview | None, progress: OnFilesRead | None = None
 ) -> DatasetPreview:
-    """Read new files together with those under preview if they form one dataset, else in place of them.
+    """Read new files together with the previewed ones if they form one dataset, else instead of them.
 
-    A file that cannot be read is replaced by the next one; a collection may be dropped file by file. A complete dataset
-    replaces another one: files of one dataset that are complete alone are dropped together.
+    Users may upload a collection file by file. A new file replaces an unreadable one, and a complete dataset replaces
+    another complete one.
     """
     old = [file for file in _reusable(preview) if file not in new]
     new_preview = preview_of(new, progress=progress)
@@ -89,10 +85,10 @@ def preview_with(
         return new_preview
     combined = preview_of([*old, *new], progress=progress)
     if combined.read is None:
-        # questions and judgements of a dataset whose passages are still to come
+        # questions and judgements; the file of the passages may follow
         is_same_dataset = _lacks_passages(preview) and _lacks_passages(combined, new)
     elif preview.error is not None and combined.read.reading.layout is Layout.ROWS:
-        is_same_dataset = False  # the new file is complete without the one that lacks passages
+        is_same_dataset = False  # the new file is complete
     else:
         is_collection = preview.read is not None and preview.read.reading.layout is not None
         is_same_dataset = is_collection or not _leaves_files_aside(combined.read.reading)
@@ -101,27 +97,25 @@ def preview_with(
     if new_preview.error is None or combined.error is None:
         return new_preview
     if "file" in combined.error.problem.details:
-        return combined  # it says which file is wrong, and the others stay
+        return combined  # the error names the wrong file, and the others stay
     return replace(new_preview, beside=tuple(old))
 
 
 def _is_complete(preview: DatasetPreview) -> bool:
-    """Whether files alone are passages and questions whose relevant passages are known."""
+    """Whether the files have passages, and questions with known relevant passages."""
     questions = preview.read.reading.question_set.questions if preview.read else ()
     return any(question.relevant for question in questions)
 
 
 def _reusable(preview: DatasetPreview | None) -> list[GivenFile]:
-    """The files of a preview that a new file may complete: not those of the catalog, nor those that cannot be read."""
+    """Return the files that a new file may complete: readable ones that are not from the catalog."""
     if preview is None or preview.source in CATALOG:
         return []
     files = [*preview.beside, *preview.files]
     problems = [preview.error.problem, *preview.error.file_problems] if preview.error is not None else []
     problems += preview.read.reading.gaps if preview.read is not None else []
     unresolved = (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)  # other files may resolve them
-    failed = {
-        problem.details["file"] for problem in problems if "file" in problem.details and problem.code not in unresolved
-    }
+    failed = {problem.details.get("file", "") for problem in problems if problem.code not in unresolved} - {""}
     if preview.error is not None and preview.error.problem.code not in _INCOMPLETE and not failed:
         return list(preview.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
@@ -129,7 +123,7 @@ def _reusable(preview: DatasetPreview | None) -> list[GivenFile]:
 
 
 def _lacks_passages(preview: DatasetPreview, files: Sequence[GivenFile] = ()) -> bool:
-    """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
+    """Whether only the passages of a collection are missing; `files` must be parts of it."""
     if preview.error is None or preview.error.problem.code not in _LACKS_PASSAGES:
         return False
     parts = str(preview.error.problem.details["found"]).split(", ")
@@ -137,7 +131,7 @@ def _lacks_passages(preview: DatasetPreview, files: Sequence[GivenFile] = ()) ->
 
 
 def _leaves_files_aside(reading: QuestionSetReading) -> bool:
-    """Whether a file was not read, or holds questions that the passages of the other files do not answer."""
+    """Whether a file was not read, or has questions that the passages of the other files do not answer."""
     codes = {gap.code for gap in reading.gaps}
     has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
     has_unread_file = any("file" in gap.details for gap in reading.gaps)
@@ -147,7 +141,6 @@ def _leaves_files_aside(reading: QuestionSetReading) -> bool:
 def preview_of(
     files: Sequence[GivenFile], *, source: str = "", title: str = "", progress: OnFilesRead | None = None
 ) -> DatasetPreview:
-    """Read files for the first time, columns guessed."""
     name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
     key = hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
@@ -157,22 +150,13 @@ def preview_of(
 def read_again(
     preview: DatasetPreview, columns: QuestionColumns | None, progress: OnFilesRead | None = None
 ) -> DatasetPreview:
-    """Read the files with the columns that the user chose; None: they are guessed."""
+    """Read the files with the selected columns; None: detect them."""
     try:
         files = [File(Content(content, preview.encoding), name) for content, name in preview.files]
         reading = read_files_in_subprocess(files, asdict(columns) if columns else None, progress)
     except UnusableFileError as error:
-        proposal = error.proposal
-        return replace(
-            preview,
-            columns=columns or proposal.columns,
-            available=proposal.available,
-            first_rows=proposal.first_rows,
-            candidates=proposal.candidates,
-            encodings=proposal.encodings,
-            read=None,
-            error=error,
-        )
+        proposal = error.proposal._asdict() | ({"columns": columns} if columns else {})
+        return replace(preview, **proposal, read=None, error=error)
     if preview.title:
         reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
     return replace(
@@ -189,14 +173,13 @@ def read_again(
 
 
 def encodings_if_guessed(files: Sequence[GivenFile], problems: Sequence[Problem]) -> tuple[EncodingCandidate, ...]:
-    """Return the encodings to choose from if the one that files were read in is a guess."""
     if any(problem.code is ProblemCode.GUESSED_ENCODING for problem in problems):
         return encodings_to_choose(Content(content) for content, _ in files)
     return ()
 
 
 def without_answers(preview: DatasetPreview) -> DatasetPreview:
-    """Leave out the answers of a file that has no columns to choose from."""
+    """Return the preview without answers, for a file without columns to choose from."""
     if preview.read is None:
         return preview
     reading = preview.read.reading
@@ -205,55 +188,46 @@ def without_answers(preview: DatasetPreview) -> DatasetPreview:
     return replace(preview, read=AuditedDataset.of(replace(reading, question_set=question_set)))
 
 
+@dataclass(frozen=True)
 class PreviewState(Generic[P]):
-    """The session's preview of one kind, its upload field, and the set that was stored last."""
+    """The preview of one kind in the session, its upload field, and the set that was stored last."""
 
-    def __init__(self, kind: type[P], prefix: str = "") -> None:
-        self._kind = kind
-        self._preview_key = f"{prefix}preview"
-        self._stored_key = f"{prefix}kept_now"
-        self._round_key = f"{prefix}upload_round"
+    kind: type[P]
+    prefix: str = ""  # of the session keys
 
     def current(self) -> P | None:
-        preview = st.session_state.get(self._preview_key)
-        return preview if isinstance(preview, self._kind) else None
+        preview = st.session_state.get(f"{self.prefix}preview")
+        return preview if isinstance(preview, self.kind) else None
 
     def show(self, preview: P) -> None:
-        st.session_state[self._preview_key] = preview
-        st.session_state.pop(self._stored_key, None)
+        st.session_state[f"{self.prefix}preview"] = preview
+        st.session_state.pop(f"{self.prefix}kept_now", None)
 
     def forget(self) -> None:
-        """Forget the preview; the upload field stays, with a file that may be on its way."""
-        st.session_state.pop(self._preview_key, None)
+        """Forget the preview, but not a file that is being uploaded."""
+        st.session_state.pop(f"{self.prefix}preview", None)
 
     def empty_field(self) -> None:
-        """Empty the upload field when it is drawn next, so that the next file is another set."""
-        st.session_state[self._round_key] = self.upload_round() + 1
+        st.session_state[f"{self.prefix}upload_round"] = self.upload_round() + 1
 
     def upload_round(self) -> int:
-        return int(st.session_state.get(self._round_key, 0))
+        return int(st.session_state.get(f"{self.prefix}upload_round", 0))
 
     def note_stored(self, key: str) -> None:
         self.forget()
-        st.session_state[self._stored_key] = key
+        st.session_state[f"{self.prefix}kept_now"] = key
 
     def stored_last(self) -> str:
-        """Return the key of the set that was stored last, empty once another preview is shown."""
-        return str(st.session_state.get(self._stored_key, ""))
+        """Return the key of the set that was stored last, empty after the next preview."""
+        return str(st.session_state.get(f"{self.prefix}kept_now", ""))
 
 
-_STATE = PreviewState(DatasetPreview)
-current = _STATE.current
-show = _STATE.show
-stored_last = _STATE.stored_last
-empty_field = _STATE.empty_field
-upload_round = _STATE.upload_round
+STATE = PreviewState(DatasetPreview)
 
 
 def drop() -> None:
-    """Forget the preview, and empty the field it was uploaded in."""
-    _STATE.forget()
-    empty_field()
+    STATE.forget()
+    STATE.empty_field()
 
 
 def use(preview: DatasetPreview, read: AuditedDataset, name: str = "") -> None:
@@ -262,4 +236,4 @@ def use(preview: DatasetPreview, read: AuditedDataset, name: str = "") -> None:
     stored = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
     use_set(stored.key)
     drop()
-    _STATE.note_stored(stored.key)
+    STATE.note_stored(stored.key)

@@ -1,4 +1,4 @@
-"""The preview of files with questions: what was understood, what is wrong, its buttons and columns, and a report."""
+"""Draws the preview of files with questions: a summary, errors, buttons, the choice of columns and a report."""
 
 import re
 from collections.abc import Sequence
@@ -30,16 +30,14 @@ from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, problem_text, show_errors, word
 
-_ROLE_KEYS = {
-    role.name: role.name for role in fields(QuestionColumns)
-}  # their locale keys, whose help is `column.KEY_help`
+_ROLE_KEYS = {role.name: role.name for role in fields(QuestionColumns)}  # locale keys: `column.KEY`
 _ROLE_KEYS |= {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
 _FIELDS_IN_ROW = 3
-_MOST_READINGS = 5  # with a preview each; the others can be chosen by column
+_MOST_READINGS = 5  # with a preview each; users can select others by column
 _MOST_LISTED = 50  # columns of each use
 _MAX_FILES = 1000
-_FILES_WITH_ROWS = 12  # whose first rows are shown
+_FILES_WITH_ROWS = 12  # first rows of these files are drawn
 
 
 def draw(current: DatasetPreview) -> None:
@@ -47,9 +45,7 @@ def draw(current: DatasetPreview) -> None:
         st.subheader(word("data_page.preview", name=plain(current.title or current.name)), anchor=False)
         top = st.container()
         if current.available:
-            _draw_column_choice(
-                current
-            )  # before the buttons: whoever changes a column and at once uses the set has it read anew
+            _draw_column_choice(current)  # before the buttons: a changed column applies before the set is used
         with top:
             if current.error is not None:
                 reasons = [failure_text(current.error), *map(problem_text, current.error.file_problems)]
@@ -65,9 +61,7 @@ def draw(current: DatasetPreview) -> None:
             warnings = [*left_out_words([reading]), *_gap_texts(reading, is_serious=True)]
             if labels := current.read.audit.labels:
                 warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
-            understood = _summary(current, current.read)
-            notes = _notes(current.read)
-            draw_status(understood, warnings, notes, is_clean=not reading.problems)
+            draw_status(_summary(current, current.read), warnings, _notes(current.read), is_clean=not reading.problems)
             _draw_buttons(current)
             _pick_encoding(current, current.encoding or reading.encoding, is_folded=True)
             _draw_columns(reading)
@@ -81,7 +75,6 @@ def draw(current: DatasetPreview) -> None:
 
 
 def _summary(current: DatasetPreview, result: AuditedDataset) -> str:
-    """Return what was read as Markdown; of a catalog set with its licence."""
     reading = result.reading
     audit = result.audit
     if reading.layout is not None:
@@ -122,14 +115,12 @@ def _collection_summary(result: AuditedDataset) -> str:
 
 
 def _gap_texts(reading: QuestionSetReading, *, is_serious: bool) -> list[str]:
-    """Return what is missing between the files of a collection; unjudged questions are not `grave`."""
-    return [
-        plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is is_serious
-    ]
+    """Return the gaps between the files of a collection; all but unjudged questions are serious."""
+    gaps = [gap for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is is_serious]
+    return [plain(problem_text(gap)) for gap in gaps]
 
 
 def _pick_encoding(current: DatasetPreview, used: str, *, is_folded: bool = False) -> None:
-    """Draw the encodings to choose from; the files are read again in the one that the user chooses."""
     encoding = pick_encoding(current.encodings, used, f"encoding_{current.key}", is_folded=is_folded)
     if encoding is not None:
         _read_again(replace(current, encoding=encoding, number=current.number + 1), None)
@@ -137,7 +128,7 @@ def _pick_encoding(current: DatasetPreview, used: str, *, is_folded: bool = Fals
 
 def _read_again(current: DatasetPreview, columns: QuestionColumns | None) -> None:
     with reading_progress() as progress:
-        preview.show(preview.read_again(current, columns, progress))
+        preview.STATE.show(preview.read_again(current, columns, progress))
     st.rerun()
 
 
@@ -156,14 +147,13 @@ def _draw_column_choice(current: DatasetPreview) -> None:
 
 
 def _pick_columns(roles: Sequence[str], current: DatasetPreview) -> dict[str, str | None]:
-    current_columns = asdict(current.columns)
     columns: dict[str, str | None] = {}
     for start in range(0, len(roles), _FIELDS_IN_ROW):
         row = roles[start : start + _FIELDS_IN_ROW]
         for role, container in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
-            columns[role] = pick_column(
-                container, _ROLE_KEYS[role], current_columns[role], current.available, _key(role, current)
-            )
+            column = getattr(current.columns, role)
+            key = _key(role, current)
+            columns[role] = pick_column(container, _ROLE_KEYS[role], column, current.available, key)
     return columns
 
 
@@ -172,12 +162,10 @@ def _key(role: str, current: DatasetPreview) -> str:
 
 
 def _notes(result: AuditedDataset) -> list[str]:
-    """Return further notes on the set as Markdown; the audit below has the details."""
     audit = result.audit
-    gaps = result.reading.gaps
-    unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
+    unjudged = sum(int(gap.details["ids"]) for gap in result.reading.gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
-        "unanswerable": audit.unanswerable_count - unjudged,  # which is reported already
+        "unanswerable": audit.unanswerable_count - unjudged,  # the gaps report them
         "duplicates": sum(map(len, audit.duplicate_questions.values())),
         "answers_not_found": 0 if audit.labels else len(audit.answers_not_found),
     }
@@ -186,16 +174,16 @@ def _notes(result: AuditedDataset) -> list[str]:
     notes += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
     if audit.question_count:
         return notes
-    has_columns = bool(result.reading.available_columns)  # to choose the column of questions from
+    has_columns = bool(result.reading.available_columns)  # one of them may have the questions
     return [word("data_page.passages_only" if has_columns else "data_page.passages_only_without_columns"), *notes]
 
 
 def _draw_buttons(current: DatasetPreview) -> None:
     def leave_labels_out() -> None:
         if current.available:
-            st.session_state[_key("answers", current)] = None  # as if it was chosen so: the file is read again
+            st.session_state[_key("answers", current)] = None  # as the user would select it
         else:
-            preview.show(preview.without_answers(current))
+            preview.STATE.show(preview.without_answers(current))
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if current.read is not None:
@@ -212,7 +200,7 @@ def _draw_buttons(current: DatasetPreview) -> None:
 
 
 def _pick_reading(current: DatasetPreview) -> None:
-    """Draw the possible readings, which map roles to columns; the files are read again as the user chooses."""
+    """Draw the possible readings, which map roles to columns; a selected one reads the files again."""
     if not current.candidates:
         return
     draw_heading(word("data_page.readings"))
@@ -220,7 +208,7 @@ def _pick_reading(current: DatasetPreview) -> None:
     for number, candidate in enumerate(current.candidates[:_MOST_READINGS]):
         columns = {role: name for role, name in asdict(candidate).items() if name is not None}
         labels = {role: word(f"column.{_ROLE_KEYS[role]}") for role in columns}
-        titles = {role: f"{labels[role]} ({name})" for role, name in columns.items()}  # two roles may have one column
+        titles = {role: f"{labels[role]} ({name})" for role, name in columns.items()}  # roles may share a column
         rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in current.first_rows]
         with st.container(border=True):
             st.markdown(" · ".join(f"{labels[role]} ← {plain(name)}" for role, name in columns.items()))
@@ -244,11 +232,10 @@ def _draw_columns(reading: QuestionSetReading) -> None:
     uses = {"used": reading.used_columns, "metadata": reading.metadata_columns, "unused": reading.unused_columns}
     lines = []
     for use, names in uses.items():
+        listed = [plain(name) + (f" ({', '.join(roles[name])})" if name in roles else "") for name in names]
+        if len(names) > _MOST_LISTED:
+            listed[_MOST_LISTED:] = [word("data_page.more_columns", count=f"{len(names) - _MOST_LISTED:,}")]
         if names:
-            listed = [f"{plain(name)} ({', '.join(roles[name])})" if name in roles else plain(name) for name in names]
-            del listed[_MOST_LISTED:]
-            if len(names) > _MOST_LISTED:
-                listed.append(word("data_page.more_columns", count=f"{len(names) - _MOST_LISTED:,}"))
             lines.append(f"- **{word(f'data_page.columns_{use}')}**: {', '.join(listed)}")
     if lines:
         draw_heading(word("data_page.columns_report"), help=word("data_page.columns_report_help"))
@@ -258,8 +245,7 @@ def _draw_columns(reading: QuestionSetReading) -> None:
 def _draw_files(files: Sequence[CollectionFile]) -> None:
     if not files:
         return
-    # as people sort names: file 2 before file 10
-    parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}
+    parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}  # file 2 before file 10
     files = sorted(files, key=lambda file: [(int(number or -1), text) for text, number in parts[file.name]])
     draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
     columns = {
@@ -270,21 +256,17 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
         "format": tables.text("data_page.file_format"),
         "encoding": tables.text("data_page.file_encoding"),
     }
-    table = (
-        pd.DataFrame(map(vars, files[:_MAX_FILES]))
-        .drop(columns="first_rows")
-        .rename(columns={"name": "file", "row_count": "rows"})
-    )
+    table = pd.DataFrame(map(vars, files[:_MAX_FILES])).rename(columns={"name": "file", "row_count": "rows"})
+    table = table.drop(columns="first_rows")
     for column in ("role", "format"):
         table[column] = [word(f"{column}.{value}") for value in table[column]]
     for optional in ("encoding", "left_out"):
         if not table[optional].any():
             del columns[optional]
     if len(files) > _MAX_FILES:
-        st.caption(word("data_page.first_rows", shown=f"{_MAX_FILES:,}"))
+        st.caption(word("data_page.first_rows", count=f"{_MAX_FILES:,}"))
     tables.draw(table, columns)
-    with_rows = [file for file in files[:_FILES_WITH_ROWS] if file.first_rows]
-    if with_rows:
+    if with_rows := [file for file in files[:_FILES_WITH_ROWS] if file.first_rows]:
         with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
             for file in with_rows:
                 st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")

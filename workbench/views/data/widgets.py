@@ -1,4 +1,4 @@
-"""What questions and sentence pairs share on the Data page: progress bars, lists of stored sets, preview widgets."""
+"""Widgets of the Data page for questions and sentence pairs: progress bars, lists of stored sets, previews."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,14 +41,13 @@ from mrc_workbench.workbench.views.ui.words import (
 )
 
 MEGABYTE = 10**6  # bytes
-PAIRS_IN_ADDRESS = "pairs"  # those to look at
+PAIRS_IN_ADDRESS = "pairs"  # the displayed set
 _MAX_ROWS = 1000
 _MAX_COLUMNS = 30  # of the first rows
 
 
 @contextmanager
 def reading_progress() -> Iterator[OnFilesRead]:
-    """Show that files are being read and for how long; of many files, how many are read."""
     bar = st.empty()
 
     def report(done: int, total: int) -> None:
@@ -61,7 +60,7 @@ def reading_progress() -> Iterator[OnFilesRead]:
 
 
 def download_progress(draw_bar: Callable[..., object]) -> Progress:
-    """Return what draws a download's bar, with the time left at the pace so far."""
+    """Return a callback that draws the bar of a download, with the remaining time."""
     started = time.monotonic()
 
     def follow(done: int, total: int) -> None:
@@ -73,7 +72,7 @@ def download_progress(draw_bar: Callable[..., object]) -> Progress:
 
 
 def draw_sets(in_use: str) -> None:
-    """Draw the list of kept question sets; `in_use` is the key of the one that cannot be removed."""
+    """Draw the list of stored question sets; users cannot remove the one with the key `in_use`."""
     sets = stored_sets()
     with st.expander(word("data_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
         st.caption(word("data_page.sets_about"))
@@ -90,7 +89,6 @@ def draw_sets(in_use: str) -> None:
 
 
 def draw_pairs(displayed_key: str) -> None:
-    """Draw the list of kept sets of pairs; `shown` is the key of the one that is looked at."""
     sets = pair_store.stored()
     if not sets:
         st.caption(word("pairs_page.no_sets"))
@@ -118,7 +116,7 @@ def _row(
     *,
     is_removable: bool = True,
 ) -> Iterator[None]:
-    """Draw a set, and what renames or removes it from the module `stored`; the block draws what selects it."""
+    """Draw a set with its buttons to rename and remove it; the `with` block draws the button that selects it."""
     with st.container(border=True):
         name, about, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
         with name.container(horizontal=True, vertical_alignment="center"):
@@ -133,26 +131,18 @@ def _row(
                 return
             with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{stored_set.key}"):
                 new_name = _draw_name_field(label, f"name_{stored_set.key}")
-                kwargs: dict[str, Any] = {
-                    "type": "primary",
-                    "disabled": not new_name,
-                    "key": f"rename_yes_{stored_set.key}",
-                }
-                if st.button(word("data_page.rename_yes"), **kwargs):
+                kwargs: dict[str, Any] = {"type": "primary", "key": f"rename_yes_{stored_set.key}"}
+                if st.button(word("data_page.rename_yes"), disabled=not new_name, **kwargs):
                     with show_errors():
-                        if new_name != label:  # a name that the page translates stays as it is stored
+                        if new_name != label:  # a translated name stays as stored
                             store_module.rename(stored_set.key, new_name)
                             cached_loader.clear(stored_set.key)
                         st.toast(word("data_page.renamed", name=plain(new_name)), icon=":material/edit:")
                         st.rerun()
             if is_removable:
                 confirmation = word("data_page.remove_sure", name=plain(label))
-                draw_remove(
-                    stored_set.key,
-                    store_module.remove,
-                    confirmation=confirmation,
-                    message=word("data_page.removed", name=plain(label)),
-                )
+                message = word("data_page.removed", name=plain(label))
+                draw_remove(stored_set.key, store_module.remove, confirmation=confirmation, message=message)
 
 
 def _draw_name_field(name: str, key: str, **kwargs: Any) -> str:
@@ -161,13 +151,13 @@ def _draw_name_field(name: str, key: str, **kwargs: Any) -> str:
 
 
 def selected_pairs() -> StoredPairs | None:
-    """Return the kept pairs to look at, if there are some: those in use on other pages too, else the newest."""
+    """Return the displayed pair set: the selected one, which other pages use too, or else the newest."""
     sets = {pairs.key: pairs for pairs in pair_store.stored()}
     return sets.get(remembered(PAIRS_IN_ADDRESS, next(iter(sets), ""), [*sets]))
 
 
 def draw_store_button(stored_name: str, displayed_name: str, preview_key: str, **button: Any) -> str | None:
-    """Draw the name of a set, `called` if `stored` is translated, and its button; return the new name on a click."""
+    """Draw a field for the name of a set and a button; returns the name to store on a click, else None."""
     name = _draw_name_field(displayed_name, f"set_name_{preview_key}", width=320)
     if not st.button(type="primary", icon=":material/check:", **button):
         return None
@@ -181,7 +171,7 @@ def draw_discard_button(key: str, forget: Callable[[], None]) -> None:
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
-    """Draw one box of Markdown with the icon of its gravest point; `is_clean`: the reading has no problems."""
+    """Draw a box of Markdown with the icon of its most serious point; `is_clean`: the reading has no problems."""
     points = [*warnings, *notes] or ([word("data_page.no_problem")] if is_clean else [])
     text = "\n".join([understood, "", *(f"- {point}" for point in points)])
     if warnings:
@@ -195,7 +185,6 @@ def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], 
 def pick_column(
     container: DeltaGenerator, role: str, current: str | None, available: Sequence[str], key: str
 ) -> str | None:
-    """Draw the field for the column of a role; returns the selected column, None for none."""
     options = [None, *available]
     index = options.index(current) if current in options else 0
     kwargs: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}
@@ -206,7 +195,7 @@ def pick_column(
 def draw_first_rows(
     first_rows: Sequence[Mapping[str, str]], available: Sequence[str], column_by_role: Mapping[str, str | None]
 ) -> None:
-    """Draw the first rows; the columns `chosen` for a role come first, titled with it."""
+    """Draw the first rows; columns that have a role come first, with the role in their titles."""
     if not first_rows:
         return
     roles = {name: role for role, name in column_by_role.items() if name is not None}
@@ -218,7 +207,7 @@ def draw_first_rows(
 
 
 def left_out_words(readings: Sequence[FileReading]) -> list[str]:
-    """Return, as Markdown, how many rows of which file were left out; one of several files is named."""
+    """Return, as Markdown, the count of skipped rows by file."""
     texts = []
     for reading in readings:
         if any(problem.leaves_out_row for problem in reading.problems):
@@ -230,7 +219,7 @@ def left_out_words(readings: Sequence[FileReading]) -> list[str]:
 
 
 def draw_problems(readings: Sequence[FileReading], title: str) -> None:
-    """Draw the rows left out or repaired, by file; notices about whole files are in the report."""
+    """Draw the skipped and repaired rows by file; the report has the notices about whole files."""
     for index, reading in enumerate(readings):
         if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")
@@ -239,22 +228,20 @@ def draw_problems(readings: Sequence[FileReading], title: str) -> None:
 
 def _draw_problems(reading: FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
-    notices = (
-        [problem for problem in reading.problems if problem.row is None]
-        if isinstance(reading, QuestionSetReading)
-        else []
-    )
+    notices: list[Problem] = []
+    if isinstance(reading, QuestionSetReading):
+        notices = [problem for problem in reading.problems if problem.row is None]
     others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in notices]
     if left_out:
         whole = partial(_problem_table, reading.rejected, left_out, texts := catalog(language()))
         with st.expander(word("data_page.see_left_out")):
             if len(left_out) > _MAX_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{_MAX_ROWS:,}"))
+                st.caption(word("data_page.first_rows", count=f"{_MAX_ROWS:,}"))
             wide = {texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")}
             first = _problem_table(reading.rejected.head(_MAX_ROWS), left_out, texts)
             st.dataframe(first, hide_index=True, column_config=wide)
             if len(left_out) < reading.left_out:
-                st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
+                st.caption(word("data_page.first_left_out", count=f"{len(left_out):,}"))
             tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
     if others:
         count = f"{reading.problem_count - reading.left_out - len(notices):,}"
@@ -264,7 +251,6 @@ def _draw_problems(reading: FileReading, title: str) -> None:
 
 
 def _problem_table(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the table with the reader's problems, one a row, in the user's language."""
     words = [reason_text(problem, texts) for problem in problems[: len(table)]]
     table = table.assign(problem=words)
     table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
@@ -274,15 +260,15 @@ def _problem_table(table: pd.DataFrame, problems: list[Problem], texts: Mapping[
 def pick_encoding(
     encodings: Sequence[EncodingCandidate], used: str, key: str, *, is_folded: bool = False
 ) -> str | None:
-    """Draw the possible encodings with the first line each; return the one to read the file in, if one is chosen."""
+    """Draw the possible encodings with a sample of each; returns the selected one on a click, else None."""
     if not encodings:
         return None
     samples = {encoding.name: encoding.sample for encoding in encodings}
-    names = [*samples]
-    index = names.index(used) if used in names else 0
+    index = [*samples].index(used) if used in samples else 0
     fold = st.expander(word("data_page.other_encoding"), icon=":material/translate:") if is_folded else st.container()
     with fold:
-        selected = st.selectbox(**label_and_help("data_page.encoding"), options=names, index=index, key=f"{key}_name")
+        words = label_and_help("data_page.encoding")
+        selected = st.selectbox(**words, options=[*samples], index=index, key=f"{key}_name")
         st.caption(word("data_page.encoding_sample"))
         st.code(samples[selected], language=None, wrap_lines=True)
         is_clicked = st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key)

@@ -1,5 +1,4 @@
-"""Cached functions: comparisons, opened once for all sessions, and the loaded retrievers of Search; user dictionaries
-and wrongly cut words; and explanations of single scores by loaded models."""
+"""Cached functions of the pages: open comparisons, loaded retrievers, dictionaries, and explanations of scores."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -37,30 +36,22 @@ from mrc_workbench.retrieval.comparison.first_stage import (
 )
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import RetrieverContext
-from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
-from mrc_workbench.retrieval.explain.encoders import (
-    LateExplanation,
-    SentenceExplanation,
-    SparseExplanation,
-    StaticExplainer,
-    StaticExplanation,
-    WindowExplanation,
-    dense_windows,
-    reranker_windows,
-    sentence_contributions,
-    static_explainer,
-    term_contributions,
-    token_matches,
+from mrc_workbench.retrieval.explain import (
+    BM25Explainer,
+    BM25Explanation,
+    WindowedBM25Explainer,
+    counting_explainer,
+    encoders,
 )
 from mrc_workbench.retrieval.lexical.terms import CutWord, cut_words
 from mrc_workbench.retrieval.rankings import GroundTruth, QueryHits, ground_truth, search_lock, search_question
 from mrc_workbench.workbench.views.resources.sets import cached, question_set, result_slot, split_of
 
 logger = logging.getLogger(__name__)
-_cut_words_lock = Lock()  # a page that is drawn anew asks for the same from a second thread
+_cut_words_lock = Lock()  # a rerun of the page requests the same words from a second thread
 _BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
 _BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
-    Dictionary: lambda dictionary: dictionary.fingerprint,  # whatever a retriever calls it
+    Dictionary: lambda dictionary: dictionary.fingerprint,
     StoredDictionary: lambda entry: (entry.key, entry.fingerprint),
     QuestionSet: lambda questions: questions.fingerprint,
 }
@@ -68,17 +59,17 @@ _listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", 
 
 
 def open_comparison(key: str, folder: Path) -> OpenComparison | None:
-    """Open the finished comparison in a folder; None if it cannot be read, or is not of the stored set `key`."""
+    """Open the finished comparison in a folder; None if it cannot be read, or compares another set than `key`."""
     return _opened(key, str(folder), (folder / "scores.json").stat().st_mtime)
 
 
 @cached(max_entries=8)
 def _opened(key: str, folder: str, finished: float) -> OpenComparison | None:
-    del finished  # only a part of the key: a comparison that ran again is another one
+    del finished  # part of the cache key, because a comparison may run again
     try:
         return OpenComparison(Path(folder), question_set(key))
     except ValueError as error:
-        logger.warning("a kept comparison cannot be opened: %s", error)
+        logger.warning("a stored comparison cannot be opened: %s", error)
         return None
 
 
@@ -89,7 +80,7 @@ def analyzers_of(key: str) -> tuple[Analyzer, ...]:
 
 @cached(max_entries=4)
 def retriever_context(key: str, experiment: str) -> RetrieverContext:
-    """Return the experiment's retrievers and what they are built from; they report to the listener of `listening`."""
+    """Return the context of an experiment; its retrievers report to the listener of `report_progress_to`."""
 
     def report_progress(fraction: float) -> None:
         if listener := _listener.get():
@@ -100,7 +91,7 @@ def retriever_context(key: str, experiment: str) -> RetrieverContext:
 
 @contextmanager
 def report_progress_to(listener: Callable[[float], None]) -> Iterator[None]:
-    """Report the progress (0 to 1) of the retrievers that this session builds meanwhile."""
+    """Report the progress, 0 to 1, of the retrievers that this session builds in the `with` block."""
     token = _listener.set(listener)
     try:
         yield
@@ -110,7 +101,7 @@ def report_progress_to(listener: Callable[[float], None]) -> Iterator[None]:
 
 @cached(max_entries=512)
 def findings(key: str, experiment: str, name: str, question: str) -> QueryHits:
-    """Return the results of one retriever of the experiment. Raises what building it raised."""
+    """Return the results of a retriever of the experiment. Raises the errors of building it."""
     return search_question(retriever_context(key, experiment).get_retriever(name), question)
 
 
@@ -121,7 +112,6 @@ def truth_in(key: str, question: str) -> GroundTruth | None:
 
 @cached(max_entries=32)
 def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tuple[MarkedText, MarkedText]]:
-    """Return title and text of the passages at `rows`, marked for the question."""
     passages = [question_set(key).passages[row] for row in rows]
     answers = truth.answers if (truth := truth_in(key, question)) else ()
     texts = [text for passage in passages for text in (passage.title, passage.text)]
@@ -151,16 +141,16 @@ def _load_dictionary(stored_dictionary: StoredDictionary) -> Dictionary:
 
 @cached(max_entries=16, hash_funcs=_BY_CONTENT)
 def lines_of(stored_dictionary: StoredDictionary) -> str:
-    """Return the lines of a kept dictionary. Raises `DictionaryError`."""
+    """Return the lines of a stored dictionary. Raises `DictionaryError`."""
     return format_dictionary(_load_dictionary(stored_dictionary))
 
 
 def words_cut_wrongly(
     data: StoredSet, split_options: SplitOptions, reference: str, on_progress: Callable[[float], None]
 ) -> CutWords:
-    """Return words of a set's questions that may be cut wrongly, read with the dictionary named, or with none.
+    """Return words that the analyzer may cut wrongly, from the training and validation questions.
 
-    The questions of the test part are not looked at: they are to judge the dictionary. Raises `DictionaryError`.
+    The test questions are for evaluating the dictionary. Raises `DictionaryError`.
     """
     results = _cut_words(data, split_options, reference)
     with _cut_words_lock:
@@ -174,7 +164,7 @@ def words_cut_wrongly(
 
 
 def has_cut_words(data: StoredSet, split_options: SplitOptions, reference: str) -> bool:
-    """Whether `words_cut_wrongly` has its answer at once. Raises `DictionaryError`."""
+    """Whether the result of `words_cut_wrongly` is cached. Raises `DictionaryError`."""
     return bool(_cut_words(data, split_options, reference))
 
 
@@ -185,14 +175,14 @@ def _cut_words(data: StoredSet, split_options: SplitOptions, reference: str) -> 
 
 
 def explain_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
-    """Explain the score of a passage (a row), of windows the best one's. Raises `DictionaryError`: there is none."""
+    """Explain the score of a passage (a row), or of its best window. Raises `DictionaryError`."""
     return _explain_bm25_cached(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
 
 
 def explain_counted_bm25(
     key: str, spec: TermSpec, question: str, row: int, among: QuestionSet | None
 ) -> BM25Explanation:
-    """Explain the score with counts from disk, without the places of terms, if it was asked `among` other questions."""
+    """Explain the score; if the question is `among` others, with counts from disk and without term positions."""
     counter = None
     if among and isinstance(spec, BM25Spec):
         counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
@@ -222,17 +212,17 @@ def _explain_bm25_cached(
 
 
 @cached(max_entries=8)
-def _static_explainer(key: str, model: str, title: bool) -> StaticExplainer | None:
+def _static_explainer(key: str, model: str, title: bool) -> encoders.StaticExplainer | None:
     try:
-        return static_explainer(model, question_set(key).passages, title=title)
-    except (ModelError, OSError) as error:  # a run that was deleted, or a workspace's cache
-        logger.warning("the model %r cannot be looked into: %s", model, error)
+        return encoders.static_explainer(model, question_set(key).passages, title=title)
+    except (ModelError, OSError) as error:  # a deleted run or cache
+        logger.warning("the model %r cannot be read: %s", model, error)
         return None
 
 
 @cached(max_entries=512)
-def explain_static(key: str, model: str, title: bool, question: str, row: int) -> StaticExplanation | None:
-    """Explain the cosine of a passage (a row) where the model is a starter that is still there, else None."""
+def explain_static(key: str, model: str, title: bool, question: str, row: int) -> encoders.StaticExplanation | None:
+    """Explain the cosine of a passage (a row); None unless the model is an available starter."""
     explainer = _static_explainer(key, model, title)
     return explainer.explain(question, row) if explainer else None
 
@@ -250,41 +240,41 @@ def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
 
 
 @cached(max_entries=512)
-def explain_sparse(key: str, spec: str, question: str, row: int) -> SparseExplanation:
-    """Explain the score of a passage (a row) term by term, which loads the model. Raises `ModelError`."""
+def explain_sparse(key: str, spec: str, question: str, row: int) -> encoders.SparseExplanation:
+    """Load the model, and explain the score of a passage (a row) by term. Raises `ModelError`."""
     title = SparseSpec.model_validate_json(spec).title
-    return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
+    return encoders.term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
 @cached(max_entries=512)
-def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> LateExplanation:
-    """Explain the score of a passage (a row) token by token, which loads the model. Raises `ModelError`."""
+def explain_late(key: str, experiment: str, spec: str, question: str, row: int) -> encoders.LateExplanation:
+    """Load the model, and explain the score of a passage (a row) by token. Raises `ModelError`."""
     late_spec = LateSpec.model_validate_json(spec)
     context = retriever_context(key, experiment)
     passages = question_set(key).passages
     encoder = late_spec.encoder(context)
-    encoder.load()  # meanwhile others may ask theirs
+    encoder.load()  # without the lock: others may search
     with search_lock:
         encoder.fit(context.texts(late_spec.title), passages.title_lengths(title=late_spec.title))
-        return token_matches(encoder, question, passages[row], title=late_spec.title)
+        return encoders.token_matches(encoder, question, passages[row], title=late_spec.title)
 
 
 @cached(max_entries=512)
-def explain_sentences(key: str, model: str, title: bool, question: str, row: int) -> SentenceExplanation:
-    """Score a passage (a row) sentence by sentence, which loads the model. Raises `ModelError`."""
+def explain_sentences(key: str, model: str, title: bool, question: str, row: int) -> encoders.SentenceExplanation:
+    """Load the model, and score a passage (a row) by sentence. Raises `ModelError`."""
     passage = question_set(key).passages[row]
-    return sentence_contributions(_encoder(key, model, title), question, passage, title=title)
+    return encoders.sentence_contributions(_encoder(key, model, title), question, passage, title=title)
 
 
 @cached(max_entries=512)
-def explain_cosine(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
-    """Score a passage (a row) window by window; None if the dense model has no windows. Raises `ModelError`."""
+def explain_cosine(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
+    """Score a passage (a row) by window; None if the dense retriever has no windows. Raises `ModelError`."""
     dense_spec = DenseSpec.model_validate_json(spec)
     if not (options := dense_spec.window_options):
         return None
     encoder = _encoder(key, dense_spec.model, dense_spec.title)
     passage = question_set(key).passages[row]
-    return dense_windows(encoder, question, passage, options, title=dense_spec.title)
+    return encoders.dense_windows(encoder, question, passage, options, title=dense_spec.title)
 
 
 @cached(max_entries=2)
@@ -293,11 +283,10 @@ def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
 
 
 @cached(max_entries=512)
-def explain_reranking(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
-    """Score a passage (a row) window by window with a reranker, given as JSON. As `explained_cosine` otherwise."""
+def explain_reranking(key: str, spec: str, question: str, row: int) -> encoders.WindowExplanation | None:
+    """Score a passage (a row) by window with a reranker (`RerankSpec` as JSON). Raises `ModelError`."""
     rerank_spec = RerankSpec.model_validate_json(spec)
     scorer = _scorer(key, rerank_spec.model, rerank_spec.title)
     passage = question_set(key).passages[row]
-    return reranker_windows(
-        scorer, question, passage, rerank_spec.window_options or WindowOptions(), title=rerank_spec.title
-    )
+    options = rerank_spec.window_options or WindowOptions()
+    return encoders.reranker_windows(scorer, question, passage, options, title=rerank_spec.title)

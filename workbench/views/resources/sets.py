@@ -1,5 +1,4 @@
-"""The cache of the pages, with separate entries for each workspace; and the sets of questions and of sentence pairs,
-which are read, audited and split once for all sessions."""
+"""The cache of the pages, with separate entries for each workspace, and the cached question sets and pair sets."""
 
 import inspect
 from collections.abc import Callable
@@ -40,22 +39,22 @@ from mrc_workbench.workbench.views.ui.words import plain, word
 P = ParamSpec("P")
 R = TypeVar("R")
 SAMPLE = "sample"
-_DISPLAYED = "displayed_sets"  # of the session: the names of the question sets that it displayed, by key
-_LONGEST_KEY = 80  # characters of an address that are repeated
-SAMPLES = ("sample-nli", "sample-sts")  # of pairs; the last one kept is the one that a first visit opens
+_DISPLAYED = "displayed_sets"  # session key: names of the question sets that it displayed, by key
+_LONGEST_KEY = 80  # characters of an address in a message
+SAMPLES = ("sample-nli", "sample-sts")  # of pairs; a first visit opens the last
 
 
 class Cached(Generic[P, R]):
-    """A function cached as by `st.cache_resource`, by workspace and by the `content` that its first argument names."""
+    """A function with an `st.cache_resource` for each workspace and for the content that its first argument names."""
 
     def __init__(self, function: Callable[P, R], content: Callable[[Any], object], options: dict[str, Any]) -> None:
-        @wraps(function)  # by its name and source the library tells one function's cache from another's
+        @wraps(function)  # Streamlit identifies the cache of a function by its name and source
         def of_workspace(_workspace_key: tuple[str, object], /, *args: P.args, **kwargs: P.kwargs) -> R:
             return function(*args, **kwargs)
 
         signature = inspect.signature(function)
         workspace_parameter = inspect.Parameter("workspace", inspect.Parameter.POSITIONAL_ONLY)
-        # from here the library takes what is a part of the key: not what begins with a line
+        # by the signature Streamlit leaves parameters that begin with an underscore out of the key
         parameters = [workspace_parameter, *signature.parameters.values()]
         of_workspace.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         self._content = content
@@ -63,37 +62,37 @@ class Cached(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the cached result, or compute it. Raises, and caches nothing, if the function raises."""
         result: R = self._cache((str(workspace()), self._content(*args[:1])), *args, **kwargs)
         return result
 
     def clear(self, *args: Any) -> None:
-        """Forget the result for these arguments in this workspace; without any, all results of all workspaces."""
-        self._cache.clear(*(((str(workspace()), self._content(args[0])), *args) if args else ()))
+        """Forget the result for these arguments in this workspace; without arguments, all results of all workspaces."""
+        key = ((str(workspace()), self._content(args[0])),) if args else ()
+        self._cache.clear(*key, *args)
 
 
 def cached(
     content: Callable[[Any], object] = lambda *_: None, **options: Any
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
-    """Decorate a function as `st.cache_resource` with these options does, apart for each workspace and `content`."""
+    """Decorate a function as `st.cache_resource` does, with separate entries for each workspace and `content`."""
     return lambda function: Cached(function, content, options)
 
 
 def content_of(reference: str) -> str:
-    """Return the key of a model's content as far as it is known at once: empty of a hub model."""
+    """Return the fingerprint of a model in a folder; empty for other models."""
     source = find_model(reference)
     return source.fingerprint("") if source.folder else ""
 
 
 def opened(read: Callable[[Path], R], folder: Path) -> R | None:
-    """Return what `read` makes of a finished job's folder, read once until it runs again; None where it cannot be."""
+    """Read the folder of a finished job, once until it runs again; None if it cannot be read."""
     result: R | None = _opened(read, str(folder), (folder / "scores.json").stat().st_mtime)
     return result
 
 
 @cached(max_entries=24, hash_funcs={FunctionType: lambda read: f"{read.__module__}.{read.__qualname__}"})
 def _opened(read: Callable[[Path], Any], folder: str, finished: float) -> Any:
-    del finished  # only a part of the key: one that ran again is another one
+    del finished  # part of the cache key, because a job may run again
     try:
         return read(Path(folder))
     except ValueError:
@@ -102,16 +101,16 @@ def _opened(read: Callable[[Path], Any], folder: str, finished: float) -> Any:
 
 @cached(max_entries=48)
 def result_slot(key: tuple[Any, ...]) -> list[Any]:
-    """Return the list, at first empty, that stores what is computed for a key.
+    """Return a list, initially empty, that stores the result for a key.
 
-    Elements drawn inside a cached function are drawn again on every call: whatever shows progress is computed outside.
+    Streamlit draws the elements of a cached function again on every call, so work with a progress bar runs outside.
     """
-    del key  # only a key
+    del key
     return []
 
 
 def stored_sets() -> list[StoredSet]:
-    """Return the sets of the workspace, newest first; the sample is put there on the first visit."""
+    """Return the sets of the workspace, newest first; the first visit stores the sample."""
     return stored() or [_store_sample()]
 
 
@@ -134,7 +133,7 @@ def split_of(key: str, options: SplitOptions) -> Split:
     return split(question_set(key), options)
 
 
-# of sets that may not be stored: their keys are contents
+# sets that may not be stored have their content as keys
 _BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
     QuestionSet: lambda questions: questions.fingerprint,
     Split: lambda parts: b"|".join(rows.tobytes() for rows in parts.rows.values()),
@@ -145,14 +144,14 @@ languages_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(detect_languages)
 
 
 class MissingSet(NamedTuple):
-    """A named question set that the workspace does not hold; `name` is empty unless it was used and then deleted."""
+    """A requested question set that the workspace lacks; `name` is known if it was used before."""
 
     key: str
     name: str
 
 
 def missing_set() -> MissingSet | None:
-    """Return the named question set if it is missing; None if it is there, or none is named."""
+    """Return the question set of the address or session if it is missing, else None."""
     key = st.query_params.get("data") or st.session_state.get("data")
     if not key or any(dataset.key == key for dataset in stored_sets()):
         return None
@@ -161,7 +160,7 @@ def missing_set() -> MissingSet | None:
 
 
 def selected_set() -> StoredSet:
-    """Return the set in use: that of the address, the session, the last use, or the newest; stop if it is missing."""
+    """Return the selected set: that of the address, the session, the last use, or the newest; stop if missing."""
     require_set()
     sets = {dataset.key: dataset for dataset in stored_sets()}
     key = st.query_params.get("data") or st.session_state.get("data") or last_used()
@@ -171,7 +170,7 @@ def selected_set() -> StoredSet:
 
 
 def require_set() -> None:
-    """Report a named question set that is missing, offer the others, and stop drawing the page."""
+    """If the requested question set is missing, report it, offer the others, and stop the page."""
     missing = missing_set()
     if missing is None:
         return
@@ -187,25 +186,23 @@ def require_set() -> None:
 
 
 def use_set(key: str) -> None:
-    """Make a set the one in use: on every page, and where the app is opened without an address."""
+    """Select a set on every page, and as the default of new sessions."""
     before = st.session_state.get("data")
     address = {"data": key}
     if before != key:
         record_last_used(key)
         if before and PAGE_OF_LIST in st.query_params:
-            address[PAGE_OF_LIST] = "1"  # in one step with the set: one entry to go back by
+            address[PAGE_OF_LIST] = "1"  # with the set: a single entry in the browser history
     st.session_state["data"] = key
     st.query_params.update(address)
 
 
 def stored_pairs() -> list[StoredPairs]:
-    """Return the sets of the workspace, newest first; the samples are stored on the first visit."""
+    """Return the pair sets of the workspace, newest first; the first visit stores the samples."""
     return pair_store.stored() or _store_samples()
 
 
-@cached(
-    validate=lambda stored_sets: {pairs.key for pairs in stored_sets} <= {known.key for known in pair_store.stored()}
-)
+@cached(validate=lambda samples: {pairs.key for pairs in samples} <= {known.key for known in pair_store.stored()})
 def _store_samples() -> list[StoredPairs]:
     for name in SAMPLES:
         pair_store.save_pairs(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name)

@@ -1,4 +1,4 @@
-"""The ways to an ablation: around the form, by a file, or around a finished language model; and what judges it."""
+"""Forms for an ablation: around the training form, from a file, or around a finished language model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -47,12 +47,12 @@ _OFFERED: dict[str, Sequence[Any]] = {
     "tokenizer_kind": [choice.value for choice in TokenizerKind],
     "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
 }
-_EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
+_EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # others as in the form
 _LARGEST_FILE = 1  # MB
 
 
 def draw_ablation(plan: TrainingPlan | None) -> None:
-    """Draw the two ways to an ablation, around a training that was planned; None where it cannot be."""
+    """Draw the forms for an ablation around a plan, if the training form is valid, and from a file."""
     kwargs: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_ablation_open"}
     with st.expander(word("ablation.title"), on_change="rerun", **kwargs) as fold:
         if not fold.open:
@@ -67,7 +67,7 @@ def draw_ablation(plan: TrainingPlan | None) -> None:
 
 
 def offered(options: LanguageOptions) -> dict[str, list[Any]]:
-    """Return the other values of each option, without options that the base or a stored tokenizer decides."""
+    """Return other values of each option, except for options that the base or a stored tokenizer determines."""
     decided = set() if options.pairs else {"pairs_weight"}
     if options.base != STARTER or options.tokenizer.strip():
         decided |= {"tokenizer_kind", "vocabulary"}
@@ -97,12 +97,12 @@ def _draw_variation(plan: TrainingPlan) -> None:
 
 def _pick_values(name: str, values: list[Any], reference: Any) -> list[Any]:
     key = f"train_ablation_vary_{name}"
-    if not set(st.session_state.get(key, ())) <= set(values):  # the reference is another value by now
+    if not set(st.session_state.get(key, ())) <= set(values):  # the reference has changed
         st.session_state[key] = [value for value in st.session_state[key] if value in values]
     relabel(key)
     kwargs: dict[str, Any] = {"format_func": partial(value_words, name), "key": key, "persist_state": "session"}
-    kwargs |= {"placeholder": word("ablation.as_in_the_form", value=value_words(name, reference))}
-    kwargs |= {"help": word(_EXPLAINED.get(name, f"option_help.{name}"))}
+    kwargs["placeholder"] = word("ablation.as_in_the_form", value=value_words(name, reference))
+    kwargs["help"] = word(_EXPLAINED.get(name, f"option_help.{name}"))
     label = word("train.objective" if name == "objective" else f"option.{name}")
     selected = st.multiselect(label, values, **kwargs)
     return [value for value in values if value in selected]
@@ -117,7 +117,7 @@ def _draw_file() -> None:
         return
     try:
         with TemporaryDirectory() as folder:
-            path = Path(folder, "experiment.toml")  # what a person called it is no path
+            path = Path(folder, "experiment.toml")  # the uploaded name is not a safe path
             path.write_bytes(file.getvalue())
             experiment = read_experiment_as(AblationExperiment, path)
         experiment.check()
@@ -151,19 +151,18 @@ def draw_helps_dialog(run: Run) -> None:
     if not pressed:
         return
     try:
-        is_same_text = get_recipe(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
-        problem = "" if is_same_text else word("ablation.text_changed")  # the model would be trained again
+        if get_recipe(plan.kind).family.find(plan.data).fingerprint != plan.fingerprint:
+            st.error(word("ablation.text_changed"), icon=":material/error:")  # the model would be trained again
+            return
     except Failure as error:
-        problem = plain(failure_text(error))
-    if problem:
-        st.error(problem, icon=":material/error:")
+        st.error(plain(failure_text(error)), icon=":material/error:")
         return
-    close_dialog()  # starting draws the page anew
+    close_dialog()  # a start reruns the page
     _start(_experiment_around(plan, judges), plan.name, messages)
 
 
 class _Judges(NamedTuple):
-    """The keys of a question set and of scored pairs, empty: none; and the epochs of fine-tuning on the questions."""
+    """The keys of a question set and of scored pairs, if any, and the epochs of fine-tuning on the questions."""
 
     questions: str
     sentences: str
@@ -171,11 +170,9 @@ class _Judges(NamedTuple):
 
 
 def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
-    """Draw the choices; the first of the question sets `preferred` that has questions is selected by default."""
-    questions = {stored_set.key: set_name(stored_set.name) for stored_set in stored_sets() if stored_set.questions}
-    pairs = {
-        stored_set.key: pair_set_name(stored_set) for stored_set in stored_pairs() if stored_set.kind is PairKind.SCORED
-    }
+    """Draw the choices; the default is the first question set of `preferred` that has questions."""
+    questions = {known.key: set_name(known.name) for known in stored_sets() if known.questions}
+    pairs = {known.key: pair_set_name(known) for known in stored_pairs() if known.kind is PairKind.SCORED}
     default = next((key for key in (*preferred, *questions) if key in questions), _NONE)
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
@@ -194,7 +191,7 @@ def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
 def _experiment_around(
     plan: TrainingPlan, judges: _Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
 ) -> AblationExperiment:
-    """Return the experiment whose reference is exactly the training of a plan."""
+    """Return an experiment with the training of a plan as its reference."""
     return AblationExperiment(
         text=plan.data,
         questions=judges.questions,
@@ -210,11 +207,10 @@ def _experiment_around(
 
 
 def _start(experiment: AblationExperiment, name: str, messages: DeltaGenerator) -> None:
-    """Check an experiment and start it; a problem is drawn in `messages`."""
     try:
         experiment.check()
         for base in {experiment.language_model_options(number).base for number in experiment.changes}:
-            find_model(base)  # a command would report it only when it comes to it
+            find_model(base)  # otherwise the job would fail later
         begin(lambda: plan_ablation(experiment, name), messages)
     except ExperimentError as error:
         messages.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
@@ -226,11 +222,10 @@ def _start(experiment: AblationExperiment, name: str, messages: DeltaGenerator) 
 
 
 def _choose_set(prefix: str, kind: str, names: Mapping[str, str], default: str) -> str:
-    """Draw the choice among sets by key, or none of them; returns the key."""
     key = f"{prefix}_{kind}"
     names = {**names, _NONE: word("ablation.none")}
     offer(key, default)
-    if st.session_state[key] not in names:  # such as a set that was removed
+    if st.session_state[key] not in names:  # a removed set
         st.session_state[key] = default
     relabel(key)
     kwargs: dict[str, Any] = {"format_func": names.__getitem__, "key": key, "persist_state": "session"}

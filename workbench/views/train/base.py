@@ -1,5 +1,4 @@
-"""What a training starts from: its base model, whether that can be had and what it costs to get; its objective; and
-which options matter for kind, base and objective."""
+"""The base model of a training, its availability and download size; its objective; and which options have an effect."""
 
 from collections.abc import Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -48,7 +47,7 @@ from mrc_workbench.workbench.views.ui.state import choose, offer, relabel, remem
 from mrc_workbench.workbench.views.ui.words import failure_text, has_text, label_and_help, plain, word, word_or
 
 FIRST = ("epochs", "batch_size", "learning_rate")
-NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
+NEEDED = ("guide", "teacher")  # always visible: the objective requires them
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
 NEGATIVES_SAMPLED = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 _GROUPS = {
@@ -62,14 +61,14 @@ _GROUPS = {
     "saving": "save_steps save_minutes save_limit kept_models",
 }
 MORE = {group: tuple(names.split()) for group, names in _GROUPS.items()}
-# the others, such as those of an added kind, are drawn with those of the loss
+# other options, such as those of a registered kind, are drawn in the group "loss"
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_SAMPLED, *chain(*MORE.values())}
 _NOT_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding_table"}
 _NOT_OF_A_STARTER = _NOT_OF_A_NEW_MODEL | {
     *("pooling", "max_length", "windows", "shared_passages", "mix_weight"),
     *("recompute", "mini_batch_size", "precision", "attention_dropout"),
 }
-# on what is entered there, other options depend
+# options whose values decide which other options have an effect
 DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
     *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective, *LateObjective),
@@ -99,20 +98,20 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
         *(SparseEncoderObjective.SPLADE, *DISTILLATION_OBJECTIVES, *IN_BATCH_OBJECTIVES),
     },
     "mini_batch_size": _ALL_BUT_TRIPLETS,
-    "title": _ALL_BUT_READERS,  # passages are read without
-    "evaluation_batch_size": _ALL_BUT_READERS,  # as many as fit into a pass
+    "title": _ALL_BUT_READERS,  # readers read passages without titles
+    "evaluation_batch_size": _ALL_BUT_READERS,  # readers fill each pass
 }
 
 
 @st.cache_resource(show_spinner=False)
-def _askers() -> ThreadPoolExecutor:
+def _hub_executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=4, thread_name_prefix="hub")
 
 
 @st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
 def hub_answer(hub_id: str) -> Future[HubRevision]:
-    """Query the hub in the background, for all users: where users sign in, without a token. No page waits for it."""
-    return _askers().submit(run_as_current_user(hub_revision), hub_id)
+    """Query the hub in the background, once for all users; if users sign in, without a token."""
+    return _hub_executor().submit(run_as_current_user(hub_revision), hub_id)
 
 
 @dataclass(frozen=True)
@@ -129,31 +128,18 @@ class Base:
 
 
 def pick_base(kind: str) -> Base:
-    """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
+    """Draw the choice of a base model and its description. The page never waits for the hub."""
     left, right = st.columns(2, vertical_alignment="bottom")
-    # hub ids and folders that were typed or stand in the address
-    requested = [
-        candidate
-        for candidate in (st.session_state.get("kept_base"), st.query_params.get("base"))
-        if candidate and candidate.strip()
-    ]
-    typed = [
-        candidate
-        for candidate in requested
-        if candidate != STARTER and not candidate.startswith(PREFIX) and find_model_run(candidate) is None
+    typed = [  # hub ids and folders
+        text
+        for text in (st.session_state.get("kept_base"), st.query_params.get("base"))
+        if text and text.strip() and text != STARTER and not text.startswith(PREFIX) and find_model_run(text) is None
     ]
     choices = list(dict.fromkeys([*base_choices(kind), *typed]))
     kwargs: dict[str, Any] = {"format_func": partial(model_label, kind=kind), "help": word("train.base_help")}
+    kwargs["accept_new_options"] = True
     with left:
-        reference = choose(
-            st.selectbox,
-            "base",
-            word("train.base_pick"),
-            choices,
-            default_base(kind),
-            accept_new_options=True,
-            **kwargs,
-        ).strip()
+        reference = choose(st.selectbox, "base", word("train.base_pick"), choices, default_base(kind), **kwargs).strip()
     base = Base(reference, _runs(kind).get(reference), usable=_draw_availability(kind, reference, right))
     if base.run is None:
         options = options_for_base(kind, base)
@@ -164,7 +150,7 @@ def pick_base(kind: str) -> Base:
 
 
 def base_choices(kind: str) -> list[str]:
-    """Return the bases that are offered by name; any other is typed."""
+    """Return the bases in the list; a user can type any other."""
     recipe = get_recipe(kind)
     offered = recipe.options.available_bases()
     runs = [run for other_kind in compatible_base_kinds(kind) for run in _runs(other_kind)]
@@ -174,7 +160,7 @@ def base_choices(kind: str) -> list[str]:
 
 
 def options_for_base(kind: str, base: Base) -> TrainingOptions:
-    """Return options that suit the base; where none do, those of the usual one, until another is chosen."""
+    """Return the default options for a base; if it cannot be trained, those for the default base of the kind."""
     suited = get_recipe(kind).options.defaults_for
     reference = STARTER if base.is_starter else base.reference
     try:
@@ -188,7 +174,7 @@ def _runs(kind: str) -> dict[str, Run]:
 
 
 def _draw_availability(kind: str, reference: str, container: DeltaGenerator) -> bool:
-    """Draw in `place` where the model is, or below why it cannot be had; returns whether it can be used."""
+    """Draw the location of the model in `container`, or an error below it; returns whether it can be used."""
     try:
         source = find_model(reference)
         get_recipe(kind).options.check_base(source)
@@ -234,14 +220,11 @@ def _draw_hub_problem(kind: str, hub_id: str, error: BaseException) -> None:
     st.warning(word(next(filter(has_text, keys)), model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
         for number, base in enumerate(get_recipe(kind).options.available_bases()):
-            if base == STARTER:
-                label = word("train.use_starter")
-                icon = ":material/bolt:"
-            elif base.startswith(PREFIX):
-                label = word("train.use_installed", model=base_name(base, kind))
-                icon = ":material/check:"
-            else:  # another model of the hub
+            if base != STARTER and not base.startswith(PREFIX):  # another model of the hub
                 continue
+            icon = ":material/bolt:" if base == STARTER else ":material/check:"
+            installed = word("train.use_installed", model=base_name(base, kind))
+            label = word("train.use_starter") if base == STARTER else installed
             kwargs: dict[str, Any] = {"type": "primary" if number == 0 else "secondary", "key": f"train_use_{base}"}
             st.button(label, on_click=remember, args=("base", base), icon=icon, **kwargs)
         _check_again(hub_id)
@@ -256,10 +239,8 @@ def _check_again(hub_id: str) -> None:
 def _hub_words(revision: HubRevision) -> str:
     if revision.downloaded:
         return f":material/check_circle: {word('train.hub_here' if revision.online else 'train.hub_here_offline')}"
-    text = word("train.hub_download_unknown")
-    if revision.size:
-        size = f"{revision.size / 1e9:.1f} GB" if revision.size >= 1e9 else f"{revision.size / 1e6:,.0f} MB"
-        text = word("train.hub_download", size=size)
+    size = f"{revision.size / 1e9:.1f} GB" if revision.size >= 1e9 else f"{revision.size / 1e6:,.0f} MB"
+    text = word("train.hub_download", size=size) if revision.size else word("train.hub_download_unknown")
     return f":material/cloud_download: {text}"
 
 
@@ -271,7 +252,7 @@ def pick_objective(kind: str, base: Base, data: TextSource | StoredPairs) -> str
         st.stop()
     key = f"train_{kind}_objective"
     options = base.run.plan().options if base.run else options_for_base(kind, base)
-    suited = (options.objective.value, SentenceObjective.SIMCSE_SUPERVISED.value)  # to the base, or else to the data
+    suited = (options.objective.value, SentenceObjective.SIMCSE_SUPERVISED.value)  # for the base, or for the data
     default = next((objective for objective in suited if objective in choices), choices[0])
     if st.session_state.get(key) not in choices:
         st.session_state[key] = remembered("objective", default, choices)
@@ -287,7 +268,6 @@ def pick_objective(kind: str, base: Base, data: TextSource | StoredPairs) -> str
 
 
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
-    """Return the objectives of a kind, with `pairs` those that learn from such pairs."""
     objective_class = type(get_recipe(kind).options.defaults_for().objective)
     if pairs is not None:
         return [known.value for known in objective_class if pairs in PAIR_KINDS_OF_OBJECTIVE[known]]
@@ -296,9 +276,9 @@ def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> li
 
 
 def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_trained: bool = False) -> dict[str, Any]:
-    """Return the first values of the fields: options that suit a base, fitted to an objective.
+    """Return the initial values of the fields: the options for a base, with the objective's defaults and limits.
 
-    A finished training that continues keeps its settings (`as_trained`) instead of the objective's defaults.
+    `as_trained` keeps the settings of a finished training instead of the objective's defaults.
     """
     settings = {} if as_trained else options.defaults_for_objective(objective)
     values = asdict(options) | settings | {"objective": objective}
@@ -310,28 +290,27 @@ def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_t
 
 
 def affects_training(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
-    """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
+    """Whether an option has an effect in a training with these values, from a starter or a pretrained model."""
     objective = values["objective"]
     if name in (*NEGATIVES_SOURCE, *NEGATIVES_SAMPLED) and not _negatives_affect_training(name, values):
         return False
-    # a teacher does not score the batch's other passages, and questions of IDF have only their own terms
+    # a teacher does not score the batch's other passages
     if name == "batches_of" and objective in DISTILLATION_OBJECTIVES and values["distillation_weight"] == 1:
         return False
     if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
         return False
-    # with hard negatives each question has passages of its own
-    if name in ("shared_passages", "mix_weight") and values["negatives"] > 0:
+    if name in ("shared_passages", "mix_weight") and values["negatives"] > 0:  # hard negatives differ by question
         return False
-    is_new_model = objective in {*LanguageObjective}  # a starter of those is a transformer
+    is_new_model = objective in {*LanguageObjective}  # the starter of a language model is a transformer
     if starter and name in (_NOT_OF_A_NEW_MODEL if is_new_model else _NOT_OF_A_STARTER):
         return False
-    # an objective of an added kind may use any option
+    # the objective of a registered kind may use any option
     return objective not in _KNOWN or objective in _ONLY_FOR.get(name, _KNOWN)
 
 
 def _negatives_affect_training(name: str, values: Mapping[str, Any]) -> bool:
     if values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
-        return False  # it takes the hardest passages of the batch
+        return False  # this loss uses the hardest passages of the batch
     if name != "negatives_share" and values.get("negatives_share") == 0:
         return False
     if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
@@ -340,7 +319,7 @@ def _negatives_affect_training(name: str, values: Mapping[str, Any]) -> bool:
 
 
 def objective_limits(kind: str, objective: str) -> dict[str, tuple[int, int]]:
-    """Return the smallest and largest value that an objective leaves to options which it restricts."""
+    """Return the smallest and largest value of each option that an objective restricts."""
     if kind in ranking_kinds() and objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return {"negatives": (0, 0)}
     if kind in ranking_kinds() and objective == BiEncoderObjective.TRIPLET:

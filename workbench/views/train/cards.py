@@ -1,5 +1,4 @@
-"""The cards of ended trainings: head, parts and dialog with details; and one that stopped early: resumed, or used with
-its best checkpoint."""
+"""The cards of ended trainings: head, parts and details; and the actions for a training that stopped early."""
 
 import json
 from collections import Counter
@@ -50,7 +49,6 @@ BADGES = {  # of the states of jobs that have ended
 
 
 def open_dialog(name: str, run: Run) -> None:
-    """Have the dialog drawn from the next run of the page on."""
     st.session_state[_OPEN] = (name, run.id)
 
 
@@ -59,10 +57,10 @@ def close_dialog() -> None:
 
 
 def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
-    """Draw the dialog that is open, if any; `contents` draws what is in it, by its name."""
+    """Draw the open dialog, if any, with the function that `contents` has for its name."""
     name, run_id = st.session_state.get(_OPEN, ("", ""))
     run = find_job(run_id)
-    if run is None:  # none was opened, or somebody else has deleted the run
+    if run is None:  # no dialog is open, or another user has deleted the run
         close_dialog()
         return
     title = f"{word(f'train.{name}')}: {plain(run_name(run.plan())[:80])}"
@@ -111,16 +109,15 @@ def draw_failure(plan: TrainingPlan, status: Status, **details: str) -> None:
 
 
 def draw_parts(composite: CompositeRun, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:
-    """Draw the parts, each of which is a training that can be looked at, and the log; `name` is no Markdown."""
+    """Draw the log, and the parts with a button for the details of each; `name` returns plain text."""
     if not parts and not composite.log():
         return
     with st.expander(heading, icon=":material/science:"):
         for run in parts:
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.markdown(
-                    f"**{plain(name(run))}** · {word('train.came_to', **_steps(run.status()))}", width="stretch"
-                )
-                # an ablation may show a training that stands elsewhere, too
+                steps = word("train.came_to", **_steps(run.status()))
+                st.markdown(f"**{plain(name(run))}** · {steps}", width="stretch")
+                # the key includes the ablation: the page may list the same training twice
                 if st.button(word("train.details"), key=f"part_{composite.id}_{run.id}", icon=":material/info:"):
                     open_dialog("details", run)
                     st.rerun()
@@ -129,9 +126,9 @@ def draw_parts(composite: CompositeRun, parts: Sequence[Run], heading: str, name
 
 
 def latest_stopped(jobs: Sequence[Run]) -> Run | None:
-    """Return the training that was last at work if it stopped before its end, None if that ended well."""
+    """Return the training that ran last if it stopped before its end, else None."""
     ended = [(status.heartbeat, run) for run in jobs if (status := run.status()).heartbeat and not status.is_running]
-    # a training made of a checkpoint did not run itself
+    # a run created from a checkpoint did not train
     latest = next((run for _, run in sorted(ended, reverse=True) if not run.provenance().get("checkpoint")), None)
     if latest is None or isinstance(latest, CompositeRun) or latest.plan().trial is not None:
         return None
@@ -171,7 +168,6 @@ def draw_resume(run: Run, *, primary: bool = False) -> None:
 
 
 def draw_use_best(run: Run) -> None:
-    """Draw the button that makes a finished training of the best checkpoint so far; nothing where none was saved."""
     checkpoint = None if isinstance(run, CompositeRun) else best_checkpoint(run)
     if checkpoint is None:
         return
@@ -196,19 +192,16 @@ def draw_best_model_job(run: Run) -> None:
 
 def draw_details(run: Run) -> None:
     plan = run.plan()
-    names = ("curves", "settings", "provenance", "log")
-    curves_tab, settings, provenance, log = st.tabs([word(f"train.tab_{name}") for name in names])
+    tabs = ("curves", "settings", "provenance", "log")
+    curves_tab, settings, provenance, log = st.tabs([word(f"train.tab_{name}") for name in tabs])
     with curves_tab:
         _draw_curves(run, plan)
     with settings:
         options = {name: value for name, value in asdict(plan.options).items() if name != "base"}
-        rows = [
-            (word("train.base"), base_name(plan.options.base, plan.kind)),
-            (word("train.row_data"), set_name(plan.data_name)),
-            *((_option(name), value) for name, value in (options | _rename_split_seed(asdict(plan.split))).items()),
-            (word("train.row_folder"), str(run.folder)),
-        ]
-        _table(rows, word("train.row_option"))
+        options |= _rename_split_seed(asdict(plan.split))
+        rows = {"base": base_name(plan.options.base, plan.kind), "row_data": set_name(plan.data_name)}
+        rows |= options | {"row_folder": str(run.folder)}
+        _table([(_option(name), value) for name, value in rows.items()], word("train.row_option"))
     with provenance:
         _draw_provenance(run)
     with log:
@@ -233,7 +226,7 @@ def _draw_provenance(run: Run) -> None:
 
 
 def _rename_split_seed(facts: dict[str, Any]) -> dict[str, Any]:
-    """Rename the split's seed, which is another one than that of the training."""
+    """Rename the seed of the split, because the training has a seed too."""
     return {"split_seed" if name == "seed" else name: value for name, value in facts.items()}
 
 
@@ -272,20 +265,13 @@ def _draw_curves(run: Run, plan: TrainingPlan) -> None:
     with right:
         measure = pick_measure(f"details_measure_{run.id}", plan.kind, checkpoint_metric(run, plan))
     compared = [plan, *(plans[candidate] for candidate in compared_runs)]
-    if (
-        len(
-            {
-                (compared_plan.fingerprint, compared_plan.split, compared_plan.options.evaluation_limit)
-                for compared_plan in compared
-            }
-        )
-        > 1
-    ):
+    evaluated = {(other.fingerprint, other.split, other.options.evaluation_limit) for other in compared}
+    if len(evaluated) > 1:
         st.warning(word("train.other_questions"), icon=":material/warning:")
     displayed_runs = [run, *compared_runs]
     names = ("loss", measure, "learning_rate", "grad_norm")
     curves_by_label = {labels[candidate]: read_curves(candidate, names) for candidate in displayed_runs}
-    bm25 = {candidate.bm25.get(measure) for candidate in curves_by_label.values()}  # drawn where it is the same for all
+    bm25 = {candidate.bm25.get(measure) for candidate in curves_by_label.values()}  # drawn if it is the same for all
     columns = st.columns(2)
     last_step = max(candidate.status().total_steps for candidate in displayed_runs)
     for number, name in enumerate(names):
@@ -298,7 +284,7 @@ def _draw_curves(run: Run, plan: TrainingPlan) -> None:
             draw_step_chart(
                 name,
                 {label: candidate.points[name] for label, candidate in curves_by_label.items()},
-                PALETTE[1 : len(displayed_runs) + 1],  # the first one is BM25's
+                PALETTE[1 : len(displayed_runs) + 1],  # the first colour is that of BM25
                 last_step=last_step,
                 bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
             )

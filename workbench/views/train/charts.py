@@ -1,4 +1,4 @@
-"""The figures of a training: charts of its course, and what it gained, in sentences and as a table with intervals."""
+"""Charts of a training by step, and its scores before and after, in sentences and as a table with intervals."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -20,16 +20,16 @@ from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
 
-_GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
+_GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the vector space: not fractions
 _NAMES = _GEOMETRY | {metric: name for recipe in RECIPES.values() for metric, name in recipe.family.measures.items()}
 _BM25 = PALETTE[0]
-_OTHER_COLOUR = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
-_ON_TEST = "_tested"  # ends the name of a row of test questions
-_TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
-_WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
-_TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
+_OTHER_COLOUR = "#8a8a8a"  # of training questions: readable on light and dark
+_ON_TEST = "_tested"  # suffix of rows of test questions
+_TESTED = ("before", "after", "bm25")  # rows that test questions may have
+_WIDTH = 140  # pixels of a score with its interval: the table fits beside the sidebar of a small screen
+_TIMES_100 = ("spearman", "pearson", "accuracy")  # published as percentages
 Row = dict[str, float]
-# of a figure, its format in a tooltip, in a table, in the description of a chart, and at an axis
+# format of a metric in a tooltip, in a table, in the description of a chart, and at an axis
 _SHARE = (".2%", "percent", ".1%", ".1%")
 _FORMATS = {
     "loss": (".4f", "%.4f", ".3f", ".3~f"),
@@ -66,9 +66,7 @@ def draw_run_chart(name: str, run_curves: Curves, colour: str, *, last_step: int
     colours = [colour]
     if run_curves.comparison_points[name]:
         lines[word(f"train.line_{other}")] = run_curves.comparison_points[name]
-        colours = (
-            [colour, _OTHER_COLOUR] if is_measure else [_OTHER_COLOUR, colour]
-        )  # validation questions have the same colour
+        colours = [colour, _OTHER_COLOUR] if is_measure else [_OTHER_COLOUR, colour]
     best_point = next((point for point in run_curves.points[name] if is_measure and point[0] == best_step), None)
     draw_step_chart(name, lines, colours, last_step=last_step, bm25=run_curves.bm25.get(name), best_point=best_point)
 
@@ -82,10 +80,10 @@ def draw_step_chart(
     bm25: float | None = None,
     best_point: tuple[int, float] | None = None,
 ) -> None:
-    """Draw a figure by step, one line a training, with its heading and its table.
+    """Draw a metric by step, a line per training, with its heading and its table.
 
-    `name` is as in `training.runs.curves`; the axis goes to `last_step`, or to the end of the longest line. `kept` is
-    the point of the step whose model was kept.
+    `name` is a key of `read_curves`. The axis ends at `last_step` or with the longest line. `best_point` marks the step
+    whose model is stored.
     """
     if name in MEASURES:
         of_pairs = name in PAIR_FAMILY.curves
@@ -101,8 +99,7 @@ def draw_step_chart(
         return
     table = pd.DataFrame(rows, columns=["run", "step", "value"])
     last = max(last_step, int(table["step"].max()))
-    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=best_point)
-    # a row for each step; the columns are the trainings, and BM25
+    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, best_point=best_point)
     wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
     wide = wide.reindex(columns=[run for run in lines if run in wide])
     if len(lines) == 1:
@@ -123,13 +120,12 @@ def _chart(
     last_step: int,
     *,
     bm25: float | None,
-    kept: tuple[int, float] | None,
+    best_point: tuple[int, float] | None,
 ) -> alt.LayerChart:
     in_tooltip, _, described, at_axis = _FORMATS.get(name, _SHARE)
     several = len(runs) > 1
     step = word("train.step")
     names = legend(columns=2, labelLimit=180) if several else None
-    # pixels; a legend takes its room from the lines
     height = (170 if name in ("learning_rate", "grad_norm") else 240) + (24 * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=step, scale=alt.Scale(domain=[0, last_step]), axis=alt.Axis(tickMinStep=1, format="d")),
@@ -141,13 +137,12 @@ def _chart(
         ],
     )
     marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
-    # questions that do not judge have a grey, dashed line
     dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _OTHER_COLOUR else [1, 0] for tint in colours])
     lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
     chart = (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
     rows = charts.line_texts(table, "run", "step", "value", described)
-    if kept is not None:
-        point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
+    if best_point is not None:
+        point = pd.DataFrame([(*best_point, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
         ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colours[0])
         chart += ring + base.mark_text(dy=-18, fontWeight="bold", color=colours[0]).encode(text="text:N")
@@ -165,11 +160,10 @@ def _short(name: str) -> str:
 
 
 def draw_scores(run: Run, plan: TrainingPlan, scores: dict[str, Any]) -> None:
-    """Draw what changed in sentences, and a table of the scores with their 95% intervals if known, the best bold."""
+    """Draw the changes in sentences, and a table of the scores with their 95% intervals if known, the best bold."""
+    order = ("unigram", "before", "after", "bm25")
     if scores.get("interpolated"):
-        order = ("interpolated", "bm25", "before", "after")  # of a reranker: first the mix, as it is used
-    else:
-        order = ("unigram", "before", "after", "bm25")
+        order = ("interpolated", "bm25", "before", "after")  # a reranker is used in its mix, which comes first
     rows = {name: scores[name] for name in order if isinstance(scores.get(name), dict)}
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
@@ -177,11 +171,11 @@ def draw_scores(run: Run, plan: TrainingPlan, scores: dict[str, Any]) -> None:
     judge = _judge_kind(scores)
     asks_questions = judge in ("questions", "passages")
     names = {key: name for key, name in measure_names(plan.kind).items() if any(key in row for row in rows.values())}
-    if judge == "pairs":  # the figures of their space are no shares
+    if judge == "pairs":  # metrics of the vector space are not fractions
         names = {key: name for key, name in names.items() if key in _TIMES_100}
     leading = str(leading_measure())
     names = dict(sorted(names.items(), key=lambda item: item[0] != leading))  # its column comes first
-    measure = (scores.get("gain") or {}).get("measure", get_recipe(plan.kind).measure)  # older scores name no gain
+    measure = (scores.get("gain") or {}).get("measure", get_recipe(plan.kind).measure)  # older scores lack it
     _draw_headline(names, rows, scores)
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
         _draw_sentences((measure, names[measure]), rows, scores)
@@ -228,7 +222,7 @@ def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str
 
 
 def _judge_kind(scores: dict[str, Any]) -> str:
-    """What judged a training, by what its scores count; of a reader, questions about passages that it reads."""
+    """Return what the training was evaluated on, by the counts among its scores; a reader reads "passages"."""
     counted = {"pairs": "pairs", "hidden": "text", "rules": "passages"}
     return next((judge for name, judge in counted.items() if name in scores), "questions")
 
@@ -238,10 +232,9 @@ def _of_test(scores: dict[str, Any]) -> dict[str, Any]:
 
 
 def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[str, Any]) -> None:
-    """Draw what changed, whether that is significant, and what changed on the training questions.
+    """Draw the changes on validation, training and test questions, and whether they are significant.
 
-    Of a model that is mixed with BM25, the gain of the mix comes first and the model alone after it. Test questions,
-    which selected nothing, come last.
+    If the model is mixed with BM25, the gain of the mix comes first, and then the model without BM25.
     """
     measure, name = names
     if {"interpolated", "bm25"} <= rows.keys():
@@ -254,15 +247,12 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
         asks_questions = _judge_kind(scores) in ("questions", "passages")
         if (question_count := scores.get("questions")) and asks_questions:
             text = word("train.on_validation", questions=f"{question_count:,}") + " " + text
-        if (sample := scores.get("training_sample")) and asks_questions:
-            text += " " + _change_text(
-                "learned", names, sample["before"], sample["after"], questions=sample["questions"]
-            )
+        if (seen := scores.get("training_sample")) and asks_questions:
+            text += " " + _change_text("learned", names, seen["before"], seen["after"], questions=seen["questions"])
         st.markdown(text)
     if test := _of_test(scores):
-        question_count = test["questions"]
-        gain = test.get("gain")
-        text = _change_text("tested", names, test["before"], test["after"], gain=gain, questions=question_count)
+        about: dict[str, Any] = {"gain": test.get("gain"), "questions": test["questions"]}
+        text = _change_text("tested", names, test["before"], test["after"], **about)
         if "bm25" in test:
             text += " " + word("train.tested_bm25", bm25=_to_percent(test["bm25"][measure]))
         st.markdown(text, help=word("train.tested_help"))
@@ -271,7 +261,7 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
 def _change_text(
     key_prefix: str, names: tuple[str, str], before: Row, after: Row, *, gain: Any = None, questions: int | None = None
 ) -> str:
-    """Return what changed, and whether that is significant unless it stayed the same."""
+    """Return the change as text, with its significance unless the values are equal."""
     measure, name = names
     was = _to_percent(before[measure])
     now = _to_percent(after[measure])
@@ -291,7 +281,7 @@ def _to_percent(fraction: float) -> float:
 
 
 def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, str], heading: str) -> None:
-    """Draw a table of measures of `rows` and of test questions; the cells stay numbers below their texts."""
+    """Draw the measures of `rows` and of test questions; cells stay numbers, so that columns sort."""
     test = _of_test(scores)
     tested = {f"{name}{_ON_TEST}": test[name] for name in _TESTED if name in test}
     intervals = {f"{name}{_ON_TEST}": ends for name, ends in (test.get("intervals") or {}).items()}
@@ -299,7 +289,7 @@ def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, s
     table = pd.DataFrame(rows | tested, index=list(names)).T * 100
     table.insert(0, "row", [_row_name(name, scores) for name in table.index])
     style = table.style.format("{:.2f}", subset=pd.IndexSlice[:, [*names]])
-    for compared in filter(None, ([*rows], [*tested])):  # figures of other questions cannot be
+    for compared in filter(None, ([*rows], [*tested])):  # scores of other questions are not comparable
         style = style.highlight_max(subset=pd.IndexSlice[compared, [*names]], props=tables.BOLD)
     for row in table.index:
         for measure, (low, high) in intervals.get(row, {}).items():

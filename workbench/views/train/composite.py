@@ -1,4 +1,4 @@
-"""Several trainings as one job: what a search of settings and an ablation found, in a sentence, a chart and a table."""
+"""Jobs of several trainings: the results of a settings search and of an ablation, as text, chart and table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,17 +40,16 @@ from mrc_workbench.workbench.views.ui.words import (
     label_and_help,
     language,
     plain,
-    signed,
     signed_interval,
     word,
     word_or,
 )
 
 _COLOUR = PALETTE[0]
-_PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
-_OF_HIDDEN_TOKENS = (_PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
-_DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
-_OTHERS = "°"  # marks figures of other hidden tokens
+_PERPLEXITY = "perplexity"  # not a fraction, and lower is better
+_OF_HIDDEN_TOKENS = (_PERPLEXITY, "masked_accuracy")  # comparable only if the same tokens are hidden
+_DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first available measure decides which variant is best
+_OTHERS = "°"  # marks scores on other hidden tokens
 
 
 def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
@@ -62,14 +61,13 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
     elif ablation.done and table:
         for conclusion in _conclusions(table, varied=varied):
             st.markdown(conclusion)
-    variants = table.variants if table else ()
     if table and table.measures:
         _draw_table(table, ablation.id, varied=varied)
+    variants = table.variants if table else ()
     for variant in variants:
         if variant.code:
             st.markdown(word("ablation.failed", name=plain(_variant_name(variant, varied=varied))))
             draw_training_failure(variant.code, variant.message, plan.options.base)
-    # those made for it, and earlier ones that it reused
     names = [name for variant in variants for name in (variant.model, variant.tuned)]
     reused = [run for name in names if name and (run := find_run(name))]
     parts = list(dict.fromkeys([*reused, *ablation.parts()]))
@@ -115,12 +113,8 @@ def as_table(table: AblationTable) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for variant in table.variants:
         changed = ", ".join(f"{name} = {value}" for name, value in variant.changed.items())
-        row = {
-            "variant": variant.number,
-            "same_hidden_tokens": variant.alike,
-            "failed": variant.code,
-            "changed": changed,
-        }
+        row: dict[str, Any] = {"variant": variant.number, "same_hidden_tokens": variant.alike}
+        row |= {"failed": variant.code, "changed": changed}
         for name in table.measures:
             if score := _score(variant, name):
                 row |= {name: score.value, f"{name}_low": score.low, f"{name}_high": score.high}
@@ -139,7 +133,7 @@ def _difference(variant: Variant, measure: str) -> VariantDifference | None:
 
 
 def _variant_name(variant: Variant, *, varied: bool) -> str:
-    """Return the name of a variant, not as Markdown; if nothing is `varied`, the two are with and without training."""
+    """Return the name of a variant as plain text; unless `varied`, the variants are with and without training."""
     if variant.number == UNTRAINED:
         return word("ablation.untrained")
     if variant.number == REFERENCE:
@@ -152,7 +146,6 @@ def _measure_words(name: str, about: str = "measure") -> str:
 
 
 def _display_value(name: str, value: float) -> float:
-    """Return a figure as it is shown: times 100, except for perplexity."""
     return value if name == _PERPLEXITY else 100 * value
 
 
@@ -175,10 +168,10 @@ def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
     conclusions = [_best_words(rivals, reference, measure)] if varied and len(rivals) > 1 else []
     base = known.get(UNTRAINED)
     if base and (tested := _difference(base, measure)):
-        # how far the reference is above the base: the stored difference is the reverse
+        # the stored difference is that of the base to the reference
         gain = (-tested.value, -tested.high, -tested.low)
         key = "helped" if tested.high < 0 else "harmed" if tested.low > 0 else "unsure"
-        values = {"figure": reference.value, "without": (base.figures or {})[measure].value}
+        values = {"score": reference.value, "without": (base.figures or {})[measure].value}
         texts = {name: _score_text(measure, value) for name, value in values.items()}
         conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **signed_interval(*gain)))
     return conclusions
@@ -186,7 +179,7 @@ def _conclusions(table: AblationTable, *, varied: bool) -> list[str]:
 
 def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, measure: str) -> str:
     best, score = max(rivals, key=lambda rival: (rival[1].value, rival[0].number == REFERENCE))
-    values = {"measure": _measure_words(measure), "figure": _score_text(measure, score.value)}
+    values = {"measure": _measure_words(measure), "score": _score_text(measure, score.value)}
     tested = _difference(best, measure)
     if best.number == REFERENCE or tested is None:
         return word("ablation.reference_best", **values)
@@ -216,7 +209,7 @@ def _draw_table(table: AblationTable, key: str, *, varied: bool) -> None:
 
 
 def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
-    """One row a "variant": "value", "low" to "high", hollow if not "alike"; a dashed line at the "reference"."""
+    """A row per "variant": "value", "low" to "high", hollow unless "alike"; a dashed line at the "reference"."""
     base = alt.Chart(table).encode(
         y=alt.Y("variant:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
         tooltip=[*tooltips(("variant:N", y)), *interval_tooltips("value", x, ",.2f")],
@@ -225,16 +218,14 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     whole = alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5))
     line = alt.Chart(table[table["reference"]]).mark_rule(color=TEXT_COLOUR, strokeDash=[5, 4], strokeWidth=1.5)
     intervals = base.mark_rule(strokeWidth=3, color=_COLOUR).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
-    marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
-        x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
-    )
+    fill = alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
+    marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(x=whole, fill=fill)
     described = charts.describe(x, charts.intervals(table, "variant", "value", ".2f"))
-    height = 80 + 36 * len(table)  # pixels
-    return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
+    return (line.encode(x=whole) + intervals + marks).properties(height=80 + 36 * len(table), description=described)
 
 
 def _draw_numbers(table: AblationTable, measure: str, *, varied: bool) -> None:
-    """Draw the table; the cells stay numbers below their texts, so columns sort."""
+    """Draw the table; cells stay numbers, so that columns sort."""
     tests = [_difference(variant, measure) for variant in table.variants]
     rows: list[dict[str, Any]] = []
     for variant, tested in zip(table.variants, tests, strict=True):
@@ -253,8 +244,7 @@ def _draw_numbers(table: AblationTable, measure: str, *, varied: bool) -> None:
             style = tables.write(style, row_index, name, cell)
             if variant.number == best[name]:
                 style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[row_index], [name]])
-        text = "{points} [{low}, {high}]".format(**signed_interval(*tested[:3])) if tested else ""
-        style = tables.write(style, row_index, "difference", text)
+        style = tables.write(style, row_index, "difference", _difference_text(*tested[:3]) if tested else "")
     measured = {
         name: st.column_config.NumberColumn(_measure_words(name), help=_measure_words(name, "help"), width=155)
         for name in (measure, *table.measures)
@@ -266,8 +256,11 @@ def _draw_numbers(table: AblationTable, measure: str, *, varied: bool) -> None:
     tables.draw(style, columns | measured, placeholder="–")
 
 
+def _difference_text(difference: float, low: float, high: float) -> str:
+    return "{points} [{low}, {high}]".format(**signed_interval(difference, low, high))
+
+
 def _best_number(table: AblationTable, name: str) -> int:
-    """Return the number of the variant that is best by a measure, among the comparable ones."""
     comparable = [variant for variant in table.variants if _is_comparable(variant, name)]
     known = {variant.number: score.value for variant in comparable if (score := _score(variant, name))}
     sign = -1 if name == _PERPLEXITY else 1
@@ -288,7 +281,7 @@ def _notes(table: AblationTable, measure: str, *, varied: bool) -> list[str]:
 
 
 def draw_search(search: SettingsSearch, *, is_running: bool = False) -> None:
-    """Draw what a search has found so far, and its trials; the findings of an ended one can be used in the form."""
+    """Draw the results of a search so far, its trials, and at its end a button that fills them into the form."""
     findings = search.outcome
     plan = search.plan()
     if is_running:
@@ -332,7 +325,7 @@ def _draw_conclusion(findings: SettingsSearchResult) -> None:
 
 
 def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
-    """Draw a row for each trial, those that came furthest first; the cells stay numbers, so columns sort by them."""
+    """Draw a row per trial, the longest trained first; cells stay numbers, so that columns sort."""
     measure = Measure.parse(findings.measure).long_name
     tried = sorted(findings.tried, key=lambda trial: (-trial.share, trial.number != DEFAULTS, -trial.value))
     table = pd.DataFrame(map(vars, tried)).rename(columns={"p_family": "p"})
@@ -352,9 +345,9 @@ def _draw_findings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
     for row_index, trial in enumerate(tried):
         texts = {
             "value": f"{100 * trial.value:.2f} [{100 * trial.low:.1f}–{100 * trial.high:.1f}]",
-            "difference": f"{signed(trial.difference)} [{signed(trial.difference_low)}, {signed(trial.difference_high)}]",
+            "difference": _difference_text(trial.difference, trial.difference_low, trial.difference_high),
         }
-        if trial.number == DEFAULTS:  # they differ from themselves in nothing
+        if trial.number == DEFAULTS:  # the baseline of the differences
             texts |= {"difference": "", "p": ""}
         for column, text in texts.items():
             style = tables.write(style, row_index, column, text)

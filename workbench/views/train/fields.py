@@ -1,5 +1,4 @@
-"""The fields of a training's form: the widget of an option, its texts and range, and the models it may name; which
-fields are drawn, what was entered, and where a problem is drawn."""
+"""The fields of the training form: widgets, ranges and texts of the options, entered values and error messages."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
@@ -42,17 +41,17 @@ from mrc_workbench.workbench.views.train.base import (
 from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, remember, reset_fields
 from mrc_workbench.workbench.views.ui.words import label_and_help, word, word_or
 
-_MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
-_ITSELF = ""  # a guide that is not named is the base
+_MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # kinds, by option
+_ITSELF = ""  # the base is the default guide
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
 _COLUMNS = 4
-_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
+_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # largest values
 
 
 @dataclass(frozen=True)
 class OptionField:
-    """An option of a kind to be entered: what it is offered with, and its smallest and largest value if a number."""
+    """A field for an option of a kind: its initial value, and the smallest and largest value of a number."""
 
     kind: str
     name: str
@@ -60,12 +59,12 @@ class OptionField:
     start: Any
     low: float | None = None
     high: float | None = None
-    help: str = ""  # where there are no words for it
-    model: str = ""  # which kind of model it names, where it is another than its name says
+    help: str = ""  # the help if the locale files have none
+    model: str = ""  # the kind of model, if it differs from that in `_MODELS`
 
 
 def draw_field(field: OptionField) -> Any:
-    """Draw the widget of an option; returns what is entered, None for a number left empty."""
+    """Draw the widget of an option; returns the entered value, None for an empty number."""
     offer_field(field)
     start = field.start
     help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
@@ -73,7 +72,7 @@ def draw_field(field: OptionField) -> Any:
         key = "train.range" if field.high is not None else "train.range_open"
         help_text += " " + word(key, low=_number_text(field.low), high=_number_text(field.high or 0))
     words: dict[str, Any] = {"label": word_or(f"option.{field.name}", field.name), "help": help_text, "key": field.key}
-    words["persist_state"] = "session"  # a look at another page loses nothing that was entered
+    words["persist_state"] = "session"  # entries survive a visit to another page
     if field.name in _MODELS:
         return _draw_model(field, words)
     if field.name == "judged_on":
@@ -94,12 +93,12 @@ def draw_field(field: OptionField) -> Any:
     kwargs: dict[str, Any] = {"step": 1, "format": None} if number is int else {"step": step, "format": "%g"}
     kwargs |= {"min_value": None if field.low is None else number(field.low)}
     kwargs |= {"max_value": None if field.high is None else number(field.high)}
-    # what it is offered with stands in the session; an emptied field falls back to it
+    # the session holds the initial value, which an empty field has again
     return st.number_input(**words, value=None, placeholder=_number_text(start), **kwargs)
 
 
 def offer_field(field: OptionField) -> Any:
-    """Offer the initial value of an option, and return what is entered, of a field that may be folded away."""
+    """Set the initial value of a field, which may not be drawn, and return the entered value."""
     if field.name in _MODELS:
         return _offer_model(field)
     start = entered_value(field.start)
@@ -122,7 +121,7 @@ def _draw_model(field: OptionField, words: dict[str, Any]) -> str:
     labels = distinct_labels(models, lambda model: model_label(model) if model else word("train.guide_itself"))
     kwargs: dict[str, Any] = {"format_func": labels.__getitem__, "placeholder": word("train.pick_model")}
     selected = st.selectbox(**words, options=models, index=None if field.name == "teacher" else 0, **kwargs)
-    if selected != OTHER:  # which is in no list: a hub id or a folder
+    if selected != OTHER:  # a hub id or a folder
         return str(selected or "")
     kwargs = {"placeholder": word("train.other_example"), "key": f"{field.key}_other", "persist_state": "session"}
     return str(st.text_input(**label_and_help("train.other"), max_chars=1000, **kwargs)).strip()
@@ -143,20 +142,18 @@ def _offer_model(field: OptionField) -> str:
 
 
 def _models(field: OptionField) -> list[str]:
-    """What a field that names a model offers."""
     kind = field.model or _MODELS[field.name]
     kinds = equivalent_kinds(kind)
     runs = [run.id for run, plan in finished_runs().items() if plan.kind in kinds]
     packaged = [base.reference] if (base := base_at_hand()) else []
-    if field.name == "guide":  # it must read texts as the base does, and starters have no tokenizer
+    if field.name == "guide":  # it needs a tokenizer, which starters lack
         return [_ITSELF, *packaged, get_recipe(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
-    if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
+    if kind == CROSS_ENCODER:  # the default base of the hub is not trained to score
         return [STARTER, *runs, OTHER]
     return [*packaged, STARTER, get_recipe(kind).base, *runs, OTHER]
 
 
 def _judging_sets() -> dict[str, str]:
-    """The names, by key, of the sets whose scores or labels can judge a training on others."""
     judging = (pairs for pairs in stored_pairs() if pairs.kind in (PairKind.SCORED, PairKind.LABELLED))
     names = {"": word("train.judged_by_itself"), **{pairs.key: pair_set_name(pairs) for pairs in judging}}
     return distinct_labels(names, names.__getitem__)
@@ -171,28 +168,23 @@ def _installed(report: Report) -> bool:
 
 
 class OptionFields:
-    """Draws the options that matter; knows what was entered, and where a field's problem is drawn."""
+    """Draws the options that have an effect, stores the entered values, and draws errors beside their fields."""
 
     def __init__(self, kind: str, base: Base, objective: str) -> None:
         self._kind = kind
         self._base = base
-        if base.run:  # a finished run is trained on as it was trained
-            plan = base.run.plan()
-            options = plan.options
-            split_options = plan.split
-        else:
-            options = options_for_base(kind, base)
-            split_options = SplitOptions()
+        plan = base.run.plan() if base.run else None  # a finished run continues with its own settings
+        options = plan.options if plan else options_for_base(kind, base)
+        split_options = plan.split if plan else SplitOptions()
         self._start = starting_values(kind, options, objective, as_trained=base.run is not None)
         self._start |= {"base": base.reference, "test": split_options.test, "validation": split_options.validation}
         self._start["split_seed"] = split_options.seed
-        # of each option and of the split: its smallest and largest value, and its help
         self._about: dict[str, dict[str, Any]] = {
             **{field.name: dict(field.metadata) for field in fields(get_recipe(kind).options)},
             **{name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()},
         }
         if kind == SENTENCES:
-            self._about["teacher"]["model"] = BI_ENCODER  # whose vectors are learned, not its scores
+            self._about["teacher"]["model"] = BI_ENCODER  # the teacher provides vectors, not scores
         for name, (low, high) in objective_limits(kind, objective).items():
             self._about[name] |= {"low": low, "high": high}
         self._entered: dict[str, Any] = {}
@@ -200,7 +192,7 @@ class OptionFields:
 
     @property
     def changed(self) -> list[str]:
-        """The options whose values differ from the offered ones, folded away or not."""
+        """The options with values other than their initial ones, also in collapsed groups."""
         return [name for name in self._entered if is_changed(self.key(name))]
 
     def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
@@ -211,12 +203,12 @@ class OptionFields:
             self._row(names, st.columns(2))
 
     def draw_negatives(self) -> DeltaGenerator | None:
-        """Draw the options of hard negatives; returns the container to show them in, None if folded or unused."""
+        """Draw the options of hard negatives; returns a container for a preview, None if collapsed or unused."""
         if not self._relevant_names(NEGATIVES_SOURCE):
             return None
         with self._fold("hard_negatives", ":material/rule:") as fold:
-            self._rows(self._relevant_names(NEGATIVES_SOURCE), is_drawn=bool(fold.open))
-            self._rows(self._relevant_names(NEGATIVES_SAMPLED), is_drawn=bool(fold.open))
+            self._rows(self._relevant_names(NEGATIVES_SOURCE), is_open=bool(fold.open))
+            self._rows(self._relevant_names(NEGATIVES_SAMPLED), is_open=bool(fold.open))
             return st.container() if fold.open and self._relevant_names(NEGATIVES_SAMPLED) else None
 
     def draw_more(self) -> None:
@@ -226,24 +218,23 @@ class OptionFields:
                 own = self._relevant_names(names)
                 if own and fold.open:
                     st.markdown(f"**{word(f'train.group_{group}')}**")
-                self._rows(own, is_drawn=bool(fold.open))
-                # where else the curves could go, and how
+                self._rows(own, is_open=bool(fold.open))
                 missing = [report.value for report in Report if group == "measuring" and not _installed(report)]
                 if missing and fold.open:
                     st.caption(word("train.report_to_more", packages=" ".join(missing)))
 
     def options(self) -> dict[str, Any]:
-        """Return every option; one left empty or not drawn has its default."""
+        """Return every option; an empty or hidden one has its initial value."""
         filled = {name: value for name, value in self._entered.items() if value is not None}
         return {name: value for name, value in (self._start | filled).items() if name not in _SPLIT}
 
     def split(self) -> tuple[float, float, int]:
-        """Return what was entered for the split: validation share, test share, seed."""
+        """Return the entered split: validation fraction, test fraction, seed."""
         values = {name: self._start[name] if self._entered[name] is None else self._entered[name] for name in _SPLIT}
         return float(values["validation"]), float(values["test"]), int(values["split_seed"])
 
     def is_strict_on(self, fingerprint: str) -> bool:
-        """Whether the base was trained on a strict split of these data: another one would mix its test questions."""
+        """Whether the base was trained on a strict split of these data, whose test questions must stay unseen."""
         plan = self._base.run.plan() if self._base.run else None
         return plan is not None and plan.fingerprint == fingerprint and plan.split.strict
 
@@ -251,7 +242,7 @@ class OptionFields:
         return {name: self._entered[name] for name in _MODELS if self._entered.get(name)}
 
     def report(self, name: str, problem: str) -> None:
-        """Draw a problem beside its field, and by the button where the field may be folded away."""
+        """Draw a problem beside its field, and near the button if the field may be collapsed."""
         if name in self._containers:
             self._containers[name].error(problem)
         if name not in NEEDED:
@@ -261,31 +252,30 @@ class OptionFields:
         return field_key(self._kind, name)
 
     def enter(self, options: Mapping[str, Any]) -> None:
-        """Fill in other values; only while no field is drawn, as in a callback."""
+        """Fill in other values. Only for callbacks, which run before the fields are drawn."""
         for name, value in options.items():
             st.session_state[self.key(name)] = value
 
     def reset(self) -> None:
-        """Fill in the defaults again; only while no field is drawn, as in a callback."""
+        """Fill in the initial values. Only for callbacks."""
         reset_fields(self.key(name) for name in self.changed)
 
     def _relevant_names(self, names: Iterable[str]) -> list[str]:
         entered = {name: st.session_state.get(self.key(name)) for name in DECIDING}
         values = self._start | {name: value for name, value in entered.items() if value is not None}
-        return [
-            name for name in names if name in values and affects_training(name, values, starter=self._base.is_starter)
-        ]
+        starter = self._base.is_starter
+        return [name for name in names if name in values and affects_training(name, values, starter=starter)]
 
     def _fold(self, name: str, icon: str) -> ExpanderContainer:
         return st.expander(word(f"train.{name}"), icon=icon, key=f"train_{self._kind}_{name}_open", on_change="rerun")
 
-    def _rows(self, names: Sequence[str], *, is_drawn: bool) -> None:
-        if not is_drawn:
+    def _rows(self, names: Sequence[str], *, is_open: bool) -> None:
+        if not is_open:
             self._entered |= {name: offer_field(self._field(name)) for name in names}
             return
         boxes = [name for name in names if isinstance(self._start[name], bool)]
         others = [name for name in names if name not in boxes]
-        # check boxes stand in rows of their own: they have no label above them, and a long one beside them
+        # check boxes have separate rows: their labels are long and stand beside them
         for group, columns in ((others, _COLUMNS), (boxes, _COLUMNS // 2)):
             for first in range(0, len(group), columns):
                 self._row(group[first : first + columns], st.columns(columns))
@@ -301,13 +291,13 @@ class OptionFields:
 
 
 def fill_in_settings(plan: TrainingPlan, findings: SettingsSearchResult) -> None:
-    """Fill the findings of a search into the form, with kind, base and objective; only as a callback."""
+    """Fill the findings of a search, with kind, base and objective, into the form. Only for callbacks."""
     names = {name for trial in findings.tried for name in trial.changed}
     _fill_in(plan.kind, plan.options.base, replace(plan.options, **findings.changes), names)
 
 
 def fill_in_another_round(run: Run) -> None:
-    """Fill in a training whose hard negatives a finished bi-encoder finds; only as a callback."""
+    """Fill in a training with hard negatives that a finished bi-encoder mines. Only for callbacks."""
     plan = run.plan()
     if isinstance(plan.options, BiEncoderOptions):
         options = replace(options_of_next_round(run.id, plan.options), rounds=1)
@@ -327,4 +317,4 @@ def entered_value(value: Any) -> Any:
 
 
 def field_key(kind: str, name: str) -> str:
-    return f"train_{kind}_{name}"  # the same for every base and objective, so that what was entered stays
+    return f"train_{kind}_{name}"  # the same for every base and objective: entries stay

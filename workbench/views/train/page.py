@@ -1,8 +1,7 @@
 """The Train page: fine-tune a model of any kind.
 
-Rankers and readers learn from the question set in use, sentence encoders from pairs selected here, and language models
-from the set's passages or from a text. The form is checked at once and loses no entry; searches for settings and
-earlier trainings fill it in.
+Rankers and readers learn from the selected question set, sentence encoders from pairs, and language models from the
+passages of the set or from a text. The form checks and stores each entry at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +51,7 @@ from mrc_workbench.workbench.views.ui.words import language, particle, plain, wo
 
 
 def draw() -> None:
-    QUEUE.ensure_worker()  # the machine may have been switched off while runs waited
+    QUEUE.ensure_worker()  # after a restart of the machine, queued runs have no worker
     data = sets.selected_set()
     st.title(word("train.title"))
     running = QUEUE.at_work()
@@ -79,12 +78,11 @@ def draw() -> None:
     composite_ids = {job.id for job in jobs if isinstance(job, CompositeRun)}
     parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in composite_ids)
     elsewhere = {running, stopped, *QUEUE.queued(), *parts}
-    ended = [job for job in jobs if job not in elsewhere]
-    draw_runs(ended, is_training=bool(running))
+    draw_runs([job for job in jobs if job not in elsewhere], is_training=bool(running))
 
 
 def draw_untrained(data: StoredSet) -> None:
-    """Draw the best score that comparisons of the same questions reach untrained, never on test questions."""
+    """Draw the best score of untrained retrievers in comparisons of the same questions, except on test questions."""
     if data.questions - data.made < MIN_LABELLED_QUESTIONS:
         return
     best: tuple[str, Measure, float] | None = None
@@ -105,24 +103,24 @@ def draw_untrained(data: StoredSet) -> None:
         name, measure, mean = best
         score = f"{100 * mean:.1f}"
         score += particle(score, "이", "가") if language() == "ko" else ""
-        about = {"name": plain(retriever_name(name)), "measure": measure.long_name, "questions": f"{questions[2]:,}"}
-        text = word("train.untrained", **about, score=score)
+        values = {"name": plain(retriever_name(name)), "measure": measure.long_name, "questions": f"{questions[2]:,}"}
+        text = word("train.untrained", **values, score=score)
     st.caption(f":material/bolt: {text}")
 
 
 def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Names of the retrievers that use no model trained here, in themselves or in a part of theirs."""
-    parts = {str(spec["name"]): [*spec.get("of", ()), spec.get("first")] for spec in specs}
+    """Return the names of the retrievers that use no model trained here, directly or through a component."""
+    components = {str(spec["name"]): {*spec.get("of", ()), spec.get("first")} for spec in specs}
     trained = {str(spec["name"]) for spec in specs if find_model_run(str(spec.get("model", "")))}
-    names = set(parts) - trained
-    while dependent := {name for name in names if trained & {*parts[name]}}:
+    names = set(components) - trained
+    while dependent := {name for name in names if trained & components[name]}:
         trained |= dependent
         names -= dependent
     return names
 
 
 def _pick_kind() -> str:
-    """Draw the usual kinds and the selected one, and the others behind a button; returns the selected kind."""
+    """Draw the default kinds and the selected one, and the others in a popover; returns the selected kind."""
     popover_key = "train_more_kinds_open"
 
     def select(kind: str) -> None:
@@ -133,7 +131,6 @@ def _pick_kind() -> str:
     first = list(dict.fromkeys([BI_ENCODER, CROSS_ENCODER, selected]))
     kwargs: dict[str, Any] = {"required": True, "label_visibility": "collapsed", "width": "content"}
     with st.container(horizontal=True, vertical_alignment="center"):
-        # pills wrap
         kind = choose(st.pills, "train", word("train.kind"), first, BI_ENCODER, format_func=kind_name, **kwargs)
         with st.popover(word("train.more_kinds"), type="tertiary", key=popover_key, on_change="rerun") as popover:
             for other in (other for other in RECIPES if popover.open and other not in first):
@@ -144,14 +141,12 @@ def _pick_kind() -> str:
 
 
 def pick_pairs() -> StoredPairs:
-    """Draw the choice of a set; it lies in the address, and the Embeddings page has the same."""
+    """Draw the choice of a set; the address stores it, and the Embeddings page uses it too."""
     stored = {pairs.key: pairs for pairs in sets.stored_pairs()}
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        kwargs: dict[str, Any] = {
-            "format_func": lambda key: pair_set_name(stored[key]),
-            "help": word("train.pairs_help"),
-        }
+        kwargs: dict[str, Any] = {"format_func": lambda key: pair_set_name(stored[key])}
+        kwargs["help"] = word("train.pairs_help")
         key = choose(st.selectbox, "pairs", word("train.pairs"), list(stored), next(iter(stored)), **kwargs)
     counts = {part.value: f"{len(rows):,}" for part, rows in sets.parts_of(key).items()}
     right.caption(word("train.pairs_about", kind=word(f"pair_kind.{stored[key].kind.value}"), **counts))
@@ -164,7 +159,7 @@ def _draw_training(kind: str, data: TextSource | StoredPairs) -> None:
     if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)
-    st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
+    st.toggle(word("train.settings"), key="show_settings")  # only on narrow screens: see look.css
     with st.container(key="settings_objective"):
         objective = pick_objective(kind, base, data)
     draw_form(kind, base, objective, data)
@@ -172,15 +167,15 @@ def _draw_training(kind: str, data: TextSource | StoredPairs) -> None:
 
 @st.fragment
 def draw_form(kind: str, base: Base, objective: str, data: TextSource | StoredPairs) -> None:
-    """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
+    """Draw the form. Each entry is stored at once, so that it survives a change of base or page."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
-        with st.container(key="settings_first"):  # a narrow screen shows what is needed to start, and these when asked
+        with st.container(key="settings_first"):  # narrow screens show these on request
             name_column, *columns = st.columns(4)
             with name_column:
-                # a new name is offered after every start; until then what was typed stays
+                # a start changes the key, which resets the name
                 key = f"train_{kind}_name_{start.trainings_started()}"
-                # short, so that tables can show the retriever's name; runs of a comparison share their beginning
+                # a short name, because tables display it; the runs of a comparison have a common prefix
                 taken = {run.plan().name.split(" · ")[0] for run in all_runs()}
                 numbered = (f"{kind_name(kind)} {number}" for number in count(1))
                 default_name = next(name for name in numbered if name not in taken)
@@ -192,7 +187,7 @@ def draw_form(kind: str, base: Base, objective: str, data: TextSource | StoredPa
             form.draw_more()
             negatives = form.draw_negatives()
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
-        messages = st.container()  # below the buttons: they must not move while they are pressed
+        messages = st.container()  # below the buttons, which must not move during a click
         with messages:
             entered = _build_plan(form, data, kind, name.strip() or default_name)
             if entered and isinstance(data, StoredSet) and kind != LANGUAGE_MODEL:
@@ -202,7 +197,7 @@ def draw_form(kind: str, base: Base, objective: str, data: TextSource | StoredPa
         plan = entered if base.usable else None
         estimate = start.dry_run_of(plan, DryRunTask.ESTIMATE)
         with buttons:
-            if changed := form.changed:  # they may be folded away
+            if changed := form.changed:  # also in collapsed groups
                 names = ", ".join(word_or(f"option.{name}", name) for name in changed)
                 kwargs: dict[str, Any] = {"icon": ":material/undo:", "type": "tertiary", "key": "train_take_back"}
                 st.button(word("train.take_back", count=len(changed)), on_click=form.reset, help=names, **kwargs)
@@ -224,7 +219,7 @@ def draw_form(kind: str, base: Base, objective: str, data: TextSource | StoredPa
 
 
 def _build_plan(form: OptionFields, data: TextSource | StoredPairs, kind: str, name: str) -> TrainingPlan | None:
-    """Return the plan of what was entered; None if it does not fit, which is reported beside the field."""
+    """Return the plan of the entered values; None if one is invalid, with an error beside its field."""
     try:
         split = replace(SplitOptions(*form.split()), strict=form.is_strict_on(data.fingerprint))
         options = get_recipe(kind).options(**form.options())
@@ -237,7 +232,7 @@ def _build_plan(form: OptionFields, data: TextSource | StoredPairs, kind: str, n
     except OptionError as error:
         form.report(error.option, word_or(f"option_problem.{error.code}", str(error)))
         return None
-    except ValueError:  # all that is left are the shares of the split
+    except ValueError:  # the fractions of the split
         form.report("validation", word("option_problem.validation"))
         return None
     return new_plan(kind, name, training_source, split, options)
@@ -246,9 +241,9 @@ def _build_plan(form: OptionFields, data: TextSource | StoredPairs, kind: str, n
 def _check_data(
     kind: str, data: TextSource | StoredPairs, split: SplitOptions, options: TrainingOptions
 ) -> tuple[str, str, str]:
-    """Reference, name and fingerprint of what a training learns from. Raises `OptionError` where it cannot."""
+    """Return the reference, name and fingerprint of the data. Raises `OptionError` if they cannot train a model."""
     family = get_recipe(kind).family
-    if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # its documents are split by their hashes
+    if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # documents are split by their hashes
         corpus = open_stored_text(data) if isinstance(data, StoredText) else PassageCorpus(sets.question_set(data.key))
         family.check(corpus, options)
         return reference_of(data), data.name, corpus.fingerprint

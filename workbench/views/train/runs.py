@@ -1,5 +1,4 @@
-"""The running, queued and ended trainings of the Train page, with what can be done with each and with its model:
-compared with its base, downloaded, or pushed to a model hub."""
+"""The running, queued and ended trainings of the Train page, and the actions on a model: compare, download, push."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -80,13 +79,11 @@ def _draw_progress(run: Run, plan: TrainingPlan, status: Status) -> None:
 
 
 def _draw_status_metrics(run: Run, plan: TrainingPlan, status: Status, run_curves: Curves, measure: str) -> None:
-    step = status.step
-    total = status.total_steps
     epochs = plan.options.epochs
     metrics: dict[str, str] = {}
-    if total:
-        metrics["step"] = f"{step:,} / {total:,}"
-        metrics["epoch"] = f"{step / total * epochs:.1f} / {epochs:g}"
+    if total := status.total_steps:
+        metrics["step"] = f"{status.step:,} / {total:,}"
+        metrics["epoch"] = f"{status.step / total * epochs:.1f} / {epochs:g}"
     if left := _seconds_left(run, plan, status):
         metrics["left"] = duration(left)
     forms: dict[str, Callable[[float], str]] = {
@@ -106,7 +103,7 @@ def _draw_status_metrics(run: Run, plan: TrainingPlan, status: Status, run_curve
 
 
 def _seconds_left(run: Run, plan: TrainingPlan, status: Status) -> float:
-    """Return the seconds left: as the process reports, else by the estimate of the plan; 0 if neither is known."""
+    """Return the remaining seconds that the process reports, else those of the plan's estimate; 0 if unknown."""
     if status.remaining_seconds:
         return status.remaining_seconds
     estimate = DryRunJob.for_plan(plan, DryRunTask.ESTIMATE)
@@ -117,7 +114,7 @@ def _seconds_left(run: Run, plan: TrainingPlan, status: Status) -> float:
 
 @st.fragment(run_every=2.0)
 def draw_queue(previous_running: Run | None, previous_waiting: list[Run]) -> None:
-    """Draw the queue, if any; it polls even while empty: another user, or a command, may start a training."""
+    """Draw the queue, if any; polls also while empty, because another user or a command may start a training."""
     running = QUEUE.at_work()
     waiting = QUEUE.queued()
     if (running, waiting) != (previous_running, previous_waiting):
@@ -128,7 +125,7 @@ def draw_queue(previous_running: Run | None, previous_waiting: list[Run]) -> Non
     if not running and (holder := QUEUE.holder()):
         since = datetime.fromtimestamp(holder.since, UTC).isoformat()
         message = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))
-        # what others train, and since when, is theirs
+        # users do not see the trainings of others
         st.info(word("train.machine_in_use") if user() else message, icon=":material/hourglass:")
     is_long = len(waiting) > 4  # then the list scrolls
     with st.container(height=330 if is_long else "content", border=is_long):
@@ -154,7 +151,7 @@ def _draw_waiting(position: int, run: Run) -> None:
 
 
 def draw_runs(runs: list[Run], *, is_training: bool = False) -> None:
-    """Draw the runs that have ended, newest first, older ones on request; and the dialog that is open."""
+    """Draw the ended runs, newest first and older ones on request, and the open dialog."""
     st.subheader(word("train.list"))
     ended = [(run, status) for run in runs if (status := run.status()).state in cards.BADGES]
     if not ended:
@@ -183,9 +180,8 @@ def _draw(run: Run, status: Status) -> None:
         composite.draw_ablation(run)
     elif done:
         draw_scores(run, plan, run.scores())
-    cards.draw_failure(
-        plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, SettingsSearch) else {})
-    )
+    minutes = {"minutes": f"{run.minutes_needed:,}"} if isinstance(run, SettingsSearch) else {}
+    cards.draw_failure(plan, status, **minutes)
     with st.container(horizontal=True):
         if isinstance(run, Ablation):
             composite.draw_ablation_buttons(run)
@@ -221,7 +217,7 @@ def _draw_model_actions(run: Run, plan: TrainingPlan) -> None:
         draw_button("another_round", run, icon, help_text, on_click=fill_in_another_round, args=(run,))
     try:
         starter = is_starter(ModelSource(run.id, folder=run.model_folder))
-    except (OSError, ValueError, LookupError):  # the folder was changed by hand: whatever loads it will say so
+    except (OSError, ValueError, LookupError):  # the folder was changed by hand: loading it reports the error
         starter = False
     _draw_download(run, plan, starter=starter)
     help_text = word("train.push_starter" if starter else "train.push_help")
@@ -232,7 +228,7 @@ def _draw_model_actions(run: Run, plan: TrainingPlan) -> None:
 def _ask_to_delete(run: Run) -> None:
     def remove() -> None:
         if run.status().state is State.QUEUED:
-            run.stop()  # a command may stand in line with it
+            run.stop()  # a command may wait for it
         run.delete()
 
     plan = run.plan()
@@ -247,7 +243,7 @@ def _ask_to_delete(run: Run) -> None:
 
 
 def _compare_with_untrained(plan: TrainingPlan, data: StoredSet) -> None:
-    """Open the comparison that tells what the training was worth, on the test questions of the set it learned from."""
+    """Compare the trained model with its base and BM25, on the test questions of its question set."""
     use_set(data.key)
     choices = choices_for(data)
     trained = next((name for name, known in choices.trained.items() if known == plan), None)
@@ -258,7 +254,7 @@ def _compare_with_untrained(plan: TrainingPlan, data: StoredSet) -> None:
 
 
 def _untrained(trained: Spec, plan: TrainingPlan, choices: RetrieverChoices, data: StoredSet) -> str | None:
-    """Return the retriever of the same kind with the untrained base, added if it is dense; None if it cannot search."""
+    """Return the retriever of the same kind with the untrained base, added if dense; None if the base cannot search."""
     base = plan.options.base
     title = getattr(trained, "title", True)
     for name, spec in choices.specs.items():
@@ -279,14 +275,14 @@ def _draw_download(run: Run, plan: TrainingPlan, *, starter: bool) -> None:
         imports, model = (starter and recipe.loading_a_starter) or recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)
-        file = (lambda: zip_model(run), f"{run.id}.zip", "application/zip")
         kwargs: dict[str, Any] = {"icon": ":material/folder_zip:", "help": word("train.download_help")}
-        st.download_button(word("train.download_zip"), *file, key=f"download_{run.id}", on_click="ignore", **kwargs)
+        kwargs |= {"data": lambda: zip_model(run), "file_name": f"{run.id}.zip", "mime": "application/zip"}
+        st.download_button(word("train.download_zip"), key=f"download_{run.id}", on_click="ignore", **kwargs)
 
 
 def _draw_push(run: Run) -> None:
     number = st.session_state.setdefault("push_attempt", 0)
-    token_key = f"push_token_{number}"  # another one for every attempt: the field is empty again
+    token_key = f"push_token_{number}"  # a new key for every attempt empties the field
     outcome_key = f"pushed_{run.id}"
     with st.form(f"push_form_{run.id}", border=False):
         kwargs: dict[str, Any] = {"placeholder": "name/my-model", "max_chars": 200, "key": f"push_repository_{run.id}"}
@@ -304,7 +300,7 @@ def _draw_push(run: Run) -> None:
             except PushError as error:
                 st.session_state[outcome_key] = error.code, str(error)
         st.rerun()
-    code, text = st.session_state.get(outcome_key, ("", ""))  # of a problem with its message, or the model's address
+    code, text = st.session_state.get(outcome_key, ("", ""))  # an error code with its message, or "" and the address
     if code:
         key = f"push.{code}" if has_text(f"push.{code}") else "push.refused"
         st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")

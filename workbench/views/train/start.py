@@ -39,7 +39,7 @@ from mrc_workbench.workbench.views.ui.words import (
     word_or,
 )
 
-# what a training's time does not depend on; it grows with the epochs
+# options without effect on the training time; it is proportional to the epochs
 _TIME_INDEPENDENT = {
     *("epochs", "learning_rate", "weight_decay", "warmup", "seed", "best_by", "patience"),
     *("temperature", "positive_margin", "negative_margin", "triplet_margin", "scale"),
@@ -52,7 +52,7 @@ _STARTED = "trainings_started"
 
 
 def draw_known_time(plan: TrainingPlan | None) -> None:
-    """Draw the time known from the newest training of the same kind, base, data and settings, by its epochs."""
+    """Draw the time of the newest training with the same kind, base, data and settings, scaled by the epochs."""
     if plan is None:
         return
     time_settings = _time_settings(plan)
@@ -69,14 +69,14 @@ def _time_settings(plan: TrainingPlan) -> dict[str, Any]:
 
 
 class DryRun(NamedTuple):
-    """The plan of the training as it is entered now, and the job that tries it out."""
+    """The plan in the form, and the job that tests it."""
 
     plan: TrainingPlan
     job: DryRunJob
 
 
 def dry_run_of(plan: TrainingPlan | None, task: DryRunTask) -> DryRun | None:
-    """Return the dry run of a plan; that of a plan since changed is ended."""
+    """Return the dry run of a plan, and end that of an earlier plan."""
     job = DryRunJob.for_plan(plan, task) if plan else None
     key = _dry_run_key(task)
     earlier: DryRunJob | None = st.session_state.get(key)
@@ -87,11 +87,9 @@ def dry_run_of(plan: TrainingPlan | None, task: DryRunTask) -> DryRun | None:
 
 
 def draw_dry_run_button(task: DryRunTask, dry_run: DryRun | None, messages: DeltaGenerator) -> None:
-    """Draw the button that starts a dry run; an error is drawn in `messages`."""
     name = f"ask_{task.value}"
     is_disabled = dry_run is None or dry_run.job.running
-    words = label_and_help(f"train.{name}")
-    pressed = st.button(**words, icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
+    pressed = st.button(**label_and_help(f"train.{name}"), icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
     if not (pressed and dry_run) or dry_run.job.running:  # the second press of a double click
         return
     if attempt(lambda: dry_run.job.start(dry_run.plan), "train.not_started", messages):
@@ -99,20 +97,20 @@ def draw_dry_run_button(task: DryRunTask, dry_run: DryRun | None, messages: Delt
 
 
 def start_default_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
-    """Start the estimate of the default settings of a base on this machine, once a session, while nothing trains."""
-    if dry_run is None or not starts_by_itself(dry_run.plan, form):
+    """Estimate the default settings of a base on this machine, once per session, while no training runs."""
+    if dry_run is None or not may_start_without_request(dry_run.plan, form):
         return
     begun = f"train_estimated_{dry_run.job.id}"
     if begun in st.session_state or dry_run.job.done or dry_run.job.running:
         return
     st.session_state[begun] = True
-    with suppress(OSError, LimitError):  # no user requested it; a request reports the reason
+    with suppress(OSError, LimitError):  # the button reports errors
         dry_run.job.start(dry_run.plan)
         st.session_state[_dry_run_key(DryRunTask.ESTIMATE)] = dry_run.job
 
 
-def starts_by_itself(plan: TrainingPlan, form: OptionFields) -> bool:
-    """Whether the settings are the defaults, nothing trains or waits, and nothing would be downloaded."""
+def may_start_without_request(plan: TrainingPlan, form: OptionFields) -> bool:
+    """Whether the settings are the defaults, the queue is empty, and the base is downloaded."""
     if form.changed or QUEUE.at_work() or QUEUE.queued():
         return False
     hub_id = find_model(plan.options.base).hub_id
@@ -124,7 +122,7 @@ def _dry_run_key(task: DryRunTask) -> str:
 
 
 def _is_finished(dry_run: DryRun) -> bool:
-    """Whether the answer is there; if not, draw how it stands."""
+    """Whether the dry run has ended well; if not, draw its progress or its failure."""
     if dry_run.job.done:
         return True
     if dry_run.job.running:
@@ -173,7 +171,6 @@ def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
 
 
 def _option_text(name: str, value: object) -> str:
-    """Return an option and its value as in the form; a ticked box is its label alone."""
     label = word(f"option.{name}")
     if isinstance(value, str):
         return f"{label}: {word_or(f'choice.{name}_{value}', value)}"
@@ -195,7 +192,6 @@ def draw_negatives(dry_run: DryRun | None) -> None:
         return
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
-        # written on request: there may be a hundred thousand rows
         tables.draw_file(
             "train.negatives_jsonl",
             lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
@@ -216,8 +212,8 @@ def _browse(table: pd.DataFrame) -> None:
         st.caption(word("train.negatives_first", shown=f"{len(displayed):,}", all=f"{len(matches):,}"))
     texts = ("question", "positive", "passage")
     short = displayed.assign(**{name: displayed[name].str.slice(0, _MAX_CHARACTERS) for name in texts})
-    short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
-    columns = {  # what counts first
+    short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may be unranked
+    columns = {
         "question": tables.text("train.negatives_question", width="medium"),
         "passage": tables.text("train.negatives_passage", width="medium"),
         "marked": tables.checkbox("train.negatives_marked", width=70),
@@ -231,7 +227,7 @@ def _browse(table: pd.DataFrame) -> None:
     if not rows:
         st.caption(word("train.negatives_pick"))
         return
-    row = displayed.iloc[rows[0]]  # one negative beside the question's own passage, whole
+    row = displayed.iloc[rows[0]]
     st.markdown(f"**{plain(str(row['question']))}**")
     for column, name in zip(st.columns(2, border=True), ("positive", "passage"), strict=True):
         with column:
@@ -240,7 +236,7 @@ def _browse(table: pd.DataFrame) -> None:
 
 
 def pressed_once(label: str, name: str, **kwargs: Any) -> bool:
-    """Draw a button that starts trainings: the second press of a double click starts nothing."""
+    """Draw a button that starts trainings once, also on a double click."""
     return st.button(label, key=f"{name}_{trainings_started()}", **{"icon": ":material/play_arrow:", **kwargs})
 
 
@@ -249,7 +245,6 @@ def trainings_started() -> int:
 
 
 def draw_start_button(plan: TrainingPlan | None, messages: DeltaGenerator) -> None:
-    """Draw the button that starts the planned training, or queues it; an error is drawn in `messages`."""
     is_running = QUEUE.at_work() is not None or bool(QUEUE.queued())
     label, icon = ("enqueue", "playlist_add") if is_running else ("start", "play_arrow")
     kwargs = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if is_running else None}
@@ -300,7 +295,7 @@ def _start(plans: list[TrainingPlan], messages: DeltaGenerator) -> None:
 
 
 def begin(make: Callable[[], object], messages: DeltaGenerator, count: int = 1) -> None:
-    """Create `count` jobs and start the queue; an error is drawn in `messages`."""
+    """Create `count` jobs and start the queue; draws errors in `messages`."""
 
     def start() -> None:
         QUEUE.admit(count)

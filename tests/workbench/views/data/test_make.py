@@ -1,4 +1,4 @@
-"""Making questions on the Data page: a look, a set of their own, a language model, and what the other pages say."""
+"""Generating questions on the Data page: previews, stored sets, language models, and notes on other pages."""
 
 import json
 
@@ -141,15 +141,15 @@ def test_keeps_answers_after_limit_and_creates_set_from_them(app: AppTest) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("compare", "Comparing needs questions with known answer passages, and this dataset has none."),
         ("train", "Training needs questions, and this dataset has none."),
         ("search", "Enter a question above and press Search."),
     ],
 )
-def test_reports_missing_questions_on_other_pages(name: str, told: str) -> None:
-    assert told in texts(opened(other_page, at=name, data=keep(CORPUS).key))
+def test_reports_missing_questions_on_other_pages(name: str, expected: str) -> None:
+    assert expected in texts(opened(other_page, at=name, data=keep(CORPUS).key))
 
 
 def test_searches_passages_without_questions() -> None:

@@ -1,4 +1,4 @@
-"""The Data page as a person uses it: files dropped, columns changed, a set put to use, another removed."""
+"""The Data page: uploads, changed columns, and using and removing sets."""
 
 import hashlib
 import json
@@ -44,13 +44,12 @@ def counts(app: AppTest) -> list[str]:
 
 
 def statuses(app: AppTest) -> list[str]:
-    """What kinds of boxes the page draws."""
     kinds = {"error": app.error, "warning": app.warning, "info": app.info, "success": app.success}
     return [name for name, kind in kinds.items() for _ in kind]
 
 
 def ways(app: AppTest) -> list[tuple[str, str]]:
-    """The links of the page: their words, and what is in their address."""
+    """Return the labels and query parameters of the page links."""
     return [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
 
 
@@ -173,9 +172,8 @@ LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문
 def test_leaves_out_answers_that_are_labels(app: AppTest) -> None:
     upload(app, LABELS)
     assert "분류 값(True, False)만 있습니다" in texts(app), "also of few questions"
-    element_types = [
-        element.type for element in app.main if element.type in ("button", "selectbox", "arrow_data_frame")
-    ]
+    kinds = ("button", "selectbox", "arrow_data_frame")
+    element_types = [element.type for element in app.main if element.type in kinds]
     assert "button" in element_types[: element_types.index("selectbox")], "buttons come before what the set is like"
     assert app.button[0].key == "use"
     press(app, "leave_labels_out")
@@ -183,7 +181,7 @@ def test_leaves_out_answers_that_are_labels(app: AppTest) -> None:
     assert "분류 값" not in texts(app)
     press(app, "use")
     assert {question.answers for question in load(stored()[0].key).questions} == {()}
-    # also of a layout without columns
+    # also for a layout without columns
     questions = [{"id": str(n), "question": f"{n}번은?", "answers": [{"text": str(n % 2 == 0)}]} for n in range(20)]
     paragraphs = [{"context": f"{n}번째 지문", "qas": [entry]} for n, entry in enumerate(questions)]
     upload(app, json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), "set.json")
@@ -212,9 +210,9 @@ def test_uses_and_removes_stored_sets_but_not_the_current_one(app: AppTest) -> N
     assert counts(app) == ["200", "480", "20"], "closing the preview leaves the set in use"
     upload(app, TABLE)
     press(app, "use")
-    sample, mine = (
-        next(dataset for dataset in stored() if dataset.name == name) for name in ("Korean sample", "내 질문")
-    )
+    by_name = {dataset.name: dataset for dataset in stored()}
+    sample = by_name["Korean sample"]
+    mine = by_name["내 질문"]
     press(app, f"use_{sample.key}")
     assert counts(app) == ["200", "480", "20"]
     press(app, f"use_{mine.key}")
@@ -297,19 +295,19 @@ TEXT = "서울은 수도이다. 서울은 크다."
 
 
 @pytest.mark.parametrize(
-    ("answers", "places"),
+    ("answers", "spans"),
     [
         (["서울"], [(0, "서울")]),
         (["수도", "서울"], [(0, "서울"), (4, "수도")]),
-        (["서울은 수", "수도"], [(0, "서울은 수도")]),  # they overlap
+        (["서울은 수", "수도"], [(0, "서울은 수도")]),  # overlapping answers
         (["없다", ""], []),
     ],
 )
-def test_marks_first_occurrence_of_answers(answers: list[str], places: list[tuple[int, str]]) -> None:
+def test_marks_first_occurrence_of_answers(answers: list[str], spans: list[tuple[int, str]]) -> None:
     pieces = re.split(r"</?mark[^>]*>", re.sub(r"</?div[^>]*>", "", _marked(TEXT, answers)))
     assert "".join(pieces) == TEXT
     starts = [sum(map(len, pieces[:index])) for index in range(1, len(pieces), 2)]
-    assert list(zip(starts, pieces[1::2], strict=True)) == places
+    assert list(zip(starts, pieces[1::2], strict=True)) == spans
 
 
 def test_uses_beir_zip_on_every_page(app: AppTest) -> None:

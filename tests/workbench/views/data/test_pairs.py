@@ -1,4 +1,4 @@
-"""The Data page's sentence pairs as a person uses them: looked at, corrected, kept, removed."""
+"""Sentence pairs on the Data page: preview, corrections, storing and removing."""
 
 import hashlib
 import json
@@ -203,7 +203,7 @@ def test_changes_scale(app: AppTest) -> None:
     assert (low.value, high.value) == (0, 5)
     high.set_value(4)
     run(app)
-    assert "3 of 20 rows were skipped." in texts(app)  # those of 5, the rows 5, 11 and 17
+    assert "3 of 20 rows were skipped." in texts(app)  # scores of 5: rows 5, 11 and 17
     app.number_input[0].set_value(4)
     run(app)
     assert "The lowest score must be below the highest." in texts(app)
@@ -225,7 +225,7 @@ def test_keeps_loaded_set_if_next_file_is_invalid(app: AppTest) -> None:
     assert not app.error
     press(app, "keep_pairs")
     assert [pairs_set.name for pairs_set in stored()] == ["good"]
-    # one of several files is named
+    # with several files, the report names the file
     upload(app, ("good.tsv", SCORED), ("broken.json", "["))
     assert app.error[0].value.replace("\\", "").startswith("broken.json: The JSON ends in the middle")
     press(app, "close_failed")

@@ -1,4 +1,4 @@
-"""Files on the Data page: replaced, completed, named; the report of a reading, and several ways to read a file."""
+"""Uploads on the Data page: replaced and completed files, the report of a reading, and possible readings."""
 
 import json
 from dataclasses import replace
@@ -83,7 +83,7 @@ def test_names_and_replaces_only_broken_file_of_a_collection() -> None:
     assert "test.jsonl" not in [name for _, name in preview.files]
 
 
-def test_replaces_dataset_by_complete_one_and_reads_equal_files_once() -> None:
+def test_replaces_dataset_by_complete_dataset_and_reads_equal_files_once() -> None:
     rows = [("질문,지문\n수도는?,서울은 수도이다.\n".encode(), name) for name in ("first.csv", "second.csv")]
     files = [(content, name) for name, content in BEIR.items()]
     assert preview_with(rows[1:], preview_of(rows[:1])).name == "second.csv"
@@ -214,9 +214,6 @@ def test_reports_damaged_judgements(app: AppTest) -> None:
     run(app)
     assert not statuses(app)
     assert "use" not in keys(app)
-
-
-# the report of a reading, and the choice for files that can be read in several ways
 
 
 FAQ = """질문,답변,상담 기록
@@ -359,7 +356,7 @@ def test_offers_encodings_with_first_line() -> None:
     assert [code.value for code in app.code] == ["庱搒偼"]
 
 
-# letters that are tidy text in several encodings, and one that must be guessed
+# characters that several encodings decode, and one whose encoding is a guess
 CYRILLIC = "вопрос,текст\nгде живёт выдра,выдра живёт у реки\nкогда прилетает журавль,журавль прилетает зимой\n"
 GUESSED = "question,context\nWo?,Köln\n"
 
@@ -386,7 +383,7 @@ def test_replaces_guessed_or_unknown_encoding() -> None:
     assert len(preview.encodings) > 1
     app = page_with(preview)
     assert "인코딩" in [element.label for element in app.selectbox]
-    # text of an unknown encoding offers several
+    # an unknown encoding has several candidates
     preview = preview_of([("вопрос,текст\nгде,там\n".encode("koi8_r"), "set.csv")])
     assert preview.error is not None
     assert {"KOI8-R", "Windows-1251"} <= {encoding.name for encoding in preview.encodings}

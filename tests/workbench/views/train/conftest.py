@@ -1,4 +1,4 @@
-"""What tests of trainings stand in for: the worker of the line, the hub, and a base from it."""
+"""Test doubles for the queue worker and the hub, and a transformer on disk."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from tests.workbench.views.train.worlds import page, unopened
 
 @pytest.fixture
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is queued stays so."""
+    """Queued runs stay queued."""
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
 
 
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch, no_worker: None) -> list[Run]:
-    """Runs that were put in line; no worker comes by."""
+    """Return the submitted runs, which stay queued."""
     runs: list[Run] = []
 
     def created(plan: TrainingPlan) -> None:
@@ -35,13 +35,13 @@ def submitted(monkeypatch: pytest.MonkeyPatch, no_worker: None) -> list[Run]:
 
 @pytest.fixture
 def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub answers, and has every model."""
+    """The hub has every model."""
     monkeypatch.setattr(base, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A transformer on disk."""
+    """Return the folder of a transformer."""
     return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
 
 
@@ -52,7 +52,7 @@ def data() -> StoredSet:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """Addresses of the pages gone to."""
+    """Return the query parameters of opened pages."""
     pages: list[dict[str, str]] = []
     monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: pages.append(query_params))
     return pages
@@ -60,5 +60,5 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 @pytest.fixture
 def app() -> AppTest:
-    """The Train page, not drawn yet, with its forms folded."""
+    """Return the Train page, not run yet, with collapsed groups."""
     return unopened(page, whole=False)

@@ -1,4 +1,4 @@
-"""The way to an ablation: chosen around the form, told by a file, or asked of a language model that is done."""
+"""Starting an ablation: around the form, from a file, or from a finished language model."""
 
 import json
 import tomllib
@@ -53,9 +53,6 @@ def vary(app: AppTest, name: str, *values: Any) -> None:
     run(app)
 
 
-# around the form
-
-
 @pytest.mark.slow
 def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) -> None:
     run(app)
@@ -75,7 +72,7 @@ def test_varies_options_selected_around_the_form(app: AppTest, data: StoredSet) 
     assert experiment.language_model_options(REFERENCE) == ablation.plan().options
     assert experiment.language_model_options(REFERENCE).size == "tiny"
     assert "Ablation of Language model 1" in texts(app)
-    # its file does the same again
+    # its file has the same experiment
     written = tomllib.loads(write_experiment(experiment))
     assert AblationExperiment.model_validate(written) == experiment
     assert written["language_model"] == {**asdict(ablation.plan().options)}
@@ -107,9 +104,6 @@ def test_offers_only_options_that_can_differ() -> None:
                 assert getattr(replace(options, **{name: value}), name) != getattr(options, name)
 
 
-# by a file
-
-
 @pytest.mark.slow
 def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSet) -> None:
     upload(run(app), FILE.format(key=data.key))
@@ -123,7 +117,7 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("text = 1", "text: Input should be a valid string"),
         ("text = ", "cannot be read as an experiment file"),
@@ -131,27 +125,29 @@ def test_reads_describes_and_starts_experiment_file(app: AppTest, data: StoredSe
         ('text = "a"\n[vary]\nmask_share = [2.0]', "mask_share must be between 0.01 and 0.9"),
     ],
 )
-def test_reports_location_of_invalid_experiment(app: AppTest, written: str, told: str) -> None:
+def test_reports_location_of_invalid_experiment(app: AppTest, written: str, expected: str) -> None:
     upload(run(app), written)
     (error,) = (str(element.value) for element in app.error)
     assert error.startswith(EN["ablation.wrong"].split("{")[0])
-    assert told in error.replace("\\", "")
+    assert expected in error.replace("\\", "")
     assert all_jobs() == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "more", "told"),
+    ("text", "more", "expected"),
     [
         ("nowhere", "", "nowhere"),
         (None, 'base = "no folder"', EN["model.model_not_found"].split("{")[0]),
         (None, 'tokenizer = "no folder"', EN["option_problem.no_tokenizer"]),
     ],
 )
-def test_reports_missing_data_at_start(app: AppTest, data: StoredSet, text: str | None, more: str, told: str) -> None:
+def test_reports_missing_data_at_start(
+    app: AppTest, data: StoredSet, text: str | None, more: str, expected: str
+) -> None:
     upload(run(app), FILE.format(key=text or data.key).replace('size = "tiny"', more))
     click(app, "train_ablation_of_file_start")
-    assert told in "".join(str(element.value) for element in app.error).replace("\\", "")
+    assert expected in "".join(str(element.value) for element in app.error).replace("\\", "")
     assert all_jobs() == []
 
 
@@ -160,7 +156,7 @@ def test_rejects_server_paths_of_users(
 ) -> None:
     there = tmp_path / "secret.json"
     there.write_text("{}", encoding="utf-8")
-    monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "somebody")
+    monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "alice")
     upload(run(app), FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
     click(app, "train_ablation_of_file_start")
     assert "files of the server are not open to users" in "".join(str(element.value) for element in app.error)
@@ -170,9 +166,6 @@ def test_rejects_server_paths_of_users(
 def upload(app: AppTest, written: str) -> None:
     app.file_uploader(key="upload_ablation").set_value(("masks.toml", written.encode(), "application/toml"))
     run(app)
-
-
-# of a language model that is done
 
 
 def learned_from(fingerprint: str) -> Run:

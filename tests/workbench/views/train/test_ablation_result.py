@@ -1,4 +1,4 @@
-"""An ablation on the Train page: followed, told in a sentence that dares a no, shown by measure, and put to use."""
+"""Ablations on the Train page: progress, conclusions, tables by metric, and use of the models."""
 
 import io
 from dataclasses import asdict, replace
@@ -43,12 +43,9 @@ BETTER = Variant(
     differences=differences(0.06, 0.01, 0.11, 0.01),
 )  # fmt: skip
 CHANCE = Variant(
-    3,
-    {"mask_share": 0.3},
-    "lm",
-    figures=intervals(0.51, perplexity=70.0),
+    3, {"mask_share": 0.3}, "lm", figures=intervals(0.51, perplexity=70.0),
     differences=differences(0.01, -0.02, 0.04, 0.4),
-)
+)  # fmt: skip
 WORSE = replace(CHANCE, figures=intervals(0.4, perplexity=70.0), differences=differences(-0.1, -0.12, -0.08, 0.001))
 UNTRAINED = Variant(
     0, {}, "base", alike=False, figures=intervals(0.45), differences=differences(-0.05, -0.09, -0.01, 0.01)
@@ -56,13 +53,13 @@ UNTRAINED = Variant(
 
 
 def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
-    """An ablation with the fine-tunings that its table names, none of which has learned anything."""
-    kept = keep(small_set())
-    told: dict[str, Any] = {"text": kept.key, "questions": kept.key, "untrained": True}
+    """Store an ablation with the runs in its table."""
+    dataset = keep(small_set())
+    settings: dict[str, Any] = {"text": dataset.key, "questions": dataset.key, "untrained": True}
     if vary:
-        told["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
-    ablation = plan_ablation(AblationExperiment.model_validate(told), "mine *1*")
-    variants = tuple(tuned(ablation, kept, one) if one.figures else one for one in table.variants)
+        settings["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
+    ablation = plan_ablation(AblationExperiment.model_validate(settings), "mine *1*")
+    variants = tuple(tuned(ablation, dataset, variant) if variant.figures else variant for variant in table.variants)
     ablation.write("table.json" if state is State.DONE else "so_far.json", asdict(replace(table, variants=variants)))
     pid, started = this_process()
     ablation.write_status(Status(state, pid=pid, pid_started=started, **status))
@@ -90,9 +87,6 @@ def buttons(app: AppTest) -> list[str]:
     return [str(element.key) for element in app.button]
 
 
-# what is said
-
-
 def conclusions(app: AppTest, *variants: Variant, vary: bool = True) -> str:
     stored_ablation(a_table(*variants), vary=vary)
     return texts(run(app))
@@ -109,7 +103,7 @@ HELPED = "**Pre-training on this text helped**"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variants", "told", "untold"),
+    ("variants", "expected", "absent"),
     [
         (
             [UNTRAINED, REFERENCE, BETTER, WORSE],
@@ -121,27 +115,26 @@ HELPED = "**Pre-training on this text helped**"
             ],
             [],
         ),
-        # what may be chance is said to be
         (
             [REFERENCE, CHANCE],
             [EN["ablation.best_unsure"].split("“")[0], "“Masking ratio \\(0–1\\)\\: 0\\.3”"],
             ["is best", "Pre-training"],
         ),
-        ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", figure="50.0")], []),
-        # of variants that could not be trained nothing is said
+        ([REFERENCE, WORSE], [EN["ablation.reference_best"].format(measure="nDCG@10", score="50.0")], []),
+        # conclusions leave out failed variants
         ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
         ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
     ],
 )
-def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
+def test_states_conclusions(app: AppTest, variants: list[Variant], expected: list[str], absent: list[str]) -> None:
     answer = conclusions(app, *variants)
-    assert [sentence for sentence in told if sentence not in answer] == []
-    assert [sentence for sentence in untold if sentence in answer] == []
+    assert [sentence for sentence in expected if sentence not in answer] == []
+    assert [sentence for sentence in absent if sentence in answer] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("difference", "told"),
+    ("difference", "expected"),
     [
         ((-0.05, -0.09, -0.01, 0.01), HELPED),
         ((-0.02, -0.05, 0.01, 0.3), "**It is unclear whether pre-training on this text helped**"),
@@ -149,19 +142,16 @@ def test_states_conclusions(app: AppTest, variants: list[Variant], told: list[st
     ],
 )
 def test_reports_effect_of_training_even_if_harmful(
-    app: AppTest, difference: tuple[float, float, float, float], told: str
+    app: AppTest, difference: tuple[float, float, float, float], expected: str
 ) -> None:
     base = replace(UNTRAINED, figures=intervals(0.5 + difference[0]), differences=differences(*difference))
     answer = conclusions(app, base, REFERENCE, vary=False)
-    assert told in answer
+    assert expected in answer
     points, high, low = (f"{-100 * value:+.1f}" for value in difference[:3])
     assert f"({points} points, 95% interval {low} to {high})" in answer
     assert "Does it help? mine" in answer
     assert EN["ablation.trained"] in variant_table(app)["variant"].tolist()
-    assert EN["ablation.reference_best"][:30] not in answer  # nothing was varied
-
-
-# the table
+    assert EN["ablation.reference_best"][:30] not in answer  # no option varies
 
 
 def test_table_has_every_metric_and_marks_incomparable_values(app: AppTest) -> None:
@@ -185,20 +175,16 @@ def test_selects_another_metric(app: AppTest) -> None:
     assert pills.value == NDCG
     assert EN["ablation.tested_together"] in texts(app)
     pills.set_value("perplexity")
-    assert EN["ablation.tested_together"] not in texts(run(app))  # of hidden tokens there are no tests
+    assert EN["ablation.tested_together"] not in texts(run(app))  # perplexity has no tests
 
 
 def test_exports_all_metrics() -> None:
     written = as_table(a_table(REFERENCE, BETTER, BROKEN))
     back = pd.read_csv(io.StringIO(written.to_csv(index=False)))
     assert back["changed"].tolist()[1:] == ["whole_words = spaces", "vocabulary = 2000"]
-    assert back.loc[1, ["ndcg@10", "ndcg@10_low", "ndcg@10_difference_value", "ndcg@10_difference_p"]].tolist() == (
-        pytest.approx([0.56, 0.504, 0.06, 0.01])
-    )
+    columns = ["ndcg@10", "ndcg@10_low", "ndcg@10_difference_value", "ndcg@10_difference_p"]
+    assert back.loc[1, columns].tolist() == pytest.approx([0.56, 0.504, 0.06, 0.01])
     assert back["failed"].tolist()[2] == "memory"
-
-
-# what is done with it
 
 
 @pytest.mark.slow
@@ -217,19 +203,12 @@ def test_lists_its_trainings_as_usable_models(app: AppTest) -> None:
 def test_compares_all_models_on_test_questions(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     opened: dict[str, str] = {}
-    monkeypatch.setattr(
-        "mrc_workbench.workbench.views.train.composite.open_page",
-        lambda page, **address: opened.update(page=page, **address),
-    )
+    open_page = "mrc_workbench.workbench.views.train.composite.open_page"
+    monkeypatch.setattr(open_page, lambda page, **address: opened.update(page=page, **address))
     click(run(app), f"compare_{ablation.id}")
     dataset = keep(small_set())
-    expected = {
-        "page": "compare",
-        "data": dataset.key,
-        "retrievers": "BM25|Dense · mine 1|Dense · mine 3",
-        "part": "test",
-    }
-    assert opened == expected | {"lang": "en"}
+    expected = {"page": "compare", "data": dataset.key, "part": "test", "lang": "en"}
+    assert opened == expected | {"retrievers": "BM25|Dense · mine 1|Dense · mine 3"}
     assert set(opened["retrievers"].split("|")) <= choices_for(dataset).specs.keys()
 
 
@@ -240,21 +219,20 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
 
 
 @pytest.mark.parametrize(
-    ("vary", "phase", "told"),
+    ("vary", "phase", "expected"),
     [
         (True, "learning_2", "variant 2 of 3: training its language model"),
-        # without a number where that says more
         (True, "tuning_0", "without pre-training: fine-tuning it on questions"),
         (False, "tuning_1", "with pre-training: fine-tuning it on questions"),
         (True, "measuring", "evaluating all variants"),
     ],
 )
-def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, told: str) -> None:
+def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, expected: str) -> None:
     known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
     status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
     ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)
-    assert any(told in text and "1 min 30 s" in text for text in progress_texts(app))
+    assert any(expected in text and "1 min 30 s" in text for text in progress_texts(app))
     assert variant_table(app)["perplexity"].tolist() == [60]
     assert not [key for key in buttons(app) if key.startswith("compare_")]
     click(app, f"stop_{ablation.id}")
@@ -266,7 +244,7 @@ def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, ph
 def test_resumes_and_deletes_with_its_trainings(app: AppTest) -> None:
     ablation = stored_ablation(a_table(REFERENCE, CHANCE), State.STOPPED)
     run(app)
-    assert EN["ablation.reference_best"][:30] not in texts(app)  # it has come to no end
+    assert EN["ablation.reference_best"][:30] not in texts(app)  # it was stopped
     click(app, f"resume_{ablation.id}")
     assert ablation.status().state is State.QUEUED
     assert "Ablation of mine" in texts(app)

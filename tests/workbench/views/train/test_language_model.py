@@ -1,4 +1,4 @@
-"""The form of a language model's training: its fields and their words, and that what it starts can be learned from."""
+"""The training form for language models: fields, translations and started runs."""
 
 from dataclasses import fields
 from io import BytesIO
@@ -30,16 +30,15 @@ def test_offers_new_language_model_with_its_own_labels(app: AppTest) -> None:
     assert EN["train.about_new_model"] in texts(app)
     widget_by_name = {str(item.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): item for item in widgets(app)}
     own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
-    own |= {"max_length", "precision", "recompute", "attention_dropout"}  # it is a transformer
+    own |= {"max_length", "precision", "recompute", "attention_dropout"}
     assert not {"frozen_layers", "lora_rank", "embedding_table"} & widget_by_name.keys()
     assert own <= widget_by_name.keys() & {item.name for item in fields(LanguageOptions)}
     for name in own:
         assert widget_by_name[name].label == EN[f"option.{name}"]
         of_kind = f"option_help.{name}_{LANGUAGE_MODEL}"
         assert widget_by_name[name].help.startswith(EN[of_kind if of_kind in EN else f"option_help.{name}"])
-    assert widget_by_name["whole_words"].options == [
-        EN[f"choice.whole_words_{item}"] for item in ("off", "spaces", "morphemes")
-    ]
+    choices = [EN[f"choice.whole_words_{item}"] for item in ("off", "spaces", "morphemes")]
+    assert widget_by_name["whole_words"].options == choices
 
 
 def test_started_training_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:

@@ -1,4 +1,4 @@
-"""Which options matter for a training, by its kind, base, objective and other values; and the words of everything."""
+"""The options with an effect by kind, base, objective and other values, and their translations."""
 
 import re
 from dataclasses import fields
@@ -65,10 +65,11 @@ NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"} | OF_OBJECTIVES - {"triple
 NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
 NOT_OF_TEACHERS = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
 NEVER_OF_A_READER = {"title", "evaluation_batch_size", "negatives_model"}
+NEGATIVES_OF_A_READER = {"negatives", "negatives_from"}
 
 
 def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
-    """The options of a kind that matter, the base aside, which every training has."""
+    """Return the options of a kind that have an effect, without the base."""
     values = starting_values(kind, get_recipe(kind).options.defaults_for(base), objective) | entered
     known = {field.name for field in fields(get_recipe(kind).options)} - {"base"}
     return {name for name in known if affects_training(name, values, starter=base == STARTER)}
@@ -80,36 +81,24 @@ def relevant_options(kind: str, base: str, objective: str, **entered: Any) -> se
         (BI_ENCODER, STARTER, MEGA_BATCH, {}, NEVER_OF_A_STARTER | NEVER_OF_MEGA_BATCH),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MEGA_BATCH, {}, NEVER_OF_MEGA_BATCH),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {}, NO_NEGATIVES | OTHER_OBJECTIVES - OF_SHARED_PASSAGES),
-        # with hard negatives each question has passages of its own
+        # hard negatives differ by question
         (BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {"negatives": 2}, {"negatives_model"} | OTHER_OBJECTIVES),
         (BI_ENCODER, DEFAULT_BI_ENCODER, GIST, {}, NO_NEGATIVES | OTHER_OBJECTIVES - {"guide"}),
         (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {}, NEVER_OF_TRIPLETS | {"negatives_model"}),
         (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {}, NOT_OF_TEACHERS),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MARGIN_MSE, {}, NOT_OF_TEACHERS),
-        # beside a teacher, the other passages of the batch count again
+        # the loss uses other passages of the batch too
         (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NOT_OF_TEACHERS - {"batches_of"}),
-        # a model is asked for only where one finds the negatives
+        # a model mines the negatives
         (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}, NEVER_OF_TRIPLETS),
         *(
-            (
-                CROSS_ENCODER,
-                STARTER,
-                objective_name,
-                {},
-                OF_A_TRANSFORMER | {"negatives_model", "teacher"} - {teacher_options},
-            )
-            for objective_name in CrossEncoderObjective
-            for teacher_options in (["teacher"] if objective_name is MARGIN_MSE else [""])
+            (CROSS_ENCODER, STARTER, name, {}, OF_A_TRANSFORMER | {"negatives_model", "teacher"})
+            for name in CrossEncoderObjective
+            if name is not MARGIN_MSE
         ),
+        (CROSS_ENCODER, STARTER, MARGIN_MSE, {}, OF_A_TRANSFORMER | {"negatives_model"}),
         (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
-        # where no question is shown negatives nothing is asked about them
-        (
-            READER,
-            DEFAULT_READER,
-            SPAN,
-            {"negatives_share": 0.0},
-            NEVER_OF_A_READER | SAMPLED | {"negatives", "negatives_from"},
-        ),
+        (READER, DEFAULT_READER, SPAN, {"negatives_share": 0.0}, NEVER_OF_A_READER | SAMPLED | NEGATIVES_OF_A_READER),
     ],
 )
 def test_selects_relevant_options(
@@ -147,9 +136,8 @@ def test_translates_every_option_state_failure_and_advice(language: str) -> None
     enums |= {"lora_also": LoraAlso, "best_by": SentenceBestBy}
     assert set(BiEncoderPooling) <= {choice.value for choice in SentencePooling}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
-    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {
-        f"choice.rules_{member}" for member in ScoringRules
-    } <= words
+    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} <= words
+    assert {f"choice.rules_{member}" for member in ScoringRules} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught rounds"
     codes += " model_not_found mix lora_also lora_table starter_reader no_answers overlap"
     assert {f"option_problem.{code}" for code in codes.split()} <= words

@@ -1,4 +1,4 @@
-"""The Train page as a person uses it: what starts, what is shown meanwhile, and what is left at the end."""
+"""The Train page: the first view, progress of a running training, and ended trainings."""
 
 import subprocess
 import sys
@@ -14,7 +14,6 @@ from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
-from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.experiment import added_retrievers
 from mrc_workbench.training.engine.checkpoints import seal
@@ -38,14 +37,7 @@ from tests.workbench.views.train.worlds import (
     texts,
 )
 
-TRAINING = PROJECT / "training"
 UNDER_WAY = {State.QUEUED, State.RUNNING}
-
-
-# the page
-
-
-# first sight
 
 
 def test_displays_only_required_fields_at_first(app: AppTest) -> None:
@@ -58,7 +50,7 @@ def test_displays_only_required_fields_at_first(app: AppTest) -> None:
 
 
 def compared(fingerprint: str, part: Part, **means: float) -> SimpleNamespace:
-    """A kept comparison with these figures, and the experiment that asked for it in the place of its folder."""
+    """Return a stored comparison with these means, and its provenance instead of a folder."""
     kinds = {
         "mix": {"kind": "learned", "of": ["first", "other"]},
         "hybrid": {"kind": "hybrid", "of": ["first"]},
@@ -89,24 +81,24 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
 
 
 @pytest.mark.parametrize(
-    ("part", "figures", "told"),
+    ("part", "means", "expected"),
     [
         (Part.ALL, {"first": 0.8, "other": 0.85, "hybrid": 0.9, "mix": 0.8676}, ("hybrid", "90.0")),
         (Part.VALIDATION, {"first": 0.886, "mix": 0.88}, ("first", "88.6")),
-        (Part.TEST, {"first": 0.8, "mix": 0.88}, ()),  # nothing is decided by test questions
+        (Part.TEST, {"first": 0.8, "mix": 0.88}, ()),  # test questions do not count
         (Part.ALL, {"trained": 0.99, "mix of trained": 0.95, "first": 0.8}, ("first", "80.0")),
         (Part.ALL, {"trained": 0.99, "mix of trained": 0.95}, ()),
     ],
 )
 def test_displays_untrained_score_of_mix(
-    app: AppTest, stored: list[SimpleNamespace], part: Part, figures: dict[str, float], told: tuple[str, ...]
+    app: AppTest, stored: list[SimpleNamespace], part: Part, means: dict[str, float], expected: tuple[str, ...]
 ) -> None:
-    stored.append(compared(find("sample").fingerprint, part, **figures))
+    stored.append(compared(find("sample").fingerprint, part, **means))
     captions = [caption.value for caption in run(app).caption]
-    if not told:
+    if not expected:
         assert any(EN["train.untrained_unknown"] in caption for caption in captions)
         return
-    name, score = told
+    name, score = expected
     words = {"name": name, "measure": "nDCG@10", "score": score, "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in caption for caption in captions)
     app.query_params["lang"] = "ko"
@@ -115,16 +107,16 @@ def test_displays_untrained_score_of_mix(
 
 
 @pytest.mark.parametrize(
-    ("earlier_part", "told"),
+    ("earlier_part", "expected"),
     [(Part.ALL, ("late", "88.6")), (Part.VALIDATION, ("first", "77.0"))],  # scores on other questions do not compare
 )
 def test_untrained_score_is_best_of_all_comparisons(
-    app: AppTest, stored: list[SimpleNamespace], earlier_part: Part, told: tuple[str, str]
+    app: AppTest, stored: list[SimpleNamespace], earlier_part: Part, expected: tuple[str, str]
 ) -> None:
     fingerprint = find("sample").fingerprint
     stored.append(compared(fingerprint, Part.ALL, first=0.77))
     stored.append(compared(fingerprint, earlier_part, late=0.886, first=0.7))
-    words = {"name": told[0], "measure": "nDCG@10", "score": told[1], "questions": "480"}
+    words = {"name": expected[0], "measure": "nDCG@10", "score": expected[1], "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in element.value for element in run(app).caption)
 
 
@@ -154,9 +146,6 @@ def test_opens_every_kind_by_address(app: AppTest, kind: str) -> None:
     assert run(app).pills(key="train_en").value == kind
 
 
-# running
-
-
 @pytest.fixture
 def running() -> Run:
     training_run = create_test_run(State.RUNNING, phase=Phase.TRAINING, step=30, total_steps=120, seconds_left=100.0)
@@ -173,9 +162,8 @@ def running() -> Run:
 @pytest.mark.slow
 def test_displays_progress_of_running_training_by_any_metric(app: AppTest, running: Run) -> None:
     run(app)
-    assert [metric.value for metric in app.metric] == [
-        *("30 / 120", "0.8 / 3", "1 min 40 s", "1,234 per second", "0.0333", "0.0003", "2.000", "50.00%")
-    ]
+    expected = ["30 / 120", "0.8 / 3", "1 min 40 s", "1,234 per second", "0.0333", "0.0003", "2.000", "50.00%"]
+    assert [metric.value for metric in app.metric] == expected
     loss, measured, rate, norm = (table.value for table in app.dataframe)
     assert loss.to_numpy()[[0, -1]].tolist() == [[1, 1.0], [30, 1 / 30]]
     assert measured.to_dict("list") == {"Step": [0, 30], "nDCG@10": [0.4, 0.5], "BM25": [0.8, 0.8]}
@@ -205,7 +193,7 @@ def test_stop_requests_first_and_then_ends_at_once(app: AppTest, running: Run) -
 def test_displays_new_training_and_stops_without_checkpoint(app: AppTest) -> None:
     training_run = create_test_run(State.RUNNING, phase=Phase.MINING)
     assert not run(app).dataframe
-    assert not app.metric  # nothing is known yet: no tile and no chart says so
+    assert not app.metric  # no metrics yet
     assert EN["train.no_figure_yet"] not in texts(app)
     assert start_button(app).label == EN["train.enqueue"]
     training_run.request_stop()
@@ -220,20 +208,17 @@ def test_sidebar_shows_running_and_waiting_trainings(app: AppTest, running: Run)
     assert EN["sidebar.waiting"].format(count=2) in texts(app)
 
 
-# what is left
-
-
 def test_translates_failures(app: AppTest) -> None:
     codes = ["hub_unreachable", "model_not_found", "memory", "disk", "option", "too_few", "unexpected", "unheard_of"]
     for code in codes:
-        create_test_run(State.FAILED, code=code, message=f"what the program said of {code}")
+        create_test_run(State.FAILED, code=code, message=f"message of {code}")
     app.session_state["trainings_shown"] = len(codes)
     run(app)
     expected = [EN.get(f"failure.{code}", EN["failure.unexpected"]).format(base=STARTER) for code in codes]
     messages = [error.value for error in app.error]
     assert [messages.count(words) for words in expected] == [expected.count(words) for words in expected]
     explained = ("memory", "disk", "option", "unexpected")
-    assert {code.value for code in app.code} == {f"what the program said of {code}" for code in explained}
+    assert {code.value for code in app.code} == {f"message of {code}" for code in explained}
     killed = create_test_run(State.RUNNING)
     killed.write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
     assert EN["failure.interrupted"] in [error.value for error in run(app).error]
@@ -250,7 +235,7 @@ def test_resumes_ended_training_from_its_checkpoint(app: AppTest, state: State) 
     checkpoint.mkdir(parents=True)
     (checkpoint / "weights.safetensors").write_bytes(b"weights")
     button = run(app).button(key=f"resume_{training_run.id}")
-    assert button.help == EN["train.resume_anew"]  # half a checkpoint is none
+    assert button.help == EN["train.resume_anew"]  # the checkpoint is incomplete
     seal(checkpoint)
     button = run(app).button(key=f"resume_{training_run.id}")
     assert button.help == EN["train.resume_from"].format(step=8)
@@ -284,7 +269,7 @@ def test_confirms_before_deleting(app: AppTest) -> None:
     app.button(key=f"delete_{training_run.id}").click()
     click(run(app), "delete_yes")
     assert not training_run.folder.exists()
-    # a dialog about a training that somebody else deleted is gone
+    # another user deletes the training of an open dialog
     training_run = done_run()
     run(app).button(key=f"details_{training_run.id}").click()
     assert run(app).tabs
@@ -293,7 +278,7 @@ def test_confirms_before_deleting(app: AppTest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "base", "picked"),
+    ("kind", "base", "selected"),
     [
         (BI_ENCODER, STARTER, {"retrievers": "BM25|Dense|Dense · mine", "baseline": "Dense"}),
         (CROSS_ENCODER, STARTER, {"retrievers": "BM25|Reranked|Reranked · mine", "baseline": "Reranked"}),
@@ -302,12 +287,12 @@ def test_confirms_before_deleting(app: AppTest) -> None:
     ],
 )
 def test_compare_selects_model_before_and_after_training(
-    app: AppTest, opened: list[dict[str, str]], kind: str, base: str, picked: dict[str, str]
+    app: AppTest, opened: list[dict[str, str]], kind: str, base: str, selected: dict[str, str]
 ) -> None:
     training_run = done_run(kind, name="mine", base=base)
     stored_dataset(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
     click(run(app), f"use_{training_run.id}")
-    assert opened == [picked | {"data": stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
+    assert opened == [selected | {"data": stored_dataset().key, "part": "test", "run": "now", "lang": "en"}]
 
 
 def test_adds_unused_base_to_comparison_once(app: AppTest, opened: list[dict[str, str]]) -> None:
@@ -327,9 +312,6 @@ def test_displays_old_trainings_on_request(app: AppTest) -> None:
     assert labels(app).count(EN["train.details"]) == 1 + 5  # the latest stands at the top
     next(button for button in app.button if button.label == "Show 1 older trainings").click()
     assert labels(run(app)).count(EN["train.details"]) == 7
-
-
-# the whole way
 
 
 @pytest.mark.slow

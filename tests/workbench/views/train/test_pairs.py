@@ -1,4 +1,4 @@
-"""The form of a training on sentence pairs: which objectives learn from which set, and what is started."""
+"""The training form for sentence pairs: objectives by kind of pairs, and started runs."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from mrc_workbench.training.text_options import SENTENCE_CROSS_ENCODER, SENTENCE
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, enter, field, field_names, unopened
 
-pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
+pytestmark = pytest.mark.slow  # torch creates the base
 ROWS = 30
 FIRST, SECOND = ([f"{word} {row}" for row in range(ROWS)] for word in ("sentence", "another"))
 
@@ -35,9 +35,8 @@ def scored() -> StoredPairs:
 
 
 def labelled() -> StoredPairs:
-    return save_pairs(
-        PairSet.from_columns("inference", PairKind.LABELLED, [FIRST, SECOND], [row % 3 for row in range(ROWS)])
-    )
+    labels = [row % 3 for row in range(ROWS)]
+    return save_pairs(PairSet.from_columns("inference", PairKind.LABELLED, [FIRST, SECOND], labels))
 
 
 @pytest.fixture
@@ -87,9 +86,8 @@ def test_evaluates_unscored_pairs_on_another_set(app: AppTest, submitted: list[R
 
 
 def test_cross_encoder_of_sentences_offers_no_triplets(app: AppTest) -> None:
-    save_pairs(
-        PairSet.from_columns("three", PairKind.TRIPLETS, [FIRST, SECOND, [f"third {row}" for row in range(ROWS)]])
-    )
+    third = [f"third {row}" for row in range(ROWS)]
+    save_pairs(PairSet.from_columns("three", PairKind.TRIPLETS, [FIRST, SECOND, third]))
     app.query_params["train"] = SENTENCE_CROSS_ENCODER
     run(app)
     assert [info.value for info in app.info] == [EN["train.no_objective"]]

@@ -1,4 +1,4 @@
-"""The form of a reader's training: from which bases, on which questions, with which fields, and what is started."""
+"""The training form for readers: bases, questions, fields and started runs."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -33,15 +33,15 @@ from tests.workbench.views.train.worlds import (
     with_module,
 )
 
-pytestmark = pytest.mark.slow  # the base that is trained on is made by torch
+pytestmark = pytest.mark.slow  # torch creates the base
 NEVER = {"base", "title", "evaluation_batch_size", "negatives_model"}
 
 
 def reader_questions(*answers: str) -> QuestionSet:
-    """A question about each of twenty passages, with these answers."""
+    """Return a question about each of twenty passages, with these answers."""
     passages = tuple(Passage(f"p{number}", f"topic{number} here") for number in range(20))
     questions = (Question(f"q{number}", f"Where is topic{number}?", answers, (f"p{number}",)) for number in range(20))
-    return QuestionSet("asked", passages, tuple(questions))
+    return QuestionSet("topics", passages, tuple(questions))
 
 
 @pytest.fixture

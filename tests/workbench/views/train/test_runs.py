@@ -1,4 +1,4 @@
-"""The trainings of the Train page: what waits, details of each, a model on its way out, and one that stopped early."""
+"""Trainings on the Train page: the queue, details, downloads and pushes of models, and stopped trainings."""
 
 import json
 
@@ -27,16 +27,13 @@ from tests.workbench.views.train.worlds import (
     with_module,
 )
 
-TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
-LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
-
-
-# the line: what waits, in which order, and how it gets out
+TOKEN = "hf_very_secret"  # noqa: S105 - not a real token
+LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # for starters
 
 
 @pytest.fixture
 def waiting(no_worker: None) -> list[Run]:
-    """Three runs, the one made last waiting longest."""
+    """Return three queued runs in the order of the queue."""
     third = create_test_run(State.QUEUED, name="third", queued=300.0)
     second = create_test_run(State.QUEUED, name="*2*", queued=200.0)
     first = create_test_run(State.QUEUED, CROSS_ENCODER, "first", queued=100.0)
@@ -84,9 +81,6 @@ def test_follows_queue_changes_of_other_sessions(app: AppTest, waiting: list[Run
     assert start_button(app).label == EN["train.start"]
 
 
-# details: curves beside others', settings, what it was made of, and the log
-
-
 def with_curves(training_run: Run, loss: float, measured: float) -> Run:
     training_run.add_measures("bm25", {"ndcg@10": 0.8})
     training_run.add_progress({"step": 5, "loss": loss})
@@ -99,7 +93,7 @@ def opened(app: AppTest, training_run: Run) -> AppTest:
 
 
 def tables(app: AppTest, column: str) -> list[dict[str, str]]:
-    """The two-column tables whose first column is called so."""
+    """Return the two-column tables with this first column."""
     matching_tables = [table.value for table in app.dataframe if table.value.columns[0] == column]
     return [dict(table.to_numpy().tolist()) for table in matching_tables]
 
@@ -118,7 +112,7 @@ def test_displays_settings_and_log(app: AppTest) -> None:
 def test_displays_curves_of_same_kind_together(app: AppTest) -> None:
     with_curves(create_test_run(State.STOPPED, CROSS_ENCODER, "other kind"), 9.0, 0.9)
     create_test_run(State.STOPPED, name="without curves")
-    same = with_curves(create_test_run(State.STOPPED, name="first"), 3.0, 0.5)  # of one name, they are told apart
+    same = with_curves(create_test_run(State.STOPPED, name="first"), 3.0, 0.5)  # the same name as another run
     second = with_curves(create_test_run(State.STOPPED, name="second"), 4.0, 0.6)
     first = with_curves(create_test_run(State.STOPPED, name="first"), 2.0, 0.7)
     beside = opened(app, first).multiselect(key=f"beside_{first.id}")
@@ -167,9 +161,6 @@ def test_displays_and_exports_provenance_by_group(app: AppTest) -> None:
     assert EN["train.provenance_json"] in [button.label for button in app.get("download_button")]
     (training_run.folder / "provenance.json").write_text("broken {", encoding="utf-8")
     assert EN["train.no_provenance"] in texts(run(app))
-
-
-# a finished model: the download says how to load it, and a push keeps no token
 
 
 @pytest.fixture
@@ -238,9 +229,6 @@ def test_reports_reason_of_failed_push(app: AppTest, pretrained: Run, monkeypatc
     assert TOKEN not in repr(app.session_state)
 
 
-# a training that stopped stands at the top of the page, and its best checkpoint can be used
-
-
 def with_checkpoint(training_run: Run, step: int = 4) -> Run:
     folder = training_run.folder / "checkpoints" / f"checkpoint-{step}"
     folder.mkdir(parents=True)
@@ -255,7 +243,7 @@ def test_displays_last_stopped_training_above_form(app: AppTest) -> None:
     message = EN["train.stopped_at"].format(step=4, total=30)
     assert message in [warning.value for warning in app.warning]
     assert labels(app).index(EN["train.resume"]) < labels(app).index(EN["train.ask_estimate"])
-    assert labels(app).count(EN["train.resume"]) == 1  # it does not stand below a second time
+    assert labels(app).count(EN["train.resume"]) == 1  # not in the list too
     assert app.button(key=f"use_best_{training_run.id}").label == EN["train.use_best"].format(step=4)
 
 
@@ -301,8 +289,7 @@ def test_creates_model_from_best_checkpoint(app: AppTest, monkeypatch: pytest.Mo
     assert not app.button(key=f"use_best_{training_run.id}").disabled
     finished = done_run(name="halted (4)")
     finished.write("provenance.json", {"checkpoint": {"run": training_run.id, "step": 4}})
-    finished.folder.rename(
-        finished.folder.with_name(finished_run_id(training_run, training_run.folder / "checkpoints" / "checkpoint-4"))
-    )
+    checkpoint = training_run.folder / "checkpoints" / "checkpoint-4"
+    finished.folder.rename(finished.folder.with_name(finished_run_id(training_run, checkpoint)))
     assert job.done
     assert any("halted" in success.value for success in run(app).success)

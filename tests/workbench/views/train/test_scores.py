@@ -1,4 +1,4 @@
-"""What trainings gained: figures, how sure they are, curves, and the ways on from them."""
+"""Scores of finished trainings: gains with their significance, curves, and links to other pages."""
 
 import json
 from typing import Any
@@ -69,17 +69,12 @@ OF_TEXT: dict[str, Any] = {
     "hidden": 9600,
     "kept_step": 20,
 }
-
-
 TESTED: dict[str, Any] = {
     **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
     "intervals": {"after": {"recall@1": [0.5, 0.6]}},
     "gain": {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]},
     "questions": 96,
 }
-
-
-# of search models and rerankers
 
 
 def test_displays_gain_and_offers_test_questions(app: AppTest) -> None:
@@ -96,7 +91,6 @@ def test_displays_gain_and_offers_test_questions(app: AppTest) -> None:
 
 
 def chance(interval: list[float], outcome: str) -> str:
-    """What is said of how sure a gain is."""
     low, high = (f"{value * 100:+.1f}" if value else "0.0" for value in interval)
     return EN[f"train.{outcome}"].format(low=low, high=high)
 
@@ -126,7 +120,7 @@ def test_displays_intervals_with_their_kind(app: AppTest) -> None:
     assert note.proto.help == EN["train.intervals_help"]
     assert EN["train.intervals_at_the_end"] not in note.value
     done_run(intervals={"after": {"recall@10": [0.79, 1.0]}}, after=SCORES["after"] | {"recall@10": 1.0})
-    assert EN["train.intervals_at_the_end"] in texts(run(app)), "of a figure at the end of its scale"
+    assert EN["train.intervals_at_the_end"] in texts(run(app)), "a score at the end of its scale"
 
 
 def test_displays_training_questions_best_step_and_advice(app: AppTest) -> None:
@@ -147,9 +141,8 @@ def test_reranker_headline_shows_gain_of_mix_over_bm25(app: AppTest, interval: l
     gain = {"measure": "ndcg@10", "difference": 0.02, "interval": interval}
     done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, mixed_gain=gain)
     page_text = texts(run(app))
-    assert app.dataframe[0].value["row"].tolist() == [
-        *("Combined with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after")
-    ]
+    rows = ["Combined with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after"]
+    assert app.dataframe[0].value["row"].tolist() == rows
     lead = "Combined with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
     below = "The model alone scores nDCG@10 40.0%, **below BM25's 65.0%**. Before training: 60.0%."
     assert -1 < page_text.index(lead) < page_text.index(chance(interval, outcome)) < page_text.index(below)
@@ -173,13 +166,9 @@ def test_displays_test_results_below_validation_results(app: AppTest) -> None:
     assert written["recall@1"].tolist()[3:] == ["45.00", "55.00 [50.0–60.0]", "65.00"]
 
 
-# of sentence pairs
-
-
 def similar(**changed: Any) -> Run:
-    training_run = with_model(
-        create_test_run(State.DONE, SENTENCES, "similar", seconds=9.2, total_steps=20), OF_PAIRS | changed
-    )
+    training_run = create_test_run(State.DONE, SENTENCES, "similar", seconds=9.2, total_steps=20)
+    with_model(training_run, OF_PAIRS | changed)
     training_run.write("provenance.json", {"settled": {"best_by": OF_PAIRS["judged_by"]}})
     training_run.add_progress({"step": 0, **{f"before_{name}": value for name, value in PAIRS_BEFORE.items()}})
     training_run.add_progress({"step": 10, "eval_validation_spearman": 0.8})
@@ -214,13 +203,9 @@ def test_names_loss_if_unscored_and_offers_model_as_base(app: AppTest) -> None:
     assert EN["train.kept_step_loss"].format(step="10", total="20") in texts(run(app))
 
 
-# of a reader
-
-
 def reads(**changed: Any) -> Run:
-    training_run = with_model(
-        create_test_run(State.DONE, READER, "reads", seconds=9.2, total_steps=20), OF_ANSWERS | changed
-    )
+    training_run = create_test_run(State.DONE, READER, "reads", seconds=9.2, total_steps=20)
+    with_model(training_run, OF_ANSWERS | changed)
     training_run.add_measures("before", ANSWERS_BEFORE)
     for step, reached in ((10, 0.4), (20, 0.7)):
         training_run.add_progress({"step": step, "eval_validation_f1": reached, "eval_validation_em": reached - 0.1})
@@ -239,7 +224,7 @@ def test_displays_answer_metrics_and_links_to_answers(app: AppTest, opened: list
     (table,) = (element.value for element in app.dataframe if "em" in element.value)
     assert table[["em", "f1"]].to_numpy().ravel() == pytest.approx([1, 12, 55.25, 70])
     assert "BM25" not in table["row"].tolist()
-    assert training_run.plan() not in choices_for(stored_dataset()).trained.values()  # it is no way to search
+    assert training_run.plan() not in choices_for(stored_dataset()).trained.values()  # it cannot search
     assert f"use_{training_run.id}" not in {button.key for button in app.button}
     click(app, f"use_reader_{training_run.id}")
     assert opened == [{"data": stored_dataset().key, "reader": training_run.id, "lang": "en"}]
@@ -266,9 +251,6 @@ def test_draws_curves_of_its_own_metrics(app: AppTest) -> None:
     assert catalog("ko")["measure.em"] == "정확 일치 (EM)"
 
 
-# of a language model
-
-
 def guesses() -> Run:
     return with_model(create_test_run(State.DONE, LANGUAGE_MODEL, "guesses", seconds=9.2, total_steps=30), OF_TEXT)
 
@@ -287,7 +269,7 @@ def test_displays_language_model_metrics_and_links_to_inspection(app: AppTest) -
     labels = [element.label for element in app.button if str(element.key).endswith(training_run.id)]
     assert EN["train.use_language"] in labels
     assert EN["train.use"] not in labels
-    # a checkpoint that was selected by the accuracy
+    # a checkpoint selected by accuracy
     plan = json.loads((training_run.folder / "run.json").read_text(encoding="utf-8"))
     plan["options"]["best_by"] = LanguageBestBy.ACCURACY.value
     (training_run.folder / "run.json").write_text(json.dumps(plan), encoding="utf-8")

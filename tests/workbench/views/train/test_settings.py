@@ -1,4 +1,4 @@
-"""The search for settings on the Train page: started, followed, told, and its settings put to use."""
+"""Settings searches on the Train page: start, progress, results, and use of the best settings."""
 
 from dataclasses import asdict, replace
 
@@ -23,32 +23,15 @@ CHANGES = [{}, {"learning_rate": 0.003}, {"objective": "multiple-negatives", "te
 
 
 def tried(number: int, difference: float, p: float, share: float = 1.0) -> TrialResult:
-    difference_fields = {
-        "difference": difference,
-        "difference_low": difference - 0.02,
-        "difference_high": difference + 0.02,
-    }
-    value = {"value": 0.7 + difference, "low": 0.6, "high": 0.8}
-    return TrialResult(
-        number,
-        CHANGES[number - 1],
-        share,
-        2 * share,
-        int(8 * share),
-        p_family=p,
-        loss=0.5,
-        **value,
-        **difference_fields,
-    )
+    values = {"value": 0.7 + difference, "low": 0.6, "high": 0.8, "difference": difference}
+    values |= {"difference_low": difference - 0.02, "difference_high": difference + 0.02, "p_family": p, "loss": 0.5}
+    return TrialResult(number, CHANGES[number - 1], share, 2 * share, int(8 * share), **values)
 
 
-ALIKE = SettingsSearchResult(
-    "ndcg@10", 48, 0.65, 2, 1, (tried(1, 0.0, 1.0), tried(2, 0.004, 0.4), tried(3, -0.1, 0.001, 0.25))
-)
-BETTER = SettingsSearchResult(
-    "ndcg@10", 48, 0.65, 3, 3, (tried(1, 0.0, 1.0), tried(2, 0.0, 1.0, 0.25), tried(3, 0.1, 0.001))
-)
-NONE = SettingsSearchResult("ndcg@10", 48, 0.65, 1, 1, (tried(1, 0.0, 1.0), tried(2, -0.01, 0.4)), failed=(3,))
+FIRST = tried(1, 0.0, 1.0)
+ALIKE = SettingsSearchResult("ndcg@10", 48, 0.65, 2, 1, (FIRST, tried(2, 0.004, 0.4), tried(3, -0.1, 0.001, 0.25)))
+BETTER = SettingsSearchResult("ndcg@10", 48, 0.65, 3, 3, (FIRST, tried(2, 0.0, 1.0, 0.25), tried(3, 0.1, 0.001)))
+NONE = SettingsSearchResult("ndcg@10", 48, 0.65, 1, 1, (FIRST, tried(2, -0.01, 0.4)), failed=(3,))
 
 
 def finished_search(
@@ -86,9 +69,8 @@ def test_starts_search_with_entered_minutes(app: AppTest) -> None:
     assert "1. Learning rate: 0.003" in texts(app)
     app.number_input(key="train_settings_minutes").set_value(3)
     run(app)
-    assert "Search for up to 3 minutes" in [
-        element.label for element in app.button if str(element.key).startswith("train_find_")
-    ]
+    labels = [element.label for element in app.button if str(element.key).startswith("train_find_")]
+    assert "Search for up to 3 minutes" in labels
     click(app, "train_find_")
     (search,) = all_searches()
     assert search.plan().minutes == 3
@@ -107,9 +89,8 @@ def test_keeps_defaults_if_not_significant_and_opens_trial_curves(app: AppTest) 
     assert table["chosen"].tolist() == ["✓", "", ""]
     assert table["setting"].tolist()[0] == EN["settings.defaults"]
     assert table["steps"].tolist() == [8, 8, 2]
-    assert [element.key for element in app.button if str(element.key).startswith("part_")] == [
-        f"part_{search.id}_{search.id}-{number}" for number in (1, 2, 3)
-    ]
+    parts = [element.key for element in app.button if str(element.key).startswith("part_")]
+    assert parts == [f"part_{search.id}_{search.id}-{number}" for number in (1, 2, 3)]
     assert not [element for element in app.button if str(element.key).startswith(("use_2", "resume_2"))]
     assert finished_runs() == {}  # no page offers a trial as a model
     click(app, f"part_{search.id}_{search.id}-2")
@@ -132,8 +113,8 @@ def test_applies_better_settings_to_form(app: AppTest) -> None:
     app.selectbox(key="base_en").set_value(STARTER)
     click(run(app), f"use_settings_{search.id}")
     values = [field(app, name).value for name in ("objective", "temperature", "learning_rate")]
-    assert values == ["multiple-negatives", 0.05, 0.001]  # that learning rate was tried, and not chosen
-    assert len(all_runs()) == 3  # nothing was started
+    assert values == ["multiple-negatives", 0.05, 0.001]  # the other learning rate is not the best
+    assert len(all_runs()) == 3  # no new run
     assert all_searches() == [search]
 
 
@@ -145,26 +126,25 @@ def test_switches_to_kind_of_the_search(app: AppTest) -> None:
 
 
 def test_displays_progress_and_can_be_stopped(app: AppTest) -> None:
-    search = finished_search(
-        ALIKE, State.RUNNING, trials=2, phase="trying_2", step=2, total_steps=3, share=0.5, seconds_left=90.0
-    )
+    status = {"phase": "trying_2", "step": 2, "total_steps": 3, "share": 0.5, "seconds_left": 90.0}
+    search = finished_search(ALIKE, State.RUNNING, trials=2, **status)
     run(app)
     assert any("round 2 of 3, settings 2 of 3" in text and "1 min 30 s" in text for text in progress_texts(app))
     assert "Up to 10 minutes" in texts(app)
-    assert len(app.dataframe[0].value) == 3  # what is known so far
+    assert len(app.dataframe[0].value) == 3
     assert not [element for element in app.button if str(element.key).startswith("use_settings")]
     click(app, f"stop_{search.id}")
     assert search.stop_requested
     assert any(EN["settings.stopping"] in text for text in progress_texts(app))
 
 
-@pytest.mark.parametrize(("code", "told"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
-def test_reports_failure_reason(app: AppTest, code: str, told: str) -> None:
+@pytest.mark.parametrize(("code", "expected"), [("settings_minutes", "about 12 minutes"), ("settings_time", "ran out")])
+def test_reports_failure_reason(app: AppTest, code: str, expected: str) -> None:
     search = finished_search(ALIKE, State.FAILED, trials=0, code=code, message="why")
     (search.folder / "so_far.json").unlink()
     search.write("search.json", {"minutes": 12})
     run(app)
-    assert any(told in error.value for error in app.error)
+    assert any(expected in error.value for error in app.error)
 
 
 @pytest.mark.slow

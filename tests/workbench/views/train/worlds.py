@@ -1,4 +1,4 @@
-"""Trainings that were made by nobody, and what the Train page and its form show of them."""
+"""Test runs, and helpers to use the Train page and its form."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ def form_page() -> None:
 
 
 def unopened(page: Callable[[], None], *, whole: bool = True, **address: str) -> AppTest:
-    """A page in English with this address, not drawn yet; a form `whole`, with what it folds away."""
+    """Return an English page that has not run yet; `whole` expands the groups of the form."""
     test = AppTest.from_function(page, default_timeout=60)
     test.query_params.update({"lang": "en", **address})
     return unfolded(test, *RECIPES) if whole else test
@@ -83,7 +83,7 @@ def create_test_run(
 
 
 def with_model(training_run: Run, scores: Mapping[str, Any] | None = None) -> Run:
-    """A training that left a model, and was measured where there are scores."""
+    """Add a model, and scores if given, to a run."""
     if scores:
         (training_run.folder / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
     training_run.model_folder.mkdir()
@@ -92,14 +92,14 @@ def with_model(training_run: Run, scores: Mapping[str, Any] | None = None) -> Ru
 
 
 def with_module(training_run: Run, module: str) -> Run:
-    """A training whose model begins with a module of this type."""
+    """Set the type of the first module of a model."""
     modules = [{"idx": 0, "name": "0", "path": "", "type": module}]
     (training_run.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     return training_run
 
 
 def trained_run(kind: str = BI_ENCODER, name: str = "first", **options: Any) -> Run:
-    """A finished training by these options and a split of its own, of which no figures are known."""
+    """Return a finished run without scores, with a custom split."""
     return with_model(create_test_run(State.DONE, kind, name, split=SplitOptions(0.15, 0.25, 3), options=options))
 
 
@@ -112,7 +112,7 @@ def widgets(app: AppTest) -> list[Any]:
 
 
 def field(app: AppTest, name: str, kind: str = BI_ENCODER) -> Any:
-    """The widget of an option, whatever it is."""
+    """Return the widget of an option."""
     return next(widget for widget in widgets(app) if widget.key == f"train_{kind}_{name}")
 
 
@@ -121,7 +121,7 @@ def base_box(app: AppTest) -> Selectbox:
 
 
 def field_names(app: AppTest, kind: str = BI_ENCODER) -> set[str]:
-    """Names of the options that have a field."""
+    """Return the names of the options with a field."""
     known = {known.name for known in fields(RECIPES[kind].options)}
     return {str(widget.key).removeprefix(f"train_{kind}_") for widget in widgets(app)} & known
 
@@ -131,19 +131,19 @@ def button(app: AppTest, key: str) -> Any:
 
 
 def press(app: AppTest, key: str) -> AppTest:
-    """Press the button called by this key of the page's words, and draw the page anew."""
+    """Press the button with this locale key, and rerun the page."""
     button(app, key).click()
     return run(app)
 
 
 def click(app: AppTest, start: str) -> AppTest:
-    """Press the first button whose own key begins so, and draw the page anew."""
+    """Press the first button whose widget key starts with this text, and rerun the page."""
     next(element for element in app.button if str(element.key).startswith(start)).click()
     return run(app)
 
 
 def enter(app: AppTest, kind: str = BI_ENCODER, /, **values: Any) -> AppTest:
-    """Fill in these fields of a form, and draw it anew."""
+    """Fill in fields of the form, and rerun the page."""
     for name, value in values.items():
         field(app, name, kind).set_value(value)
     return run(app)

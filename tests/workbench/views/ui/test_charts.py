@@ -116,14 +116,14 @@ def test_describes_best_setting() -> None:
 
 def test_describes_first_and_last_value_of_training_curves() -> None:
     table = pd.DataFrame({"run": ["now", "now"], "step": [0, 20], "value": [0.5, 0.61]})
-    chart = run_charts._chart("ndcg@10", table, ["now"], ["#009E73"], 20, bm25=0.7, kept=None)
+    chart = run_charts._chart("ndcg@10", table, ["now"], ["#009E73"], 20, bm25=0.7, best_point=None)
     assert spec(chart)["description"] == "nDCG@10: now from 50.0% (0) to 61.0% (20); BM25 70.0%."
 
 
 def test_dashes_and_greys_training_question_curves() -> None:
     table = pd.DataFrame({"run": ["judge", "beside"], "step": [0, 0], "value": [0.5, 0.6]})
     colours = ["#009E73", run_charts._OTHER_COLOUR]
-    chart = spec(run_charts._chart("ndcg@10", table, ["judge", "beside"], colours, 20, bm25=None, kept=None))
+    chart = spec(run_charts._chart("ndcg@10", table, ["judge", "beside"], colours, 20, bm25=None, best_point=None))
     encodings = [layer["encoding"] for layer in chart["layer"]]
     (scale,) = [encoding["strokeDash"]["scale"] for encoding in encodings if "strokeDash" in encoding]
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"judge": [1, 0], "beside": [5, 4]}

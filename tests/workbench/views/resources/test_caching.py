@@ -1,5 +1,4 @@
-"""What pages keep in memory is each workspace's: two users with the same key are given their own. What is made of a
-dictionary or a model is kept by its content, made once, and told of outside of what is kept."""
+"""The caches of the pages: separate by workspace, and by the content of dictionaries and models."""
 
 import ast
 from collections.abc import Iterator
@@ -25,17 +24,17 @@ from tests.workbench.views.compare.worlds import sample
 
 ALICE = user_of("https://id.example.org", "alice")
 BOB = user_of("https://id.example.org", "bob")
-# What is not kept for each workspace apart, and why it may be so.
+# caches that all workspaces share, with the reason
 SHARED = {
-    "workbench/views/resources/sets.py: Cached.__init__": "the way itself",
-    "workbench/views/ui/charts.py: made": "of its arguments alone: tables and words",
-    "workbench/views/train/base.py: _askers": "threads, which are told whose work they do",
-    "workbench/views/train/base.py: hub_answer": "what the hub tells everybody",
-    "workbench/views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
-    "workbench/views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
-    "workbench/views/ui/words.py: catalog": "the program's words",
+    "workbench/views/resources/sets.py: Cached.__init__": "the cache of each workspace",
+    "workbench/views/ui/charts.py: render_chart": "depends only on its arguments: tables and words",
+    "workbench/views/train/base.py: _hub_executor": "threads, which run as the current user",
+    "workbench/views/train/base.py: hub_answer": "public metadata of the hub",
+    "workbench/views/access.py: _content": "depends only on its arguments: a signed cookie and its secret",
+    "workbench/views/choices.py: _suited_analyzer": "a name, by the fingerprint of the content",
+    "workbench/views/ui/words.py: catalog": "the locale files",
 }
-KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}
+CACHES = {"cache", "lru_cache", "cache_resource", "cache_data"}
 
 
 def test_caches_separately_for_each_user() -> None:
@@ -49,7 +48,7 @@ def test_caches_separately_for_each_user() -> None:
     for name in (ALICE, BOB, ALICE, BOB):
         with acting_as(name):
             assert cached_path("a") == workspace() / "a"
-            assert cached_path("a", 2) == workspace() / "a"  # what begins with a line is no part of the key
+            assert cached_path("a", 2) == workspace() / "a"  # an underscore excludes a parameter from the key
             assert cached_path("a", more="b") == workspace() / "ab"
     assert cached_path("a") == workspace() / "a"
     assert calls == ["a", "ab", "a", "ab", "a"]
@@ -59,19 +58,19 @@ def test_caches_separately_for_each_user() -> None:
     with acting_as(BOB):
         cached_path("a")
     assert calls == ["a", "ab", "a", "ab", "a", "a"]
-    assert cached_path.__name__ == "place_of"
+    assert cached_path.__name__ == "cached_path"
 
 
 def test_caches_separately_for_each_function() -> None:
     @cached()
     def first(key: str) -> str:
-        return f"one {key}"
+        return f"first {key}"
 
     @cached()
     def other(key: str) -> str:
         return f"other {key}"
 
-    assert (first("a"), other("a"), first("a")) == ("one a", "other a", "one a")
+    assert (first("a"), other("a"), first("a")) == ("first a", "other a", "first a")
 
 
 def test_set_of_one_user_is_missing_for_another() -> None:
@@ -94,13 +93,13 @@ def test_set_of_one_user_is_missing_for_another() -> None:
 
 
 def uncached_functions() -> Iterator[str]:
-    """Every function of the pages that the standard library, or Streamlit itself, keeps the results of."""
+    """Yield the functions of the pages with caches of the standard library or Streamlit."""
     for path in sorted((PROJECT / "workbench" / "views").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         inside = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
         for node in ast.walk(tree):
             name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-            if name not in KEEPERS:
+            if name not in CACHES:
                 continue
             names: list[str] = []
             ancestor: ast.AST | None = node
@@ -148,7 +147,7 @@ def test_removed_dictionary_is_missing_after_reading() -> None:
 
 @pytest.mark.slow
 def test_reports_progress_once_outside_cached_functions(tmp_path: Path) -> None:
-    """What is drawn inside a cached function is drawn again whenever it is called, also where its place is gone."""
+    """Streamlit replays the elements of a cached function on every call, even if their container is gone."""
     cached: list[bool] = []
     shares: list[float] = []
 
@@ -157,17 +156,15 @@ def test_reports_progress_once_outside_cached_functions(tmp_path: Path) -> None:
         shares.append(share)
 
     sides = [[SHIP, PEAR, "나는 배"], [PEAR, "사과를 먹었다", SHIP]]
-    data = pair_store.save_pairs(
-        PairSet.from_columns("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5))
-    )
+    pairs = PairSet.from_columns("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5))
+    data = pair_store.save_pairs(pairs)
     model = write_model(tmp_path / "tiny").reference
     first, second = (scores_by_layer(model, data.key, Part.TEST, report) for _ in range(2))
     assert first is second
     assert (shares, cached) == ([0.0, 1.0], [False, False])
     folders = (tmp_path / "tiny",)
-    assert predict_checkpoints("tiny", folders, "[MASK]", report) is predict_checkpoints(
-        "tiny", folders, "[MASK]", report
-    )
+    predictions = [predict_checkpoints("tiny", folders, "[MASK]", report) for _ in range(2)]
+    assert predictions[0] is predictions[1]
     write_model(tmp_path / "tiny", seed=1)
     again = predict_checkpoints("tiny", folders, "[MASK]", report)
     assert again.reference == "tiny"
