@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from cyclopts import CoercionError, Parameter
 
 from mrc_workbench.data import questions
-from mrc_workbench.data.apart import File as SourceFile
 from mrc_workbench.data.commands import AsJson, columns_option, command_group, print_stored
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
@@ -25,6 +24,7 @@ from mrc_workbench.data.questions.read import (
 )
 from mrc_workbench.data.split import split
 from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, obtain, record_last_used, stored
+from mrc_workbench.data.subprocess_reader import File as SourceFile
 from mrc_workbench.data.terminal import print_line, report_progress
 from mrc_workbench.data.text import dictionary
 from mrc_workbench.data.workspace import replacing

@@ -210,7 +210,7 @@ def _watch(app: RunningApp, attack: Attack) -> None:
         attack.server = max(attack.server, server.memory_info().rss)
         for child in server.children(recursive=True):
             try:
-                if "mrc_workbench.data.apart" in " ".join(child.cmdline()):
+                if "mrc_workbench.data.subprocess_reader" in " ".join(child.cmdline()):
                     attack.reader = max(attack.reader, child.memory_full_info().uss)
             except psutil.Error:
                 continue

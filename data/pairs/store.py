@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.apart import File, ReadingTask, run_in_subprocess
 from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
@@ -61,6 +60,7 @@ from mrc_workbench.data.store import (
     existing_file,
     obtain,
 )
+from mrc_workbench.data.subprocess_reader import File, ReadingTask, run_in_subprocess
 from mrc_workbench.data.workspace import require_set_size
 
 MIN_ROWS = 10

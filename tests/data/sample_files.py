@@ -10,9 +10,9 @@ from typing import Any
 import openpyxl
 import pandas as pd
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
+from mrc_workbench.data.subprocess_reader import File
 
 Row = dict[str, Any]
 

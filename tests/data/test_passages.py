@@ -2,11 +2,11 @@
 
 import pytest
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.passages import PassageBuilder, fill_ids
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import read, read_files_in_subprocess
+from mrc_workbench.data.subprocess_reader import File
 
 
 def _gathered(*rows: tuple[str, str, str]) -> PassageBuilder:

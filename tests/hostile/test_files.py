@@ -6,11 +6,11 @@ import sys
 import psutil
 import pytest
 
-from mrc_workbench.data import apart
-from mrc_workbench.data.apart import ReadingLimits
+from mrc_workbench.data import subprocess_reader
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.subprocess_reader import ReadingLimits
 from tests.data.sample_files import read_in_subprocess
 from tests.hostile.files import FILES
 
@@ -38,8 +38,8 @@ def test_reads_or_rejects_a_large_file_within_limits(name: str, monkeypatch: pyt
     make, refusal = FILES[name]
     content = make(0.5)
     limits = ReadingLimits.of(Content(content))
-    monkeypatch.setattr(apart, "started", apart.forked)
-    monkeypatch.setattr(apart, "_POLITE", 0)  # beside other tests it would be given a tenth of a core
+    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.forked)
+    monkeypatch.setattr(subprocess_reader, "_POLITE", 0)  # beside other tests it would be given a tenth of a core
     monkeypatch.setattr(ReadingLimits, "of", lambda _: ReadingLimits(min(limits.memory, MOST_MEMORY), limits.seconds))
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the most that any child ever held
     own = psutil.Process().memory_info().rss  # a fork is born with it

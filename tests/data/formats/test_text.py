@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, ENCODINGS, detect_encoding, encoding_candidates
 from mrc_workbench.data.formats.text import (
     Content,
@@ -16,6 +15,7 @@ from mrc_workbench.data.formats.text import (
 )
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import read_files_in_subprocess, read_paths_in_subprocess
+from mrc_workbench.data.subprocess_reader import File, UnusableFileError
 from tests.data.layouts.written import zipped
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import list_files, missing_shards, select_data_files, with_distinct_names
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file, read_files, read_paths_in_subprocess
 from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, read_all, write_all, zipped

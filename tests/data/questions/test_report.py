@@ -12,7 +12,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
@@ -23,6 +22,7 @@ from mrc_workbench.data.questions import reading_lines, rejection_lines, split_l
 from mrc_workbench.data.questions.read import EXPORT_LAYOUTS, export_archive, folder_name, read
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import split
+from mrc_workbench.data.subprocess_reader import UnusableFileError
 from tests.data.layouts.written import zipped
 from tests.data.split.worlds import chain
 

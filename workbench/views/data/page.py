@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data import apart
+from mrc_workbench.data import subprocess_reader
 from mrc_workbench.data.generate import (
     FailedPassage,
     GeneratedQuestions,
@@ -65,7 +65,7 @@ _SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for e
 
 
 def draw() -> None:
-    apart.make_ready()
+    subprocess_reader.make_ready()
     st.title(word("page.data"), anchor=False)
     kinds = ["questions", "pairs"]
     kwargs: dict[str, Any] = {"format_func": lambda kind: word(f"data_page.sort_{kind}"), "required": True}

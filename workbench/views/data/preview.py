@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from mrc_workbench.data.apart import File, OnFilesRead, UnusableFileError
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import display_text as shortened
@@ -20,6 +19,7 @@ from mrc_workbench.data.questions import Audit, audit
 from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
 from mrc_workbench.data.split import Split, split
 from mrc_workbench.data.store import CATALOG, display_name, keep
+from mrc_workbench.data.subprocess_reader import File, OnFilesRead, UnusableFileError
 from mrc_workbench.workbench.views.resources.sets import use_set
 
 P = TypeVar("P")

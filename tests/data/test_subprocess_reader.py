@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from mrc_workbench.data import apart
-from mrc_workbench.data.apart import ReadingLimits, UnusableFileError, make_ready
+from mrc_workbench.data import subprocess_reader
 from mrc_workbench.data.formats.columns import PairColumns, QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
@@ -33,6 +32,7 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
 from mrc_workbench.data.questions.read import read, read_paths_in_subprocess
 from mrc_workbench.data.split import Part
+from mrc_workbench.data.subprocess_reader import ReadingLimits, UnusableFileError, make_ready
 from mrc_workbench.data.workspace import workspace
 from tests.data.sample_files import FILES, read_in_subprocess
 
@@ -50,23 +50,23 @@ OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.T
 
 @pytest.fixture(params=["forked", "served", "fresh"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", getattr(apart, request.param))
-    monkeypatch.setattr(apart, "_POLITE", 0)  # pages wait for nothing here
+    monkeypatch.setattr(subprocess_reader, "started", getattr(subprocess_reader, request.param))
+    monkeypatch.setattr(subprocess_reader, "_POLITE", 0)  # pages wait for nothing here
 
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.forked)
-    monkeypatch.setattr(apart, "_POLITE", 0)
+    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.forked)
+    monkeypatch.setattr(subprocess_reader, "_POLITE", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _server_ends() -> Iterator[None]:
     yield
-    for server in apart._server:
+    for server in subprocess_reader._server:
         server.kill()
         server.wait()
-    apart._server.clear()
+    subprocess_reader._server.clear()
 
 
 def check_pairs(options: PairReadOptions | None) -> None:
@@ -140,7 +140,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
         (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고")),
         (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
     )
-    monkeypatch.setattr(apart, "started", apart.run_request)
+    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.run_request)
 
     def fail(*_: object) -> None:
         raise DataError.from_code(ProblemCode.EMPTY_FILE)
@@ -148,7 +148,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
     work = replace(reading.WORK, read=fail, propose=lambda _: proposal)
     monkeypatch.setattr(reading, "WORK", work)
     with pytest.raises(UnusableFileError) as failure:
-        apart.run_in_subprocess(work, [apart.File(Content(b"a"), "a.csv")], {})
+        subprocess_reader.run_in_subprocess(work, [subprocess_reader.File(Content(b"a"), "a.csv")], {})
     assert failure.value.proposal == proposal
 
 
@@ -214,12 +214,12 @@ class ReadOnly(type(Path())):  # type: ignore[misc]
 def test_reads_with_a_read_only_workspace(*, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr(apart, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(subprocess_reader, "gettempdir", lambda: str(temporary))
     if is_there:
         workspace().mkdir(parents=True, exist_ok=True)
-        monkeypatch.setattr(apart.os, "access", lambda *_: False)
+        monkeypatch.setattr(subprocess_reader.os, "access", lambda *_: False)
     else:
-        monkeypatch.setattr(apart, "workspace", lambda: ReadOnly(tmp_path / "workspace"))
+        monkeypatch.setattr(subprocess_reader, "workspace", lambda: ReadOnly(tmp_path / "workspace"))
     result = read_in_subprocess(TABLE, "set.csv")
     assert result.question_set.passages.texts == ("서울은 수도이다.",)
     assert list(temporary.iterdir()) == []
@@ -228,10 +228,10 @@ def test_reads_with_a_read_only_workspace(*, is_there: bool, tmp_path: Path, mon
 @needs_fork
 @pytest.mark.slow
 def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.served)
+    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.served)
     make_ready()
-    apart._server[0].kill()
-    apart._server[0].wait()
+    subprocess_reader._server[0].kill()
+    subprocess_reader._server[0].wait()
     assert read_in_subprocess(TABLE, "set.csv").row_count == 3
 
 
@@ -240,11 +240,11 @@ def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forks_from_the_server_if_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     requested: list[Path] = []
-    monkeypatch.setattr(apart, "served", requested.append)
+    monkeypatch.setattr(subprocess_reader, "served", requested.append)
     end = threading.Event()
     other = threading.Thread(target=end.wait)
     other.start()
-    apart.started(Path("folder"))
+    subprocess_reader.started(Path("folder"))
     end.set()
     other.join()
     assert requested == [Path("folder")]

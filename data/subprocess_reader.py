@@ -5,7 +5,7 @@ in a folder: `request.json`, and the bytes that are in no file; then columns, as
 last `reading.json` or `failure.json`. Without either, the process died. `Limits` are set in advance, and the system
 enforces them.
 
-`python -m mrc_workbench.data.apart FOLDER` reads what the folder requests; `--serve` waits for folders.
+`python -m mrc_workbench.data.subprocess_reader FOLDER` reads what the folder requests; `--serve` waits for folders.
 """
 
 import errno
@@ -49,7 +49,7 @@ _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking
 _POLITE = 10  # pages are drawn first
 _FOLDER_PREFIX = ".reading."  # how the names of the folders begin in which both sides meet
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
-_MODULE = "mrc_workbench.data.apart"
+_MODULE = "mrc_workbench.data.subprocess_reader"
 
 _server_lock = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []  # none or one
