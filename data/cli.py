@@ -23,7 +23,7 @@ from mrc_workbench.data.questions.read import (
     read_paths_in_subprocess,
 )
 from mrc_workbench.data.split import split
-from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, obtain, record_last_used, stored
+from mrc_workbench.data.store import CATALOG, StoredSet, fetch, find, record_last_used, save_question_set, stored
 from mrc_workbench.data.subprocess_reader import File as SourceFile
 from mrc_workbench.data.terminal import print_line, report_progress
 from mrc_workbench.data.text import dictionary
@@ -86,7 +86,7 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
     Several files are imported as one collection.
     """
     reading = _read_questions((file, *files), columns, encoding)
-    stored_set = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
+    stored_set = save_question_set(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     record_last_used(stored_set.key)  # as on the Data page
     print_line("\n".join([*questions.reading_lines(reading), f"stored as {stored_set.key}"]))
     return 0
@@ -131,7 +131,7 @@ def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: st
     entry = CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if entry is None:
         return read_paths_in_subprocess(files, columns or {}, encoding, _report_reading)
-    reading = read_files_in_subprocess([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
+    reading = read_files_in_subprocess([SourceFile(Content(fetch(entry)), entry.path.name)], columns or {})
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
 

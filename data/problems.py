@@ -288,7 +288,7 @@ class MissingExtraError(Failure, ImportError):
         return self.for_module(str(self.details["module"]), str(self.details["extra"]), caller)
 
 
-def with_extra(error: Exception) -> Exception:
+def as_missing_extra(error: Exception) -> Exception:
     """Return a failed import of an extra's library as `MissingExtraError`, and any other error unchanged."""
     if isinstance(error, MissingExtraError):
         return error
@@ -314,7 +314,7 @@ def raise_missing_extra(caller: str = "this") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        named = with_extra(error)
+        named = as_missing_extra(error)
         if not isinstance(named, MissingExtraError):
             raise
         raise named.with_caller(caller) from error

@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.formats.opening import file_content
 from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.passages import Passages, open_passages
@@ -233,11 +234,11 @@ CATALOG = {entry.id: entry for entry in map(catalog_entry, CATALOG_DATA["questio
 
 def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> QuestionSetReading:
     """Obtain and read a set of the catalog; it is named by its title. Raises `DataError`."""
-    reading = read(obtain(entry, on_progress), entry.path.name)
+    reading = read(fetch(entry, on_progress), entry.path.name)
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
 
-def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
+def fetch(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
     """Return the bytes of an entry's file. Raises `DataError` if the download fails or has another checksum.
 
     Looks in the folder `MRC_DATA`, then in the workspace's downloads, else downloads and stores it.
@@ -274,11 +275,13 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet(StoredItem):
-    """One kept question set. `made` counts the questions that were made of passages."""
+    """The note of a stored question set; `generated` counts its generated questions."""
+
+    _earlier = accept_earlier_names({"made": "generated"})
 
     passages: int
     questions: int
-    made: int = 0
+    generated: int = 0
 
 
 _SETS = StoredCollection("datasets", StoredSet, partial(DataError.from_code, ProblemCode.UNKNOWN_SET), CATALOG)
@@ -288,11 +291,11 @@ remove = _SETS.remove
 rename = _SETS.rename
 
 
-def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
+def save_question_set(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
     require_set_size("passages", len(question_set.passages))
     counts = {"passages": len(question_set.passages), "questions": len(question_set.questions)}
-    counts["made"] = sum(question_set.generated_counts.values())
+    counts["generated"] = sum(question_set.generated_counts.values())
     fill = partial(write_question_set, question_set=question_set)
     return _SETS.save(fill, question_set.name, question_set.fingerprint, source, **counts)
 

@@ -46,7 +46,7 @@ _TASK_MODULES = {
     "pairs": "mrc_workbench.data.pairs.store",
 }  # each has a `WORK`
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
-_POLITE = 10  # pages are drawn first
+_NICENESS = 10  # pages are drawn first
 _FOLDER_PREFIX = ".reading."  # how the names of the folders begin in which both sides meet
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
 _MODULE = "mrc_workbench.data.subprocess_reader"
@@ -88,7 +88,7 @@ class ReadingLimits:
     seconds: int
 
     @classmethod
-    def of(cls, *contents: Content) -> "ReadingLimits":
+    def for_contents(cls, *contents: Content) -> "ReadingLimits":
         """Return those for some files: they grow with them, and never beyond the memory that is free."""
         size = sum(
             content.size * (_COMPRESSION_FACTOR if content.signature.startswith(_COMPRESSED_SIGNATURES) else 1)
@@ -184,7 +184,7 @@ def run_in_subprocess(
     work: ReadingTask[R], files: Sequence[File], options: Mapping[str, Any], report: OnFilesRead | None = None
 ) -> R:
     """Read files in a subprocess. Raises `UnusableFileError`, also for exceeded `Limits`; `OSError` for a full disk."""
-    limits = ReadingLimits.of(*(file.content for file in files))
+    limits = ReadingLimits.for_contents(*(file.content for file in files))
     parent = _parent_folder()
     remove_leftovers_of(_FOLDER_PREFIX, parent)
     # what is mapped stays until it is not needed
@@ -199,7 +199,7 @@ def run_in_subprocess(
             file_entries.append({"path": str(path), "name": name, "encoding": content.named_encoding})
         request = {"work": work.name, "files": file_entries, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
-        pid = started(folder)
+        pid = start_process(folder)
         code = _watch(pid, limits, folder, report) if pid is not None else None
         return _load_result(folder, work, limits, code)
 
@@ -265,7 +265,7 @@ def _load_result(folder: Path, work: ReadingTask[R], limits: ReadingLimits, exce
     return work.open(folder, reading)
 
 
-def make_ready() -> None:
+def preload_server() -> None:
     """Let the libraries be read before a file is given: its reading then begins at once."""
     if _FORKS and not _server and _server_lock.acquire(blocking=False):
         try:
@@ -274,20 +274,20 @@ def make_ready() -> None:
             _server_lock.release()
 
 
-def started(folder: Path) -> int | None:
+def start_process(folder: Path) -> int | None:
     """Start a process that runs a folder's request; returns its number, None if all is done. Raises `OSError`."""
     if not _FORKS:
-        return fresh(folder)
-    return forked(folder) if threading.active_count() == 1 else served(folder)
+        return start_new_process(folder)
+    return fork_process(folder) if threading.active_count() == 1 else fork_from_server(folder)
 
 
-def fresh(folder: Path) -> int:
+def start_new_process(folder: Path) -> int:
     """Run the request in a new process, which imports the libraries."""
     with (folder / "log.txt").open("wb") as log:
         return start_module(_MODULE, str(folder), stdout=log, stderr=log).pid
 
 
-def forked(folder: Path) -> int:
+def fork_process(folder: Path) -> int:
     """Run the request in a copy of this process, which must have no other thread."""
     pid = os.fork()
     if pid:
@@ -296,7 +296,7 @@ def forked(folder: Path) -> int:
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT, 0o600)
         for stream in (1, 2):
             os.dup2(log, stream)
-        os.nice(_POLITE)
+        os.nice(_NICENESS)
         _limits_of(folder).enforce()
         run_request(folder)
     except BaseException:
@@ -305,7 +305,7 @@ def forked(folder: Path) -> int:
         os._exit(0)  # what happened stands in the folder; nothing of the other process may be done twice
 
 
-def served(folder: Path) -> int:
+def fork_from_server(folder: Path) -> int:
     """Run the request in a copy of the server."""
     with _server_lock:
         if _server:
@@ -380,7 +380,7 @@ def _serve() -> None:
     gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end
     for line in sys.stdin:
-        sys.stdout.write(f"{forked(Path(json.loads(line)))}\n")
+        sys.stdout.write(f"{fork_process(Path(json.loads(line)))}\n")
         sys.stdout.flush()
 
 

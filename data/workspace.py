@@ -30,7 +30,7 @@ IMPORT_ROOT = PROJECT if (PROJECT / "mrc_workbench").is_dir() else PROJECT.paren
 USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
 _USER = re.compile("[0-9a-f]{32}")
 _acting_user: ContextVar[str | None] = ContextVar("_acting", default=None)
-_told_by: list[Callable[[], str | None]] = []
+_user_providers: list[Callable[[], str | None]] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -74,7 +74,7 @@ def user() -> str:
     Raises `NobodySignedInError`, and `ValueError` if `MRC_USER` is no such name: a path never is one.
     """
     name = _acting_user.get()
-    for provider in _told_by:
+    for provider in _user_providers:
         name = provider() if name is None else name
     name = os.environ.get(USER, "") if name is None else name
     if name and not _USER.fullmatch(name):
@@ -89,7 +89,7 @@ def user_of(issuer: str, subject: str) -> str:
 
 def set_user_provider(provider: Callable[[], str | None]) -> None:
     """Have `user` ask who is at work in this thread: a name, or None where nobody signs in."""
-    _told_by[:] = [provider]
+    _user_providers[:] = [provider]
 
 
 @contextmanager

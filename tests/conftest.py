@@ -203,8 +203,8 @@ def _isolation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.run_request)
-    monkeypatch.setattr(subprocess_reader, "make_ready", lambda: None)
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.run_request)
+    monkeypatch.setattr(subprocess_reader, "preload_server", lambda: None)
     if not request.node.get_closest_marker("packaged"):
         monkeypatch.setattr(PackagedBase, "path", None)
     _freeze_modules()

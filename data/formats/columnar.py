@@ -125,16 +125,16 @@ class _BatchColumns(dict[str, list[Any]]):
 class _BatchRow(Mapping[str, object]):
     """One row of a batch: a column that nobody reads is never converted, whatever it holds."""
 
-    __slots__ = ("_columns", "_place")
+    __slots__ = ("_columns", "_position")
 
     def __init__(self, columns: _BatchColumns, position: int) -> None:
         self._columns = columns
-        self._place = position
+        self._position = position
 
     def __getitem__(self, name: str) -> object:
         if name not in self._columns.arrays:
             raise KeyError(name)
-        return self._columns[name][self._place]
+        return self._columns[name][self._position]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns.arrays)

@@ -25,7 +25,7 @@ from mrc_workbench.data.formats.encodings import (
 from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text, wrap_errors
 from mrc_workbench.data.problems import DataError, ProblemCode
 
-_PART = 1 << 20  # bytes
+_PART_BYTES = 1 << 20  # bytes
 _START_BYTES = 4 << 20
 _SIGNATURE_BYTES = 4096
 _HEAD_CHARACTERS = 1_000_000  # characters
@@ -95,7 +95,7 @@ class Content:
     def parts(self) -> Iterator[bytes]:
         """Yield all bytes, a MiB at a time."""
         with self.open() as file:
-            yield from iter(lambda: file.read(_PART), b"")
+            yield from iter(lambda: file.read(_PART_BYTES), b"")
 
 
 def check_size(size: int, unit: str, limit: int) -> None:
@@ -252,7 +252,7 @@ def tar_files(content: Content, name: str) -> Iterator[tuple[str, bytes]]:
 
 def _read(file: IO[bytes], max_bytes: int) -> bytes:
     out = BytesIO()
-    while part := file.read(_PART):
+    while part := file.read(_PART_BYTES):
         out.write(part)
         check_size(out.tell(), "unpacked bytes", max_bytes)
     return out.getvalue()

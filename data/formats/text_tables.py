@@ -36,7 +36,7 @@ _STAND_IN = "\x1f"  # for a delimiter of several characters while records are pa
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
 _MIN_SAME_WIDTH = 0.9  # fraction of the records that have as many fields as the header, if no name of a column is known
-_LONGEST_RECORD = 4 * MAX_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
+_MAX_RECORD_CHARACTERS = 4 * MAX_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
 
 csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
@@ -194,7 +194,7 @@ class _Rereadable(Iterator[str]):
         line = self._again.popleft() if self._again else next(self._lines)
         self.record.append(line)
         self._length += len(line)
-        if self._length > _LONGEST_RECORD and len(self.record) > 1:
+        if self._length > _MAX_RECORD_CHARACTERS and len(self.record) > 1:
             raise csv.Error("a record without an end")
         return line
 

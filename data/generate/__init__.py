@@ -36,7 +36,7 @@ from mrc_workbench.data.records import (
     generator_label,
     remove_sentences,
 )
-from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.text.marking import sentence_spans
 from mrc_workbench.data.workspace import workspace
@@ -397,7 +397,7 @@ def generate(
     end_progress_line()
     print_line("\n".join(_result_lines(generated)))
     if not preview:
-        stored_set = keep(generated.question_set, source=question_set.name)
+        stored_set = save_question_set(generated.question_set, source=question_set.name)
         print_line(f"stored as {stored_set.key}: `mrc train bi-encoder --data {stored_set.key}` trains with them")
     return 0
 

@@ -19,8 +19,9 @@ import psutil
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, hold_freed_memory, this_process
-from mrc_workbench.data.problems import Failure, with_extra
+from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, hold_freed_memory, start_detached, this_process
+from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.terminal import print_line
 from mrc_workbench.data.workspace import (
     are_limited,
@@ -66,14 +67,15 @@ class Status:
     """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+    _earlier = accept_earlier_names({"share": "progress", "tells_time": "reports_remaining"})
 
     state: State = State.QUEUED
     phase: str = ""  # what it is doing: a phase of a training, the retriever that a comparison is at
-    share: Annotated[float, Field(ge=0)] = 0.0  # of its work that is done, 0 to 1
+    progress: Annotated[float, Field(ge=0)] = 0.0  # of its work that is done, 0 to 1
     step: int = 0
     total_steps: int = 0
     seconds_left: float | None = None
-    tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
+    reports_remaining: bool = False  # it says itself what is left: where it does not, nobody knows
     parts_left: tuple[tuple[str, float | None], ...] = ()  # seconds left of each part by name, None if unknown
     queued: float = 0.0
     started: float = 0.0
@@ -96,9 +98,9 @@ class Status:
     @property
     def remaining_seconds(self) -> float | None:
         """Seconds left: as the process says or, where it has no steps, as the share done promises; None if unknown."""
-        if self.tells_time or self.total_steps or not _MIN_FRACTION_TO_ESTIMATE < self.share < 1:
+        if self.reports_remaining or self.total_steps or not _MIN_FRACTION_TO_ESTIMATE < self.progress < 1:
             return self.seconds_left
-        return (self.heartbeat - self.started) * (1 - self.share) / self.share
+        return (self.heartbeat - self.started) * (1 - self.progress) / self.progress
 
     @property
     def is_process_alive(self) -> bool:
@@ -231,7 +233,7 @@ class Job:
             self.result.unlink(missing_ok=True)
             for name in ("stop", "log.txt", "status.json", "progress.jsonl"):
                 (self.folder / name).unlink(missing_ok=True)
-            pid, pid_started = detached(PROGRAM, *words, log=self.folder / "log.txt", light=light)
+            pid, pid_started = start_detached(PROGRAM, *words, log=self.folder / "log.txt", light=light)
             if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
                 self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
@@ -252,7 +254,7 @@ class Job:
             self.request_stop()  # heard by a process that takes it up in this moment
             self.write_status(replace(status, state=State.STOPPED))
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """End its process at once, whatever it does: for one that would not hear, or has nothing to save."""
         self.request_stop()
         status = self.status()
@@ -295,7 +297,7 @@ def run_job(
     except JobHandedOver:
         return job.status()
     except (Exception, KeyboardInterrupt) as raised:
-        error = with_extra(raised) if isinstance(raised, Exception) else raised
+        error = as_missing_extra(raised) if isinstance(raised, Exception) else raised
         code, message = describe_error(error)
         # no fault of the program, and all there is to know
         if code == "disk" or isinstance(error, Failure | MemoryError | KeyboardInterrupt):
@@ -329,9 +331,9 @@ def progress_writer(
         if new_phase != phase or fraction in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN_WRITES:
             written = time.monotonic()
             phase = new_phase
-            status = replace(initial_status, phase=new_phase, share=fraction)
+            status = replace(initial_status, phase=new_phase, progress=fraction)
             if seconds_left:
-                status = replace(status, seconds_left=seconds_left(), tells_time=True)
+                status = replace(status, seconds_left=seconds_left(), reports_remaining=True)
             if parts_left:
                 status = replace(status, parts_left=tuple(parts_left().items()))
             job.write_status(status)

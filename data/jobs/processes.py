@@ -100,7 +100,7 @@ def without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def give_back_large_blocks() -> None:
+def release_large_blocks() -> None:
     """Give back each block of 32 MiB and more that is freed from now on, whatever `hold_freed_memory` did.
 
     For blocks whose size always differs, as the logits of a large vocabulary: they fit no gap, and the memory held
@@ -183,7 +183,7 @@ _starting = threading.Lock()
 _life_lines: list[int] = []  # the system closes them with this process, however that ends, and the servers end, too
 
 
-def detached(module: str, *words: object, log: Path, light: bool = False) -> Process:
+def start_detached(module: str, *words: object, log: Path, light: bool = False) -> Process:
     """Start `python -m MODULE WORDS` as a separate process, with its output in `log`. Raises `OSError`: a full disk.
 
     A `light` one begins at once, with few libraries: it needs no model, or starts what does by `handed_over`.
@@ -205,7 +205,7 @@ def start_module(module: str, *words: str, **options: Any) -> "subprocess.Popen[
     return subprocess.Popen(command, cwd=IMPORT_ROOT, **{"stdin": subprocess.DEVNULL, **options})  # noqa: S603
 
 
-def handed_over(module: str, *words: object, log: Path, timeout: float = 60.0) -> Process | None:
+def start_preloaded(module: str, *words: object, log: Path, timeout: float = 60.0) -> Process | None:
     """Start it with all libraries read, once they are; None where that cannot be: then they are best read here."""
     if FORKS and os.environ.get(_SOCKET_VARIABLE):
         with suppress(OSError):

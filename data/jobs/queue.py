@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, Job, State
-from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, this_process
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, start_detached, this_process
 from mrc_workbench.data.workspace import read_json, require_job_slot, require_storage, workspace, write_json
 
 _SECONDS_BETWEEN_TRIES = 0.3
@@ -55,7 +55,7 @@ class Queue(Generic[J]):
         queued = sorted((s.queued, job.id, job) for s, job in waiting if s.state is State.QUEUED)
         return [job for *_, job in queued]
 
-    def at_work(self) -> J | None:
+    def running_job(self) -> J | None:
         return next((job for job in self.jobs() if job.status().is_running), None)
 
     def holder(self) -> Holder | None:
@@ -84,7 +84,9 @@ class Queue(Generic[J]):
 
     def start_worker(self) -> None:
         """Start a detached worker; it ends at once where there is one already, or nothing to do."""
-        detached(PROGRAM, "internal", f"{self.folder_name}-worker", log=workspace() / self.folder_name / ".worker.log")
+        start_detached(
+            PROGRAM, "internal", f"{self.folder_name}-worker", log=workspace() / self.folder_name / ".worker.log"
+        )
 
     def ensure_worker(self) -> None:
         """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
@@ -98,7 +100,7 @@ class Queue(Generic[J]):
             # one with a process is a command's, which waits for its turn by itself
             while job := next((job for job in self.queued() if not job.status().pid), None):
                 queued_at = job.status().queued
-                detached(PROGRAM, "internal", self.folder_name, job.folder, log=job.folder / "log.txt").wait()
+                start_detached(PROGRAM, "internal", self.folder_name, job.folder, log=job.folder / "log.txt").wait()
                 status = job.status()
                 if status.state is State.QUEUED and status.queued == queued_at:  # its process never got to say anything
                     job.write_status(replace(status, state=State.INTERRUPTED))

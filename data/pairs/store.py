@@ -58,7 +58,7 @@ from mrc_workbench.data.store import (
     StoredItem,
     catalog_entry,
     existing_file,
-    obtain,
+    fetch,
 )
 from mrc_workbench.data.subprocess_reader import File, ReadingTask, run_in_subprocess
 from mrc_workbench.data.workspace import require_set_size
@@ -365,7 +365,7 @@ def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -
         on_progress(downloaded + done, entry.size)
 
     for file in entry.files:
-        files.append((obtain(file, report_file_progress), file.path.name))
+        files.append((fetch(file, report_file_progress), file.path.name))
         downloaded += file.size
     return files
 

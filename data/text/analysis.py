@@ -183,7 +183,7 @@ SURFACE_TOKENIZERS: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] =
 }
 
 
-PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
+TEXTS_PER_PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
 _FEW_TEXTS = 20_000  # whose words are stemmed in a fraction of a second
 _BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
 
@@ -227,7 +227,7 @@ def tokens_of(
 ) -> Tokens:
     """Return the tokens of texts, kept or analyzed now; `on_progress` is told the share of them that is analyzed."""
     parts = token_parts(analysis, texts, on_progress)
-    return next(parts) if len(texts) <= PART else _join_parts(parts)
+    return next(parts) if len(texts) <= TEXTS_PER_PART else _join_parts(parts)
 
 
 def has_cached_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
@@ -239,20 +239,22 @@ def has_cached_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bo
         sources.append(replace(sources[-1], analyzer=Analyzer.KIWI_BIGRAM))
     if sources[-1].language and not languages.has_own_case(sources[-1].language):
         sources.append(Analysis(Analyzer.WORD))
-    return 1 < len(texts) <= PART and any(cache.has_intact_arrays("tokens", _key(source, texts)) for source in sources)
+    return 1 < len(texts) <= TEXTS_PER_PART and any(
+        cache.has_intact_arrays("tokens", _key(source, texts)) for source in sources
+    )
 
 
 def token_parts(
     analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
 ) -> Iterator[Tokens]:
     """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
-    for start in range(0, max(1, len(texts)), PART):
+    for start in range(0, max(1, len(texts)), TEXTS_PER_PART):
 
         def report(done: int, start: int = start) -> None:
             if on_progress:
                 on_progress((start + done) / len(texts))
 
-        yield _part(Analysis.from_analyzer(analysis), texts[start : start + PART], report)
+        yield _part(Analysis.from_analyzer(analysis), texts[start : start + TEXTS_PER_PART], report)
 
 
 def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:

@@ -60,9 +60,9 @@ class LanguageError(Failure):
 
 
 ProgressCallback = Callable[[float], object]  # told which share is done, 0 to 1; what it raises ends the work
-LONGEST = 100_000  # characters of a document: a longer one is cut, and its parts are documents
+MAX_DOCUMENT_CHARACTERS = 100_000  # characters of a document: a longer one is cut, and its parts are documents
 _BLOCK = 1 << 18  # bytes read at a time
-_CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
+_CHARACTERS_BETWEEN_REPORTS = 1 << 18  # gone through before it is told again
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def report_documents(documents: Iterable[str], characters: int, on_progress: Pro
     for document in documents:
         yield document
         characters_read += len(document)
-        if on_progress and characters_read - reported > _CHARACTERS_BETWEEN:
+        if on_progress and characters_read - reported > _CHARACTERS_BETWEEN_REPORTS:
             reported = characters_read
             on_progress(min(1.0, characters_read / characters))
     if on_progress:
@@ -157,8 +157,8 @@ def scale_progress(on_progress: ProgressCallback | None, low: float, high: float
 def split_long_document(document: str) -> Iterator[str]:
     """Yield a document without the space around it, one that is too long cut between words where it has any."""
     rest = document.strip()
-    while len(rest) > LONGEST:
-        end = rest.rfind(" ", LONGEST // 2, LONGEST) + 1 or LONGEST
+    while len(rest) > MAX_DOCUMENT_CHARACTERS:
+        end = rest.rfind(" ", MAX_DOCUMENT_CHARACTERS // 2, MAX_DOCUMENT_CHARACTERS) + 1 or MAX_DOCUMENT_CHARACTERS
         yield rest[:end].rstrip()
         rest = rest[end:].lstrip()
     if rest:
@@ -207,7 +207,7 @@ def _lines(blocks: Iterable[str]) -> Iterator[str]:
         *lines, rest = (rest + block).split("\n")
         for line in lines:
             yield line + "\n"
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_DOCUMENT_CHARACTERS:
             end = rest.rfind(" ") + 1 or len(rest)
             yield rest[:end]
             rest = rest[end:]
@@ -218,7 +218,7 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
     gathered = list[str]()
     length = 0
     for line in lines:
-        if line.strip() and length < LONGEST:
+        if line.strip() and length < MAX_DOCUMENT_CHARACTERS:
             gathered.append(line)
             length += len(line)
             continue
@@ -256,7 +256,9 @@ damaged = _TEXTS.damaged
 remove = _TEXTS.remove
 
 
-def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: ProgressCallback | None = None) -> StoredText:
+def save_text(
+    content: BinaryIO, name: str, *, source: str = "", on_progress: ProgressCallback | None = None
+) -> StoredText:
     """Store a text, once per content, under its newest name. Raises `LimitError`, and errors of `text_corpus`."""
     workspace().mkdir(parents=True, exist_ok=True)
     with temporary_folder(".text.", workspace()) as folder:

@@ -115,13 +115,13 @@ def _several(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if len(words) > 1 else ()
 
 
-MOST_BYTES = 16_000_000
-MOST_LINES = 100_000
+MAX_BYTES = 16_000_000
+MAX_LINES = 100_000
 # characters
 MAX_LINE_CHARACTERS = 5_000
 MAX_WORD_CHARACTERS = 50
 MAX_SCORE = 100.0  # and lowest, below 0
-MOST_TOLD = 100  # lines that are wrong
+MAX_REPORTED_LINES = 100  # lines that are wrong
 
 # no text has them (controls, surrogates, private ones), nobody sees them, or an engine reads more into them
 _INVALID = regex.compile(r"[[\p{C}--\p{Cn}]--[\t\u200C\u200D]]|[\u2028\u2029\\]", regex.VERSION1)
@@ -133,16 +133,16 @@ _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 def read_dictionary(content: bytes) -> Dictionary:
     """Read a dictionary. Raises `DictionaryError` for the first line that is wrong; it holds the others."""
-    if len(content) > MOST_BYTES:
-        raise DictionaryError.of("too_many_bytes", size=len(content), limit=MOST_BYTES)
+    if len(content) > MAX_BYTES:
+        raise DictionaryError.of("too_many_bytes", size=len(content), limit=MAX_BYTES)
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         lines = _ENDS.split(unicodedata.normalize("NFC", content.decode()))
     except UnicodeDecodeError as error:
         row = len(_ENDS.findall(content[: error.start].decode())) + 1
         raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
-    if len(lines) > MOST_LINES + 1:  # the last one ends, too
-        raise DictionaryError.of("too_many_lines", limit=MOST_LINES)
+    if len(lines) > MAX_LINES + 1:  # the last one ends, too
+        raise DictionaryError.of("too_many_lines", limit=MAX_LINES)
     reading = _DictionaryParser()
     for row, line in enumerate(lines, 1):
         reading.add(row, line)
@@ -155,7 +155,7 @@ def open_dictionary(path: Path) -> Dictionary:
         if not path.is_file():
             raise DictionaryError.of("unreadable", name=display_text(path.name, 80))
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise DictionaryError.of("unreadable", name=display_text(path.name, 80)) from error
     return read_dictionary(content)
@@ -188,7 +188,7 @@ class _DictionaryParser:
     problems: list[DictionaryError] = field(default_factory=list)
 
     def add(self, row: int, line: str) -> None:
-        if len(self.problems) >= MOST_TOLD:
+        if len(self.problems) >= MAX_REPORTED_LINES:
             return
         try:
             if len(line) > MAX_LINE_CHARACTERS:

@@ -143,7 +143,7 @@ def test_reports_full_disk(command: str, file: Path, error: Command, monkeypatch
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "keep" if command == "import" else "read_paths_in_subprocess", full)
+    monkeypatch.setattr(module, "save_question_set" if command == "import" else "read_paths_in_subprocess", full)
     assert error("data", command, file) == "error: the disk is full\n"
 
 
@@ -272,7 +272,7 @@ def test_rejects_files_that_are_not_pairs(tmp_path: Path, error: Command) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--scale", "5", "0"], "the lower one first"),
         (["--parts", "train"], "--parts names 1 parts of 2 files"),
@@ -281,8 +281,8 @@ def test_rejects_files_that_are_not_pairs(tmp_path: Path, error: Command) -> Non
         (["--kind", "question"], "--kind"),
     ],
 )
-def test_rejects_invalid_pair_options(files: list[str], words: list[str], told: str, error: Command) -> None:
-    assert told in error("pairs", "inspect", *files, *words)
+def test_rejects_invalid_pair_options(files: list[str], words: list[str], message: str, error: Command) -> None:
+    assert message in error("pairs", "inspect", *files, *words)
 
 
 @pytest.mark.parametrize("score", ["1e39", "1e300", "9" * 200_000])

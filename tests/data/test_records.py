@@ -125,18 +125,18 @@ def test_handles_more_passages_than_a_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passage", "told"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
+    ("passage", "message"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
 )
-def test_reports_repeated_ids_and_texts(passage: Passage, told: str) -> None:
-    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(told)
+def test_reports_repeated_ids_and_texts(passage: Passage, message: str) -> None:
+    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(message)
 
 
 @given(st.lists(st.text("ab", max_size=3), unique=True), st.lists(st.text("ab", max_size=3)))
-def test_finds_rows_by_id(ids: list[str], wanted: list[str]) -> None:
+def test_finds_rows_by_id(ids: list[str], queried_ids: list[str]) -> None:
     row_of = Passages.from_passages(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of
     expected = {id_: row for row, id_ in enumerate(ids)}
     assert row_of == expected
-    assert row_of.rows(wanted).tolist() == [expected.get(id_, -1) for id_ in wanted]
+    assert row_of.rows(queried_ids).tolist() == [expected.get(id_, -1) for id_ in queried_ids]
 
 
 def test_distinguishes_ids_with_the_same_hash() -> None:
@@ -285,10 +285,10 @@ def test_stores_optional_columns_only_if_used(tmp_path: Path) -> None:
     assert open_questions(tmp_path) == questions[1:]
 
 
-@pytest.mark.parametrize("told", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
-def test_rejects_grades_and_groups_of_unknown_passages(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
+def test_rejects_grades_and_groups_of_unknown_passages(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown passages .*x"):
-        question_set_of(replace(GRADED, **told))
+        question_set_of(replace(GRADED, **fields))
 
 
 def test_aliases_do_not_change_the_fingerprint_and_name_a_passage() -> None:

@@ -32,7 +32,7 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
 from mrc_workbench.data.questions.read import read, read_paths_in_subprocess
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.subprocess_reader import ReadingLimits, UnusableFileError, make_ready
+from mrc_workbench.data.subprocess_reader import ReadingLimits, UnusableFileError, preload_server
 from mrc_workbench.data.workspace import workspace
 from tests.data.sample_files import FILES, read_in_subprocess
 
@@ -48,16 +48,16 @@ PAIR_FILES = [
 OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
 
 
-@pytest.fixture(params=["forked", "served", "fresh"])
+@pytest.fixture(params=["fork_process", "fork_from_server", "start_new_process"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess_reader, "started", getattr(subprocess_reader, request.param))
-    monkeypatch.setattr(subprocess_reader, "_POLITE", 0)  # pages wait for nothing here
+    monkeypatch.setattr(subprocess_reader, "start_process", getattr(subprocess_reader, request.param))
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)  # pages wait for nothing here
 
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.forked)
-    monkeypatch.setattr(subprocess_reader, "_POLITE", 0)
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_process)
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -140,7 +140,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
         (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고")),
         (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
     )
-    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.run_request)
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.run_request)
 
     def fail(*_: object) -> None:
         raise DataError.from_code(ProblemCode.EMPTY_FILE)
@@ -179,7 +179,7 @@ def test_reports_exceeded_limits_and_dead_process(
 ) -> None:
     monkeypatch.setattr(reading, "select_sources", lambda *_: work())
     monkeypatch.setattr(pair_store, "read_pairs", lambda *_: work())
-    monkeypatch.setattr(ReadingLimits, "of", lambda *_: limits)
+    monkeypatch.setattr(ReadingLimits, "for_contents", lambda *_: limits)
     with pytest.raises(DataError, match=words):
         read_in_subprocess(TABLE, "set.csv")
     with pytest.raises(DataError, match=words):
@@ -228,8 +228,8 @@ def test_reads_with_a_read_only_workspace(*, is_there: bool, tmp_path: Path, mon
 @needs_fork
 @pytest.mark.slow
 def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.served)
-    make_ready()
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_from_server)
+    preload_server()
     subprocess_reader._server[0].kill()
     subprocess_reader._server[0].wait()
     assert read_in_subprocess(TABLE, "set.csv").row_count == 3
@@ -240,11 +240,11 @@ def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forks_from_the_server_if_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     requested: list[Path] = []
-    monkeypatch.setattr(subprocess_reader, "served", requested.append)
+    monkeypatch.setattr(subprocess_reader, "fork_from_server", requested.append)
     end = threading.Event()
     other = threading.Thread(target=end.wait)
     other.start()
-    subprocess_reader.started(Path("folder"))
+    subprocess_reader.start_process(Path("folder"))
     end.set()
     other.join()
     assert requested == [Path("folder")]
@@ -291,9 +291,9 @@ def test_rejects_virtual_files_of_the_system() -> None:
 
 
 def test_limits_grow_with_the_file() -> None:
-    small = ReadingLimits.of(Content(b"a" * 1000))
-    large = ReadingLimits.of(Content(b"a" * 20_000_000))
-    packed = ReadingLimits.of(Content(b"PAR1" + b"a" * 2_000_000))
+    small = ReadingLimits.for_contents(Content(b"a" * 1000))
+    large = ReadingLimits.for_contents(Content(b"a" * 20_000_000))
+    packed = ReadingLimits.for_contents(Content(b"PAR1" + b"a" * 2_000_000))
     assert (small.seconds, large.seconds, packed.seconds) == (11, 14, 15)
     assert 2**29 <= small.memory < 2**29 + 10_000
     assert small.memory < large.memory <= 2**29 + 160_000_000

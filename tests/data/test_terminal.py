@@ -109,7 +109,7 @@ def refused() -> int:
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "status", "told"),
+    ("command", "options", "status", "message"),
     [
         (working, ["--progress", "json"], 0, '{"phase": "work", "fraction": 0.5, "seconds": 0}\n'),
         (working, ["--progress=none"], 0, ""),
@@ -123,7 +123,7 @@ def refused() -> int:
     ],
 )
 def test_commands_report_their_status(
-    command: object, options: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+    command: object, options: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     room = command_group("room", "A room.")
     room.command(command, name="do")
@@ -131,7 +131,7 @@ def test_commands_report_their_status(
     mrc = command_group("mrc", "")
     mrc.command(room)
     assert run_command_line(mrc, ["room", "do", *options], lambda _: ()) == status
-    assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == told
+    assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == message
 
 
 @pytest.mark.parametrize("command", [let_idle_threads_sleep, lambda: main(["runs", "list"])])

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mrc_workbench.data import workspace as module
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.store import save_question_set, stored
 from mrc_workbench.data.workspace import (
     MANIFEST,
     PROJECT,
@@ -42,7 +42,7 @@ BOB = user_of("https://id.example.org", "bob")
 
 @pytest.fixture(autouse=True)
 def _without_user_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_told_by", [])
+    monkeypatch.setattr(module, "_user_providers", [])
 
 
 def test_uses_shared_workspace_without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,10 +146,10 @@ def test_allows_listed_emails() -> None:
 def test_local_users_and_jobs_have_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_PASSAGES", "1")
     monkeypatch.setenv("MRC_USER_JOBS", "1")
-    keep(make_set(2))
+    save_question_set(make_set(2))
     require_job_slot(5)
     monkeypatch.setenv("MRC_USER", ALICE)
-    keep(make_set(3))
+    save_question_set(make_set(3))
     require_job_slot(5)
     require_set_size("passages", 5)
 
@@ -158,15 +158,15 @@ def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MRC_USER_PASSAGES", "2")
     monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
     with acting_as(ALICE):
-        keep(make_set(2))
+        save_question_set(make_set(2))
         with pytest.raises(LimitError) as refused:
-            keep(make_set(3))
+            save_question_set(make_set(3))
         assert (refused.value.code, refused.value.details) == ("passages", {"passages": "3", "limit": "2"})
         assert [stored_set.passages for stored_set in stored()] == [2]
         before = used_bytes()
         files = sorted(workspace().rglob("*"))
         with pytest.raises(LimitError) as refused:
-            keep(make_set(2, characters=250_000))  # three bytes a letter
+            save_question_set(make_set(2, characters=250_000))  # three bytes a letter
         assert (refused.value.code, refused.value.details["limit"]) == ("megabytes", "1")
         assert float(str(refused.value.details["used"])) >= 1
         assert (used_bytes(), sorted(workspace().rglob("*"))) == (before, files)

@@ -37,10 +37,12 @@ def test_reads_or_rejects_a_small_file(name: str) -> None:
 def test_reads_or_rejects_a_large_file_within_limits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, refusal = FILES[name]
     content = make(0.5)
-    limits = ReadingLimits.of(Content(content))
-    monkeypatch.setattr(subprocess_reader, "started", subprocess_reader.forked)
-    monkeypatch.setattr(subprocess_reader, "_POLITE", 0)  # beside other tests it would be given a tenth of a core
-    monkeypatch.setattr(ReadingLimits, "of", lambda _: ReadingLimits(min(limits.memory, MOST_MEMORY), limits.seconds))
+    limits = ReadingLimits.for_contents(Content(content))
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_process)
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)  # beside other tests it would be given a tenth of a core
+    monkeypatch.setattr(
+        ReadingLimits, "for_contents", lambda _: ReadingLimits(min(limits.memory, MOST_MEMORY), limits.seconds)
+    )
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the most that any child ever held
     own = psutil.Process().memory_info().rss  # a fork is born with it
     if refusal is None:

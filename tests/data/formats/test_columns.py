@@ -302,7 +302,7 @@ def test_rejects_row_with_too_long_text(role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "found"),
+    ("cells", "expected"),
     [
         ({"title": ["서울"]}, "a list"),
         ({"title": "가" * (MAX_CHARACTERS + 1)}, "too long a text"),
@@ -310,10 +310,10 @@ def test_rejects_row_with_too_long_text(role: str) -> None:
         ({"answers": "가" * (MAX_CHARACTERS + 1)}, "too long a text"),
     ],
 )
-def test_reports_dropped_optional_cells(cells: dict[str, object], found: str) -> None:
+def test_reports_dropped_optional_cells(cells: dict[str, object], expected: str) -> None:
     reading = _read(**cells)
     (problem,) = reading.problems
-    assert (problem.code, problem.row, problem.details["found"]) == (ProblemCode.DROPPED_CELL, 2, found)
+    assert (problem.code, problem.row, problem.details["found"]) == (ProblemCode.DROPPED_CELL, 2, expected)
     assert reading.question_set.questions[1].answers == ()
     assert reading.question_set.passages[1].title == ""
     assert (reading.left_out, len(reading.question_set.questions)) == (0, 2)

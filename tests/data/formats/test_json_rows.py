@@ -52,7 +52,7 @@ def test_reads_every_shape_with_rows(row: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         ([], "an empty list"),
         (["a"], "a list whose first item is a text or number"),
@@ -61,8 +61,8 @@ def test_reads_every_shape_with_rows(row: dict[str, object]) -> None:
         ({"train": [ROW], "dev": [ROW]}, r"an object with several lists of objects \(train, dev\)"),
     ],
 )
-def test_rejects_other_shapes(value: object, found: str) -> None:
-    with pytest.raises(DataError, match=rf"The JSON is {found}. Expected SQuAD JSON"):
+def test_rejects_other_shapes(value: object, expected: str) -> None:
+    with pytest.raises(DataError, match=rf"The JSON is {expected}. Expected SQuAD JSON"):
         json_table(value)
 
 

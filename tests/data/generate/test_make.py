@@ -187,7 +187,7 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     assert "3 questions of 3 passages: 도시 · sentence" in output
     assert "They are made, not asked" in output
     (stored_set,) = stored()
-    assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.made) == (
+    assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.generated) == (
         "도시 · sentence",
         "도시",
         3,

@@ -20,10 +20,10 @@ from mrc_workbench.data.jobs.processes import (
     HEAVY,
     LIGHT,
     Process,
-    detached,
-    handed_over,
     import_heavy_libraries,
+    start_detached,
     start_fork_server,
+    start_preloaded,
 )
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.programs import run_module, words_of
@@ -67,7 +67,7 @@ def fresh_server() -> Iterator[psutil.Process]:
 
 
 def run(log: Path, code: str) -> Process:
-    return detached("timeit", "-n1", "-r1", code, log=log)
+    return start_detached("timeit", "-n1", "-r1", code, log=log)
 
 
 def asleep(folder: Path) -> Process:
@@ -110,8 +110,8 @@ def test_server_imports_libraries_but_never_own_modules(server: psutil.Process, 
 
     wait_until(are_read)
     log = tmp_path / "of a job.txt"
-    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import detached"
-    code += f"; detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
+    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import start_detached"
+    code += f"; start_detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
     run(tmp_path / "job.txt", code).wait(60)
     assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
 
@@ -122,21 +122,21 @@ def test_light_job_starts_while_libraries_load_and_heavy_ones_load_on_request(
     def has_read_torch() -> bool:
         return any("torch" in Path(mapped.path).parts for mapped in fresh_server.memory_maps())
 
-    detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
+    start_detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
     assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
     assert not has_read_torch()
     import_heavy_libraries()
     wait_until(has_read_torch)
-    sleeping = handed_over("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
+    sleeping = start_preloaded("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
     assert sleeping is not None
     assert parent(sleeping) == fresh_server.pid
 
 
 def test_returns_none_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_FORK_SERVER", "")
-    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+    assert start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
     monkeypatch.setenv("MRC_FORK_SERVER", str(tmp_path / "gone"))
-    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+    assert start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
 
 
 def test_library_variables_need_a_new_process(
@@ -194,12 +194,12 @@ def test_passes_arguments_and_exit_status() -> None:
 FAULTS = """
 import resource, sys
 import numpy as np
-from mrc_workbench.data.jobs.processes import give_back_large_blocks, hold_freed_memory
+from mrc_workbench.data.jobs.processes import release_large_blocks, hold_freed_memory
 
 if sys.argv[1] != "plain":
     hold_freed_memory()
 if sys.argv[1] == "large ones given back":
-    give_back_large_blocks()
+    release_large_blocks()
 
 def step():
     return sum(float(np.ones(2**23)[-1]) for _ in range(5))  # 64 MiB each, freed at once

@@ -22,7 +22,7 @@ from mrc_workbench.data.jobs.folder import (
     run_job,
     run_job_exclusively,
 )
-from mrc_workbench.data.jobs.processes import detached, this_process
+from mrc_workbench.data.jobs.processes import start_detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace, write_text
@@ -48,13 +48,13 @@ def test_successful_job_is_done(job: Job) -> None:
 
     def work(initial_status: Status) -> None:
         states.append(job.status().state)
-        job.write_status(replace(initial_status, share=0.5, seconds_left=3.0))
+        job.write_status(replace(initial_status, progress=0.5, seconds_left=3.0))
         job.write("scores.json", {})
 
     assert (job.done, job.running, job.failed) == (False, False, False)
     final_status = run_job(job, work, describe_error)
     assert states == [State.RUNNING]
-    assert (final_status.state, final_status.share, final_status.seconds_left) == (State.DONE, 0.5, None)
+    assert (final_status.state, final_status.progress, final_status.seconds_left) == (State.DONE, 0.5, None)
     assert (job.done, job.running, job.failed) == (True, False, False)
     assert job.status().state is State.DONE
 
@@ -98,11 +98,11 @@ def test_running_time_continues_after_resume(job: Job) -> None:
 @pytest.mark.parametrize(
     ("status", "left"),
     [
-        (Status(share=0.25, started=100.0, heartbeat=110.0), 30.0),  # a quarter took 10 s
-        (Status(share=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
-        (Status(share=1.0, started=100.0, heartbeat=110.0), None),
-        (Status(share=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
-        (Status(share=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
+        (Status(progress=0.25, started=100.0, heartbeat=110.0), 30.0),  # a quarter took 10 s
+        (Status(progress=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
+        (Status(progress=1.0, started=100.0, heartbeat=110.0), None),
+        (Status(progress=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
+        (Status(progress=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
     ],
 )
 def test_estimates_time_left(status: Status, left: float | None) -> None:
@@ -117,7 +117,7 @@ def test_reads_status_without_progress(job: Job) -> None:
     assert job.status() == Status(State.STOPPED, "training", **numbers)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["stop", "end"])
+@pytest.mark.parametrize("name", ["stop", "kill"])
 def test_stops_a_queued_job(job: Job, name: str) -> None:
     job.write_status(Status(State.QUEUED))
     getattr(job, name)()
@@ -147,7 +147,7 @@ def test_stopping_ends_a_detached_process(job: Job, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
     job.launch("-n1", "-r1", "import time; time.sleep(60)")
     assert job.running
-    job.end()
+    job.kill()
     wait_until(lambda: not job.running)
     assert (job.status().state, job.failed) == (State.STOPPED, False)
 
@@ -159,7 +159,7 @@ def test_job_started_concurrently_runs_once(job: Job, monkeypatch: pytest.Monkey
         [*pool.map(lambda _: job.launch("-n1", "-r1", "import time; time.sleep(60)"), range(6))]
     started = [process for process in psutil.process_iter() if str(job.folder) in opened(process)]
     assert [process.pid for process in started] == [job.status().pid]
-    job.end()
+    job.kill()
     assert not job.running
 
 
@@ -174,7 +174,15 @@ def opened(process: psutil.Process) -> list[str]:
 @pytest.mark.parametrize(
     "damage",
     [
-        *({"pid": "abc"}, {"pid": -1}, {"pid": 2**70}, {"pid": None}, {"share": -1.0}, {"share": "x"}, {"step": "1"}),
+        *(
+            {"pid": "abc"},
+            {"pid": -1},
+            {"pid": 2**70},
+            {"pid": None},
+            {"progress": -1.0},
+            {"progress": "x"},
+            {"step": "1"},
+        ),
         *({"heartbeat": float("nan")}, {"started": float("inf")}, {"state": 3}, {"phase": None}, {"unknown": 1}),
     ],
 )
@@ -200,7 +208,7 @@ def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
 
 def phase_and_fraction(job: Job) -> tuple[str, float]:
     status = job.read("status.json")
-    return status["phase"], status["share"]
+    return status["phase"], status["progress"]
 
 
 def test_writes_every_phase_change(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +244,11 @@ def test_time_left_is_what_the_process_reports(job: Job) -> None:
     write("Hybrid", 0.6)
     status = job.read("status.json")
     assert status["seconds_left"] is None
-    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0, tells_time=True).remaining_seconds is None
-    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).remaining_seconds == pytest.approx(4.0)
+    assert (
+        Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0, reports_remaining=True).remaining_seconds
+        is None
+    )
+    assert Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0).remaining_seconds == pytest.approx(4.0)
 
 
 def test_runs_in_a_single_process_at_a_time(
@@ -277,14 +288,14 @@ def jobs_of(folder: str) -> list[Job]:
 
 @pytest.mark.slow
 def test_process_uses_the_workspace_of_its_user(tmp_path: Path) -> None:
-    from mrc_workbench.data.store import keep
+    from mrc_workbench.data.store import save_question_set
     from tests.doubles import small_set
 
-    keep(small_set("on the shelf"))
+    save_question_set(small_set("on the shelf"))
     for name in (ALICE, BOB, ""):
         with acting_as(name):
             log = tmp_path / f"{name}.txt"
-            detached("timeit", "-n1", "-r1", WHERE, log=log).wait(120)
+            start_detached("timeit", "-n1", "-r1", WHERE, log=log).wait(120)
             output = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
             assert output == [name, str(workspace()), str(shared_workspace()), False, ["on the shelf"]]
 
@@ -343,7 +354,7 @@ def test_stopped_job_never_starts_by_itself(job: Job) -> None:
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, False, False)
     job.write_status(running_status(pid_started=1.0))  # its process is gone
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, False)
-    job.end()
+    job.kill()
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, True)
     write_text(job.folder / "status.json", "{")  # the stop outlives a damaged status
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, True)
@@ -351,7 +362,7 @@ def test_stopped_job_never_starts_by_itself(job: Job) -> None:
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (True, False, False)
     job.write_status(Status(State.DONE))
     job.write("scores.json", {})  # a result that was there before the stop counts
-    job.end()
+    job.kill()
     assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
 
 

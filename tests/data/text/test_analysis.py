@@ -100,7 +100,7 @@ def test_splits_multiword_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "chosen"),
+    ("texts", "expected"),
     [
         ([KOREAN], Analyzer.KIWI_BIGRAM),
         ([unicodedata.normalize("NFD", KOREAN)], Analyzer.KIWI_BIGRAM),
@@ -115,8 +115,8 @@ def test_splits_multiword_names() -> None:
         ([], Analyzer.WORD),
     ],
 )
-def test_resolves_auto_by_script(texts: list[str], chosen: Analyzer) -> None:
-    assert resolve_analyzer(Analyzer.AUTO, texts) is chosen
+def test_resolves_auto_by_script(texts: list[str], expected: Analyzer) -> None:
+    assert resolve_analyzer(Analyzer.AUTO, texts) is expected
     assert resolve_analyzer(Analyzer.WHITESPACE, texts) is Analyzer.WHITESPACE
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, PassageCorpus, find_corpus, is_held_out, text_corpus
 from mrc_workbench.data.workspace import acting_as, workspace
@@ -102,7 +102,7 @@ def is_text(line: bytes) -> bool:
 
 
 def test_splits_long_documents_between_words_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "LONGEST", 20)
+    monkeypatch.setattr(texts, "MAX_DOCUMENT_CHARACTERS", 20)
     words = [f"말{number}" for number in range(50)]
     for content in (" ".join(words), "\n".join(words) + "\n\n끝"):
         documents = [*text_corpus(written(tmp_path, content)).documents()]
@@ -118,7 +118,7 @@ LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"
 
 
 def store_text(content: str | bytes = LINES, name: str = "낱말") -> texts.StoredText:
-    return texts.keep(BytesIO(content if isinstance(content, bytes) else content.encode()), name)
+    return texts.save_text(BytesIO(content if isinstance(content, bytes) else content.encode()), name)
 
 
 def stored_files() -> list[str]:
@@ -147,11 +147,11 @@ def test_progress_increases_and_stopping_leaves_no_files(monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        texts.keep(BytesIO(LINES.encode()), "낱말", on_progress=stop)
+        texts.save_text(BytesIO(LINES.encode()), "낱말", on_progress=stop)
     assert stored_files() == []
     monkeypatch.setattr(texts, "_BLOCK", 1000)
     reported: list[float] = []
-    texts.keep(BytesIO(LINES.encode() * 1000), "낱말", on_progress=reported.append)
+    texts.save_text(BytesIO(LINES.encode() * 1000), "낱말", on_progress=reported.append)
     assert reported == sorted(reported)
     assert 0 < reported[0] < 0.1
     assert 0.9 < reported[-1] <= 1
@@ -204,7 +204,7 @@ def set_of(passages: list[str], title: str = "") -> QuestionSet:
 
 def test_passages_become_documents_without_titles() -> None:
     passages = ["배가 고프다", "배를 탔다"]
-    keep_set(set_of(passages, title="배"))
+    save_question_set(set_of(passages, title="배"))
     corpus: Corpus = find_corpus("passages")
     assert [*corpus.documents()] == passages == [*corpus.documents()]
     assert (corpus.name, corpus.characters) == ("passages", 11)
@@ -215,7 +215,7 @@ def test_passages_become_documents_without_titles() -> None:
 def test_finds_file_by_path_and_stored_text_by_reference(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("배가 고프다\n배를 탔다\n", encoding="utf-8")
-    stored_text = texts.keep(BytesIO(path.read_bytes()), "낱말")
+    stored_text = texts.save_text(BytesIO(path.read_bytes()), "낱말")
     for reference, name in ((str(path), "words"), (stored_text.reference, "낱말"), ("text:낱말", "낱말")):
         corpus = find_corpus(reference)
         assert (corpus.name, corpus.fingerprint) == (name, stored_text.fingerprint)

@@ -80,7 +80,7 @@ def test_reads_line_endings_of_every_system(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "row", "told"),
+    ("lines", "code", "row", "details"),
     [
         ("", "no_words", None, {}),
         ("# 주석\n\n \t \n", "no_words", None, {}),
@@ -115,11 +115,11 @@ def test_reads_line_endings_of_every_system(content: bytes) -> None:
         ("가\n나\n\udcb0\udca1", "not_utf8", 3, {"byte": "0xB0"}),
     ],
 )
-def test_reports_row_of_invalid_line(lines: str, code: str, row: int | None, told: dict[str, object]) -> None:
+def test_reports_row_of_invalid_line(lines: str, code: str, row: int | None, details: dict[str, object]) -> None:
     with pytest.raises(DictionaryError) as raised:
         read_dictionary(lines.encode(errors="surrogateescape"))
     assert (raised.value.code, raised.value.details.get("row")) == (code, row)
-    assert told.items() <= raised.value.details.items()
+    assert details.items() <= raised.value.details.items()
 
 
 def test_reports_every_invalid_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,13 +131,13 @@ def test_reports_every_invalid_line(monkeypatch: pytest.MonkeyPatch) -> None:
         ("unknown_tag", 3),
         ("no_letter", 4),
     ]
-    monkeypatch.setattr(dictionary_file, "MOST_TOLD", 5)
+    monkeypatch.setattr(dictionary_file, "MAX_REPORTED_LINES", 5)
     with pytest.raises(DictionaryError) as raised:
         read("!\n" * 50)
     assert len(raised.value.others) == 4
 
 
-@pytest.mark.parametrize(("limit", "code"), [("MOST_BYTES", "too_many_bytes"), ("MOST_LINES", "too_many_lines")])
+@pytest.mark.parametrize(("limit", "code"), [("MAX_BYTES", "too_many_bytes"), ("MAX_LINES", "too_many_lines")])
 def test_rejects_files_beyond_the_limits(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionary_file, limit, 3)
     with pytest.raises(DictionaryError) as raised:

@@ -16,7 +16,7 @@ TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
 
 @pytest.fixture
 def parts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", 2)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", 2)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_maps_ids_to_another_vocabulary() -> None:
 @pytest.mark.parametrize("count", range(len(TEXTS) + 1))
 def test_joins_parts(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tokens_of(Analyzer.WORD, TEXTS[:count])
-    monkeypatch.setattr(tokens_module, "PART", 2)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", 2)
     joined = tokens_of(Analyzer.WORD, TEXTS[:count])
     assert joined.vocabulary == whole.vocabulary
     assert joined.ids.tolist() == whole.ids.tolist()
@@ -111,7 +111,7 @@ def test_resumes_and_analyzes_only_new_parts(analyzed: list[str]) -> None:
 
 @pytest.mark.parametrize("part", [2, 100])
 def test_counts_terms_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", part)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", part)
     terms = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
     for _ in ("counted", "kept"):
         corpus = term_statistics(Analyzer.WORD, TEXTS)
@@ -135,7 +135,7 @@ def test_counts_terms_in_joined_tokens_like_in_parts(monkeypatch: pytest.MonkeyP
 
 
 def test_each_text_is_in_a_single_part_and_progress_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", 3)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", 3)
     fractions: list[float] = []
     assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS, fractions.append)] == [3, 3, 1]
     assert fractions == [3 / 7, 6 / 7, 1.0]

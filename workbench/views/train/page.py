@@ -55,7 +55,7 @@ def draw() -> None:
     QUEUE.ensure_worker()  # the machine may have been switched off while runs waited
     data = sets.selected_set()
     st.title(word("train.title"))
-    running = QUEUE.at_work()
+    running = QUEUE.running_job()
     if running:
         scroll_to_top(running.id)
         draw_running(running)
@@ -85,7 +85,7 @@ def draw() -> None:
 
 def draw_untrained(data: StoredSet) -> None:
     """Draw the best score that comparisons of the same questions reach untrained, never on test questions."""
-    if data.questions - data.made < MIN_LABELLED_QUESTIONS:
+    if data.questions - data.generated < MIN_LABELLED_QUESTIONS:
         return
     best: tuple[str, Measure, float] | None = None
     questions: tuple[Part, int, int] | None = None
@@ -161,8 +161,8 @@ def pick_pairs() -> StoredPairs:
 def _draw_training(kind: str, data: TextSource | StoredPairs) -> None:
     name = pair_set_name(data) if isinstance(data, StoredPairs) else text_source_name(data)
     st.markdown(word_or(f"train.get_{kind}", get_recipe(kind).does, data=plain(name)))
-    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
-        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
+    if isinstance(data, StoredSet) and data.generated and kind != LANGUAGE_MODEL:
+        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.generated:,}')}")
     base = pick_base(kind)
     st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
     with st.container(key="settings_objective"):
