@@ -26,11 +26,12 @@ FILE = "questions.parquet"
 _TEXT = pa.string()
 _TEXTS = pa.list_(pa.string())
 _SCHEMA = pa.schema(
-    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "made": _TEXT}
+    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "generator": _TEXT}
     | {"hidden": pa.bool_(), "starts": pa.list_(pa.int32()), "rejected": _TEXTS}
 )
 _GRADES = pa.list_(pa.struct([("id", _TEXT), ("grade", pa.int32())]))
 # stored only if any question has them: otherwise an earlier version opens the file, too
+_EARLIER_COLUMNS = {"made": "generator"}  # of stored files
 _OPTIONAL = pa.schema({"grades": _GRADES, "groups": pa.list_(_TEXTS), "part": _TEXT})
 ALIASES = "aliases.parquet"
 _ALIAS_SCHEMA = pa.schema([("alias", pa.large_string()), ("passage", pa.large_string())])
@@ -54,7 +55,7 @@ class Question:
     answers: tuple[str, ...] = ()
     relevant: tuple[str, ...] = ()  # those of `RELEVANT_GRADE` and more; empty for an unanswerable question
     kind: str = ""
-    made: str = ""  # how it was generated from its passages, see `Maker`; empty if a person asked it
+    generator: str = ""  # how it was generated from its passages, see `Maker`; empty if a person asked it
     hidden: bool = False  # whether it asks with words or the title of its passages, which training removes there
     starts: tuple[int, ...] = ()  # characters of the first relevant passage, -1 if unknown; no content
     rejected: tuple[str, ...] = ()  # passages that hold no answer, as SQuAD 2.0 says; no content
@@ -96,7 +97,7 @@ class Question:
     def content(self) -> tuple[object, ...]:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
         values: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
-        values += (self.made, self.hidden) if self.made else ()
+        values += (self.generator, self.hidden) if self.generator else ()
         # absent unless set, so that the fingerprints of older sets stay
         optional: dict[str, object] = {}
         optional |= {"grades": self.grades, "groups": self.groups} if self.grades or self.groups else {}
@@ -217,7 +218,7 @@ class QuestionSet:
     @cached_property
     def generated_counts(self) -> dict[str, int]:
         """How many questions were made of passages, by how, the most frequent first; empty where people asked all."""
-        return dict(Counter(question.made for question in self.questions if question.made).most_common())
+        return dict(Counter(question.generator for question in self.questions if question.generator).most_common())
 
     def with_questions(self, rows: Sequence[int] | np.ndarray) -> "QuestionSet":
         """Return the same corpus with only the questions at `rows`, in that order."""
@@ -248,12 +249,12 @@ _MODEL_PREFIX = f"{QuestionGenerator.MODEL}: "
 
 
 def generator_label(generator: QuestionGenerator, model: str = "") -> str:
-    """Return what `Question.made` says: the maker, with its name where it is a language model."""
+    """Return what `Question.generator` says: the maker, with its name where it is a language model."""
     return f"{_MODEL_PREFIX}{model}" if generator is QuestionGenerator.MODEL else generator.value
 
 
 def generator_model(label: str) -> str:
-    """Return the name of the language model that `Question.made` names, empty where it names none."""
+    """Return the name of the language model that `Question.generator` names, empty where it names none."""
     return label.removeprefix(_MODEL_PREFIX) if label.startswith(_MODEL_PREFIX) else ""
 
 
@@ -271,7 +272,7 @@ def strip_hidden_text(question_set: QuestionSet) -> QuestionSet:
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:
         return question_set
-    sentence_questions = [question for question in hidden if question.made != QuestionGenerator.TITLE]
+    sentence_questions = [question for question in hidden if question.generator != QuestionGenerator.TITLE]
     sentences: defaultdict[str, list[str]] = defaultdict(list)
     for question in sentence_questions:
         for id_ in question.relevant:
@@ -307,7 +308,8 @@ def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
 def open_questions(folder: Path) -> tuple[Question, ...]:
     """Read the questions of a folder. Raises `OSError`, an Arrow error, or one of Python's where it holds none."""
     lists = ("answers", "relevant", "starts", "rejected")  # sets of earlier versions lack the last two
-    rows = pq.read_table(folder / FILE).to_pylist()
+    table = pq.read_table(folder / FILE)
+    rows = table.rename_columns([_EARLIER_COLUMNS.get(name, name) for name in table.column_names]).to_pylist()
     for row in rows:
         row |= {name: tuple(row.get(name) or ()) for name in lists}
         if row.get("grades") is not None:

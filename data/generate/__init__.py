@@ -182,7 +182,7 @@ def _merge_drafts(drafts: list[_Draft], passages: Passages, options: GenerationO
             id=f"made{number}",
             text=text,
             relevant=tuple(passages.ids[row] for row in dict.fromkeys(draft.row for draft in same)),
-            made=options.generator_label,
+            generator=options.generator_label,
             hidden=any(draft.hidden for draft in same),
         )
         for number, (text, same) in enumerate(merged.items(), start=1)

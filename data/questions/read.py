@@ -234,7 +234,7 @@ WORK = ReadingTask(
     _load_result,
 )
 EXPORT_LAYOUTS = (Layout.BEIR, Layout.MTEB)
-_METADATA_FIELDS = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups", "part")  # of a question
+_METADATA_FIELDS = ("answers", "kind", "generator", "hidden", "starts", "rejected", "groups", "part")  # of a question
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _MAX_NAME_LENGTH = 60
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

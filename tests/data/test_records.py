@@ -172,7 +172,7 @@ def question_set_of(*questions: Question) -> QuestionSet:
 
 
 def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
-    question_set = question_set_of(Question("1", "산이 많다.", relevant=("a",), made="sentence", hidden=True))
+    question_set = question_set_of(Question("1", "산이 많다.", relevant=("a",), generator="sentence", hidden=True))
     trained = strip_hidden_text(question_set)
     assert list(trained.passages.texts) == [
         "서울은 수도이다. 한강이 흐른다.",
@@ -183,7 +183,7 @@ def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
     assert list(question_set.passages) == list(SOURCE_PASSAGES)
     assert trained.corpus_fingerprint != question_set.corpus_fingerprint
     passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ by the sentence alone
-    generated = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
+    generated = Question("1", "다른 글.", relevant=("a",), generator="sentence", hidden=True)
     assert list(strip_hidden_text(QuestionSet("set", passages, (generated,))).passages.texts) == [
         "같은 글.",
         "같은 글.",
@@ -191,11 +191,13 @@ def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
 
 
 def test_removes_all_titles_if_a_hidden_title_is_a_question() -> None:
-    trained = strip_hidden_text(question_set_of(Question("1", "서울", relevant=("a", "c"), made="title", hidden=True)))
+    trained = strip_hidden_text(
+        question_set_of(Question("1", "서울", relevant=("a", "c"), generator="title", hidden=True))
+    )
     assert list(trained.passages.titles) == ["", "", ""]
     assert list(trained.passages.texts) == [passage.text for passage in SOURCE_PASSAGES]
     question_set = question_set_of(
-        Question("1", "산이 많다.", relevant=("a",), made="sentence"), Question("2", "강은?", relevant=("a",))
+        Question("1", "산이 많다.", relevant=("a",), generator="sentence"), Question("2", "강은?", relevant=("a",))
     )
     assert strip_hidden_text(question_set) is question_set
 
@@ -215,11 +217,11 @@ def test_generator_label_round_trips() -> None:
 
 def test_generated_question_changes_the_fingerprint_and_is_counted() -> None:
     written = Question("1", "강은?", relevant=("a",))
-    generated = Question("1", "강은?", relevant=("a",), made="title")
+    generated = Question("1", "강은?", relevant=("a",), generator="title")
     assert question_set_of(written).fingerprint != question_set_of(generated).fingerprint
     assert question_set_of(written).generated_counts == {}
     assert question_set_of(
-        generated, Question("2", "산은?", relevant=("b",), made="title"), Question("3", "왜?")
+        generated, Question("2", "산은?", relevant=("b",), generator="title"), Question("3", "왜?")
     ).generated_counts == {"title": 2}
 
 

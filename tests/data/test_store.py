@@ -166,7 +166,7 @@ def test_finds_a_set_by_every_reference(workspace_folder: Path, tmp_path: Path) 
 
 def test_stores_optional_question_fields(workspace_folder: Path) -> None:
     first, *others = SET.questions
-    generated = QuestionSet("made", SET.passages, (replace(first, made="sentence", hidden=True), *others))
+    generated = QuestionSet("made", SET.passages, (replace(first, generator="sentence", hidden=True), *others))
     stored_set = save_question_set(generated)
     assert (stored_set.generated, save_question_set(SET).generated) == (1, 0)
     assert load(stored_set.key).questions == generated.questions
@@ -181,11 +181,27 @@ def test_opens_sets_stored_before_generated_questions(workspace_folder: Path) ->
     stored_set = save_question_set(SET)
     folder = workspace_folder / "datasets" / stored_set.key
     questions = folder / "questions.parquet"
-    pq.write_table(pq.read_table(questions).drop_columns(["made", "hidden", "starts", "rejected"]), questions)
+    pq.write_table(pq.read_table(questions).drop_columns(["generator", "hidden", "starts", "rejected"]), questions)
     note = json.loads((folder / "set.json").read_text())
-    (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "made"}))
+    (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "generated"}))
     assert load(stored_set.key) == SET
     assert stored()[0].generated == 0
+
+
+def test_opens_sets_stored_under_earlier_names(workspace_folder: Path) -> None:
+    first, *others = SET.questions
+    generated = replace(SET, questions=(replace(first, generator="sentence", hidden=True), *others))
+    stored_set = save_question_set(generated)
+    folder = workspace_folder / "datasets" / stored_set.key
+    note = json.loads((folder / "set.json").read_text())
+    note["made"] = note.pop("generated")
+    (folder / "set.json").write_text(json.dumps(note))
+    table = pq.read_table(folder / "questions.parquet")
+    earlier = ["made" if name == "generator" else name for name in table.column_names]
+    pq.write_table(table.rename_columns(earlier), folder / "questions.parquet")
+    assert stored() == [stored_set]
+    assert load(stored_set.key).questions == generated.questions
+    assert load(stored_set.key).fingerprint == stored_set.fingerprint
 
 
 CONTENT = as_squad(ROWS).encode() + b" " * 200_000

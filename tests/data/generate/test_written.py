@@ -52,7 +52,7 @@ def test_requests_questions_for_each_passage_once() -> None:
     questions = generated.question_set.questions
     assert [question.text for question in questions[:2]] == ["서울은 어떤 곳인가?", "서울의 이야기는?"]
     assert all(question.relevant == (city_in(question.text),) for question in questions)
-    assert {(question.made, question.hidden) for question in questions} == {(f"model: {MODEL}", False)}
+    assert {(question.generator, question.hidden) for question in questions} == {(f"model: {MODEL}", False)}
     assert (len(questions), generated.passage_count, generated.failed_passages) == (20, 10, ())
     assert load(save_question_set(generated.question_set).key).questions == questions
 

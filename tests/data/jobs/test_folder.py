@@ -109,12 +109,14 @@ def test_estimates_time_left(status: Status, left: float | None) -> None:
     assert status.remaining_seconds == left
 
 
-def test_reads_status_without_progress(job: Job) -> None:
+def test_reads_status_of_earlier_versions(job: Job) -> None:
     numbers = {"step": 3, "total_steps": 9, "queued": 1.0, "started": 2.0, "heartbeat": 5.0, "pid": 1}
     rest = {"seconds_left": None, "seconds": 0.0, "pid_started": 0.0, "code": "", "message": ""}
     old = {"state": "stopped", "phase": "training", **numbers, **rest}
     write_text(job.folder / "status.json", json.dumps(old))
     assert job.status() == Status(State.STOPPED, "training", **numbers)  # type: ignore[arg-type]
+    write_text(job.folder / "status.json", json.dumps(old | {"share": 0.5, "tells_time": True}))
+    assert (job.status().progress, job.status().reports_remaining) == (0.5, True)
 
 
 @pytest.mark.parametrize("name", ["stop", "kill"])
@@ -174,15 +176,8 @@ def opened(process: psutil.Process) -> list[str]:
 @pytest.mark.parametrize(
     "damage",
     [
-        *(
-            {"pid": "abc"},
-            {"pid": -1},
-            {"pid": 2**70},
-            {"pid": None},
-            {"progress": -1.0},
-            {"progress": "x"},
-            {"step": "1"},
-        ),
+        *({"pid": "abc"}, {"pid": -1}, {"pid": 2**70}, {"pid": None}),
+        *({"progress": -1.0}, {"progress": "x"}, {"step": "1"}),
         *({"heartbeat": float("nan")}, {"started": float("inf")}, {"state": 3}, {"phase": None}, {"unknown": 1}),
     ],
 )

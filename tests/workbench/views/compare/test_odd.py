@@ -175,7 +175,7 @@ def test_reports_generated_questions() -> None:
     small = small_set()
     first, *others = small.questions
     rows_by_name: dict[str, list[list[int]] | None] = dict.fromkeys(NAMES, RELEVANT_ROWS)
-    compared(replace(small, questions=(replace(first, made="sentence", hidden=True), *others)), rows_by_name)
+    compared(replace(small, questions=(replace(first, generator="sentence", hidden=True), *others)), rows_by_name)
     assert "**1 of 6 questions were generated from passages** (Sentence)" in page_text(look())
     compared(small, rows_by_name)
     assert "asked by nobody" not in page_text(look())
