@@ -31,7 +31,9 @@ from mrc_workbench.data.workspace import replacing
 
 commands = command_group("data", "Inspect, import, export and generate datasets.")
 commands.command(generate)
-commands.command("mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False)  # scripts for 1.0.0 run it
+commands.command(
+    "mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False
+)  # for scripts written for 1.0.0
 
 _FILE_HELP = (
     "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "
@@ -101,9 +103,8 @@ def list_command(*, as_json: AsJson = False) -> int:
 
 
 def _dataset_line(stored_set: StoredSet) -> str:
-    return (
-        f"{stored_set.key}  {stored_set.passages:>9,} passages  {stored_set.questions:>9,} questions  {stored_set.name}"
-    )
+    counts = f"{stored_set.passages:>9,} passages  {stored_set.questions:>9,} questions"
+    return f"{stored_set.key}  {counts}  {stored_set.name}"
 
 
 @commands.command(name="export")
@@ -119,10 +120,8 @@ def export_command(
     content = export_archive(question_set, Layout(layout))
     with replacing(out) as new:
         new.write_bytes(content)
-    print_line(
-        f"{question_set.name}: {len(question_set.passages):,} passages, {len(question_set.questions):,} questions"
-    )
-    print_line(f"written to {out}")
+    counts = f"{len(question_set.passages):,} passages, {len(question_set.questions):,} questions"
+    print_line(f"{question_set.name}: {counts}\nwritten to {out}")
     return 0
 
 
@@ -163,4 +162,6 @@ def list_dictionaries(*, as_json: AsJson = False) -> int:
 
 
 def _dictionary_line(stored_dictionary: dictionary.StoredDictionary) -> str:
-    return f"{stored_dictionary.reference}  {stored_dictionary.words:>9,} words  {stored_dictionary.synonyms:>9,} groups of synonyms  {stored_dictionary.name}"
+    words = f"{stored_dictionary.words:>9,} words"
+    synonyms = f"{stored_dictionary.synonyms:>9,} groups of synonyms"
+    return f"{stored_dictionary.reference}  {words}  {synonyms}  {stored_dictionary.name}"

@@ -1,15 +1,15 @@
-"""A user dictionary: words that are not cut, their parts, and synonyms.
+"""A user dictionary: words that are not split, their parts, and synonyms.
 
-It is one UTF-8 text with the lines of search engines:
+It is a UTF-8 text with the line formats of search engines:
 
     # a comment
     세종시 세종 시                a word and, optionally, its parts (nori's user dictionary)
-    블랙 펄<TAB>NNP<TAB>1.5       a word, its tag and, optionally, its score (Kiwi's); only here may it hold spaces
-    자동차, 차량, 승용차          synonyms: each is read as the first (Solr, Elasticsearch)
-    휴대폰, 핸드폰 => 휴대전화    words that are read as another
+    블랙 펄<TAB>NNP<TAB>1.5       a word, possibly with spaces, its tag and, optionally, its score (Kiwi's)
+    자동차, 차량, 승용차          synonyms: each is replaced by the first (Solr, Elasticsearch)
+    휴대폰, 핸드폰 => 휴대전화    words that are replaced by another
 
 Words are compared without case and spaces. Every wrong line is reported with its row. Dictionaries are stored in the
-workspace; an edit makes another dictionary, so results with the old one stay.
+workspace; an edited dictionary is stored as a new one, so results with the old one stay.
 """
 
 import codecs
@@ -44,8 +44,8 @@ class DictionaryError(Failure):
         return cls(code, _MESSAGES[code].format(**details), **details)
 
 
-TAG = "NNP"  # of a word that is given none: a name
-# Kiwi's tags without those that it finds by pattern: addresses, numbers in series, emoji
+TAG = "NNP"  # the default: proper noun
+# Kiwi's tags without those for patterns (URLs, serial numbers, emoji)
 _TAGS = (
     "NNG NNP NNB NR NP VV VV-R VV-I VA VA-R VA-I VX VX-R VX-I VCP VCN MM MAG MAJ IC JKS JKC JKG JKO JKB JKV JKQ JX JC "
     "EP EF EC ETN ETM XPN XSN XSV XSA XSA-I XSM XR SF SP SS SSO SSC SE SO SW SL SH SN SB"
@@ -55,7 +55,7 @@ TAGS = frozenset(_TAGS.split())
 
 @dataclass(frozen=True)
 class Word:
-    """A word with Kiwi's tag (`TAG` if empty), its score (the higher, the sooner it is found) and its parts."""
+    """A word with Kiwi's tag (`TAG` if empty), its score (words with higher scores are preferred) and its parts."""
 
     form: str
     tag: str = ""
@@ -65,7 +65,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """Words, and groups of synonyms, each of which is read as the first of its group; equal where the content is."""
+    """Words, and groups of synonyms, which are replaced by the first of their group."""
 
     words: tuple[Word, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
@@ -78,28 +78,28 @@ class Dictionary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The key of its content; neither the order of lines nor that of a group's other members changes it."""
+        """The key of the content; it does not depend on the order of lines and of a group's other members."""
         words = sorted((word.form, word.tag or TAG, word.score, word.parts) for word in self.words)
         return key_of("dictionary", words, sorted((first, sorted(others)) for first, *others in self.synonyms))
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Words of a group, as `name_of` has them, and what each of them is read as: the first of its group."""
+        """The normalized words of all groups, each with the normalized first word of its group."""
         return {normalize_word(member): normalize_word(group[0]) for group in self.synonyms for member in group}
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """Words, as `name_of` has them, and their parts: none where a word is never cut."""
+        """The parts of each normalized word, empty for a word that is never split."""
         return {normalize_word(w.form): tuple(map(str.lower, w.parts or _several(w.form.split()))) for w in self.words}
 
 
 def normalize_word(word: str) -> str:
-    """Return the name that words are compared by: in lower case, without spaces."""
+    """Normalize a word for comparisons: lower case, no spaces."""
     return "".join(word.lower().split())
 
 
 def format_dictionary(dictionary: Dictionary) -> str:
-    """Return a dictionary as lines that are read as the same, without the comments of its file."""
+    """Return the lines of a dictionary, without the comments of its file."""
     lines = list[str]()
     for word in dictionary.words:
         if word.tag or any(mark in word.form for mark in (" ", ",", "=>")):
@@ -117,13 +117,12 @@ def _several(words: Sequence[str]) -> tuple[str, ...]:
 
 MAX_BYTES = 16_000_000
 MAX_LINES = 100_000
-# characters
 MAX_LINE_CHARACTERS = 5_000
 MAX_WORD_CHARACTERS = 50
-MAX_SCORE = 100.0  # and lowest, below 0
-MAX_REPORTED_LINES = 100  # lines that are wrong
+MAX_SCORE = 100.0  # the lowest score is the negative
+MAX_REPORTED_LINES = 100
 
-# no text has them (controls, surrogates, private ones), nobody sees them, or an engine reads more into them
+# control characters, surrogates, private use, invisible characters, and those with a meaning for search engines
 _INVALID = regex.compile(r"[[\p{C}--\p{Cn}]--[\t\u200C\u200D]]|[\u2028\u2029\\]", regex.VERSION1)
 _COMMENT = regex.compile(r"(?:^|(?<=\s))#.*")
 _SEPARATOR = regex.compile(r"\t|(?:^|\s)#")
@@ -141,12 +140,12 @@ def read_dictionary(content: bytes) -> Dictionary:
     except UnicodeDecodeError as error:
         row = len(_ENDS.findall(content[: error.start].decode())) + 1
         raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
-    if len(lines) > MAX_LINES + 1:  # the last one ends, too
+    if len(lines) > MAX_LINES + 1:  # the text after the last line break is empty
         raise DictionaryError.of("too_many_lines", limit=MAX_LINES)
-    reading = _DictionaryParser()
+    parser = _DictionaryParser()
     for row, line in enumerate(lines, 1):
-        reading.add(row, line)
-    return reading.dictionary()
+        parser.add(row, line)
+    return parser.dictionary()
 
 
 def open_dictionary(path: Path) -> Dictionary:
@@ -162,7 +161,7 @@ def open_dictionary(path: Path) -> Dictionary:
 
 
 def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
-    """Return a dictionary with more words. Raises `DictionaryError`, whose row is that of `written`."""
+    """Return a dictionary with more words. Raises `DictionaryError` with the row in `format_dictionary`."""
     more = tuple(words)
     for word in more:
         _parse_form(word.form, 1)
@@ -180,11 +179,13 @@ def with_lines(dictionary: Dictionary, lines: str) -> Dictionary:
 
 @dataclass
 class _DictionaryParser:
-    """The lines read so far: each word, and what each synonym is read as, with the row that says so."""
+    """The words and synonyms read so far, with their rows."""
 
     words: dict[str, tuple[Word, int]] = field(default_factory=dict)
-    firsts: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name, what it is read as
-    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # by name of the first, the members as written
+    firsts: dict[str, tuple[str, int]] = field(
+        default_factory=dict
+    )  # normalized first word of the group, by normalized member
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # members as written, by normalized first word
     problems: list[DictionaryError] = field(default_factory=list)
 
     def add(self, row: int, line: str) -> None:
@@ -226,7 +227,7 @@ class _DictionaryParser:
             raise DictionaryError.of("unknown_tag", row=row, tag=display_text(tag, 40))
         form = _parse_form(form, row)
         try:
-            score = float(*scores)  # 0 without one
+            score = float(*scores)  # 0 if missing
         except ValueError:
             score = float("nan")
         if not abs(score) <= MAX_SCORE:
@@ -249,7 +250,7 @@ class _DictionaryParser:
             raise DictionaryError.of("many_right", row=row)
         members = [_parse_form(member, row) for member in members_text.split(",")]
         first = _parse_form(targets[0], row) if targets else members[0]
-        for member in (first, *members):  # all of a line, or nothing
+        for member in (first, *members):  # checked before any member is added
             other, known = self.firsts.get(normalize_word(member), (normalize_word(first), row))
             if other != normalize_word(first):
                 raise DictionaryError.of("two_groups", row=row, first=known, word=display_text(member, 80))
@@ -277,13 +278,13 @@ def _parse_form(written: str, row: int) -> str:
     return form
 
 
-REFERENCE = "dictionary:"  # what a reference to a kept dictionary begins with
+REFERENCE = "dictionary:"  # prefix of references to stored dictionaries
 _LINES = "dictionary.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredDictionary(StoredItem):
-    """One kept dictionary: how many words and groups of synonyms it has."""
+    """The note of a stored dictionary: its numbers of words and of groups of synonyms."""
 
     words: int
     synonyms: int
@@ -304,7 +305,7 @@ remove = _DICTIONARIES.remove
 
 
 def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
-    """Keep a dictionary in the workspace, without the comments of its file; see `Collection.keep`."""
+    """Store a dictionary in the workspace, without the comments of its file."""
 
     def fill(folder: Path) -> None:
         (folder / _LINES).write_text(format_dictionary(dictionary), encoding="utf-8")
@@ -315,7 +316,7 @@ def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictio
 
 
 def load(key: str) -> Dictionary:
-    """Load a kept dictionary. Raises `DictionaryError`: `unknown`, or `broken` where its content has changed."""
+    """Load a stored dictionary. Raises `DictionaryError`: `unknown`, or `broken` if its content changed."""
     note = _DICTIONARIES.get_note(key)
     folder = _DICTIONARIES.folder(key)
     try:
@@ -330,7 +331,7 @@ def load(key: str) -> Dictionary:
 def find(reference: str, base: Path | None = None) -> Dictionary:
     """Return a dictionary by `dictionary:KEY`, file (from `base`), name, or fingerprint (8 digits or more).
 
-    Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or what is wrong in the file.
+    Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or the errors of a file.
     """
     if reference.startswith(REFERENCE):
         if all(stored_dictionary.reference != reference for stored_dictionary in stored()):

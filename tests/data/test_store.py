@@ -120,7 +120,7 @@ def test_rejects_content_of_another_set(workspace_folder: Path, names: list[str]
     folder = workspace_folder / "datasets"
     for name in names:
         (folder / stored_set.key / name).write_bytes((folder / other.key / name).read_bytes())
-    with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
+    with pytest.raises(DataError, match=r"\(its content differs from the stored one\)\. Remove it and read its source"):
         load(stored_set.key)
 
 

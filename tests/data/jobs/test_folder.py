@@ -254,7 +254,7 @@ def test_runs_in_a_single_process_at_a_time(
     job.folder.mkdir()
     with FileLock(job.folder / ".at_work.lock"):
         assert run_job_exclusively(job, done.append) == 2
-    assert "another process is at work" in capsys.readouterr().err
+    assert "another process is running" in capsys.readouterr().err
     assert not (job.folder / "status.json").exists()
     assert run_job_exclusively(job, done.append) == 0
     assert (len(done), job.status().state) == (1, State.DONE)
