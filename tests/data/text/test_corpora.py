@@ -191,7 +191,7 @@ def test_imports_and_lists_text_files_only(
         (first.key, 1, files[0]),
     ]
     (tmp_path / "bad.txt").write_bytes("배".encode("cp949"))
-    for name, message in (("bad.txt", "is no UTF-8"), ("none.txt", "none.txt is no file")):
+    for name, message in (("bad.txt", "is not UTF-8"), ("none.txt", "none.txt is no file")):
         assert main(["language", "import", str(tmp_path / name)]) == 2
         assert message in capsys.readouterr().err
     assert len(texts.stored()) == 2
