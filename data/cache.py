@@ -78,10 +78,7 @@ def seal(path: Path) -> None:
 
 
 def is_intact(path: Path, unsealed_names: Collection[str] = ()) -> bool:
-    """Whether a file or folder is unchanged since it was sealed; `unsealed_names` are files that the seal may lack.
-
-    Each file is read once per process, and again if its inode, size or times change.
-    """
+    """Whether a file or folder is as it was sealed, without `unsealed_names`. Each version is read once per process."""
     try:
         if not path.is_dir():
             sealed = _read_seal(path)
@@ -142,7 +139,6 @@ def _known_digest(path: Path, identity: tuple[int, ...], size: int) -> bytes:
 
 
 def _digest(path: Path, size: int) -> bytes:
-    """Digest of the first `size` bytes."""
     digest = xxhash.xxh3_128()
     block = memoryview(bytearray(min(_BLOCK, max(1, size))))
     with _open_regular_file(path) as file:

@@ -31,9 +31,7 @@ from mrc_workbench.data.workspace import replacing
 
 commands = command_group("data", "Inspect, import, export and generate datasets.")
 commands.command(generate)
-commands.command(
-    "mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False
-)  # for scripts written for 1.0.0
+commands.command("mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False)  # earlier name
 
 _FILE_HELP = (
     "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "
@@ -97,9 +95,8 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported datasets, the newest first."""
-    return print_stored(
-        stored(), _dataset_line, as_json=as_json, empty="No datasets yet: `mrc data import FILE` imports one."
-    )
+    empty = "No datasets yet: `mrc data import FILE` imports one."
+    return print_stored(stored(), _dataset_line, as_json=as_json, empty=empty)
 
 
 def _dataset_line(stored_set: StoredSet) -> str:

@@ -47,6 +47,8 @@ _PROGRESS = "--progress"
 _GLOBAL_OPTIONS_HELP = """Options of every command
   -v, --verbose     show messages of the libraries
   --progress MODE   progress on stderr: auto, plain, json or none"""
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
 _INDENT = 2
 _NAME_WIDTH = 22
 
@@ -65,7 +67,6 @@ class HelpColumns(PlainFormatter):
     """Writes help as names and descriptions in two columns, under a heading."""
 
     def __call__(self, console: "Console", options: "ConsoleOptions", panel: HelpPanel) -> None:
-        """Write the commands, arguments or options of a panel."""
         del options
         if not panel.entries:
             return
@@ -92,11 +93,9 @@ def _plain(text: Any) -> str:
 
 
 def _help_lines(name: str, description: str, width: int) -> list[str]:
-    """Return a name with its description beside it, or below it if the name is too long."""
     column = _INDENT + _NAME_WIDTH
-    described = textwrap.wrap(
-        description, max(width - column, _NAME_WIDTH), break_long_words=False, break_on_hyphens=False
-    )
+    width = max(width - column, _NAME_WIDTH)
+    described = textwrap.wrap(description, width, break_long_words=False, break_on_hyphens=False)
     first = " " * _INDENT + name
     if len(name) < _NAME_WIDTH - 1 and described:
         first = first.ljust(column) + described.pop(0)
@@ -211,7 +210,6 @@ def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
 
 
 def _default_text(default: Any) -> str | None:
-    """Return the default as displayed by the help; None if it has no effect."""
     if default is False or default in (None, "", ()):
         return None
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -265,33 +263,22 @@ def add_options(
         kind = type(option.default)
         default = getattr(default_instance, option.name, option.default)
         choice = choice_option(kind) if issubclass(kind, StrEnum) else Parameter()
-        return inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if option.name in required else default,
-            annotation=Annotated[kind, choice, Parameter(help=option.metadata["help"])],
-        )
+        default = inspect.Parameter.empty if option.name in required else default
+        annotation = Annotated[kind, choice, Parameter(help=option.metadata["help"])]
+        return inspect.Parameter(option.name, _KEYWORD_ONLY, default=default, annotation=annotation)
 
     def make_earlier_flag(name: str, option: Field[Any]) -> inspect.Parameter:
         kind: Any = type(option.default) | None
         annotation = Annotated[kind, Parameter(show=False)]
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        return inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=annotation)
 
     def with_flags(command: Command) -> Command:
-        own_signature = inspect.signature(command, eval_str=True)
-        own_parameters = [
-            parameter
-            for parameter in own_signature.parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        flags = [make_flag(option) for option in fields(options) if option.name not in excluded]
-        flags += [
-            make_earlier_flag(old, option)
-            for old, new in earlier_names.items()
-            for option in fields(options)
-            if option.name == new
-        ]
-        signature = own_signature.replace(parameters=[*own_parameters, *flags])
+        signature = inspect.signature(command, eval_str=True)
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.kind is not _VAR_KEYWORD]
+        option_of = {option.name: option for option in fields(options)}
+        parameters += [make_flag(option) for name, option in option_of.items() if name not in excluded]
+        parameters += [make_earlier_flag(old, option_of[new]) for old, new in earlier_names.items() if new in option_of]
+        signature = signature.replace(parameters=parameters)
         command.__signature__ = signature  # type: ignore[attr-defined]
         command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return command

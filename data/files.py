@@ -79,7 +79,6 @@ def _lock(path: Path, flags: int = 0) -> int:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether the process that made a folder is gone; False if that is unknown."""
     try:
         if sys.platform != "win32" and not (folder / _LOCK).exists():
             return time.time() - folder.stat().st_mtime > _SECONDS_WITHOUT_LOCK

@@ -57,9 +57,7 @@ class Passages(Sequence[Passage]):
         if isinstance(passages, cls):
             return passages
         blocks = in_blocks(passages)
-        columns = (
-            [column_of([getattr(passage, name) for passage in block]) for name in SCHEMA.names] for block in blocks
-        )
+        columns = ([column_of([getattr(item, name) for item in block]) for name in SCHEMA.names] for block in blocks)
         return cls(pa.Table.from_batches((pa.record_batch(arrays, schema=SCHEMA) for arrays in columns), SCHEMA))
 
     def indexed_texts(self, *, title: bool) -> Texts:
@@ -212,7 +210,6 @@ class PassageBuilder:
         return position
 
     def add_alias(self, id_: str, position: int) -> None:
-        """Add an alias that the file lists for the passage at a position."""
         if self._listed_aliases.setdefault(id_, position) != position:
             self._ambiguous.add(id_)
 
@@ -251,16 +248,12 @@ class PassageBuilder:
         return {copy: self.final_ids[position] for copy, position in copies.items() if copy not in unavailable}
 
     def notices(self) -> list[Problem]:
-        """Return the problems for merged passages and for changed or generated ids."""
         merged = (f"{copy} → {self.ids[position]}" for copy, position in self._copies.items())
         repeated_texts = (self._text(position) for position in self._nameless_copies)
         titles = (f"{title} → {self._titles[position]}" for position, title in self._other_titles.items())
-        pairs = [
-            (original, final) for original, final in zip(self.ids, self.final_ids, strict=True) if original != final
-        ]
-        generated = (
-            [final for original, final in pairs if not original] if any(self.ids) else []
-        )  # not reported if all are
+        ids = zip(self.ids, self.final_ids, strict=True)
+        pairs = [(original, final) for original, final in ids if original != final]
+        generated = [final for original, final in pairs if not original] if any(self.ids) else []
         changed = [f"{original} → {final}" for original, final in pairs if original]
         ambiguous_ids = self._ambiguous.union(self.ids) if self._copies else ()
         changed += (id_ for id_ in self._copies if id_ in ambiguous_ids)
@@ -323,16 +316,13 @@ def write_passages(folder: Path, passages: Passages) -> None:
 
 
 def open_passages(folder: Path) -> Passages:
-    """Map the passages of a folder into memory. Raises `OSError` or an Arrow error if they cannot be read.
-
-    The stored fingerprint is valid if the file still has the stored size and time; else the file is validated.
-    """
+    """Map the passages of a folder into memory. Raises `OSError` or an Arrow error if they cannot be read."""
     path = folder / FILE
     if not path.exists():
         return Passages(pq.read_table(folder / _LEGACY_FILE, schema=SCHEMA))
     table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     seal = read_json(folder / _SEAL)
-    if seal.get("file") == _file_state(path):
+    if seal.get("file") == _file_state(path):  # size and time are unchanged
         return Passages(table, known=str(seal.get("fingerprint")))
     table.validate(full=True)  # a damaged file may point anywhere
     return Passages(table)
@@ -355,7 +345,6 @@ class Tally:
         self.ids.setdefault(id_)
 
     def problems(self, code: ProblemCode) -> list[Problem]:
-        """Return a problem that summarizes the rows, none if there are no rows."""
         counts = {"rows": self.rows, "ids": len(self.ids)}
         return [Problem.from_code(code, **counts, examples=_examples(self.ids, _ID_LENGTH))] if self.rows else []
 

@@ -13,10 +13,7 @@ from typing import Any, Self
 
 
 class Failure(Exception):  # noqa: N818 - its kinds are the errors
-    """An error with a `code`, a key of the locale files whose fields `details` fill.
-
-    The message is for commands and logs: plain English, with the next step.
-    """
+    """An error with a message for commands and logs. `code` is a key of the locale files, with fields `details`."""
 
     def __init__(self, code: str, message: str, **details: str | int) -> None:
         super().__init__(message)
@@ -211,7 +208,6 @@ class Problem:
 
     @property
     def leaves_out_row(self) -> bool:
-        """Whether the row of the problem is left out of the question set."""
         return self.row is not None and self.code not in MENDED
 
 
@@ -284,7 +280,6 @@ class MissingExtraError(Failure, ImportError):
         return cls(MISSING_EXTRA, message, module=module, extra=extra)
 
     def with_caller(self, caller: str) -> "MissingExtraError":
-        """Return the same error with the command or function that needs the library in the message."""
         return self.for_module(str(self.details["module"]), str(self.details["extra"]), caller)
 
 

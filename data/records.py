@@ -75,7 +75,6 @@ class Question:
 
     @classmethod
     def from_grades(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
-        """Make a question from the grades of its passages by id."""
         relevant = tuple([passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE])
         return cls(id_, text, relevant=relevant, grades=tuple(grades.items()), **more)
 
@@ -220,7 +219,6 @@ class QuestionSet:
         return dict(Counter(question.generator for question in self.questions if question.generator).most_common())
 
     def with_questions(self, rows: Sequence[int] | np.ndarray) -> "QuestionSet":
-        """Return the same corpus with only the questions at `rows`, in that order."""
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
     def relevant_from(self, grade: int) -> "QuestionSet":

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import TypeAdapter
@@ -55,11 +55,12 @@ class StoredItem:
     fingerprint: str
     created: str
     shared: bool = False
+    prefix: ClassVar[str] = ""
 
     @property
     def reference(self) -> str:
         """The name of the set in commands and experiments; it does not change when the set is renamed."""
-        return self.key
+        return f"{self.prefix}{self.key}"
 
 
 class _Fingerprinted(Protocol):
@@ -100,7 +101,6 @@ class StoredCollection(Generic[N]):
         return [*own, *(replace(note, shared=True) for note in others if note.key not in keys)]
 
     def damaged(self) -> list[str]:
-        """Return the keys of the user's sets with an unreadable note."""
         folders = sorted(path.parent for path in (workspace() / self.name).glob(f"*/{NOTE}"))
         return [path.name for path in folders if _KEY.fullmatch(path.name) and self._read_note(path) is None]
 

@@ -104,11 +104,9 @@ class Column:
         return f"{words} (%)" if self.unit is ColumnUnit.FRACTION else words
 
     def displayed(self, value: Any) -> Any:
-        """Return the value in the displayed unit: fractions as percentages."""
         return value * 100 if self.unit is ColumnUnit.FRACTION else value
 
     def text(self, value: Any) -> str:
-        """Return a value as text; a missing one is "-"."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         match self.unit:
@@ -143,19 +141,16 @@ class ResultTable(Generic[Result]):
         return self.frame(result)[[column.name for column in self.columns]]
 
     def texts(self, result: Result) -> list[list[str]]:
-        """Return the cells as texts, row by row."""
         records = self.rows(result).to_dict("records")
         return [[column.text(record[column.name]) for column in self.columns] for record in records]
 
     def lines(self, result: Result) -> list[str]:
-        """Return the lines of the table for a terminal."""
         rows = [(cells[0], cells[1:]) for cells in self.texts(result)]
         titles = [column.title for column in self.columns[1:]]
         width = max([len(title) for title in titles] + [len(cell) for _, cells in rows for cell in cells], default=0)
         return format_table(titles, rows, width)
 
     def markdown(self, result: Result) -> str:
-        """Return the table in Markdown."""
         titles = [column.title for column in self.columns]
         rules = [":--" if column.unit is ColumnUnit.TEXT else "--:" for column in self.columns]
         cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in self.texts(result)]
@@ -221,7 +216,6 @@ class Study(Generic[Spec, Result]):
         raise KeyError(f"{self.name} has no stored result {key!r}")
 
     def run_folder(self, folder: Path, /) -> int:
-        """Run the job in this folder; returns a command's exit status."""
         return StudyJob(folder, self).run()
 
 
@@ -249,7 +243,6 @@ class StudyJob(Job, Generic[Spec, Result]):
         return self.study.spec_type.validate_json(path.read_bytes())
 
     def write_spec(self, spec: Spec) -> None:
-        """Write the spec. Raises `OSError`."""
         path = self.folder / self.study.spec_file
         kind = self.study.spec_type
         if path.suffix == ".toml":
@@ -264,7 +257,6 @@ class StudyJob(Job, Generic[Spec, Result]):
         self.begin()
 
     def begin(self) -> None:
-        """Start the process, which reads the spec from the folder."""
         self.launch("internal", self.study.name, self.folder)
 
     def run(self, on_progress: Progress | None = None) -> int:

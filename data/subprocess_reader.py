@@ -40,10 +40,8 @@ from mrc_workbench.data.workspace import read_json, workspace, write_json, write
 
 logger = logging.getLogger(__name__)
 
-_TASK_MODULES = {
-    "questions": "mrc_workbench.data.questions.read",
-    "pairs": "mrc_workbench.data.pairs.store",
-}  # each has a `WORK`
+# modules with a `ReadingTask` called `WORK`
+_TASK_MODULES = {"questions": "mrc_workbench.data.questions.read", "pairs": "mrc_workbench.data.pairs.store"}
 _FORKS = sys.platform == "linux"  # forking is not safe with the system libraries of macOS
 _NICENESS = 10  # pages have priority
 _FOLDER_PREFIX = ".reading."  # of the folders that exchange files
@@ -86,11 +84,10 @@ class ReadingLimits:
 
     @classmethod
     def for_contents(cls, *contents: Content) -> "ReadingLimits":
-        """Return limits that grow with the size of the files, up to the available memory."""
-        size = sum(
-            content.size * (_COMPRESSION_FACTOR if content.signature.startswith(_COMPRESSED_SIGNATURES) else 1)
-            for content in contents
-        )
+        size = 0
+        for content in contents:
+            is_compressed = content.signature.startswith(_COMPRESSED_SIGNATURES)
+            size += content.size * (_COMPRESSION_FACTOR if is_compressed else 1)
         memory = min(_BASE_MEMORY + _MEMORY_PER_BYTE * size, max(_BASE_MEMORY, _available_memory()))
         return cls(memory, ceil(_BASE_SECONDS + size / _BYTES_PER_SECOND + _SECONDS_PER_FILE * (len(contents) - 1)))
 
@@ -177,10 +174,7 @@ class UnusableFileError(DataError):
 def run_in_subprocess(
     work: ReadingTask[R], files: Sequence[File], options: Mapping[str, Any], report: OnFilesRead | None = None
 ) -> R:
-    """Read files in a subprocess.
-
-    Raises `UnusableFileError`, also for exceeded limits, and `OSError` if the disk is full.
-    """
+    """Read files in a subprocess. Raises `UnusableFileError`, or `OSError` if the disk is full."""
     limits = ReadingLimits.for_contents(*(file.content for file in files))
     parent = _parent_folder()
     remove_leftovers_of(_FOLDER_PREFIX, parent)

@@ -31,10 +31,9 @@ def raise_on_ctrl_c() -> None:
 
 
 def let_idle_threads_sleep() -> None:
-    """Let OpenMP threads sleep at a barrier instead of spinning, unless the environment says otherwise.
+    """Let OpenMP threads sleep at barriers; spinning ones slow down training up to ten times if other processes run.
 
-    If other processes run, spinning threads slow down the thread they wait for: a training step takes up to ten times
-    as long. Call this before torch is imported, which reads the variable once.
+    Call this before torch is imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -156,7 +155,6 @@ class ProgressReporter:
         self.begin(mode)
 
     def begin(self, mode: ProgressMode) -> None:
-        """Restart the clock and set the mode."""
         self.mode = mode
         self._started = self._written = time.monotonic()
         self._name = ""

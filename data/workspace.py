@@ -19,7 +19,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from mrc_workbench.data.files import remove_leftovers_of, temporary_folder
+from mrc_workbench.data.files import read_user_file, remove_leftovers_of, temporary_folder
 from mrc_workbench.data.problems import Failure
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
@@ -69,10 +69,7 @@ def read_only_workspace() -> Path | None:
 
 
 def user() -> str:
-    """Return the folder name of the current user; empty if users do not sign in.
-
-    Raises `NotSignedInError`, and `ValueError` if `MRC_USER` is not a valid name (a path is not).
-    """
+    """Return the folder name of the user, empty if users do not sign in. Raises `NotSignedInError`, `ValueError`."""
     name = _acting_user.get()
     for provider in _user_providers:
         name = provider() if name is None else name
@@ -196,10 +193,9 @@ def remove_folder(folder: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; empty if the file is missing, unreadable or damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # RecursionError: nested thousands deep
+        return read_user_file(path)[0]
+    except OSError:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def read_number(content: dict[str, Any], name: str) -> float:
@@ -323,7 +319,7 @@ def _merged(folder: Path, last: str) -> Iterator[Path]:
         names = _files(new)
         (folder / last).unlink(missing_ok=True)
         for name in sorted(_manifest_files(folder) - set(names)):
-            _remove(folder, name)
+            _remove_with_empty_parents(folder, name)
         for name in sorted(names, key=lambda name: name == last):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (new / name).replace(folder / name)
@@ -344,8 +340,7 @@ def _files(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()]
 
 
-def _remove(folder: Path, name: str) -> None:
-    """Remove a file and the parent folders that become empty."""
+def _remove_with_empty_parents(folder: Path, name: str) -> None:
     path = folder / name
     parents = [parent for parent in path.parents if parent.is_relative_to(folder) and parent != folder]
     if any(parent.is_symlink() for parent in parents):

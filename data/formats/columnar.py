@@ -97,7 +97,6 @@ def _class_names(feature: Any) -> Sequence[Any] | None:
 
 
 def _with_class_names(value: Any, names: Sequence[Any]) -> Any:
-    """Replace numbers of classes by names, also in lists; -1 becomes None."""
     if isinstance(value, list):
         return [_with_class_names(item, names) for item in value]
     if not isinstance(value, int) or isinstance(value, bool):
@@ -207,7 +206,6 @@ def _validate_batches(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _open_batches(content: Content) -> tuple[Any, Iterator[Any]]:
-    """Return the schema and the batches, mapped into memory if the content is a file."""
     source = content.in_memory_or_path
     reader = pa.memory_map(str(source)) if isinstance(source, Path) else pa.BufferReader(source)
     if content.start.startswith(_FILE_MARK):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mrc_workbench.data.formats.tables import RawRow, as_text, display_text, is_blank, is_collection
+from mrc_workbench.data.formats.tables import IsKnownName, RawRow, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 
@@ -130,9 +130,7 @@ def name_with_known_word(role: str, role_names: Sequence[str], names: Sequence[s
     """Return the only name that contains a known word, for roles with distinctive words."""
     if role not in ("title", "answers", "question", "context"):
         return None
-    known = {word for word in role_names if len(word) > 1} - {
-        "sentence"
-    }  # sentence1 and sentence2 are columns of pairs
+    known = {word for word in role_names if len(word) > 1} - {"sentence"}  # sentence1 is a column of pairs
     korean = tuple(word for word in known if "가" <= word <= "힣")
     matches = []
     for name in names:
@@ -174,7 +172,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/%\s-]+")
 _NOTE = re.compile(r"\s*([※*†]|주\s?[):.]|(비고|참고|출처|자료|source|notes?)\s?:)", re.IGNORECASE)
 
 
-def find_header(records: Sequence[Sequence[object]], is_known_name: Callable[[str], bool]) -> int:
+def find_header(records: Sequence[Sequence[object]], is_known_name: IsKnownName) -> int:
     """Return the position of the header record; `is_known_name` checks names of columns.
 
     It is the first record, unless that has fewer cells than the table below and a better record follows: with two known
@@ -201,7 +199,6 @@ def find_header(records: Sequence[Sequence[object]], is_known_name: Callable[[st
 
 
 def _filled_cells(record: Sequence[object]) -> dict[int, str]:
-    """Return the texts of non-blank cells by position, from 1."""
     return {position: as_text(cell) for position, cell in enumerate(record, start=1) if not is_blank(cell)}
 
 
@@ -238,7 +235,6 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
 
 
 def _mark_repeated_headers(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
-    """Yield rows; those that repeat the header, and a first row with other known names, get a problem."""
     for number, row in enumerate(rows):
         is_header = len(names) > 1 and all(as_text(row.cells.get(name)) == name for name in names)
         if number == 0 and len(names) > 1:

@@ -193,7 +193,6 @@ def _markdown_parser() -> Any:
 
 
 def _plain(inline: Any) -> str:
-    """Return the text of a paragraph; images are replaced by their descriptions."""
     tokens = (token for token in inline.children or [] if token.type != "html_inline")
     return "".join("\n" if token.type in ("softbreak", "hardbreak") else token.content for token in tokens)
 
@@ -248,7 +247,6 @@ def _walk(root: Any) -> Iterator[tuple[bool, Any]]:
 
 
 def _tidy(parts: list[str]) -> str:
-    """Return the lines of an element; tabs separate the cells of a table's row."""
     rows = ((" ".join(cell.split()) for cell in line.split("\t")) for line in "".join(parts).split("\n"))
     return "\n".join("\t".join(cells).strip() for cells in rows)
 
@@ -296,7 +294,6 @@ def _blocks_of(element: Mapping[str, Any]) -> Iterator[DocumentBlock]:
 
 @contextmanager
 def _path_of(content: Content) -> Iterator[Path]:
-    """Yield the file of a content; bytes are written into a temporary file."""
     if isinstance(content.source, Path):
         yield content.source
         return

@@ -119,10 +119,8 @@ def _encoding_by_name(content: "Content", named: str) -> Encoding:
     if codec is None:
         codec = iana_name(named, strict=False)
         if codec not in IANA_SUPPORTED:  # not all codecs are encodings, such as base64
-            names = ", ".join(ENCODINGS)
-            raise DataError.from_code(
-                ProblemCode.UNKNOWN_ENCODING_NAME, name=display_text(named, 80), names=names, flags=_FLAG
-            )
+            details = {"name": display_text(named, 80), "names": ", ".join(ENCODINGS), "flags": _FLAG}
+            raise DataError.from_code(ProblemCode.UNKNOWN_ENCODING_NAME, **details)
     if codec == "utf-16" and not content.start.startswith(_UTF16_MARKS):
         codec = _wide_without_mark(content.whole) or "utf-16-le"
     return _decodable(content, Encoding(codec, name))
@@ -145,7 +143,6 @@ def _decodable(content: "Content", encoding: Encoding) -> Encoding:
 
 
 def _is_mostly(start: bytes, codec: str) -> bool:
-    """Whether a codec decodes most bytes that are not ASCII."""
     text = start[:1_000_000].decode(codec, "replace")
     broken = text.count(REPLACEMENT)
     return sum(not character.isascii() for character in text) - broken > 10 * broken
@@ -240,7 +237,6 @@ def _codec_of_header(content: "Content") -> str | None:
 
 
 def _guessed_encoding(selected: Rating, likely: Sequence[Rating]) -> Encoding:
-    """Return an encoding with a problem that reports the guess and the alternatives."""
     others = _examples([rating for rating in likely if rating is not selected], likely)
     problem = Problem.from_code(ProblemCode.GUESSED_ENCODING, name=_NAMES[selected.codec], others=others, flags=_FLAG)
     return Encoding(selected.codec, _NAMES[selected.codec], problems=(problem,))
@@ -269,7 +265,6 @@ def _examples(ratings: Sequence[Rating], compared: Sequence[Rating]) -> str:
 
 
 def _first_differing_line(texts: Sequence[str]) -> int:
-    """Return the position of the first different line, 0 if the texts are equal."""
     lines = zip(*(text.split("\n") for text in texts), strict=False)
     return next((index for index, line in enumerate(lines) if len(set(line)) > 1), 0)
 
@@ -283,9 +278,7 @@ def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
     if not texts:
         sample = _sample(content.start)
         mended = {codec: sample.decode(codec, "replace") for codec in _NAMES if not codec.startswith("utf")}
-        texts = dict(
-            sorted(mended.items(), key=lambda item: item[1].count(REPLACEMENT))
-        )  # the fewest invalid bytes first
+        texts = dict(sorted(mended.items(), key=lambda item: item[1].count(REPLACEMENT)))
     position = _first_differing_line([*texts.values()])
     lines = {codec: text.split("\n")[position].strip() for codec, text in texts.items()}
     return tuple(

@@ -22,7 +22,7 @@ from zipfile import BadZipFile, ZipFile
 from mrc_workbench.data.formats.columnar import arrow_table, is_arrow, parquet_table
 from mrc_workbench.data.formats.columns import is_known
 from mrc_workbench.data.formats.encodings import EncodingCandidate
-from mrc_workbench.data.formats.tables import RawRow, RawTable, as_text, display_text, mend_text
+from mrc_workbench.data.formats.tables import IsKnownName, RawRow, RawTable, as_text, display_text, mend_text
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size, plain_text_table
 from mrc_workbench.data.formats.text_tables import (
     delimited_tables,
@@ -145,7 +145,6 @@ _OTHER_STRUCTURES = (
 
 
 def _refuse_placeholder(head: str) -> None:
-    """Raise `DataError` for a pointer to a file, or a web page that a server returns instead of the file."""
     start = head[:1000].lstrip()
     if _LFS.match(start):
         size = _LFS_SIZE.search(start)
@@ -158,7 +157,6 @@ def _refuse_placeholder(head: str) -> None:
 
 
 def _lines(head: str) -> list[str]:
-    """Return the first lines without blank lines and comments."""
     lines = (line for line in head[:200_000].split("\n") if line.strip() and not line.startswith("#"))
     return list(islice(lines, _MAX_LINES))
 
@@ -170,7 +168,6 @@ def _refuse_structures(lines: Sequence[str], structures: Iterable[tuple[re.Patte
 
 
 def _repeated_separator(lines: Sequence[str]) -> str | None:
-    """Return a separator that occurs equally often inside nearly every line."""
     if len(lines) < _MIN_LINES:
         return None
     counts: dict[str, Counter[int]] = {}
@@ -243,9 +240,7 @@ class Proposal(NamedTuple, Generic[C]):
     encodings: tuple[EncodingCandidate, ...] = ()  # if the encoding is unknown
 
 
-def recognise(
-    content: bytes | Content, is_known_name: Callable[[str], bool] = is_known, name: str = ""
-) -> RecognisedFile:
+def recognise(content: bytes | Content, is_known_name: IsKnownName = is_known, name: str = "") -> RecognisedFile:
     """Return the format of a file's bytes. Raises `DataError` if it is unknown.
 
     `is_known_name` checks names of columns. The `name` of the file only matters for the errors of documents.
@@ -269,7 +264,7 @@ def recognise(
     return RecognisedFile(Format.EXCEL, value=workbook, problems=workbook.problems)
 
 
-def _recognise_text(content: Content, is_known_name: Callable[[str], bool]) -> RecognisedFile:
+def _recognise_text(content: Content, is_known_name: IsKnownName) -> RecognisedFile:
     try:
         encoding = content.encoding
     except DataError:

@@ -44,7 +44,6 @@ class RowReader:
     blanks: tuple[tuple[str, str], ...] = ()  # columns and marks that were read as empty
 
     def cell(self, role: str) -> object:
-        """Return the cell of a role, None if there is no such column."""
         name = getattr(self.columns, role)
         return None if name is None else self.row.cells.get(name)
 
@@ -104,7 +103,6 @@ class RowReader:
         return {}
 
     def _is_mark(self, role: str, text: str) -> bool:
-        """Whether a text of an optional role is the mark of an empty cell; records the mark."""
         if not self.has_marks or not tables.is_empty_mark(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
@@ -151,7 +149,6 @@ class Rejection:
     _blanks: dict[tuple[str | None, str], Counter[str]] = field(default_factory=dict)  # by file and column
 
     def begin(self, recognised: RecognisedFile, file: str | None = None) -> None:
-        """Begin a file, and add the problems of its detection."""
         self.file = file
         for problem in recognised.problems:
             self.problems.add(self._named(problem))
@@ -169,7 +166,6 @@ class Rejection:
             raise self.no_good_rows_error(ProblemCode.NO_GOOD_START, self.problems.total)
 
     def note(self, reader: RowReader) -> None:
-        """Add the problems of a row that is not left out."""
         if reader.dropped is not None:
             self.problems.add(self._named(reader.dropped))
         for column, mark in reader.blanks:
@@ -182,7 +178,6 @@ class Rejection:
             self.problems.add(notice)
 
     def note_blanks(self) -> None:
-        """Add, after the last row, the problems of columns with marks of empty cells."""
         for (file, column), marks in self._blanks.items():
             details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
             details |= {} if file is None else {"file": file}
@@ -198,7 +193,6 @@ class Rejection:
         return DataError(Problem.from_code(code, rows=rows, first=first.message), recorded)
 
     def no_rows_left_error(self, rows: int) -> DataError:
-        """Return the error for a file with all rows left out, or without any row."""
         if self.rows:
             return self.no_good_rows_error(ProblemCode.NO_GOOD_ROW, rows)
         return DataError(Problem.from_code(ProblemCode.NO_QUESTION), self.problems.recorded)

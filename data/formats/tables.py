@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -16,6 +16,7 @@ import numpy as np
 
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
+IsKnownName = Callable[[str], bool]  # whether a column has a known name
 MAX_COLUMNS = 2**14  # Excel's own limit
 MAX_CHARACTERS = 1_000_000  # of one text: a thick book
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -165,9 +166,8 @@ _MAX_EMPTY_CHARACTERS = max(map(len, _EMPTY))
 
 def is_missing(value: object) -> bool:
     """Whether a cell is blank or contains the mark of a missing value, such as NaN or N/A."""
-    return is_blank(value) or (
-        isinstance(value, str) and len(value) < _MAX_MISSING_CHARACTERS and is_missing_mark(value.strip())
-    )
+    is_short = isinstance(value, str) and len(value) < _MAX_MISSING_CHARACTERS
+    return is_blank(value) or (is_short and is_missing_mark(str(value).strip()))
 
 
 def is_missing_mark(text: str) -> bool:

@@ -41,7 +41,6 @@ class Content:
 
     @classmethod
     def from_bytes(cls, source: "bytes | Content") -> "Content":
-        """Return the content for bytes; content is returned unchanged."""
         return source if isinstance(source, Content) else cls(source)
 
     def open(self) -> BinaryIO:
@@ -129,7 +128,6 @@ class EncodedText:
 
     @property
     def whole(self) -> str:
-        """The whole text, decoded at each call."""
         return self.content.whole.decode(self.encoding.codec, self.encoding.errors)
 
     def lines(self, newline: str) -> Iterator[str]:
@@ -165,7 +163,6 @@ def _filled_lines(text: str | EncodedText) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(text: str | EncodedText) -> Iterator[tuple[int, str]]:
-    """Yield the blocks between blank lines, with the numbers of their first lines."""
     lines = enumerate(lines_of(text, ""), start=1)
     for is_filled, block in groupby(lines, lambda line: bool(line[1].strip())):
         if is_filled:

@@ -16,6 +16,7 @@ from mrc_workbench.data.formats.columns import find_header, guess_columns, is_kn
 from mrc_workbench.data.formats.tables import (
     MAX_CHARACTERS,
     MAX_COLUMNS,
+    IsKnownName,
     RawRow,
     RawTable,
     column_names,
@@ -65,7 +66,7 @@ class Delimited(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> Delimited | None:
+def find_table(text: str, is_known_name: IsKnownName = is_known) -> Delimited | None:
     """Return the delimiter and the header of the best table of questions in a text, None if it is not a table.
 
     `is_known_name` checks names of columns. Commas in prose precede spaces, and their number varies between lines.
@@ -95,7 +96,7 @@ def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> De
 
 
 def _is_table(
-    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: Callable[[str], bool]
+    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: IsKnownName
 ) -> bool:
     if any(map(is_known_name, header)):
         return True
@@ -124,7 +125,6 @@ def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[]
 
 
 def _ruled_records(text: Text) -> Iterator[Record]:
-    """Yield the cells between bars; a bar after a backslash is text."""
     for number, line in enumerate(_lines(text), start=1):
         row = line.strip()
         if _RULE.fullmatch(row):
@@ -239,9 +239,8 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
         return RawRow(number, cells)
     further = enumerate(fields[len(names) : MAX_COLUMNS], start=len(names) + 1)
     cells |= {f"column {position}": field for position, field in further}
-    return RawRow(
-        number, cells, Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
-    )
+    problem = Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
+    return RawRow(number, cells, problem)
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
@@ -275,9 +274,8 @@ def parse_json(text: str) -> Any:
         rest = text[error.pos : error.pos + 10].strip()
         if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
             raise DataError.from_code(ProblemCode.CUT_JSON, line=text.count("\n") + 1) from error
-        raise DataError.from_code(
-            ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg
-        ) from error
+        position = {"line": error.lineno, "column": error.colno}
+        raise DataError.from_code(ProblemCode.BROKEN_JSON, **position, reason=error.msg) from error
     except RecursionError as error:
         raise DataError.from_code(ProblemCode.NESTED_TOO_DEEP) from error
 
@@ -345,7 +343,6 @@ def _refuse(description: str) -> NoReturn:
 
 
 def _parse_line(number: int, line: str) -> Any:
-    """Return the value of a line, or its problem."""
     try:
         return _decoded(line)
     except json.JSONDecodeError as error:

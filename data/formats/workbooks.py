@@ -16,6 +16,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
 from mrc_workbench.data.formats.tables import (
     CellError,
+    IsKnownName,
     RawRow,
     RawTable,
     column_names,
@@ -75,7 +76,6 @@ class Workbook:
 
     @property
     def merged(self) -> frozenset[str]:
-        """The columns with cells merged over several rows."""
         return frozenset(self.names[merge.first_column - 1] for merge in self.merges)
 
     @property
@@ -110,7 +110,7 @@ def is_workbook(content: bytes, name: str = "") -> bool:
         return True
 
 
-def open_workbook(content: bytes, is_known_name: Callable[[str], bool] = is_known) -> Workbook:
+def open_workbook(content: bytes, is_known_name: IsKnownName = is_known) -> Workbook:
     """Return the sheet with a table of questions, else one with known columns, else any sheet.
 
     Hidden sheets are used only if no visible one has a known column. Raises `DataError` if the workbook is broken,
@@ -138,7 +138,6 @@ def open_workbook(content: bytes, is_known_name: Callable[[str], bool] = is_know
 
 
 def _report_other_sheets(best: Workbook, opened: Sequence[Workbook], data: Sequence[Workbook]) -> Workbook:
-    """Add a problem that names the sheets without data, if there are any."""
     others = [candidate.sheet for candidate in opened if candidate not in data]
     if not others:
         return best
@@ -148,7 +147,7 @@ def _report_other_sheets(best: Workbook, opened: Sequence[Workbook], data: Seque
     return replace(best, problems=(*best.problems, Problem.from_code(ProblemCode.OTHER_SHEETS, **details)))
 
 
-def _read_sheet(sheet: _Sheet, is_known_name: Callable[[str], bool]) -> Workbook | None:
+def _read_sheet(sheet: _Sheet, is_known_name: IsKnownName) -> Workbook | None:
     beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may have a million blank rows
     sample = list(islice(_filled_rows(beginning), _SAMPLE_ROWS))
     if not sample:
@@ -211,7 +210,6 @@ def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge])
 
 
 def _filled_rows(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, list[Any]]]:
-    """Yield row numbers and cells without blank rows and trailing blank cells."""
     for number, cells in rows:
         check_size(number, "rows", _MAX_SHEET_ROWS)
         filled = [position for position, cell in enumerate(cells, start=1) if not is_blank(cell)]
@@ -257,7 +255,6 @@ def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
 
 
 def _other_sheets(content: bytes) -> Iterator[_Sheet]:
-    """Yield the sheets of formats that only calamine reads; it returns formula errors as blanks."""
     import python_calamine as calamine
 
     workbook = calamine.CalamineWorkbook.from_object(BytesIO(content))

@@ -104,7 +104,6 @@ class Status:
 
     @property
     def is_process_alive(self) -> bool:
-        """Whether the process of the status is running."""
         return self.pid > 0 and Process(self.pid, self.pid_started).is_alive
 
 
@@ -158,7 +157,6 @@ class Job:
 
     @property
     def failed(self) -> bool:
-        """Whether it failed or its process died."""
         has_started = not self.done and self.has_status
         return has_started and self.status().state in (State.FAILED, State.INTERRUPTED)
 
@@ -180,7 +178,6 @@ class Job:
         self.write("status.json", {**asdict(status), "heartbeat": time.time()})
 
     def write(self, name: str, content: object) -> None:
-        """Write a JSON file of the folder atomically."""
         write_json(self.folder / name, content)
 
     def read(self, name: str) -> dict[str, Any]:
@@ -209,7 +206,6 @@ class Job:
         write_text(self.folder / "progress.jsonl", "".join(lines))
 
     def log(self, lines: int = 0) -> str:
-        """Read the output of the process, or its last lines."""
         try:
             text = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -237,7 +233,6 @@ class Job:
                 self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
     def request_stop(self) -> None:
-        """Request that it stops after its current step."""
         (self.folder / "stop").touch()
 
     @property

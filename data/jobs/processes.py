@@ -73,8 +73,7 @@ def process_of(pid: int) -> Process:
         return Process(pid, 0.0)
 
 
-# parameters of mallopt(3)
-_TRIM_THRESHOLD = -1
+_TRIM_THRESHOLD = -1  # parameters of mallopt(3)
 _TOP_PAD = -2
 _MMAP_THRESHOLD = -3
 _MMAP_MAX = -4
@@ -99,11 +98,7 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def release_large_blocks() -> None:
-    """Return freed blocks of at least 32 MiB to the system, also after `hold_freed_memory`.
-
-    Call it if the sizes of large blocks vary, such as those of logits: freed blocks could not be reused, and the
-    process would hold several times the memory that it uses.
-    """
+    """Return freed blocks of at least 32 MiB to the system, because blocks of varying size could not be reused."""
     _mallopt({_MMAP_THRESHOLD: 2**25, _MMAP_MAX: 2**16})  # the highest threshold that glibc allows
 
 
@@ -317,7 +312,6 @@ def main() -> None:
 def _two_servers(
     listener: socket.socket, light: socket.socket, life_line: int, server_environment: dict[str, str]
 ) -> _ForkRequest | None:
-    """Continue as two servers, see the module."""
     tied, tie = os.pipe()  # closed when the first server ends; then the second one ends
     is_second = os.fork() == 0
     os.close(tie if is_second else tied)

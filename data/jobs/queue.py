@@ -48,7 +48,6 @@ class Queue(Generic[J]):
     jobs: Callable[[], Sequence[J]]  # returns all jobs
 
     def queued(self) -> list[J]:
-        """Return the waiting jobs, the next one first."""
         waiting = [(job.status(), job) for job in self.jobs()]
         queued = sorted((status.queued, job.id, job) for status, job in waiting if status.state is State.QUEUED)
         return [job for *_, job in queued]
@@ -92,7 +91,6 @@ class Queue(Generic[J]):
             self.start_worker()
 
     def work(self) -> None:
-        """Run the queued jobs of the workspace, one after the other, until no job is left."""
         lock = FileLock(self._worker_lock)
         with suppress(Timeout), lock.acquire(timeout=_SECONDS_TO_TAKE_OVER, poll_interval=_SECONDS_BETWEEN_TRIES):
             # a queued job with a process belongs to a command, which waits for its turn itself

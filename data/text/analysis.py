@@ -24,6 +24,7 @@ from mrc_workbench.data.text.analyzers import Analyzer, Compounds, morphemes
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 
+OnProgress = Callable[[float], None]  # called with the analyzed fraction, 0 to 1
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
 MORPHEME_SUFFIX = "/"  # distinguishes a morpheme of two characters from the same bigram
@@ -64,7 +65,6 @@ class Analysis:
 
     @classmethod
     def from_analyzer(cls, analysis: "Analyzer | Analysis") -> "Analysis":
-        """Return an analysis unchanged, and an analyzer as an analysis without options."""
         return analysis if isinstance(analysis, Analysis) else cls(analysis)
 
     def resolved(self, texts: Iterable[str]) -> "Analysis":
@@ -88,7 +88,6 @@ class Analysis:
 
     @property
     def options_key(self) -> tuple[str, ...]:
-        """The options, for cache keys; empty if there are none."""
         options = ["pairs"] if self.pairs else []
         if self.language:
             options.append(f"stems {languages.VERSION} {version('PyStemmer')}")
@@ -204,7 +203,6 @@ class Tokens:
         return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
 
     def select(self, rows: Sequence[int]) -> "Tokens":
-        """Return the tokens of the texts at `rows`, with the same vocabulary."""
         starts = self.offsets[:-1][rows]
         lengths = np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -222,10 +220,8 @@ class Tokens:
         return np.split(ids, offsets[1:-1]) if len(self) else []
 
 
-def tokens_of(
-    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
-) -> Tokens:
-    """Return the tokens of texts, from the cache if possible; `on_progress` gets the analyzed fraction, 0 to 1."""
+def tokens_of(analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: OnProgress | None = None) -> Tokens:
+    """Return the tokens of texts, from the cache if possible."""
     parts = token_parts(analysis, texts, on_progress)
     return next(parts) if len(texts) <= TEXTS_PER_PART else _join_parts(parts)
 
@@ -245,7 +241,7 @@ def has_cached_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bo
 
 
 def token_parts(
-    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: OnProgress | None = None
 ) -> Iterator[Tokens]:
     """Yield the tokens of `TEXTS_PER_PART` texts at a time, at least one part; each part has its own vocabulary."""
     for start in range(0, max(1, len(texts)), TEXTS_PER_PART):
@@ -304,7 +300,6 @@ def _encode_texts(
 
 
 def _encode_stems(analysis: Analysis, texts: Sequence[str], report: Callable[[int], None]) -> cache.Arrays:
-    """Return the stems of texts; each distinct word is stemmed once."""
     if languages.has_own_case(analysis.language):
         composed = partial(unicodedata.normalize, "NFC")
         words = _tokens(_encode_texts(lambda block: words_in(analysis.language, map(composed, block)), texts, report))
@@ -317,7 +312,6 @@ def _encode_stems(analysis: Analysis, texts: Sequence[str], report: Callable[[in
 
 
 def _without_bigrams(both: Tokens) -> cache.Arrays:
-    """Return the morphemes among the tokens of `KIWI_BIGRAM`."""
     is_morpheme = np.array([token.endswith(MORPHEME_SUFFIX) for token in both.vocabulary], dtype=bool)
     translation = np.where(is_morpheme, np.cumsum(is_morpheme) - 1, -1).astype(np.int32)
     suffixed = (token for token in both.vocabulary if token.endswith(MORPHEME_SUFFIX))
@@ -337,7 +331,6 @@ def _known_ids(tokens: Tokens, translation: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _pair_tokens(tokens: Tokens) -> cache.Arrays:
-    """Return the pairs of adjacent tokens of each text."""
     size = max(1, len(tokens.vocabulary))
     ids = tokens.ids.astype(np.int64)
     inside = np.ones(max(0, len(ids) - 1), dtype=bool)

@@ -190,9 +190,8 @@ class KiwiTokenizer:
         return {form for form, *_ in self._kiwi.extract_words(list(texts), min_count, max_characters, _MIN_WORD_SCORE)}
 
     def _match_spaced_words(self, text: str) -> list[tuple[int, int, str]]:
-        return [
-            (*match.span(), self._tags[normalize_word(match.group())]) for match in self._spaced_words.finditer(text)
-        ]
+        matches = self._spaced_words.finditer(text)
+        return [(*match.span(), self._tags[normalize_word(match.group())]) for match in matches]
 
     def units(self, text: str, token: Any) -> list[LocatedToken]:
         """Return a token after synonyms: several for names of several words in Kiwi's dictionary."""
@@ -232,7 +231,6 @@ class KiwiTokenizer:
         return list(map(LocatedToken, parts, spans))
 
     def _parts_of(self, noun: str) -> tuple[str, ...]:
-        """Return the smallest parts of a noun, none if it is not split."""
         if noun not in self._parts:
             self._parts[noun] = self._dictionary.parts[noun] if noun in self._dictionary.parts else self._split(noun)
         return self._parts[noun]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import xxhash
 
@@ -34,7 +34,6 @@ class PassageCorpus:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the passages' texts, without titles and questions."""
         return self.question_set.passages.texts.fingerprint
 
     @property
@@ -42,7 +41,6 @@ class PassageCorpus:
         return int(self.question_set.passages.texts.lengths().sum())
 
     def documents(self) -> Iterator[str]:
-        """Yield the passages; a long one is split."""
         for text in self.question_set.passages.texts:
             yield from split_long_document(text)
 
@@ -79,7 +77,6 @@ class TextCorpus:
     in_paragraphs: bool = field(kw_only=True)
 
     def documents(self) -> Iterator[str]:
-        """Yield the documents. Raises `LanguageError` if the file is no longer a text."""
         lines = _lines(_blocks(self.path, display_text(self.path.name, 80)))
         for document in _paragraphs(lines) if self.in_paragraphs else lines:
             yield from split_long_document(document)
@@ -238,19 +235,14 @@ class StoredText(StoredItem):
     characters: int
     documents: int
     in_paragraphs: bool
-
-    @property
-    def reference(self) -> str:
-        return f"{REFERENCE}{self.key}"
+    prefix: ClassVar[str] = REFERENCE
 
 
 _UNKNOWN = "no stored text {reference}; use one of: {known}"
 _TEXTS = StoredCollection(
     "texts",
     StoredText,
-    lambda reference, known: LanguageError(
-        "unknown_text", _UNKNOWN.format(reference=reference, known=known), name=reference
-    ),
+    lambda **names: LanguageError("unknown_text", _UNKNOWN.format(**names), name=names["reference"]),
 )
 stored = _TEXTS.stored
 damaged = _TEXTS.damaged
@@ -290,7 +282,6 @@ def find(reference: str) -> TextCorpus:
     stored_text = _TEXTS.find_note(reference)
     if not is_intact(_TEXTS.folder(stored_text.key), unsealed_names=[NOTE]):
         name = display_text(stored_text.name, 80)
-        raise LanguageError(
-            "broken_text", f"the stored text {name} is damaged: remove it and import it again", name=name
-        )
+        message = f"the stored text {name} is damaged: remove it and import it again"
+        raise LanguageError("broken_text", message, name=name)
     return open_stored_text(stored_text)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import regex
 
@@ -182,9 +182,7 @@ class _DictionaryParser:
     """The words and synonyms read so far, with their rows."""
 
     words: dict[str, tuple[Word, int]] = field(default_factory=dict)
-    firsts: dict[str, tuple[str, int]] = field(
-        default_factory=dict
-    )  # normalized first word of the group, by normalized member
+    firsts: dict[str, tuple[str, int]] = field(default_factory=dict)  # first word of the group by member
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # members as written, by normalized first word
     problems: list[DictionaryError] = field(default_factory=list)
 
@@ -288,10 +286,7 @@ class StoredDictionary(StoredItem):
 
     words: int
     synonyms: int
-
-    @property
-    def reference(self) -> str:
-        return f"{REFERENCE}{self.key}"
+    prefix: ClassVar[str] = REFERENCE
 
 
 _DICTIONARIES = StoredCollection(

@@ -178,10 +178,8 @@ def _lists() -> dict[str, frozenset[str]]:
     from stopwordsiso import langs, stopwords  # 200 KB, only loaded if needed
 
     spaced = langs() - {"ja", "ko", "th", "zh"}
-    return {
-        language: frozenset(word.lower() for word in stopwords(language) if _WORD.fullmatch(word))
-        for language in sorted(spaced)
-    }
+    lists = ((language, filter(_WORD.fullmatch, stopwords(language))) for language in sorted(spaced))
+    return {language: frozenset(map(str.lower, words)) for language, words in lists}
 
 
 _DECISIVE_WORDS = 2  # minimum stop words in a short text

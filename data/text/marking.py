@@ -45,7 +45,6 @@ class IndexedText(NamedTuple):
         return weighted_pieces(self.text, weights, 0, max(0, self.start - 1))
 
     def text_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
-        """Split the passage's text by the weights of spans of `text`."""
         return weighted_pieces(self.text, weights, self.start, len(self.text))
 
 
@@ -149,7 +148,6 @@ def _located_stems(analysis: Analysis, text: str) -> Iterator[LocatedToken]:
 def _locate_in_order(
     tokens: Sequence[str], text: str, lowered: str, *, overlap: bool = False
 ) -> Iterator[LocatedToken]:
-    """Yield the tokens of the lower-cased text with their spans in the text."""
     origins = _origins(text, lowered)
     start = -1
     end = 0
@@ -310,10 +308,8 @@ class MarkedText:
 def mark_texts(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> list[MarkedText]:
     """Mark texts for a question; `answers` are the answers to mark in each text."""
     composed = [unicodedata.normalize("NFC", text) for text in texts]
-    return [
-        MarkedText(text, tuple(spans), tuple(answer_spans(text, text_answers)))
-        for text, spans, text_answers in zip(composed, matched_spans(question, composed), answers, strict=True)
-    ]
+    rows = zip(composed, matched_spans(question, composed), answers, strict=True)
+    return [MarkedText(text, tuple(spans), tuple(answer_spans(text, searched))) for text, spans, searched in rows]
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[Span]:
