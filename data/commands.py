@@ -260,7 +260,7 @@ def add_options(
     """
 
     def make_flag(option: Field[Any]) -> inspect.Parameter:
-        kind = type(option.default)
+        kind: Any = type(option.default)
         default = getattr(default_instance, option.name, option.default)
         choice = choice_option(kind) if issubclass(kind, StrEnum) else Parameter()
         default = inspect.Parameter.empty if option.name in required else default

@@ -339,7 +339,7 @@ def run_job_exclusively(job: Job, work: Callable[[Status], None]) -> int:
     """Call `run_job` unless another process is running the job; returns a command's exit status, 0 or 2."""
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
+        with FileLock(job.folder / ".running.lock", timeout=_SECONDS_TO_END):
             final_status = run_job(job, work, lambda e: (e.code if isinstance(e, Failure) else "unexpected", str(e)))
     except Timeout:
         print_line("error: another process is running this job", error=True)

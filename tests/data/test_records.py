@@ -103,7 +103,7 @@ def test_passages_are_equal_if_content_and_order_are() -> None:
     passages = Passages.from_passages(MANY)
     assert passages == Passages.from_passages(list(MANY))
     assert hash(passages) == hash(Passages.from_passages(list(MANY)))
-    assert passages == Passages.from_passages([*MANY, *MANY])[5:]  # whatever pieces the columns are in
+    assert passages == Passages.from_passages([*MANY, *MANY])[5:]  # independent of the chunks of the columns
     assert passages != MANY[::-1]
     assert passages != MANY[:4]
     assert passages != 5
@@ -174,20 +174,15 @@ def question_set_of(*questions: Question) -> QuestionSet:
 def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
     question_set = question_set_of(Question("1", "산이 많다.", relevant=("a",), generator="sentence", hidden=True))
     trained = strip_hidden_text(question_set)
-    assert list(trained.passages.texts) == [
-        "서울은 수도이다. 한강이 흐른다.",
-        SOURCE_PASSAGES[1].text,
-        SOURCE_PASSAGES[2].text,
-    ]
+    texts = ["서울은 수도이다. 한강이 흐른다.", SOURCE_PASSAGES[1].text, SOURCE_PASSAGES[2].text]
+    assert list(trained.passages.texts) == texts
     assert list(trained.passages.titles) == ["서울", "부산", "서울"]
     assert list(question_set.passages) == list(SOURCE_PASSAGES)
     assert trained.corpus_fingerprint != question_set.corpus_fingerprint
-    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ by the sentence alone
+    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ only in the sentence
     generated = Question("1", "다른 글.", relevant=("a",), generator="sentence", hidden=True)
-    assert list(strip_hidden_text(QuestionSet("set", passages, (generated,))).passages.texts) == [
-        "같은 글.",
-        "같은 글.",
-    ]
+    trained = strip_hidden_text(QuestionSet("set", passages, (generated,)))
+    assert list(trained.passages.texts) == ["같은 글.", "같은 글."]
 
 
 def test_removes_all_titles_if_a_hidden_title_is_a_question() -> None:

@@ -61,7 +61,7 @@ def test_records_the_last_used_set(workspace_folder: Path) -> None:
     for key in ("0123456789abcdef", "fedcba9876543210"):
         record_last_used(key)
         assert last_used() == key
-    assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "it was written in one step"
+    assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "written atomically"
 
 
 def test_stores_aliases(workspace_folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_ignores_damaged_record_of_last_used_set(workspace_folder: Path) -> None
         assert last_used() == ""
     path.unlink()
     path.mkdir()
-    record_last_used("0123456789abcdef")  # one that cannot be written stops nobody
+    record_last_used("0123456789abcdef")  # an unwritable file is ignored
     assert last_used() == ""
 
 
@@ -142,7 +142,7 @@ def test_opens_sets_stored_as_parquet(workspace_folder: Path) -> None:
 
 def test_maps_passages_into_memory(workspace_folder: Path) -> None:
     stored_set = save_question_set(SET)
-    gc.collect()  # what other tests left to be freed is not to be freed meanwhile
+    gc.collect()  # garbage of other tests
     before = pa.total_allocated_bytes()
     passages = passages_of(stored_set.key)
     gc.collect()
@@ -166,7 +166,7 @@ def test_finds_a_set_by_every_reference(workspace_folder: Path, tmp_path: Path) 
 
 def test_stores_optional_question_fields(workspace_folder: Path) -> None:
     first, *others = SET.questions
-    generated = QuestionSet("made", SET.passages, (replace(first, generator="sentence", hidden=True), *others))
+    generated = QuestionSet("generated", SET.passages, (replace(first, generator="sentence", hidden=True), *others))
     stored_set = save_question_set(generated)
     assert (stored_set.generated, save_question_set(SET).generated) == (1, 0)
     assert load(stored_set.key).questions == generated.questions
@@ -300,7 +300,7 @@ OWN = QuestionSet("own", (Passage("a", "서울은 수도이다"),), (Question("1
 
 @pytest.fixture
 def shared(tmp_path: Path) -> str:
-    """The key of a set that the operator keeps by a command."""
+    """The key of a set that the operator imported by a command."""
     file = tmp_path / "everybody.json"
     passages = {passage.id: passage for passage in small_set().passages}
     rows = [
@@ -332,7 +332,7 @@ def test_only_the_operator_changes_shared_sets(shared: str) -> None:
     assert not (shared_workspace() / "remarks").exists()
     remove(shared)
     assert stored() == []
-    with acting_as(ALICE):  # what is made of it is the user's
+    with acting_as(ALICE):  # results belong to the user
         cached_arrays("rankings", "key", lambda: {"one": np.zeros(1)})
         assert (workspace() / "cache" / "rankings" / "key.npz").is_file()
     assert not (shared_workspace() / "cache").exists()

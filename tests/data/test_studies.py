@@ -27,7 +27,7 @@ from mrc_workbench.data.studies import (
 
 
 class CountError(Failure):
-    """A failure of a class of its own."""
+    """A subclass of `Failure`."""
 
 
 class Spec(BaseModel):

@@ -1,4 +1,4 @@
-"""Files read in a process of its own come out as in this one, and what that process does harms nobody."""
+"""Tests of reading in a subprocess: the same results as in this process, limits, and crashes."""
 
 import errno
 import os
@@ -51,7 +51,7 @@ OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.T
 @pytest.fixture(params=["fork_process", "fork_from_server", "start_new_process"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess_reader, "start_process", getattr(subprocess_reader, request.param))
-    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)  # pages wait for nothing here
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)
 
 
 @pytest.fixture
@@ -73,9 +73,8 @@ def check_pairs(options: PairReadOptions | None) -> None:
     separate = read_pairs_in_subprocess(PAIR_FILES, options)
     direct = read_pairs(PAIR_FILES, options)
     assert separate.files == direct.files
-    assert all(
-        actual.rejected.equals(other.rejected) for actual, other in zip(separate.files, direct.files, strict=True)
-    )
+    for actual, expected in zip(separate.files, direct.files, strict=True):
+        assert actual.rejected.equals(expected.rejected)
     assert separate.pairs.name == direct.pairs.name == "sts"
     assert separate.pairs.fingerprint == direct.pairs.fingerprint
     assert separate.left_out == 2
@@ -101,15 +100,10 @@ def test_reads_the_same_by_every_start_method() -> None:
     with pytest.raises(UnusableFileError, match="No context column found") as exc_info:
         read_in_subprocess(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert exc_info.value.proposal == Proposal(
-        QuestionColumns("가", title="제목"),
-        ("가", "나", "제목"),
-        (first,),
-        (QuestionColumns("가", "나", title="제목"),),
-    )
-    assert read_in_subprocess(UNKNOWN, "set.csv", {"context": "나"}).columns == QuestionColumns(
-        "가", "나", title="제목"
-    )
+    columns = QuestionColumns("가", "나", title="제목")
+    guess = replace(columns, context=None)
+    assert exc_info.value.proposal == Proposal(guess, ("가", "나", "제목"), (first,), (columns,))
+    assert read_in_subprocess(UNKNOWN, "set.csv", {"context": "나"}).columns == columns
 
 
 @needs_fork
@@ -163,7 +157,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
             ReadingLimits(2**30, 10),
             r"The process that read this file ended.*more than 1\.0 GiB",
         ),
-        # piece by piece: what the collector frees in the copied process does not count against the limit
+        # in pieces: memory freed by the collector in the fork does not count
         (
             lambda: [bytearray(2**26) for _ in range(128)],
             ReadingLimits(2**28, 10),
@@ -201,7 +195,7 @@ def test_raises_os_error_if_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class ReadOnly(type(Path())):  # type: ignore[misc]
-    """A folder in which nothing can be made."""
+    """A folder without write permission."""
 
     def mkdir(self, *_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -261,7 +255,7 @@ def test_reads_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
 
 @pytest.fixture
 def special(tmp_path: Path) -> Path:
-    """A folder of what is no regular file."""
+    """A folder with a pipe and a link to a device."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     return tmp_path
@@ -308,7 +302,7 @@ def ten_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def max_reserved_memory(limits: list[ReadingLimits]) -> int:
-    """Bytes promised at the same time, where each reading waits until no other one can begin."""
+    """Return the maximum of bytes reserved at the same time."""
     reserved = 0
     seen = [0]
     lock = threading.Lock()
@@ -333,10 +327,8 @@ def max_reserved_memory(limits: list[ReadingLimits]) -> int:
 def test_reading_waits_until_memory_is_free() -> None:
     assert max_reserved_memory([ReadingLimits(3 * GIB, 10)] * 6) <= 8 * GIB
     small = [ReadingLimits(GIB // 2, 10)] * 4
-    assert max_reserved_memory([ReadingLimits(6 * GIB, 10), *small]) == 8 * GIB, "small ones go on beside a large one"
-    assert max_reserved_memory([ReadingLimits(20 * GIB, 10)] * 2) == 20 * GIB, (
-        "one that is larger than all memory is read alone"
-    )
+    assert max_reserved_memory([ReadingLimits(6 * GIB, 10), *small]) == 8 * GIB, "small requests run beside a large one"
+    assert max_reserved_memory([ReadingLimits(20 * GIB, 10)] * 2) == 20 * GIB, "larger than the memory"
 
 
 @pytest.mark.usefixtures("ten_free")

@@ -34,7 +34,7 @@ class Terminal(io.StringIO):
 
 
 def reported(mode: ProgressMode, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> list[str]:
-    """What is written of 300 seconds of work, reported each second."""
+    """Return the output for 300 seconds of work, reported each second."""
     clock = Clock(monkeypatch)
     monkeypatch.setattr(sys, "stderr", stream)
     reporter = ProgressReporter(mode)
@@ -92,7 +92,7 @@ def working() -> int:
 
 
 def stopped() -> int:
-    with stop_message("Half is kept: run it again."):
+    with stop_message("Half is stored: run it again."):
         raise KeyboardInterrupt
 
 
@@ -116,7 +116,7 @@ def refused() -> int:
         (working, ["--progress", "auto"], 0, ""),
         (working, ["--progress", "fast"], 2, "error: --progress takes auto, plain, json, none, not 'fast'\n"),
         (working, ["--progress"], 2, "error: --progress takes auto, plain, json, none, not ''\n"),
-        (stopped, [], 130, "Half is kept: run it again.\n"),
+        (stopped, [], 130, "Half is stored: run it again.\n"),
         (stopped_early, [], 130, "Stopped.\n"),
         (without_memory, [], 2, "error: not enough memory\n"),
         (refused, [], 2, "error: [Errno 111] Connection refused\n"),

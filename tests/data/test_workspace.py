@@ -94,10 +94,10 @@ def test_user_provider_precedes_the_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_has_no_workspace_while_signed_out() -> None:
-    def nobody() -> str:
+    def fail() -> str:
         raise NotSignedInError
 
-    set_user_provider(nobody)
+    set_user_provider(fail)
     for ask in (workspace, user, read_only_workspace):
         with pytest.raises(NotSignedInError):
             ask()
@@ -181,7 +181,7 @@ def test_counts_bytes_of_the_users_files(tmp_path: Path, monkeypatch: pytest.Mon
         large = tmp_path / "large"
         large.write_bytes(b"z" * 10_000)
         (workspace() / "link").symlink_to(large)
-        assert 1300 <= used_bytes() < 1300 + 4096  # the link itself is some bytes, what it names is not theirs
+        assert 1300 <= used_bytes() < 1300 + 4096  # the link counts, not its target
     (shared_workspace() / "datasets").mkdir()
     (shared_workspace() / "datasets" / "shared").write_bytes(b"x" * 9999)
     with acting_as(ALICE):
@@ -210,7 +210,7 @@ def test_rejects_jobs_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         (OSError(errno.EROFS, "Read-only file system", "/out"), "no permission to use /out (Read-only file system)"),
         (ValueError("text"), "text"),
         (ValueError(), "ValueError"),
-        (OSError("text alone"), "text alone"),
+        (OSError("only text"), "only text"),
     ],
 )
 def test_explains_system_errors(error: Exception, message: str) -> None:

@@ -325,7 +325,7 @@ def test_job_writes_status_notes_and_scores_for_page(tmp_path: Path) -> None:
     job = run_queued_comparison(tmp_path)
     assert job.done
     left = {"experiment.toml", "rankings.npz", "provenance.json", "scores.json", "status.json", "progress.jsonl"}
-    assert {path.name for path in job.folder.iterdir()} == left | {".at_work.lock"}
+    assert {path.name for path in job.folder.iterdir()} == left | {".running.lock"}
     status = job.status()
     assert (status.state, status.phase, status.progress) == (State.DONE, "", 1.0)
     scores_by_retriever = {note["finished"]: note["figures"] for note in job.progress()}

@@ -156,7 +156,7 @@ def test_displays_any_value() -> None:
 
 
 def test_replaces_characters_that_xml_forbids() -> None:
-    """Checked against an XML parser: what is fit passes it, what is not does not."""
+    """Compare with an XML parser."""
     assert mend_text("가\ud800나\x00😀") == "가�나�😀"
     assert mend_text("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�", "line breaks of slides stay"
     for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:

@@ -25,7 +25,7 @@ def test_scans_blank_lines_once(blank: str, count: int) -> None:
     assert not has_inner_blank_line(iter(["가나다 라마\n", "나라\n", *[blank] * count]))  # can be read once
     inner = iter(["가나다 라마\n", *[blank] * count, "나라\n", "끝\n"])
     assert has_inner_blank_line(inner)
-    assert list(inner) == ["끝\n"], "nothing is read behind the answer"
+    assert list(inner) == ["끝\n"], "reads no further lines"
 
 
 @pytest.mark.parametrize("blank", ["\n", " \n"])
@@ -209,11 +209,7 @@ def test_repairs_and_reports_damaged_utf8() -> None:
     content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
     text, _, (problem,) = decode(content)
     assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
-    assert (problem.code, problem.row, problem.details) == (
-        ProblemCode.MENDED_BYTES,
-        None,
-        {"encoding": "UTF-8", "count": 1, "line": 1},
-    )
+    assert problem == Problem(ProblemCode.MENDED_BYTES, None, {"encoding": "UTF-8", "count": 1, "line": 1})
 
 
 def test_candidates_have_names_of_the_flag_and_differ() -> None:

@@ -161,7 +161,7 @@ def test_does_not_wait_for_a_blocked_server(server: psutil.Process, tmp_path: Pa
         assert parent(asleep(tmp_path)) == os.getpid()
     finally:
         server.resume()
-    assert parent(asleep(tmp_path)) == server.pid  # and what it did not get to is not started later
+    assert parent(asleep(tmp_path)) == server.pid  # pending requests are not started later
     assert "timeit" not in " ".join(" ".join(child.cmdline()) for child in server.children())
 
 

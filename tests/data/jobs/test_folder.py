@@ -1,5 +1,4 @@
-"""A job's folder tells how it goes, whatever became of its process: while it is at work, and by its exit status. Jobs
-of signed-in users are each in its user's workspace, and no more of them than one may have."""
+"""Tests of job folders: status of running, failed and killed jobs; jobs of signed-in users and their limits."""
 
 import json
 import time
@@ -102,7 +101,7 @@ def test_running_time_continues_after_resume(job: Job) -> None:
         (Status(progress=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
         (Status(progress=1.0, started=100.0, heartbeat=110.0), None),
         (Status(progress=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
-        (Status(progress=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
+        (Status(progress=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # unknown during an evaluation
     ],
 )
 def test_estimates_time_left(status: Status, left: float | None) -> None:
@@ -140,7 +139,7 @@ def test_requests_a_running_job_to_stop(job: Job) -> None:
 def test_stopping_ends_a_detached_process(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(job.folder / "stop", "")
     job.launch("data", "inspect", tmp_path / "no such file")
-    assert not job.stop_requested  # that was another start
+    assert not job.stop_requested  # of an earlier start
     assert job.running
     wait_until(lambda: not job.running)
     assert job.failed
@@ -183,7 +182,7 @@ def opened(process: psutil.Process) -> list[str]:
 )
 def test_status_with_wrong_types_is_damaged(damage: dict[str, object], job: Job) -> None:
     job.write("status.json", {"state": "running"} | damage)
-    if damage == {"step": "1"}:  # a number all the same
+    if damage == {"step": "1"}:  # converted
         assert job.status().step == 1
         return
     assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
@@ -193,9 +192,8 @@ def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
     assert job.log() == ""
     write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
     assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
-    write_text(
-        job.folder / "progress.jsonl", '{"step": 1}\n' + "[" * 100_000 + '\n"text"\n{"step": "x"}\n{"step": 9}\n'
-    )
+    lines = ['{"step": 1}', "[" * 100_000, '"text"', '{"step": "x"}', '{"step": 9}', ""]
+    write_text(job.folder / "progress.jsonl", "\n".join(lines))
     assert job.progress() == [{"step": 1}, {"step": "x"}, {"step": 9}]
     job.drop_progress_after(5)
     assert job.progress() == [{"step": 1}, {"step": "x"}]
@@ -211,7 +209,7 @@ def test_writes_every_phase_change(job: Job, monkeypatch: pytest.MonkeyPatch) ->
     write = progress_writer(job, running_status(started=1.0))
     write("BM25", 0.0)
     write("BM25", 0.1)
-    assert phase_and_fraction(job) == ("BM25", 0.0)  # a page looks no more often
+    assert phase_and_fraction(job) == ("BM25", 0.0)  # writes are limited
     write("Dense", 0.2)
     assert phase_and_fraction(job) == ("Dense", 0.2)
     write("Dense", 1.0)
@@ -239,11 +237,9 @@ def test_time_left_is_what_the_process_reports(job: Job) -> None:
     write("Hybrid", 0.6)
     status = job.read("status.json")
     assert status["seconds_left"] is None
-    assert (
-        Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0, reports_remaining=True).remaining_seconds
-        is None
-    )
-    assert Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0).remaining_seconds == pytest.approx(4.0)
+    running = Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0)
+    assert replace(running, reports_remaining=True).remaining_seconds is None
+    assert running.remaining_seconds == pytest.approx(4.0)
 
 
 def test_runs_in_a_single_process_at_a_time(
@@ -252,7 +248,7 @@ def test_runs_in_a_single_process_at_a_time(
     monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
     done: list[Status] = []
     job.folder.mkdir()
-    with FileLock(job.folder / ".at_work.lock"):
+    with FileLock(job.folder / ".running.lock"):
         assert run_job_exclusively(job, done.append) == 2
     assert "another process is running" in capsys.readouterr().err
     assert not (job.folder / "status.json").exists()
@@ -325,7 +321,7 @@ def test_limits_concurrent_jobs_per_user(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(LimitError):
             other.admit()
         assert not other.folder.exists()
-        running.admit()  # to look at what is at work anyway
+        running.admit()  # a running job is always admitted
         Job(workspace() / "cache" / "rehearsals" / "one").admit()
         running.write_status(Status(State.DONE))
         other.admit()

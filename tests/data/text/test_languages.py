@@ -65,7 +65,7 @@ def test_stems_vocabulary_like_single_words(analyzer: Analyzer, options: dict[st
     tokens = tokens_of(analysis, texts)
     assert tokens.texts() == analyze(analysis, texts)
     assert tokens.vocabulary == list(dict.fromkeys(token for text in tokens.texts() for token in text))
-    assert [analyze(analysis, [text])[0] for text in texts] == tokens.texts(), "a question alone reads the same"
+    assert [analyze(analysis, [text])[0] for text in texts] == tokens.texts(), "a single question has the same tokens"
 
 
 @settings(deadline=None, max_examples=100)

@@ -120,7 +120,7 @@ def test_counts_terms_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch)
         assert positions[6:].tolist() == [-1, -1]
         assert len(corpus.document_frequencies) == len(set(positions[:6].tolist())) == 6
         assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
-        monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
+        monkeypatch.setattr(tokens_module, "analyze", None)  # cached tokens are not analyzed again
 
 
 @pytest.mark.usefixtures("parts_of_two")
