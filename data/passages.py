@@ -240,7 +240,6 @@ class PassageBuilder:
         return list(fill_ids("p", self.ids, reserved=[*self._copies, *self._listed_aliases]))
 
     def aliases(self) -> dict[str, str]:
-        """Return the id of the passage for the id of every merged copy; ambiguous ids are no alias."""
         copies = self._listed_aliases | self._copies
         if not copies:
             return {}

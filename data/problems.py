@@ -197,7 +197,6 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """The message in English: the found value, the expected one, and the next step."""
         return self.format_message(TEMPLATES[self.code], TEMPLATES["row"])
 
     def format_message(self, template: str, prefix: str) -> str:
@@ -279,9 +278,6 @@ class MissingExtraError(Failure, ImportError):
         message = f"{caller} needs {module}: pip install 'mrc-workbench[{extra}]'"
         return cls(MISSING_EXTRA, message, module=module, extra=extra)
 
-    def with_caller(self, caller: str) -> "MissingExtraError":
-        return self.for_module(str(self.details["module"]), str(self.details["extra"]), caller)
-
 
 def as_missing_extra(error: Exception) -> Exception:
     """Return a failed import of an extra's library as `MissingExtraError`, and any other error unchanged."""
@@ -312,7 +308,7 @@ def raise_missing_extra(caller: str = "this") -> Iterator[None]:
         named = as_missing_extra(error)
         if not isinstance(named, MissingExtraError):
             raise
-        raise named.with_caller(caller) from error
+        raise MissingExtraError.for_module(str(named.details["module"]), str(named.details["extra"]), caller) from error
 
 
 def require_library(module: str, caller: str = "this") -> None:

@@ -276,12 +276,8 @@ def strip_hidden_text(question_set: QuestionSet) -> QuestionSet:
             sentences[id_].append(question.text)
     has_titles = len(sentence_questions) == len(hidden)
     passages = Passages.from_passages(
-        Passage(
-            passage.id,
-            remove_sentences(passage.text, sentences.get(passage.id, ())),
-            passage.title if has_titles else "",
-        )
-        for passage in question_set.passages
+        Passage(p.id, remove_sentences(p.text, sentences.get(p.id, ())), p.title if has_titles else "")
+        for p in question_set.passages
     )
     # with a known fingerprint they are not checked for duplicates: two passages may differ only in removed sentences
     return replace(question_set, passages=Passages(passages.table, known=passages.fingerprint))

@@ -1,7 +1,4 @@
-"""Datasets of the catalog, and datasets stored in the workspace, each in a folder named by its key.
-
-Signed-in users also read the datasets of the shared workspace, but cannot change or remove them.
-"""
+"""Datasets of the catalog and of the workspace. Signed-in users also read those of the shared workspace."""
 
 import hashlib
 import os
@@ -237,10 +234,7 @@ def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Ques
 
 
 def fetch(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
-    """Return the bytes of an entry's file: from the folder `MRC_DATA`, the workspace's downloads, or its address.
-
-    Raises `DataError` if the download fails or has another checksum.
-    """
+    """Return the bytes of an entry from the folder `MRC_DATA`, the downloads, or its address. Raises `DataError`."""
     if not entry.address:
         return file_content(entry.path).whole
     stored = workspace() / "downloads" / entry.path.name

@@ -99,7 +99,6 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The name in words, for output without translations."""
         words = self.name.replace("_", " ")
         return f"{words} (%)" if self.unit is ColumnUnit.FRACTION else words
 
@@ -192,12 +191,10 @@ class Study(Generic[Spec, Result]):
         return workspace() / self.name
 
     def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
-        """Return the job, started or not, of a spec and further `inputs`, such as a fingerprint."""
         parts = [*self.versions, self.spec_type.dump_python(spec, mode="json"), *inputs, *self.inputs(spec)]
         return StudyJob(self.folder / key_of(*parts)[:16], self)
 
     def stored(self) -> list["StudyJob[Spec, Result]"]:
-        """Return the jobs with a finished result, the newest first."""
         folders = [path.parent for path in self.folder.glob(f"*/{SCORES}") if _KEY.fullmatch(path.parent.name)]
         folders.sort(key=lambda folder: (folder / SCORES).stat().st_mtime, reverse=True)
         return [StudyJob(folder, self) for folder in folders]
@@ -227,7 +224,6 @@ class StudyJob(Job, Generic[Spec, Result]):
 
     @property
     def name(self) -> str:
-        """The name set by a user; empty if none."""
         return str(read_json(self.folder / _NAME).get("name", ""))
 
     @property

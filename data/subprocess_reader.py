@@ -147,7 +147,6 @@ class File(NamedTuple):
     name: str
 
     def with_encoding(self, encoding: str) -> "File":
-        """Return the file with an encoding selected by the user; an empty one is detected."""
         return File(Content(self.content.source, encoding), self.name)
 
 

@@ -142,10 +142,7 @@ def error_message(error: BaseException) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` (a file or a folder) if the block succeeds; else it is removed.
-
-    The content of a folder is synced before it is renamed: a power cut leaves the old content or the new one.
-    """
+    """Yield a temporary path that replaces `path` (a file or a synced folder) if the block succeeds."""
     with name_path_in_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(f".{path.name}.", path.parent) as holder:
@@ -229,7 +226,6 @@ class UserLimits(BaseModel):
     emails: str = Field("", description="who may sign in: addresses and @domains between commas; empty: everybody")
 
     def allows_email(self, email: str) -> bool:
-        """Whether a user with this address, which the provider has verified, may sign in."""
         allowed = [entry.strip().casefold() for entry in self.emails.split(",") if entry.strip()]
         address = email.casefold()
         domain = "".join(email.casefold().rpartition("@")[1:])

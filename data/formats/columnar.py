@@ -1,7 +1,4 @@
-"""Reads columnar files: Parquet and Arrow (IPC streams and files, Feather).
-
-`datasets` stores tables as Arrow files with features of the columns, such as names of classes.
-"""
+"""Reads Parquet and Arrow files (IPC streams and files, Feather), also those of `datasets` with names of classes."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,7 +61,6 @@ def unpacked_bytes(array: Any) -> int:
 def _rows(
     broken: ProblemCode, open_batches: Callable[[], tuple[Any, Iterator[Any]]], names: tuple[str, ...]
 ) -> Iterator[RawRow]:
-    """Yield the rows of batches, with names of classes and without images and sound."""
     with wrap_errors(broken, first_line=True):
         schema, batches = open_batches()
         features = _features(schema)
@@ -77,7 +73,6 @@ def _rows(
 
 
 def _features(schema: Any) -> Mapping[str, Any]:
-    """Return the features of columns written by `datasets`; empty for other programs."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -172,7 +172,6 @@ def _byte_and_line(content: bytes, position: int) -> tuple[str, int]:
 
 
 def _detect_wide(content: "Content") -> Encoding | None:
-    """Return UTF-16 or UTF-32 if there is a byte order mark, or NUL bytes as in these encodings."""
     if content.start.startswith(_UTF32_MARKS):
         return _decodable(content, Encoding("utf-32", "UTF-32"))
     if content.start.startswith(_UTF16_MARKS):
@@ -258,7 +257,6 @@ def _sample(start: bytes) -> bytes:
 
 
 def _examples(ratings: Sequence[Rating], compared: Sequence[Rating]) -> str:
-    """Return the encodings with a decoded line of the sample, one that differs between those compared."""
     position = _first_differing_line([rating.text for rating in compared])
     lines = ((_NAMES[rating.codec], rating.text.split("\n")[position].strip()) for rating in ratings[:_MAX_EXAMPLES])
     return "; ".join(f"{name}: {display_text(line, _MAX_EXAMPLE_CHARACTERS)}" for name, line in lines)

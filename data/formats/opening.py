@@ -241,10 +241,7 @@ class Proposal(NamedTuple, Generic[C]):
 
 
 def recognise(content: bytes | Content, is_known_name: IsKnownName = is_known, name: str = "") -> RecognisedFile:
-    """Return the format of a file's bytes. Raises `DataError` if it is unknown.
-
-    `is_known_name` checks names of columns. The `name` of the file only matters for the errors of documents.
-    """
+    """Return the format of a file's bytes. Raises `DataError` if it is unknown; `name` is for errors of documents."""
     content = Content.from_bytes(content)
     if all(part.isspace() for part in content.parts()):
         raise DataError.from_code(ProblemCode.EMPTY_FILE)

@@ -112,7 +112,6 @@ class RowReader:
         return self.problem is not None
 
     def refuse(self, code: ProblemCode, role: str, **details: str | int) -> None:
-        """Set the problem of the row, for the cell of a role; an earlier problem is replaced."""
         self.problem = Problem.from_code(code, self.row.number, column=self.column(role), **details)
 
     def column(self, role: str) -> str:

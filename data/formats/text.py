@@ -54,12 +54,10 @@ class Content:
 
     @cached_property
     def signature(self) -> bytes:
-        """The first 4 KiB, enough to detect most formats."""
         return self._read_first(_SIGNATURE_BYTES)
 
     @property
     def start(self) -> bytes:
-        """The first 4 MiB."""
         return self._file_start if isinstance(self.source, Path) else self._read_first(_START_BYTES)
 
     @cached_property
@@ -76,7 +74,6 @@ class Content:
 
     @property
     def whole(self) -> bytes:
-        """All bytes; a file or archive is read at each call."""
         if isinstance(self.source, bytes):
             return self.source
         return self.source.read_bytes() if isinstance(self.source, Path) else self.source.read()
@@ -122,7 +119,6 @@ class EncodedText:
 
     @cached_property
     def head(self) -> str:
-        """The first million characters."""
         decoder = codecs.getincrementaldecoder(self.encoding.codec)(self.encoding.errors)
         return decoder.decode(self.content.start)[:_HEAD_CHARACTERS]
 

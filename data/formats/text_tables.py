@@ -263,10 +263,8 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambd
 
 
 def parse_json(text: str) -> Any:
-    """Parse a JSON text, numbers as text. Raises `DataError` with the line and column of an error.
-
-    The number of lists and objects is limited: empty ones need twenty times their size in memory.
-    """
+    """Parse a JSON text, numbers as text. Raises `DataError` with the line and column of an error."""
+    # empty lists and objects need twenty times their size in memory
     check_size(text.count("{") + text.count("["), "lists and objects", max(_MAX_PARTS, len(text) // 16))
     try:
         return _decoded(text)

@@ -92,7 +92,6 @@ class Status:
 
     @property
     def total_seconds(self) -> float:
-        """Run time in seconds, with the time before it was resumed."""
         return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
 
     @property
@@ -123,7 +122,6 @@ class Job:
 
     @property
     def result(self) -> Path:
-        """The file that a completed job has."""
         return self.folder / "scores.json"
 
     @property
@@ -189,7 +187,6 @@ class Job:
             file.write(json.dumps(entry) + "\n")
 
     def progress(self) -> list[dict[str, Any]]:
-        """Read the lines of metrics without incomplete ones."""
         try:
             lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -73,16 +73,13 @@ def process_of(pid: int) -> Process:
         return Process(pid, 0.0)
 
 
-_TRIM_THRESHOLD = -1  # parameters of mallopt(3)
-_TOP_PAD = -2
-_MMAP_THRESHOLD = -3
-_MMAP_MAX = -4
+_MALLOPT_PARAMETERS = {"trim_threshold": -1, "top_pad": -2, "mmap_threshold": -3, "mmap_max": -4}  # of mallopt(3)
 
 
 def hold_freed_memory() -> None:
     """Keep freed memory until this process ends. Does nothing if the C library is not glibc."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # large pages; torch reads it with its first tensor
-    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26})  # no separate mappings for large tensors
+    _mallopt(mmap_max=0, trim_threshold=2**31 - 1, top_pad=2**26)  # no separate mappings for large tensors
 
 
 @contextmanager
@@ -99,13 +96,13 @@ def without_garbage_collection() -> Iterator[None]:
 
 def release_large_blocks() -> None:
     """Return freed blocks of at least 32 MiB to the system, because blocks of varying size could not be reused."""
-    _mallopt({_MMAP_THRESHOLD: 2**25, _MMAP_MAX: 2**16})  # the highest threshold that glibc allows
+    _mallopt(mmap_threshold=2**25, mmap_max=2**16)  # the highest threshold that glibc allows
 
 
-def _mallopt(values: Mapping[int, int]) -> None:
+def _mallopt(**values: int) -> None:
     with suppress(OSError, AttributeError):
-        for parameter, value in values.items():
-            ctypes.CDLL(None).mallopt(parameter, value)
+        for name, value in values.items():
+            ctypes.CDLL(None).mallopt(_MALLOPT_PARAMETERS[name], value)
 
 
 def versions(libraries: tuple[str, ...]) -> dict[str, str]:

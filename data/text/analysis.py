@@ -78,7 +78,6 @@ class Analysis:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The replacements of lower-cased words by an analysis without Kiwi."""
         return self.dictionary.names if self.dictionary else {}
 
     @property
@@ -215,7 +214,6 @@ class Tokens:
         return _known_ids(self, translation)
 
     def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
-        """Return the ids of each text in another vocabulary, without unknown tokens."""
         ids, offsets = self.flat_ids_in(vocabulary)
         return np.split(ids, offsets[1:-1]) if len(self) else []
 

@@ -186,7 +186,6 @@ class KiwiTokenizer:
         return self._kiwi.tokenize(list(texts), pretokenized=self._match_spaced_words if self._spaced else None)
 
     def new_words(self, texts: Sequence[str], *, min_count: int, max_characters: int) -> set[str]:
-        """Return frequent nouns of the texts that Kiwi does not know."""
         return {form for form, *_ in self._kiwi.extract_words(list(texts), min_count, max_characters, _MIN_WORD_SCORE)}
 
     def _match_spaced_words(self, text: str) -> list[tuple[int, int, str]]:

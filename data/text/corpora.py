@@ -65,10 +65,7 @@ _CHARACTERS_BETWEEN_REPORTS = 1 << 18
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """The paragraphs of a UTF-8 text file if empty lines separate them, else its lines.
-
-    `fingerprint` is the sha256 (hexadecimal) of the file, `characters` its length.
-    """
+    """The paragraphs of a UTF-8 text file, or its lines; `fingerprint`: sha256 (hexadecimal), `characters`: length."""
 
     name: str
     path: Path

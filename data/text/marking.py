@@ -41,7 +41,6 @@ class IndexedText(NamedTuple):
     start: int  # of the passage's text, after the title
 
     def title_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
-        """Split the title by the weights of spans of `text`; empty if titles are not indexed."""
         return weighted_pieces(self.text, weights, 0, max(0, self.start - 1))
 
     def text_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
