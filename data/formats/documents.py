@@ -57,7 +57,7 @@ class _Chunk:
 
 def split_document(blocks: Iterable[DocumentBlock]) -> tuple[str, list[Section]]:
     """Return the title (the first heading, else "") and the passages of a document."""
-    filled = [block._replace(text=text) for block in blocks if (text := block.text.strip())]
+    filled = [block._replace(text=block.text.strip()) for block in blocks if block.text.strip()]
     title = ""
     if len(filled) > 1 and filled[0].level:
         title = " ".join(filled[0].text.split())

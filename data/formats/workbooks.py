@@ -119,7 +119,8 @@ def open_workbook(content: bytes, is_known_name: IsKnownName = is_known) -> Work
     with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content
         sheets = list(islice(_xlsx_sheets(content) if is_xlsx else _other_sheets(content), _MAX_SHEETS))
-        opened = [candidate for sheet in sheets if (candidate := _read_sheet(sheet, is_known_name)) is not None]
+        candidates = [_read_sheet(sheet, is_known_name) for sheet in sheets]
+        opened = [candidate for candidate in candidates if candidate is not None]
         if not opened:
             raise DataError.from_code(ProblemCode.EMPTY_FILE)
         visible = [candidate for candidate in opened if candidate.sheet.is_visible and candidate.known_count]

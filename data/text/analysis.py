@@ -123,7 +123,7 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
         written = words_in(analysis.language, composed)
         distinct = list(dict.fromkeys(chain.from_iterable(written)))
         stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
-        return [[stem for word in words if (stem := stems[word])] for words in written]
+        return [[stems[word] for word in words if stems[word]] for words in written]
     written = SURFACE_TOKENIZERS[analysis.analyzer](composed)
     names = analysis.names
     return [[names.get(token.lower(), token) for token in tokens] for tokens in written] if names else written

@@ -145,7 +145,9 @@ def report_documents(documents: Iterable[str], characters: int, on_progress: Pro
 
 def scale_progress(on_progress: ProgressCallback | None, low: float, high: float) -> ProgressCallback | None:
     """Return the callback for a part of the work, which is the range from `low` to `high` of all work."""
-    return on_progress and (lambda fraction: on_progress(low + fraction * (high - low)))
+    if on_progress is None:
+        return None
+    return lambda fraction: on_progress(low + fraction * (high - low))
 
 
 def split_long_document(document: str) -> Iterator[str]:

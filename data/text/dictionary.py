@@ -194,9 +194,14 @@ class _DictionaryParser:
                 raise DictionaryError.of("long_line", row=row, size=len(line), limit=MAX_LINE_CHARACTERS)
             _require_valid(line, row)
             content = _COMMENT.sub("", line)
-            if content.strip():
-                plain = self._synonyms if "," in content or "=>" in content else self._word
-                (self._tagged if "\t" in content else plain)(content, row)
+            if not content.strip():
+                return
+            if "\t" in content:
+                self._tagged(content, row)
+            elif "," in content or "=>" in content:
+                self._synonyms(content, row)
+            else:
+                self._word(content, row)
         except DictionaryError as problem:
             self.problems.append(problem)
 

@@ -190,7 +190,12 @@ def test_missing_or_unsealed_file_is_not_intact(tmp_path: Path) -> None:
 def test_digests_a_file_once_until_it_is_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     digest = seals._digest
-    monkeypatch.setattr(seals, "_digest", lambda path, size: (read.append(path), digest(path, size))[1])
+
+    def record(path: Path, size: int) -> bytes:
+        read.append(path)
+        return digest(path, size)
+
+    monkeypatch.setattr(seals, "_digest", record)
     assert all(is_intact(file) for _ in range(5))
     assert read == [file]
     copy = file.with_name("copy")

@@ -39,7 +39,7 @@ class Options:
 
 
 def run(room: App, words: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()) -> int:
-    """Run words as the commands of a room that is the only one; returns the exit status."""
+    """Run a command line with a single group of commands."""
     mrc = command_group("mrc", "")
     mrc.command(room)
     return run_command_line(mrc, [*room.name, *words], error_lines)

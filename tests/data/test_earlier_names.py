@@ -1,4 +1,4 @@
-"""Fields that were renamed are read under both names."""
+"""Renamed fields are read under both names."""
 
 import logging
 from dataclasses import dataclass

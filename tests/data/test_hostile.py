@@ -79,7 +79,7 @@ ANSWERS = st.lists(st.text("서울ab7,", min_size=1, max_size=5), max_size=3)
 
 @st.composite
 def row_lists(draw: st.DrawFn) -> list[Row]:
-    """Rows over a few passages, each passage in one article, so that SQuAD can hold them too."""
+    """Rows with a few passages, each in one article, as required by SQuAD."""
     passages = draw(st.lists(TEXTS, min_size=1, max_size=4, unique_by=str.strip))
     questions = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
     return [

@@ -1,4 +1,4 @@
-"""Passages that rows become: merged copies keep their ids as aliases, and merges and new ids are reported."""
+"""Tests of passages: ids of merged copies become aliases; merges and new ids are reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sets and their columns of passages, their fingerprints, and questions made of passages."""
+"""Tests of question sets: columns of passages, fingerprints, and synthetic questions."""
 
 import hashlib
 import json

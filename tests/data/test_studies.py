@@ -1,4 +1,4 @@
-"""A study's results are stored by type, found by key or name, exported and removed; its tables show every unit."""
+"""Tests of studies: stored results by key or name, exports and tables."""
 
 import json
 import math

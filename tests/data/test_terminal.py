@@ -1,4 +1,4 @@
-"""Progress of commands: redrawn in a terminal, a line a minute elsewhere, or JSON; idle threads sleep."""
+"""Tests of progress output in a terminal, as lines and as JSON, and of idle threads."""
 
 import io
 import json

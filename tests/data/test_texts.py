@@ -12,7 +12,7 @@ WORDS = st.lists(st.text("가나ab \n😀", max_size=3), max_size=12)
 
 
 def column(texts: list[str], size: int = 3) -> object:
-    """The texts in pieces of some size, as a file's blocks leave them."""
+    """Return the texts as a chunked column."""
     pieces = [column_of(texts[start : start + size]) for start in range(0, len(texts), size)]
     return pa.chunked_array(pieces, pa.large_string())
 

@@ -1,4 +1,4 @@
-"""Workspaces of users and their limits, and folders that are replaced as a whole."""
+"""Tests of the workspaces of users, their limits, and atomic replacement of files and folders."""
 
 import errno
 import json
@@ -88,8 +88,8 @@ def test_rejects_invalid_user_names(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_user_provider_precedes_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", BOB)
     assert workspace() == shared_workspace() / "users" / BOB
-    at_work: list[str | None] = [ALICE, None, BOB, ""]
-    set_user_provider(lambda: at_work.pop(0))
+    users: list[str | None] = [ALICE, None, BOB, ""]
+    set_user_provider(lambda: users.pop(0))
     assert [user() for _ in range(4)] == [ALICE, BOB, BOB, ""]
 
 
@@ -131,7 +131,7 @@ def test_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MEGABYTES", "0"), ("JOBS", "many"), ("PASSAGES", "-1"), ("PATHS", "x")):
         with monkeypatch.context() as patch:
             patch.setenv(f"MRC_USER_{name}", value)
-            with pytest.raises(ValidationError):  # nonsense is not taken for no limit
+            with pytest.raises(ValidationError):
                 limits()
 
 
@@ -166,7 +166,7 @@ def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatc
         before = used_bytes()
         files = sorted(workspace().rglob("*"))
         with pytest.raises(LimitError) as refused:
-            save_question_set(make_set(2, characters=250_000))  # three bytes a letter
+            save_question_set(make_set(2, characters=250_000))  # three bytes per character
         assert (refused.value.code, refused.value.details["limit"]) == ("megabytes", "1")
         assert float(str(refused.value.details["used"])) >= 1
         assert (used_bytes(), sorted(workspace().rglob("*"))) == (before, files)

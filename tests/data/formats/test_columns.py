@@ -1,4 +1,4 @@
-"""Names of columns, headers below titles, cells as text or as empty, and what a row loses by one cell."""
+"""Tests of column names, headers below titles, cells as text, and invalid cells."""
 
 import json
 from datetime import date, datetime

@@ -117,7 +117,7 @@ def test_rereads_lines_of_an_unterminated_record(monkeypatch: pytest.MonkeyPatch
 
 
 def test_cost_per_line_with_broken_quotes_is_constant() -> None:
-    """Counted, not timed: every line is taken at most twice."""
+    """Count the lines: each is read at most twice."""
     lines_read = 0
 
     def lines() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Each kind of document becomes passages, split if it is long, without what a reader does not see."""
+"""Tests of documents: passages without hidden text, split if long."""
 
 import random
 import unicodedata

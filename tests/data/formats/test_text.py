@@ -1,4 +1,4 @@
-"""Text without columns, and how bytes become text: by marks, by likely letters, or by the named encoding."""
+"""Tests of plain text and encodings: byte order marks, detection, named encodings."""
 
 import json
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_column_names_decide_the_encoding() -> None:
 
 
 def test_reads_broken_byte_in_a_named_encoding() -> None:
-    """No encoding decodes it as a whole, so all of them are offered."""
+    """No encoding decodes the whole text, so all are offered."""
     content = "질문,지문\n수도는?,서울은 수도이다.\n".encode("cp949").replace(b"\n", b"\xff\n", 1)
     with pytest.raises(DataError, match="The encoding of the text is unknown"):
         decode(content)
@@ -182,10 +182,10 @@ def test_accepts_every_listed_encoding(name: str) -> None:
 @pytest.mark.parametrize("name", ["klingon", "base64", "rot13", "idna\x00"])
 def test_rejects_unknown_and_wrong_encoding_names(name: str) -> None:
     with pytest.raises(DataError, match=r"is not a known encoding.*Shift-JIS") as caught:
-        _ = Content(b"a,b\n", name).encoding
+        detect_encoding(Content(b"a,b\n"), name)
     assert caught.value.problem.code in ENCODING_PROBLEMS
     with pytest.raises(DataError, match="not Shift-JIS: byte 0xE9 in line 2"):
-        _ = Content("a\nqué,\n".encode("latin-1"), "Shift-JIS").encoding
+        detect_encoding(Content("a\nqué,\n".encode("latin-1")), "Shift-JIS")
 
 
 def test_repairs_a_few_broken_bytes_of_a_named_encoding() -> None:

@@ -1,4 +1,4 @@
-"""Sheets of workbooks: which one holds the table, merged cells, and the spreadsheets that Excel wrote earlier."""
+"""Tests of workbooks: the sheet with the table, merged cells, older formats."""
 
 import io
 import zipfile
@@ -22,7 +22,7 @@ XLS = Path(__file__).with_name("old.xls").read_bytes()
 
 
 def book(change: Callable[[Any], None], rows: list[list[Any]] | None = None) -> bytes:
-    """A workbook of one sheet, changed before it is written."""
+    """Return a workbook of one sheet, changed before it is written."""
     workbook = openpyxl.Workbook()
     for row in rows or [HEADER, *ROWS]:
         workbook.active.append(row)

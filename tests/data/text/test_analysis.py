@@ -1,4 +1,4 @@
-"""The analyzers, and analyses with a dictionary and with compounds: their tokens, their keys, and where these stand."""
+"""Tests of analyzers with dictionaries and compounds: tokens, spans and keys."""
 
 import unicodedata
 from importlib.metadata import version

@@ -21,7 +21,7 @@ def parts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that are analyzed from now on."""
+    """Record the analyzed texts."""
     seen: list[str] = []
 
     def analyze_and_note(analyzer: Analyzer, texts: list[str]) -> list[list[str]]:
@@ -113,7 +113,7 @@ def test_resumes_and_analyzes_only_new_parts(analyzed: list[str]) -> None:
 def test_counts_terms_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", part)
     terms = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
-    for _ in ("counted", "kept"):
+    for _ in ("computed", "cached"):
         corpus = term_statistics(Analyzer.WORD, TEXTS)
         positions = corpus.positions_of(terms)
         assert corpus.document_frequencies[positions[:6]].tolist() == [2, 2, 2, 2, 1, 1]
