@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.text.analysis import PART, Tokens, tokens_of
+from mrc_workbench.data.text.analysis import TEXTS_PER_PART, Tokens, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import sentence_spans
 
@@ -112,7 +112,7 @@ class Clones:
     questions: Tokens
     relevant: np.ndarray
 
-    def parts(self, size: int = PART) -> Iterator[Tokens]:
+    def parts(self, size: int = TEXTS_PER_PART) -> Iterator[Tokens]:
         """Yield blocks of `size` passages, each with its own vocabulary, as an analysis returns them."""
         for start in range(0, len(self.tokens), size):
             offsets = self.tokens.offsets[start : start + size + 1]

@@ -154,9 +154,9 @@ def _measure_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
 
 def _reading(file: Path) -> Iterator[tuple[str, float]]:
     from mrc_workbench.data.questions.read import read_file
-    from mrc_workbench.data.store import keep, load, stored
+    from mrc_workbench.data.store import load, save_question_set, stored
 
-    yield "read and keep", _seconds(lambda: keep(read_file(file).question_set))
+    yield "read and keep", _seconds(lambda: save_question_set(read_file(file).question_set))
     yield "open", _seconds(lambda: load(stored()[0].key))
 
 

@@ -50,7 +50,7 @@ _GIB = 2**30
 _PATIENCE = 300_000  # milliseconds
 _STEPS = {
     "imports alone": "",
-    "read and keep": "keep(read_file(Path({file!r})).question_set)",
+    "read and keep": "save_question_set(read_file(Path({file!r})).question_set)",
     "open": "load(stored()[0].key).relevance",
     "open, audit, split": "question_set = load(stored()[0].key); audit(question_set); split(question_set)",
     "find a word": "find_passage_rows(load(stored()[0].key), '설악산')",
@@ -60,7 +60,7 @@ _STEPS = {
 _IMPORTS = (
     "from pathlib import Path; from mrc_workbench.data.questions import audit, find_passage_rows; "
     "from mrc_workbench.data.questions.read import read_file; from mrc_workbench.data.split import split; "
-    "from mrc_workbench.data.store import keep, load, stored; "
+    "from mrc_workbench.data.store import load, save_question_set, stored; "
     "from benchmarks.large import compare_bm25; "
 )
 
@@ -178,7 +178,7 @@ def _encode_killed_and_resumed(job: StudyJob[Any, Any], request: EvaluationReque
     """Measure a model, which encodes all; kill the process before its half, and start it again."""
     job.start(request)
     seconds, memory = _wait_for_job(job, until=_KILLED_AT)
-    yield f"encoded to {job.status().share:.0%}, then killed", seconds, memory
+    yield f"encoded to {job.status().progress:.0%}, then killed", seconds, memory
     job.start(request)
     seconds, memory = _wait_for_job(job)
     yield "the rest, and the measures of all", seconds, memory
@@ -189,7 +189,7 @@ def _wait_for_job(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, f
     began = perf_counter()
     memory = 0.0
     process = psutil.Process(job.status().pid)
-    while job.running and job.status().share < until:
+    while job.running and job.status().progress < until:
         memory = max(memory, peak_memory(process.pid))
         sleep(0.1)
     seconds = perf_counter() - began

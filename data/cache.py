@@ -1,5 +1,7 @@
-"""What is computed once and kept by content, the seals that tell whether it is still what was written, and results as
-folders: arrays and, written last, what is told of them as JSON of a type; with that a folder is whole."""
+"""A cache of arrays by content key, seals that detect damaged files, and results stored as folders.
+
+A result is an `.npz` file of arrays and a JSON file, which is written last: a folder with the JSON file is complete.
+"""
 
 import hashlib
 import json
@@ -36,15 +38,15 @@ from mrc_workbench.data.workspace import (
 )
 
 logger = logging.getLogger(__name__)
-_unwritable = set[Path]()  # folders that were told of
+_unwritable = set[Path]()  # reported folders
 
 SCORES = "scores.json"
-SEAL = "sealed.json"  # of a folder: sizes and digests by name
+SEAL = "sealed.json"  # of a folder: sizes and digests by file name
 _SEAL_FORMAT = struct.Struct("<8sQ16s")
 _SEAL_SIGNATURE = b"mrc-seal"
 _BLOCK = 1 << 20  # bytes read at a time
-_SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `retrieval.comparison.compare.ship`
-_caching_enabled: ContextVar[bool] = ContextVar("_keeping", default=True)
+_SHIPPED = Path(__file__).parent / "sample"  # arrays that are shipped with the sample
+_caching_enabled: ContextVar[bool] = ContextVar("_caching_enabled", default=True)
 
 Arrays = dict[str, np.ndarray]
 T = TypeVar("T")
@@ -53,7 +55,7 @@ R = TypeVar("R")
 
 @contextmanager
 def sealing(path: Path) -> Iterator[Path]:
-    """As `replacing`, and what was written is sealed and on the disk before it has its name."""
+    """Like `replacing`, but the content is sealed and synced before it is renamed."""
     with replacing(path) as new:
         yield new
         seal(new)
@@ -61,10 +63,10 @@ def sealing(path: Path) -> Iterator[Path]:
 
 
 def seal(path: Path) -> None:
-    """Seal a file or a folder, and force it to the disk."""
+    """Seal a file or a folder, and sync it to the disk."""
     if path.is_dir():
         listed = {name: _size_and_digest(path / name) for name in _names_in(path)}
-        folder_to_disk(path)  # before the seal is: no cut of the power leaves the seal alone
+        folder_to_disk(path)  # before the seal: after a power cut, a seal is never without its content
         write_text(path / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
         to_disk(path / SEAL)
         to_disk(path)
@@ -76,10 +78,7 @@ def seal(path: Path) -> None:
 
 
 def is_intact(path: Path, unsealed_names: Collection[str] = ()) -> bool:
-    """Whether a file or folder is as it was sealed; `beside` names files of a folder that need not be in its seal.
-
-    It is read once per process, and again if its inode, size or times change.
-    """
+    """Whether a file or folder is as it was sealed, without `unsealed_names`. Each version is read once per process."""
     try:
         if not path.is_dir():
             sealed = _read_seal(path)
@@ -93,12 +92,12 @@ def is_intact(path: Path, unsealed_names: Collection[str] = ()) -> bool:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a file ends in a seal, broken or not: those of earlier versions have none."""
+    """Whether a file ends in a seal, valid or not. Files of earlier versions have none."""
     return _read_seal(path) is not None
 
 
 def _names_in(folder: Path) -> list[str]:
-    """Names of a folder's files, its seal and hidden ones aside: a system may leave some of those."""
+    """The relative paths of a folder's files without its seal and hidden files, which the system may add."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("."))
     return [path.relative_to(folder).as_posix() for path in paths if path != folder / SEAL]
 
@@ -110,15 +109,15 @@ def _size_and_digest(path: Path) -> tuple[int, str]:
 
 @contextmanager
 def _open_regular_file(path: Path) -> Iterator[FileIO]:
-    """Open a file to be read, without waiting. Raises `OSError` where it is a pipe, a device or whatever else."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:  # noqa: PTH123 - of a number
+    """Open a file without blocking. Raises `OSError` if it is not a regular file, such as a pipe or a device."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is no regular file")
         yield file
 
 
 def _read_seal(path: Path) -> tuple[int, bytes] | None:
-    """Size and digest that a file's last bytes tell; None where they are no seal of a file of its size."""
+    """The size and the digest in the seal at the end of a file; None if there is no seal for this size."""
     with _open_regular_file(path) as file:
         size = file.seek(0, os.SEEK_END) - _SEAL_FORMAT.size
         if size < 0:
@@ -135,12 +134,11 @@ def _identity(path: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _known_digest(path: Path, identity: tuple[int, ...], size: int) -> bytes:
-    del identity  # the same path of another identity is another file
+    del identity  # only a part of the cache key
     return _digest(path, size)
 
 
 def _digest(path: Path, size: int) -> bytes:
-    """Digest of the first `size` bytes."""
     digest = xxhash.xxh3_128()
     block = memoryview(bytearray(min(_BLOCK, max(1, size))))
     with _open_regular_file(path) as file:
@@ -157,7 +155,7 @@ def key_of(*parts: object) -> str:
 
 @contextmanager
 def without_caching() -> Iterator[None]:
-    """Have this thread compute all that it asks for meanwhile: what a server is asked would fill the disk."""
+    """Neither read nor write the cache in this thread: the queries of a server would fill the disk."""
     token = _caching_enabled.set(False)
     try:
         yield
@@ -166,7 +164,7 @@ def without_caching() -> Iterator[None]:
 
 
 def is_caching() -> bool:
-    """Whether what is computed now is looked for on disk, and kept there."""
+    """Whether this thread reads and writes the cache."""
     return _caching_enabled.get()
 
 
@@ -175,8 +173,8 @@ def cached_arrays(
 ) -> Arrays:
     """Return the arrays of `workspace/cache/<kind>/<key>.npz`, computed and stored if missing or damaged.
 
-    `keep=False` only computes: one question typed by a user is not worth a file. With `alone` a second process waits
-    and reads what the first one stored. If the disk cannot be written, the arrays are returned and not stored.
+    `store=False` only computes, as for a single query of a user. With `exclusive`, a second process waits and reads the
+    arrays that the first one stored. If the disk is not writable, the arrays are returned and not stored.
     """
     if not store or not is_caching():
         return compute()
@@ -184,7 +182,7 @@ def cached_arrays(
     if arrays is None and exclusive:
         path = _path(kind, key)
         with ExitStack() as lock:
-            with suppress(OSError):  # on a disk that cannot be written no process waits
+            with suppress(OSError):  # no lock on a read-only disk
                 path.parent.mkdir(parents=True, exist_ok=True)
                 lock.enter_context(FileLock(path.with_suffix(".lock")))
             return cached_arrays(kind, key, compute)
@@ -195,13 +193,13 @@ def cached_arrays(
 
 
 def read_arrays(kind: str, key: str) -> Arrays | None:
-    """Return the stored arrays, or those that come with the sample; None if there are none that can be read."""
+    """Return the stored arrays, or those shipped with the sample; None if both are missing or damaged."""
     arrays = load_arrays(_path(kind, key))
     return load_arrays(sample_path(kind, key)) if arrays is None else arrays
 
 
 def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
-    """Keep the arrays; a folder of the cache that cannot be written is told in the log, once."""
+    """Store the arrays; logs each folder of the cache that is not writable once."""
     path = _path(kind, key)
     try:
         save_arrays(path, arrays)
@@ -212,27 +210,27 @@ def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
 
 
 def has_intact_arrays(kind: str, key: str) -> bool:
-    """Whether there is a sound file of these arrays, so that they need not be computed."""
+    """Whether there is an undamaged file of these arrays."""
     return is_intact(_path(kind, key)) or is_intact(sample_path(kind, key))
 
 
 def has_arrays(kind: str, key: str) -> bool:
-    """Whether there is a file of these arrays; unlike `are_kept` it reads nothing of it."""
+    """Whether there is a file of these arrays; unlike `has_intact_arrays`, does not read it."""
     return _path(kind, key).is_file() or sample_path(kind, key).is_file()
 
 
 def sample_path(kind: str, key: str) -> Path:
-    """Return the place of arrays that come with the sample."""
+    """Return the path of arrays shipped with the sample."""
     return _SHIPPED / kind / f"{key}.npz"
 
 
 def is_from_sample(kind: str, key: str) -> bool:
-    """Whether these arrays are read from what ships with the sample, because this workspace has none of its own."""
+    """Whether these arrays are read from those shipped with the sample, because the workspace has none."""
     return not is_intact(_path(kind, key)) and is_intact(sample_path(kind, key))
 
 
 def remove_sample_arrays(kind: str) -> None:
-    """Remove what came with the sample, before it is made again."""
+    """Remove the arrays shipped with the sample, before they are computed again."""
     for path in (_SHIPPED / kind).glob("*.npz"):
         path.unlink()
 
@@ -244,7 +242,7 @@ def save_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def load_arrays(path: Path) -> Arrays | None:
-    """Return the arrays of a sealed `.npz`; None where there is none, or none that is sound."""
+    """Return the arrays of a sealed `.npz` file; None if it is missing or damaged."""
     if not is_intact(path):
         if path.exists():
             logger.warning("%s is damaged, or was written by an earlier version: its content is computed anew", path)
@@ -261,8 +259,8 @@ def load_arrays(path: Path) -> Arrays | None:
 def cached_folder(kind: str, key: str, write: Callable[[Path], None], max_folders: int) -> Iterator[Path | None]:
     """Yield the folder `workspace/cache/<kind>/<key>`, which `write` fills if it is missing or damaged.
 
-    A second process waits for the first. Only the `most` folders of a kind that were used last stay; a process that
-    has files of a removed one open keeps them. Yields None if the disk cannot be written.
+    A second process waits for the first. Only the `max_folders` folders of a kind that were used last are kept; open
+    files of removed ones stay readable. Yields None if the disk is not writable.
     """
     folder = workspace() / "cache" / kind / key
     with ExitStack() as lock:
@@ -273,7 +271,7 @@ def cached_folder(kind: str, key: str, write: Callable[[Path], None], max_folder
                 _fill_folder(folder, write, max_folders)
             os.utime(folder)
         except OSError as error:
-            logger.warning("%s cannot be kept: %s", folder, error)
+            logger.warning("%s cannot be stored: %s", folder, error)
             lock.close()
             yield None
             return
@@ -282,8 +280,8 @@ def cached_folder(kind: str, key: str, write: Callable[[Path], None], max_folder
 
 def _fill_folder(folder: Path, write: Callable[[Path], None], max_folders: int) -> None:
     if folder.exists():
-        logger.warning("%s is damaged: it is made anew", folder)
-    for leftover in folder.parent.glob(f".{folder.name}.*"):  # whoever was at work there has let go of the lock
+        logger.warning("%s is damaged: its content is computed anew", folder)
+    for leftover in folder.parent.glob(f".{folder.name}.*"):  # its process no longer holds the lock
         shutil.rmtree(leftover, ignore_errors=True)
     with sealing(folder) as new:
         new.mkdir()
@@ -301,19 +299,19 @@ def _path(kind: str, key: str) -> Path:
 
 @dataclass(frozen=True)
 class Artifact(Generic[T]):
-    """How results of a kind (`what`) are stored: `scores.json`, of the type of `content`, and a file of arrays."""
+    """How results of a kind are stored: `scores.json` with the content, and a file of arrays."""
 
     label: str  # in error messages
     content: TypeAdapter[T]
     arrays: str = "arrays.npz"
-    allows_unsealed: bool = False  # whether earlier versions wrote such arrays without a seal
+    allows_unsealed: bool = False  # whether earlier versions wrote the arrays without a seal
 
     def write(
         self, folder: Path, content: T, arrays: Arrays | None = None, extra_files: Mapping[str, object] | None = None
     ) -> None:
-        """Write arrays (default: those of the content), JSON `beside` them by file name, and last the content."""
+        """Write the arrays (default: those of the content), `extra_files` as JSON by name, and last the content."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SCORES).unlink(missing_ok=True)  # an earlier result does not belong to the arrays that follow
+        (folder / SCORES).unlink(missing_ok=True)  # the folder is incomplete until the end
         fields: Arrays = {}
         scores = self.content.dump_python(content, mode="json", context=fields)
         if arrays is not None or fields:
@@ -323,11 +321,10 @@ class Artifact(Generic[T]):
         write_json(folder / SCORES, scores)
 
     def load(self, folder: Path) -> T:
-        """Return the content. Raises `ValueError` as `read`."""
         return self.read(folder, lambda content, _: content)
 
     def read(self, folder: Path, build: Callable[[T, Arrays], R]) -> R:
-        """Return what is `made` of the content and the arrays. Raises `ValueError` if either is not whole."""
+        """Return what `build` returns for the content and the arrays. Raises `ValueError` if either is damaged."""
         scores = read_json(folder / SCORES)
         path = folder / self.arrays
         arrays: Arrays | None = {}
@@ -343,5 +340,5 @@ class Artifact(Generic[T]):
             raise ValueError(f"{folder} holds no finished {self.label}")
         try:
             return build(self.content.validate_python(scores, context=arrays), arrays)
-        except (AttributeError, KeyError, TypeError, ValidationError) as error:  # JSON, but not what `write` writes
+        except (AttributeError, KeyError, TypeError, ValidationError) as error:  # JSON with other content
             raise ValueError(f"{folder} holds no {self.label} of this version: {error!r}") from error

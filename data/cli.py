@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from cyclopts import CoercionError, Parameter
 
 from mrc_workbench.data import questions
-from mrc_workbench.data.apart import File as SourceFile
 from mrc_workbench.data.commands import AsJson, columns_option, command_group, print_stored
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
@@ -24,14 +23,15 @@ from mrc_workbench.data.questions.read import (
     read_paths_in_subprocess,
 )
 from mrc_workbench.data.split import split
-from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, obtain, record_last_used, stored
+from mrc_workbench.data.store import CATALOG, StoredSet, fetch, find, record_last_used, save_question_set, stored
+from mrc_workbench.data.subprocess_reader import File as SourceFile
 from mrc_workbench.data.terminal import print_line, report_progress
 from mrc_workbench.data.text import dictionary
 from mrc_workbench.data.workspace import replacing
 
 commands = command_group("data", "Inspect, import, export and generate datasets.")
 commands.command(generate)
-commands.command("mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False)  # scripts for 1.0.0 run it
+commands.command("mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False)  # earlier name
 
 _FILE_HELP = (
     "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "
@@ -86,7 +86,7 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
     Several files are imported as one collection.
     """
     reading = _read_questions((file, *files), columns, encoding)
-    stored_set = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
+    stored_set = save_question_set(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     record_last_used(stored_set.key)  # as on the Data page
     print_line("\n".join([*questions.reading_lines(reading), f"stored as {stored_set.key}"]))
     return 0
@@ -95,15 +95,13 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported datasets, the newest first."""
-    return print_stored(
-        stored(), _dataset_line, as_json=as_json, empty="No datasets yet: `mrc data import FILE` imports one."
-    )
+    empty = "No datasets yet: `mrc data import FILE` imports one."
+    return print_stored(stored(), _dataset_line, as_json=as_json, empty=empty)
 
 
 def _dataset_line(stored_set: StoredSet) -> str:
-    return (
-        f"{stored_set.key}  {stored_set.passages:>9,} passages  {stored_set.questions:>9,} questions  {stored_set.name}"
-    )
+    counts = f"{stored_set.passages:>9,} passages  {stored_set.questions:>9,} questions"
+    return f"{stored_set.key}  {counts}  {stored_set.name}"
 
 
 @commands.command(name="export")
@@ -119,10 +117,8 @@ def export_command(
     content = export_archive(question_set, Layout(layout))
     with replacing(out) as new:
         new.write_bytes(content)
-    print_line(
-        f"{question_set.name}: {len(question_set.passages):,} passages, {len(question_set.questions):,} questions"
-    )
-    print_line(f"written to {out}")
+    counts = f"{len(question_set.passages):,} passages, {len(question_set.questions):,} questions"
+    print_line(f"{question_set.name}: {counts}\nwritten to {out}")
     return 0
 
 
@@ -131,7 +127,7 @@ def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: st
     entry = CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if entry is None:
         return read_paths_in_subprocess(files, columns or {}, encoding, _report_reading)
-    reading = read_files_in_subprocess([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
+    reading = read_files_in_subprocess([SourceFile(Content(fetch(entry)), entry.path.name)], columns or {})
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
 
@@ -163,4 +159,6 @@ def list_dictionaries(*, as_json: AsJson = False) -> int:
 
 
 def _dictionary_line(stored_dictionary: dictionary.StoredDictionary) -> str:
-    return f"{stored_dictionary.reference}  {stored_dictionary.words:>9,} words  {stored_dictionary.synonyms:>9,} groups of synonyms  {stored_dictionary.name}"
+    words = f"{stored_dictionary.words:>9,} words"
+    synonyms = f"{stored_dictionary.synonyms:>9,} groups of synonyms"
+    return f"{stored_dictionary.reference}  {words}  {synonyms}  {stored_dictionary.name}"

@@ -1,9 +1,8 @@
-"""What all commands share: help, options, errors and exit statuses.
+"""Help, options, errors and exit statuses of all commands.
 
 A command is a typed function that returns its exit status; its docstring is the help. A group of commands is
-`commands = commands_of("data", "...")` with functions added by `@commands.command`. `workbench/cli.py` lists the
-commands and groups of `mrc`, which is `python -m mrc_workbench`, too. Every study has the same commands: see
-`study_commands`.
+`commands = command_group("data", "...")` with functions added by `@commands.command`. `workbench/cli.py` lists the
+commands and groups of `mrc` (`python -m mrc_workbench`). `study_commands` returns the commands of every study.
 """
 
 import inspect
@@ -48,25 +47,26 @@ _PROGRESS = "--progress"
 _GLOBAL_OPTIONS_HELP = """Options of every command
   -v, --verbose     show messages of the libraries
   --progress MODE   progress on stderr: auto, plain, json or none"""
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
 _INDENT = 2
 _NAME_WIDTH = 22
 
 
 class ExitStatus(IntEnum):
-    """How every command ends."""
+    """The exit statuses of all commands."""
 
     DONE = 0
-    FAILED = 1  # a retriever, model or training failed, or a gate was not reached
-    NOTHING_DONE = 2  # the error says why
+    FAILED = 1  # a retriever, model or training failed, or a gate failed
+    NOTHING_DONE = 2  # an error was printed
     STOPPED = 128 + signal.SIGINT
-    OUTPUT_CLOSED = 128 + 13  # as of a program that SIGPIPE ends
+    OUTPUT_CLOSED = 128 + 13  # like a program ended by SIGPIPE
 
 
 class HelpColumns(PlainFormatter):
     """Writes help as names and descriptions in two columns, under a heading."""
 
     def __call__(self, console: "Console", options: "ConsoleOptions", panel: HelpPanel) -> None:
-        """Write the commands, arguments or options of a panel."""
         del options
         if not panel.entries:
             return
@@ -81,7 +81,7 @@ class HelpColumns(PlainFormatter):
         console.print()
 
     def render_description(self, console: "Console", options: "ConsoleOptions", description: Any) -> None:
-        """Write paragraphs, wrapped anew: line breaks of a docstring end no line."""
+        """Write paragraphs, without the line breaks of the docstring."""
         del options
         for paragraph in _plain(description).split("\n\n"):
             console.print(textwrap.fill(" ".join(paragraph.split()), console.width), highlight=False, markup=False)
@@ -93,11 +93,9 @@ def _plain(text: Any) -> str:
 
 
 def _help_lines(name: str, description: str, width: int) -> list[str]:
-    """Return a name with its description beside it, or below it if the name is too long."""
     column = _INDENT + _NAME_WIDTH
-    described = textwrap.wrap(
-        description, max(width - column, _NAME_WIDTH), break_long_words=False, break_on_hyphens=False
-    )
+    width = max(width - column, _NAME_WIDTH)
+    described = textwrap.wrap(description, width, break_long_words=False, break_on_hyphens=False)
     first = " " * _INDENT + name
     if len(name) < _NAME_WIDTH - 1 and described:
         first = first.ljust(column) + described.pop(0)
@@ -105,7 +103,7 @@ def _help_lines(name: str, description: str, width: int) -> list[str]:
 
 
 def command_group(name: str, about: str, **options: Any) -> App:
-    """Return a group of commands, empty yet: functions that return an exit status are added by `.command`."""
+    """Return an empty group of commands; `.command` adds functions that return an exit status."""
     return App(
         name=name,
         help=about,
@@ -126,7 +124,7 @@ def command_group(name: str, about: str, **options: Any) -> App:
 def run_command_line(
     commands: App, arguments: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()
 ) -> int:
-    """Run the command that the words name and return its `ExitStatus`; `error_lines` adds lines to its error."""
+    """Run the command of a command line and return its `ExitStatus`; `error_lines` adds lines to its error."""
     let_idle_threads_sleep()
     try:
         raise_on_ctrl_c()
@@ -155,7 +153,7 @@ def _report_error(error: Exception, extra_lines: Sequence[str] = ()) -> int:
 
 
 def _unknown_command(error: UnknownCommandError) -> Exception:
-    """Return an error that names the nearest command; the message of `error` itself would import every room."""
+    """Return an error that names the nearest command. The message of `error` itself would import every package."""
     word = (error.unused_tokens or [""])[0]
     app = error.app
     names = [name for name in app or () if not name.startswith("-")]
@@ -166,7 +164,7 @@ def _unknown_command(error: UnknownCommandError) -> Exception:
 
 
 def _apply_global_options(arguments: Sequence[str]) -> list[str]:
-    """Apply the options that every command takes; returns the other words. Raises `CycloptsError`."""
+    """Apply the options of every command; returns the other arguments. Raises `CycloptsError`."""
     remaining_arguments = list[str]()
     remaining = list(arguments)
     mode = ProgressMode.AUTO
@@ -187,22 +185,22 @@ def _apply_global_options(arguments: Sequence[str]) -> list[str]:
 
 @contextmanager
 def stop_message(text: str) -> Iterator[None]:
-    """Say `text` where the user presses Ctrl-C: what is kept, and how to go on."""
+    """Set the message for Ctrl-C: what was stored and how to continue."""
     try:
         yield
     except KeyboardInterrupt as error:
-        if error.args:  # what stopped inside has its own message
+        if error.args:  # an inner block set a message
             raise
         raise KeyboardInterrupt(text) from error
 
 
 def choice_option(kind: type[StrEnum], **more: Any) -> Parameter:
-    """Let an option be given by the value of a choice, as it stands in files and in the figures."""
+    """Return a parameter that takes the values of an enum."""
     return Parameter(converter=lambda _, tokens: kind(tokens[0].value), choices=_values(kind), **more)
 
 
 def choices_option(kind: type[StrEnum], **more: Any) -> Parameter:
-    """Let one or several choices follow a flag, or the flag be given several times."""
+    """Return a parameter that takes several values of an enum after one flag, or after repeated flags."""
     several = {"choices": _values(kind), "n_tokens": -1} | more
     return Parameter(converter=lambda _, tokens: tuple(kind(token.value) for token in tokens), **several)
 
@@ -212,7 +210,6 @@ def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
 
 
 def _default_text(default: Any) -> str | None:
-    """Return the default as help shows it; None if an option that is not given changes nothing."""
     if default is False or default in (None, "", ()):
         return None
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -221,7 +218,7 @@ def _default_text(default: Any) -> str | None:
 def print_stored(
     items: Sequence[Any], format_line: Callable[[Any], str], *, as_json: bool, empty: str, to_entry: Any = asdict
 ) -> int:
-    """Print stored items a line each, or as a JSON list of entries, or `empty` on stderr; returns the exit status."""
+    """Print stored items line by line or as a JSON list; without items, print `empty` on stderr."""
     if as_json:
         print_line(json.dumps([to_entry(item) for item in items], ensure_ascii=False, indent=2))
     elif not items:
@@ -232,8 +229,8 @@ def print_stored(
 
 
 def columns_option(roles: type[Any]) -> Parameter:
-    """Let columns of a file be named as ROLE=NAME, several after one flag; roles are the fields of a dataclass."""
-    names = ", ".join(known.name for known in fields(roles))
+    """Return a parameter that takes ROLE=NAME several times after one flag; roles are the fields of a dataclass."""
+    names = ", ".join(role.name for role in fields(roles))
 
     def by_role(_: Any, tokens: Sequence[Token]) -> dict[str, str]:
         named = {}
@@ -256,43 +253,32 @@ def add_options(
     default_instance: Any = None,
     earlier_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Command], Command]:
-    """Let the `**chosen` of a command be given by flags, one for each field of a dataclass of options.
+    """Return a decorator that adds a flag per field of a dataclass to a command with `**keywords`.
 
-    A field's metadata has its `help`. `renamed` maps earlier names to fields; they are accepted and hidden. `chosen`
-    has only the given values: the defaults (those of the instance `suited`, else of the fields) are only displayed.
+    A field's metadata has its `help`. `earlier_names` maps earlier flags, accepted but hidden, to fields. The keywords
+    contain only the given values; defaults (of `default_instance`, else of the fields) are only displayed.
     """
 
     def make_flag(option: Field[Any]) -> inspect.Parameter:
-        kind = type(option.default)
+        kind: Any = type(option.default)
         default = getattr(default_instance, option.name, option.default)
         choice = choice_option(kind) if issubclass(kind, StrEnum) else Parameter()
-        return inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if option.name in required else default,
-            annotation=Annotated[kind, choice, Parameter(help=option.metadata["help"])],
-        )
+        default = inspect.Parameter.empty if option.name in required else default
+        annotation = Annotated[kind, choice, Parameter(help=option.metadata["help"])]
+        return inspect.Parameter(option.name, _KEYWORD_ONLY, default=default, annotation=annotation)
 
     def make_earlier_flag(name: str, option: Field[Any]) -> inspect.Parameter:
         kind: Any = type(option.default) | None
         annotation = Annotated[kind, Parameter(show=False)]
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        return inspect.Parameter(name, _KEYWORD_ONLY, default=None, annotation=annotation)
 
     def with_flags(command: Command) -> Command:
-        own_signature = inspect.signature(command, eval_str=True)
-        own_parameters = [
-            parameter
-            for parameter in own_signature.parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        flags = [make_flag(option) for option in fields(options) if option.name not in excluded]
-        flags += [
-            make_earlier_flag(old, option)
-            for old, new in earlier_names.items()
-            for option in fields(options)
-            if option.name == new
-        ]
-        signature = own_signature.replace(parameters=[*own_parameters, *flags])
+        signature = inspect.signature(command, eval_str=True)
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.kind is not _VAR_KEYWORD]
+        option_of = {option.name: option for option in fields(options)}
+        parameters += [make_flag(option) for name, option in option_of.items() if name not in excluded]
+        parameters += [make_earlier_flag(old, option_of[new]) for old, new in earlier_names.items() if new in option_of]
+        signature = signature.replace(parameters=parameters)
         command.__signature__ = signature  # type: ignore[attr-defined]
         command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return command
@@ -306,7 +292,7 @@ Out = Annotated[Path | None, Parameter(help="folder for report.md and a CSV file
 
 def study_commands(study: "Study[Any, Any]") -> App:
     """Return `mrc NAME run`, `list`, `show`, `report`, `rename`, `delete`; fields of the spec are options of `run`."""
-    from mrc_workbench.data.store import find  # `mrc --help` imports no library of a room
+    from mrc_workbench.data.store import find  # not at the top: `mrc --help` imports no heavy library
 
     commands = command_group(study.name, study.summary)
 
@@ -332,8 +318,13 @@ def study_commands(study: "Study[Any, Any]") -> App:
             study.stored(),
             lambda job: f"{job.id}  {job.stored_at[:16]}  {job.name}",
             as_json=as_json,
-            empty=f"No results yet: `mrc {study.name} run` makes one.",
-            to_entry=lambda job: {"key": job.id, "name": job.name, "made": job.stored_at, "folder": str(job.folder)},
+            empty=f"No results yet: `mrc {study.name} run` computes one.",
+            to_entry=lambda job: {
+                "key": job.id,
+                "name": job.name,
+                "stored_at": job.stored_at,
+                "folder": str(job.folder),
+            },
         )
 
     @commands.command

@@ -1,7 +1,7 @@
-"""Temporary folders that a killed process cannot leave behind for good, and JSON files that users edit.
+"""Temporary folders that can be removed after their process was killed, and JSON files that users edit.
 
-A process holds a lock in each of its temporary folders while it lives. A folder with a free lock is a leftover of a
-killed process. A damaged JSON file is set aside before a new one replaces it.
+A process holds a lock in each of its temporary folders. A folder with a free lock is a leftover of a killed process. A
+damaged JSON file is copied before a new one replaces it.
 """
 
 import json
@@ -19,19 +19,19 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 _LOCK = ".in-use"
-_TEMPORARY_NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `TemporaryDirectory` makes of a prefix such as ".reading."
-# a folder without a lock was made by an earlier version, or on a system without locks
+_TEMPORARY_NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # `TemporaryDirectory` with a prefix such as ".reading."
+# folders without a lock are of an earlier version, or of a system without locks
 _SECONDS_WITHOUT_LOCK = 7 * 24 * 3600.0
 
 
 @contextmanager
 def temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
-    """Yield a new folder in `parent`, and remove it when the block ends; `prefix` begins and ends with a dot."""
+    """Yield a new folder in `parent`, which is removed when the block ends; `prefix` begins and ends with a dot."""
     with TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name:
         descriptor: int | None = None
         with suppress(OSError):
             descriptor = _lock(Path(name, f"{_LOCK}.new"), os.O_CREAT)
-            Path(name, f"{_LOCK}.new").rename(Path(name, _LOCK))  # only now others see it: it is never there unlocked
+            Path(name, f"{_LOCK}.new").rename(Path(name, _LOCK))  # renamed when it is locked
         try:
             yield Path(name)
         finally:
@@ -40,7 +40,7 @@ def temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(root: Path) -> int:
-    """Remove what killed processes left in a folder and in all folders in it; return how many leftovers there were."""
+    """Remove the leftovers of killed processes in a folder and its subfolders; return their number."""
     removed = 0
     for parent, names, _ in os.walk(root):
         leftovers = [Path(parent, name) for name in names if _TEMPORARY_NAME.fullmatch(name)]
@@ -50,7 +50,7 @@ def remove_leftovers(root: Path) -> int:
 
 
 def remove_leftovers_of(prefix: str, parent: Path) -> None:
-    """Remove what killed processes left of one kind of temporary folder, directly in `parent`."""
+    """Remove the leftovers of killed processes with a prefix, directly in `parent`."""
     for folder in parent.glob(f"{prefix}*"):
         if folder.is_dir() and _TEMPORARY_NAME.fullmatch(folder.name):
             _remove_if_abandoned(folder)
@@ -66,7 +66,7 @@ def _remove_if_abandoned(folder: Path) -> bool:
 def _lock(path: Path, flags: int = 0) -> int:
     """Open and lock a file; return the descriptor that holds the lock. Raises `OSError` if it cannot be locked."""
     if sys.platform == "win32":
-        raise OSError("this system has no such locks")
+        raise OSError("Windows has no such locks")
     import fcntl
 
     descriptor = os.open(path, os.O_RDWR | flags, 0o600)
@@ -79,7 +79,6 @@ def _lock(path: Path, flags: int = 0) -> int:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether the process that made a folder is gone; False if that is unknown."""
     try:
         if sys.platform != "win32" and not (folder / _LOCK).exists():
             return time.time() - folder.stat().st_mtime > _SECONDS_WITHOUT_LOCK
@@ -94,12 +93,12 @@ _DAMAGED_SUFFIX = ".damaged"
 
 
 def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
-    """Return a file's JSON object, empty if there is none, and whether it is damaged. Raises `OSError`."""
+    """Return a file's JSON object, empty if the file is missing, and whether it is damaged. Raises `OSError`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, False
-    except (ValueError, RecursionError):  # the last where it is nested thousands deep
+    except (ValueError, RecursionError):  # RecursionError: nested thousands deep
         return {}, True
     return (content, False) if isinstance(content, dict) else ({}, True)
 
@@ -109,10 +108,10 @@ def back_up_damaged_file(path: Path) -> Path:
     names = (path.with_name(f"{path.name}{_DAMAGED_SUFFIX}{f'-{number}' if number > 1 else ''}") for number in count(1))
     copy = next(name for name in names if not name.exists())
     shutil.copy2(path, copy)
-    logger.warning("%s is damaged; it is kept as %s", path, copy.name)
+    logger.warning("%s is damaged; it was copied to %s", path, copy.name)
     return copy
 
 
 def damaged_copies(path: Path) -> list[Path]:
-    """Return the files that `set_aside` made of a file."""
+    """Return the copies made by `back_up_damaged_file`."""
     return sorted(path.parent.glob(f"{path.name}{_DAMAGED_SUFFIX}*"))

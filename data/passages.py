@@ -1,4 +1,4 @@
-"""Passages as columns in memory, the file that stores them, and counts of what was done with ids."""
+"""Passages as columns in memory, their file, and reports of merged passages and changed ids."""
 
 import json.encoder
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from mrc_workbench.data.workspace import read_json, write_json
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
 FILE = "passages.arrow"
-_SEAL = "passages.json"  # what the file was when its content was last known
-_LEGACY_FILE = "passages.parquet"  # sets kept before there was an Arrow file
+_SEAL = "passages.json"  # fingerprint of the content, size and time of the file
+_LEGACY_FILE = "passages.parquet"  # of earlier versions
 _BLOCK_ROWS = 1 << 16
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 60
@@ -30,7 +30,7 @@ _ID_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One text that can be found. `title` is the article it comes from, empty where unknown."""
+    """A text of the corpus. `title` names its article, empty if unknown."""
 
     id: str
     text: str
@@ -53,27 +53,25 @@ class Passages(Sequence[Passage]):
 
     @classmethod
     def from_passages(cls, passages: Iterable[Passage]) -> "Passages":
-        """Make columns of passages; `Passages` are returned as they are. Raises `ValueError` for a lone surrogate."""
+        """Convert passages to columns; returns `Passages` unchanged. Raises `ValueError` for a lone surrogate."""
         if isinstance(passages, cls):
             return passages
         blocks = in_blocks(passages)
-        columns = (
-            [column_of([getattr(passage, name) for passage in block]) for name in SCHEMA.names] for block in blocks
-        )
+        columns = ([column_of([getattr(item, name) for item in block]) for name in SCHEMA.names] for block in blocks)
         return cls(pa.Table.from_batches((pa.record_batch(arrays, schema=SCHEMA) for arrays in columns), SCHEMA))
 
     def indexed_texts(self, *, title: bool) -> Texts:
-        """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
+        """Return the indexed texts; with `title`, each begins with a line for its title if that is known."""
         return self._titled_texts if title else self.texts
 
     def title_lengths(self, *, title: bool) -> np.ndarray:
-        """Letters that the title and its line break take of each indexed text, `(n_passages,)` int64; 0 without."""
+        """Characters of the title and its line break in each indexed text, `(n_passages,)` int64; 0 without title."""
         lengths = self.titles.lengths()
         return np.where(lengths > 0, lengths + 1, 0) if title else np.zeros(len(self), dtype=np.int64)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hexadecimal) of ids, texts and titles, in order: of a line `["id", "text", "title"]` a passage."""
+        """sha256 (hexadecimal) of a line `["id", "text", "title"]` per passage, in order."""
         if self._known:
             return self._known
         digest = sha256()
@@ -88,13 +86,13 @@ class Passages(Sequence[Passage]):
 
     @cached_property
     def duplicate(self) -> str:
-        """What two passages may not share and do, such as "passage id 'a'"; empty where all is well."""
+        """The first repeated id or text, such as "passage id 'a'"; empty if there is none."""
         if self._are_distinct:
             return ""
-        for what, texts in (("id", self.ids), ("text", self.texts)):
+        for label, texts in (("id", self.ids), ("text", self.texts)):
             row = texts.repeated_row()
             if row is not None:
-                return f"passage {what} {texts[row][:80]!r}"
+                return f"passage {label} {texts[row][:80]!r}"
         return ""
 
     def __len__(self) -> int:
@@ -134,7 +132,7 @@ class Passages(Sequence[Passage]):
 
 
 class RowOfId(Mapping[str, int]):
-    """Rows by id, as two arrays: the ids' hashes in ascending order, and whose they are. Ids differ."""
+    """Rows by id as two arrays: the hashes of the distinct ids in ascending order, and their rows."""
 
     def __init__(self, ids: Texts) -> None:
         hashes = ids.hashes()
@@ -151,10 +149,9 @@ class RowOfId(Mapping[str, int]):
         rows = np.full(len(ids), -1, dtype=np.int64)
         rows[known] = self._order[positions[known]]
         candidates = zip(np.flatnonzero(known).tolist(), self._ids.at(rows[known]), strict=True)
-        for position in (
-            position for position, id_ in candidates if id_ != ids[position]
-        ):  # another id with the same hash
-            rows[position] = self.get(ids[position], -1)
+        for position, id_ in candidates:
+            if id_ != ids[position]:  # another id with the same hash
+                rows[position] = self.get(ids[position], -1)
         return rows
 
     def __getitem__(self, id_: str) -> int:
@@ -178,26 +175,26 @@ class PassageBuilder:
     """Passages by position, those with the same text merged; ids of merged copies become aliases."""
 
     def __init__(self) -> None:
-        self.ids: list[str] = []  # as given, "" where there is none
+        self.ids: list[str] = []  # as in the file, "" if missing
         self._titles: list[str] = []
-        self._same_title: dict[str, str] = {}  # one object a title, however many passages have it
+        self._same_title: dict[str, str] = {}  # one object per title, shared by its passages
         self._blocks: list[Any] = []
         self._open_texts: list[str] = []
         self._position_of_hash: dict[int, int] = {}
-        self._last_text: str | None = None  # a passage is looked up several times in a row
+        self._last_text: str | None = None  # the same passage is often looked up several times in a row
         self._last_key = 0
         self._copies: dict[str, int] = {}  # id of a merged copy -> position of the passage
-        self._listed_aliases: dict[str, int] = {}  # the same, where the file lists them
+        self._listed_aliases: dict[str, int] = {}  # the same, listed by the file
         self._ambiguous: set[str] = set()  # ids of copies of several passages
         self._nameless_copies: list[int] = []  # positions of the texts that rows without an id repeat
         self._other_titles: dict[int, str] = {}  # position -> the first title that is not used
 
     def find(self, text: str) -> int:
-        """Return the position of a text; that of the next one where it is new."""
+        """Return the position of a text; the next free position if it is new."""
         return self._position_of_hash.get(self._key(text), len(self))
 
     def add(self, text: str, title: str, id_: str, *, is_copy: bool = False) -> int:
-        """Store a passage, or merge one with a known text; return its position. Only a row of a passage `is_copy`."""
+        """Store a passage, or merge one with a known text; return its position. `is_copy`: report a merged row."""
         title = self._same_title.setdefault(title, title)
         count = len(self._titles)
         position = self._position_of_hash.setdefault(self._key(text), count)
@@ -213,7 +210,6 @@ class PassageBuilder:
         return position
 
     def add_alias(self, id_: str, position: int) -> None:
-        """Add an alias that the file itself lists for the passage at a position."""
         if self._listed_aliases.setdefault(id_, position) != position:
             self._ambiguous.add(id_)
 
@@ -244,7 +240,6 @@ class PassageBuilder:
         return list(fill_ids("p", self.ids, reserved=[*self._copies, *self._listed_aliases]))
 
     def aliases(self) -> dict[str, str]:
-        """Return the id of the passage for the id of every merged copy; ambiguous ids are no alias."""
         copies = self._listed_aliases | self._copies
         if not copies:
             return {}
@@ -252,14 +247,12 @@ class PassageBuilder:
         return {copy: self.final_ids[position] for copy, position in copies.items() if copy not in unavailable}
 
     def notices(self) -> list[Problem]:
-        """Return what is to be reported of merged passages and of ids that were changed or made."""
         merged = (f"{copy} → {self.ids[position]}" for copy, position in self._copies.items())
         repeated_texts = (self._text(position) for position in self._nameless_copies)
         titles = (f"{title} → {self._titles[position]}" for position, title in self._other_titles.items())
-        pairs = [
-            (original, final) for original, final in zip(self.ids, self.final_ids, strict=True) if original != final
-        ]
-        generated = [final for original, final in pairs if not original] if any(self.ids) else []  # else of no interest
+        ids = zip(self.ids, self.final_ids, strict=True)
+        pairs = [(original, final) for original, final in ids if original != final]
+        generated = [final for original, final in pairs if not original] if any(self.ids) else []
         changed = [f"{original} → {final}" for original, final in pairs if original]
         ambiguous_ids = self._ambiguous.union(self.ids) if self._copies else ()
         changed += (id_ for id_ in self._copies if id_ in ambiguous_ids)
@@ -277,7 +270,7 @@ class PassageBuilder:
         return len(self._titles)
 
     def _key(self, text: str) -> int:
-        """The text's hash, or the next number that no other text has."""
+        """The text's hash, or, after a collision, the next number without a text."""
         if text is self._last_text:
             return self._last_key
         key = hash(text)
@@ -301,7 +294,7 @@ def _column(texts: Iterable[str]) -> Any:
 
 
 def fill_ids(prefix: str, ids: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the given ids, the first of equal ones only, and for the others "p1", "p2"... outside `reserved`."""
+    """Yield the ids, with missing and repeated ones replaced by "p1", "p2"... that are not in `reserved`."""
     used = set(ids)
     seen = set[str]()
     if len(used) == len(ids) and "" not in used:
@@ -315,23 +308,20 @@ def fill_ids(prefix: str, ids: Sequence[str], reserved: Iterable[str] = ()) -> I
 
 
 def write_passages(folder: Path, passages: Passages) -> None:
-    """Write the passages into a folder that is not in use yet."""
+    """Write the passages into a new folder."""
     with pa.OSFile(str(folder / FILE), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         writer.write_table(passages.table, max_chunksize=_BLOCK_ROWS)
     write_json(folder / _SEAL, {"fingerprint": passages.fingerprint, "file": _file_state(folder / FILE)})
 
 
 def open_passages(folder: Path) -> Passages:
-    """Map the passages of a folder into memory. Raises `OSError` or an Arrow error if they cannot be read.
-
-    A file with the size and time of its seal has the fingerprint of the seal; any other is validated and read through.
-    """
+    """Map the passages of a folder into memory. Raises `OSError` or an Arrow error if they cannot be read."""
     path = folder / FILE
     if not path.exists():
         return Passages(pq.read_table(folder / _LEGACY_FILE, schema=SCHEMA))
     table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     seal = read_json(folder / _SEAL)
-    if seal.get("file") == _file_state(path):
+    if seal.get("file") == _file_state(path):  # size and time are unchanged
         return Passages(table, known=str(seal.get("fingerprint")))
     table.validate(full=True)  # a damaged file may point anywhere
     return Passages(table)
@@ -344,7 +334,7 @@ def _file_state(path: Path) -> list[Any]:
 
 @dataclass
 class Tally:
-    """How many rows have something in common, how many distinct ids they name, and the first of these."""
+    """The number of rows with the same problem, and the distinct ids that they name."""
 
     rows: int = 0
     ids: dict[str, None] = field(default_factory=dict)
@@ -354,11 +344,10 @@ class Tally:
         self.ids.setdefault(id_)
 
     def problems(self, code: ProblemCode) -> list[Problem]:
-        """Return the problem that sums the rows up, none if there are no rows."""
         counts = {"rows": self.rows, "ids": len(self.ids)}
         return [Problem.from_code(code, **counts, examples=_examples(self.ids, _ID_LENGTH))] if self.rows else []
 
 
 def id_problems(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
-    """Return the problem that counts some ids, none if there are no ids."""
+    """Return a problem with the number of ids and examples, none if there are no ids."""
     return (Problem.from_code(code, ids=len(ids), examples=_examples(ids, _ID_LENGTH)),) if ids else ()

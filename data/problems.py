@@ -1,4 +1,4 @@
-"""What goes wrong: with anything (a code and a sentence), with data, row by row, or where a library is missing."""
+"""Errors with a code and a message: of any kind, of data row by row, and of missing libraries."""
 
 import tomllib
 from collections import Counter
@@ -13,10 +13,7 @@ from typing import Any, Self
 
 
 class Failure(Exception):  # noqa: N818 - its kinds are the errors
-    """Something that cannot be done. `code` names the reason, a key of the locale files, and `details` fill its fields.
-
-    The message is for commands and logs: plain English, with what to do next.
-    """
+    """An error with a message for commands and logs. `code` is a key of the locale files, with fields `details`."""
 
     def __init__(self, code: str, message: str, **details: str | int) -> None:
         super().__init__(message)
@@ -28,20 +25,20 @@ class Failure(Exception):  # noqa: N818 - its kinds are the errors
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
-        """Make it of what was written; a reason that nobody foresaw has no code."""
+        """Return the failure of a stored error; unexpected errors have no code."""
         details = {name: value for name, value in content.items() if name not in ("error", "code")}
         return cls(content.get("code", ""), content["error"], **details)
 
 
 def failure_dict(error: Exception) -> dict[str, object]:
-    """Return what is written of an error; `Failure.from_dict` makes one of it again."""
+    """Return an error as JSON, which `Failure.from_dict` reads."""
     return error.as_dict() if isinstance(error, Failure) else {"error": str(error)}
 
 
 class ProblemCode(StrEnum):
-    """One kind of problem. Pages find their own text for it by this code."""
+    """One kind of problem, a key of the templates in `problems.toml` and the locale files."""
 
-    # the whole file is refused
+    # the whole file is rejected
     EMPTY_FILE = "empty_file"
     TOO_LARGE = "too_large"
     UNREADABLE_FILE = "unreadable_file"
@@ -180,15 +177,15 @@ MENDED = (
     *(ProblemCode.DROPPED_CELL, ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES),
     *(ProblemCode.GUESSED_ENCODING, ProblemCode.OTHER_TEXT, ProblemCode.TITLE_AS_TEXT),
 )
-MAX_RECORDED_PROBLEMS = 10_000  # problems of either sort: nobody reads more, and a small file can hold millions
+MAX_RECORDED_PROBLEMS = 10_000  # of rows left out, and of other problems: a small file can have millions
 
-WORDS = Path(__file__).with_suffix(".toml")  # in English: those of commands, and of the pages
+WORDS = Path(__file__).with_suffix(".toml")  # in English, for commands and pages
 TEMPLATES: dict[str, str] = tomllib.loads(WORDS.read_text(encoding="utf-8"))["problem"]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem: its code, the row as a person counts it (None for the whole file), its values."""
+    """One problem: its code, the row counted from 1 (None for the whole file), and the fields of its message."""
 
     code: ProblemCode
     row: int | None = None
@@ -200,31 +197,29 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """The problem in plain English: what was given, what was expected, what to do next."""
         return self.format_message(TEMPLATES[self.code], TEMPLATES["row"])
 
     def format_message(self, template: str, prefix: str) -> str:
-        """Return the message in a language's template, after `lead` in a row, and after the detail `file` if any."""
+        """Fill a template; `prefix` precedes the message of a row, and the detail `file`, if any, precedes both."""
         message = template[0].upper() + template[1:] if self.row is None else prefix + template
         message = "{file}: " + message if "file" in self.details else message
         return message.format(row=self.row, **self.details)
 
     @property
     def leaves_out_row(self) -> bool:
-        """Whether the row at fault is not part of the question set."""
         return self.row is not None and self.code not in MENDED
 
 
 @dataclass
 class Problems:
-    """The first problems of rows left out and the first others, in order, and how many there are of each code."""
+    """The first problems of rows left out and the first other ones, in order, and the number by code."""
 
     recorded: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     left_out: int = 0  # rows
 
     def add(self, problem: Problem) -> bool:
-        """Count a problem; return whether it was kept, too."""
+        """Count a problem; return whether it was also recorded."""
         self.counts[problem.code] += 1
         self.left_out += problem.leaves_out_row
         count = self.left_out if problem.leaves_out_row else self.total - self.left_out
@@ -238,7 +233,7 @@ class Problems:
 
 
 class DataError(Failure):
-    """Data that cannot be used. `problem` says why; `others` are the problems of single rows or files behind it."""
+    """Data that cannot be used because of `problem`; `others` are problems of single rows or files."""
 
     def __init__(self, problem: Problem, others: Sequence[Problem] = ()) -> None:
         super().__init__(problem.code, problem.message, **problem.details)
@@ -247,7 +242,7 @@ class DataError(Failure):
 
     @property
     def file_problems(self) -> tuple[Problem, ...]:
-        """The other problems of whole files: of several, each that cannot be used has one."""
+        """The other problems of whole files; of several files, each unusable one has a problem."""
         return tuple(problem for problem in self.others if problem.row is None and problem != self.problem)
 
     @classmethod
@@ -255,7 +250,7 @@ class DataError(Failure):
         return cls(Problem(code, row, details))
 
 
-# the top-level modules of libraries outside the core by extra of pyproject.toml; of several extras, the first
+# top-level modules of optional libraries by extra of pyproject.toml; a library of several extras is in the first one
 _LIBRARIES = {
     "app": ("authlib", "pydeck", "streamlit", "vl_convert"),
     "models": (
@@ -271,29 +266,25 @@ _LIBRARIES = {
 }
 EXTRAS = {library: extra for extra, libraries in _LIBRARIES.items() for library in libraries}
 MISSING_EXTRA = "missing_extra"  # the code of the error
-# rooms whose extra includes another one: training needs more than the library that is missed first
+# packages that need a larger extra than the one of the first missing library
 _ROOMS = {("mrc_workbench.training", "models"): "train"}
 
 
 class MissingExtraError(Failure, ImportError):
-    """A library that is not installed. Details: its top-level `module`, and the `extra` that brings it."""
+    """A library is not installed. Details: its top-level `module`, and the `extra` that installs it."""
 
     @classmethod
     def for_module(cls, module: str, extra: str, caller: str = "this") -> "MissingExtraError":
         message = f"{caller} needs {module}: pip install 'mrc-workbench[{extra}]'"
         return cls(MISSING_EXTRA, message, module=module, extra=extra)
 
-    def with_caller(self, caller: str) -> "MissingExtraError":
-        """Return the same error with the command or function that needs the library in its message."""
-        return self.for_module(str(self.details["module"]), str(self.details["extra"]), caller)
 
-
-def with_extra(error: Exception) -> Exception:
+def as_missing_extra(error: Exception) -> Exception:
     """Return a failed import of an extra's library as `MissingExtraError`, and any other error unchanged."""
     if isinstance(error, MissingExtraError):
         return error
     failed: BaseException = error
-    while isinstance(failed, ImportError) and failed.__cause__:  # cyclopts raises its own where a command is imported
+    while isinstance(failed, ImportError) and failed.__cause__:  # cyclopts wraps the error of a command's import
         failed = failed.__cause__
     if not isinstance(failed, ModuleNotFoundError) or not failed.name:
         return error
@@ -310,14 +301,14 @@ def with_extra(error: Exception) -> Exception:
 
 @contextmanager
 def raise_missing_extra(caller: str = "this") -> Iterator[None]:
-    """Raise `MissingExtraError` in place of a failed import of a library that an extra brings; also a decorator."""
+    """Raise `MissingExtraError` instead of `ImportError` for a library of an extra; also a decorator."""
     try:
         yield
     except ImportError as error:
-        named = with_extra(error)
+        named = as_missing_extra(error)
         if not isinstance(named, MissingExtraError):
             raise
-        raise named.with_caller(caller) from error
+        raise MissingExtraError.for_module(str(named.details["module"]), str(named.details["extra"]), caller) from error
 
 
 def require_library(module: str, caller: str = "this") -> None:

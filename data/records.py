@@ -1,4 +1,4 @@
-"""Questions, question sets and what made them; the file that keeps the questions."""
+"""Questions, question sets and their files; generators of synthetic questions."""
 
 import hashlib
 import json
@@ -20,25 +20,26 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.passages import Passage, Passages, RowOfId, open_passages, write_passages
 
 __all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
-RELEVANT_GRADE = 1  # the least that is relevant
+RELEVANT_GRADE = 1  # the lowest relevant grade
 _PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.part`
 FILE = "questions.parquet"
 _TEXT = pa.string()
 _TEXTS = pa.list_(pa.string())
 _SCHEMA = pa.schema(
-    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "made": _TEXT}
+    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "generator": _TEXT}
     | {"hidden": pa.bool_(), "starts": pa.list_(pa.int32()), "rejected": _TEXTS}
 )
 _GRADES = pa.list_(pa.struct([("id", _TEXT), ("grade", pa.int32())]))
-# stored only if any question has them: otherwise an earlier version opens the file, too
+# stored only if a question has them, so that earlier versions open the other files
+_EARLIER_COLUMNS = {"made": "generator"}  # of stored files
 _OPTIONAL = pa.schema({"grades": _GRADES, "groups": pa.list_(_TEXTS), "part": _TEXT})
 ALIASES = "aliases.parquet"
 _ALIAS_SCHEMA = pa.schema([("alias", pa.large_string()), ("passage", pa.large_string())])
 
 
 def composed(text: str) -> str:
-    """Return a text as questions are compared: its letters composed, single spaces between words."""
-    return " ".join(unicodedata.normalize("NFC", text).split())  # a box of one line keeps no line breaks
+    """Normalize a question for comparisons: NFC, single spaces, no line breaks."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,15 @@ class Question:
     id: str
     text: str
     answers: tuple[str, ...] = ()
-    relevant: tuple[str, ...] = ()  # those of `RELEVANT_GRADE` and more; empty for an unanswerable question
+    relevant: tuple[str, ...] = ()  # passages with `RELEVANT_GRADE` or more; empty for an unanswerable question
     kind: str = ""
-    made: str = ""  # how it was generated from its passages, see `Maker`; empty if a person asked it
-    hidden: bool = False  # whether it asks with words or the title of its passages, which training removes there
-    starts: tuple[int, ...] = ()  # characters of the first relevant passage, -1 if unknown; no content
-    rejected: tuple[str, ...] = ()  # passages that hold no answer, as SQuAD 2.0 says; no content
+    generator: str = ""  # of a synthetic question, see `QuestionGenerator`; empty if a person wrote it
+    hidden: bool = False  # whether training removes its text, words or title of its passages, from them
+    starts: tuple[int, ...] = ()  # of answers in the first relevant passage, -1 if unknown; not fingerprinted
+    rejected: tuple[str, ...] = ()  # passages without an answer, as in SQuAD 2.0; not fingerprinted
     grades: tuple[tuple[str, int], ...] = ()  # of the judged passages
     groups: tuple[tuple[str, ...], ...] = ()
-    part: str = ""  # the published part, one of `_PUBLISHED_PARTS`; empty if its source names none
+    part: str = ""  # the published part, one of `_PUBLISHED_PARTS`; empty if unknown
 
     def __post_init__(self) -> None:
         if self.part not in _PUBLISHED_PARTS:
@@ -74,30 +75,28 @@ class Question:
 
     @classmethod
     def from_grades(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
-        """Make a question of the grades of its passages, by id."""
         relevant = tuple([passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE])
         return cls(id_, text, relevant=relevant, grades=tuple(grades.items()), **more)
 
     @property
     def grade_of(self) -> dict[str, int]:
-        """Grade by id of every passage that was judged; 1 where the data knows no grades."""
+        """The grade of every judged passage by id; 1 for relevant passages without grades."""
         return dict(self.grades) if self.grades else dict.fromkeys(self.relevant, RELEVANT_GRADE)
 
     def relevant_from(self, grade: int) -> "Question":
-        """Return the question with only passages of this grade and more relevant."""
+        """Return the question with only passages of at least this grade as relevant ones."""
         grades = self.grade_of
         relevant = tuple(id_ for id_ in self.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
         groups = [(group, tuple(id_ for id_ in group if id_ in relevant)) for group in self.groups]
         remaining_groups = tuple(relevant_group for group, relevant_group in groups if relevant_group or not group)
-        starts = self.starts if relevant[:1] == self.relevant[:1] else ()  # they are of the first one
+        starts = self.starts if relevant[:1] == self.relevant[:1] else ()  # positions in the first relevant passage
         return replace(self, relevant=relevant, grades=tuple(grades.items()), groups=remaining_groups, starts=starts)
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
+        """The fingerprinted values. Optional ones are left out if empty, so that fingerprints of earlier sets stay."""
         values: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
-        values += (self.made, self.hidden) if self.made else ()
-        # absent unless set, so that the fingerprints of older sets stay
+        values += (self.generator, self.hidden) if self.generator else ()
         optional: dict[str, object] = {}
         optional |= {"grades": self.grades, "groups": self.groups} if self.grades or self.groups else {}
         optional |= {"part": self.part} if self.part else {}
@@ -141,7 +140,7 @@ class QuestionSet:
             raise ValueError(f"grades or groups name unknown passages {unknown[:10]}")
 
     def passage_id(self, id_: str) -> str:
-        """Return the id of the passage that `id_` names: of a merged copy that of the stored passage, else `id_`."""
+        """Return the id of the stored passage if `id_` is a merged copy, else `id_`."""
         return self.aliases.get(id_, id_)
 
     @cached_property
@@ -167,7 +166,7 @@ class QuestionSet:
 
     @property
     def corpus_fingerprint(self) -> str:
-        """sha256 (hexadecimal) of the passages alone, the key of everything built from the corpus."""
+        """sha256 (hexadecimal) of the passages without the questions, the key of everything built from the corpus."""
         return self.passages.fingerprint
 
     @property
@@ -176,7 +175,7 @@ class QuestionSet:
 
     @cached_property
     def relevance(self) -> csr_array:
-        """Boolean `(n_questions, n_passages)`: which passages are relevant to which question."""
+        """Relevant passages, boolean `(n_questions, n_passages)`."""
         lengths = [len(question.relevant) for question in self.questions]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         shape = (len(self.questions), len(self.passages))
@@ -187,21 +186,21 @@ class QuestionSet:
 
     @cached_property
     def gains(self) -> csr_array | None:
-        """Grades of the relevant passages, float64 `(n_questions, n_passages)`; None where the data knows none."""
+        """Grades of the relevant passages, float64 `(n_questions, n_passages)`; None if the data has no grades."""
         if not any(question.grades for question in self.questions):
             return None
         return self._graded(RELEVANT_GRADE)
 
     @cached_property
     def judged(self) -> csr_array | None:
-        """Boolean `(n_questions, n_passages)`: the judged passages; None if only relevant ones are known."""
+        """Judged passages, boolean `(n_questions, n_passages)`; None if only relevant ones are known."""
         if self.gains is None:
             return None
         judged = self._graded(0)
         return csr_array((np.ones(judged.nnz, dtype=bool), judged.indices, judged.indptr), shape=judged.shape)
 
     def _graded(self, min_grade: int) -> csr_array:
-        """Grades of `least` and more, float64, a 0 stored like any other."""
+        """Grades of at least `min_grade`, float64 `(n_questions, n_passages)`; a grade 0 is stored explicitly."""
         judged = [(row, *pair) for row, question in enumerate(self.questions) for pair in question.grade_of.items()]
         graded = [(row, id_, grade) for row, id_, grade in judged if grade >= min_grade]
         rows, ids, grades = zip(*graded, strict=True) if graded else ((), (), ())
@@ -216,15 +215,14 @@ class QuestionSet:
 
     @cached_property
     def generated_counts(self) -> dict[str, int]:
-        """How many questions were made of passages, by how, the most frequent first; empty where people asked all."""
-        return dict(Counter(question.made for question in self.questions if question.made).most_common())
+        """The number of synthetic questions by generator, the most frequent first."""
+        return dict(Counter(question.generator for question in self.questions if question.generator).most_common())
 
     def with_questions(self, rows: Sequence[int] | np.ndarray) -> "QuestionSet":
-        """Return the same corpus with only the questions at `rows`, in that order."""
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
     def relevant_from(self, grade: int) -> "QuestionSet":
-        """Return the set with only passages of this grade and more relevant, without questions that have none."""
+        """Return the set with only passages of at least this grade as relevant ones, without unanswerable questions."""
         if grade == RELEVANT_GRADE:
             return self
         questions = (question.relevant_from(grade) for question in self.questions)
@@ -232,65 +230,61 @@ class QuestionSet:
 
     @cached_property
     def _relevant_rows(self) -> np.ndarray:
-        """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""
+        """Rows of the relevant passages of all questions, concatenated, -1 for unknown ids."""
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
 
 
 class QuestionGenerator(StrEnum):
-    """What makes questions of passages."""
+    """How synthetic questions are generated from passages."""
 
-    TITLE = "title"  # the title of an article asks for its passages
-    SENTENCE = "sentence"  # a sentence asks for the rest of its passage: inverse cloze task, Lee et al. 2019
-    MODEL = "model"  # a language model writes what the passage answers: doc2query, Nogueira & Lin 2019
+    TITLE = "title"  # the title of an article, for its passages
+    SENTENCE = "sentence"  # a sentence, for the rest of its passage: inverse cloze task, Lee et al. 2019
+    MODEL = "model"  # written by a language model: doc2query, Nogueira & Lin 2019
 
 
 _MODEL_PREFIX = f"{QuestionGenerator.MODEL}: "
 
 
 def generator_label(generator: QuestionGenerator, model: str = "") -> str:
-    """Return what `Question.made` says: the maker, with its name where it is a language model."""
+    """Return the value of `Question.generator`, which names the language model if there is one."""
     return f"{_MODEL_PREFIX}{model}" if generator is QuestionGenerator.MODEL else generator.value
 
 
 def generator_model(label: str) -> str:
-    """Return the name of the language model that `Question.made` names, empty where it names none."""
+    """Return the language model in a value of `Question.generator`, empty if there is none."""
     return label.removeprefix(_MODEL_PREFIX) if label.startswith(_MODEL_PREFIX) else ""
 
 
 def is_generator_label(text: str) -> bool:
-    """Whether a text is one of those that `made_by` makes."""
+    """Whether `generator_label` returns such a text."""
     return text in (QuestionGenerator.TITLE, QuestionGenerator.SENTENCE) or bool(generator_model(text))
 
 
 def strip_hidden_text(question_set: QuestionSet) -> QuestionSet:
-    """Return the set with its passages as they are trained on: without what hidden questions ask with.
+    """Return the set with the passages for training: without the text of hidden questions.
 
-    A sentence that asks is removed from its passages. If a title asks, all titles are removed: passages without one
-    would stand out. Metrics during training use these passages, too. Ids, rows and questions stay.
+    Sentences are removed from their passages. If a question is a title, all titles are removed: passages without a
+    title would stand out. Metrics during training use these passages, too. Ids, rows and questions stay.
     """
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:
         return question_set
-    sentence_questions = [question for question in hidden if question.made != QuestionGenerator.TITLE]
+    sentence_questions = [question for question in hidden if question.generator != QuestionGenerator.TITLE]
     sentences: defaultdict[str, list[str]] = defaultdict(list)
     for question in sentence_questions:
         for id_ in question.relevant:
             sentences[id_].append(question.text)
     has_titles = len(sentence_questions) == len(hidden)
     passages = Passages.from_passages(
-        Passage(
-            passage.id,
-            remove_sentences(passage.text, sentences.get(passage.id, ())),
-            passage.title if has_titles else "",
-        )
-        for passage in question_set.passages
+        Passage(p.id, remove_sentences(p.text, sentences.get(p.id, ())), p.title if has_titles else "")
+        for p in question_set.passages
     )
-    # two passages may have differed by the sentences alone: as known ones they are not looked through for that
+    # with a known fingerprint they are not checked for duplicates: two passages may differ only in removed sentences
     return replace(question_set, passages=Passages(passages.table, known=passages.fingerprint))
 
 
 def remove_sentences(text: str, sentences: Iterable[str]) -> str:
-    """Return a text without these sentences, wherever they stand in it; a space takes their place."""
+    """Replace every occurrence of the sentences in a text by a space."""
     longest_first = sorted(filter(str.strip, sentences), key=len, reverse=True)
     while match := next((sentence for sentence in longest_first if sentence in text), None):
         text = " ".join(filter(None, map(str.strip, text.split(match))))
@@ -298,16 +292,17 @@ def remove_sentences(text: str, sentences: Iterable[str]) -> str:
 
 
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
-    """Write the questions into a folder that is not in use yet."""
+    """Write the questions into a new folder."""
     fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(question, field.name) for question in questions))]
     columns = [[getattr(question, field.name) for question in questions] for field in fields]
     pq.write_table(pa.table(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
 
 def open_questions(folder: Path) -> tuple[Question, ...]:
-    """Read the questions of a folder. Raises `OSError`, an Arrow error, or one of Python's where it holds none."""
-    lists = ("answers", "relevant", "starts", "rejected")  # sets of earlier versions lack the last two
-    rows = pq.read_table(folder / FILE).to_pylist()
+    """Read the questions of a folder. Raises `OSError`, `TypeError`, `ValueError` or an Arrow error."""
+    lists = ("answers", "relevant", "starts", "rejected")  # earlier versions wrote only the first two
+    table = pq.read_table(folder / FILE)
+    rows = table.rename_columns([_EARLIER_COLUMNS.get(name, name) for name in table.column_names]).to_pylist()
     for row in rows:
         row |= {name: tuple(row.get(name) or ()) for name in lists}
         if row.get("grades") is not None:
@@ -318,10 +313,10 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
 
 
 def write_question_set(folder: Path, question_set: QuestionSet) -> None:
-    """Write a question set into a folder that is not in use yet; the name is not written."""
+    """Write a question set without its name into a new folder."""
     write_passages(folder, question_set.passages)
     write_questions(folder, question_set.questions)
-    if question_set.aliases:  # an earlier version opens the folder without them
+    if question_set.aliases:
         columns = [list(question_set.aliases), list(question_set.aliases.values())]
         pq.write_table(pa.table(columns, schema=_ALIAS_SCHEMA), folder / ALIASES, compression="zstd")
 

@@ -1,7 +1,4 @@
-"""Datasets by name: those of the catalog, and those stored in the workspace, each in a folder named by a key.
-
-A user also reads the shared datasets of the workspace, and can neither change nor remove them.
-"""
+"""Datasets of the catalog and of the workspace. Signed-in users also read those of the shared workspace."""
 
 import hashlib
 import os
@@ -16,11 +13,12 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.formats.opening import file_content
 from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.passages import Passages, open_passages
@@ -39,14 +37,14 @@ from mrc_workbench.data.workspace import (
 )
 
 NOTE = "set.json"
-MAX_NAME_CHARACTERS = 100  # characters
+MAX_NAME_CHARACTERS = 100
 _KEY = re.compile("[0-9a-f]{16}")
-_FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
+_FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # or its beginning
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredItem:
-    """The note of a stored set. `key` names its folder, `created` is in UTC (ISO 8601), `shared`: on the shelf."""
+    """The note of a stored set. `key` names its folder, `created` is in UTC (ISO 8601), `shared`: of all users."""
 
     key: str
     name: str
@@ -54,11 +52,12 @@ class StoredItem:
     fingerprint: str
     created: str
     shared: bool = False
+    prefix: ClassVar[str] = ""
 
     @property
     def reference(self) -> str:
-        """What a command line or an experiment finds it by, whatever it is called."""
-        return self.key
+        """The name of the set in commands and experiments; it does not change when the set is renamed."""
+        return f"{self.prefix}{self.key}"
 
 
 class _Fingerprinted(Protocol):
@@ -72,15 +71,15 @@ S = TypeVar("S", bound=_Fingerprinted)
 
 @dataclass(frozen=True)
 class StoredCollection(Generic[N]):
-    """The stored datasets of one kind: the folder `name` of the workspace and of the shelf."""
+    """The stored datasets of one kind: the folder `name` of the user's and of the shared workspace."""
 
     name: str
     note_type: type[N]
-    unknown_error: Callable[..., Exception] = field(repr=False)  # the error for a reference that names none
-    other_references: Container[str] = ()  # further names that a reference may be
+    unknown_error: Callable[..., Exception] = field(repr=False)  # makes the error for an unknown reference
+    other_references: Container[str] = ()  # also valid, and listed in that error
 
     def save(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **details: object) -> N:
-        """Store what `fill` writes, once per content, under its newest name. Raises `LimitError`."""
+        """Store the files that `fill` writes, once per content, under the newest name. Raises `LimitError`."""
         named = {"key": fingerprint[:16], "name": name, "source": source, "fingerprint": fingerprint}
         note = self.note_type(**named, created=datetime.now(UTC).isoformat(), **details)  # type: ignore[arg-type]
         with replacing(self._own_folder(note.key)) as new:
@@ -91,7 +90,7 @@ class StoredCollection(Generic[N]):
         return note
 
     def stored(self) -> list[N]:
-        """Return the readable notes of the user, the newest first, then those of the shelf that the user lacks."""
+        """Return the readable notes of the user, the newest first, then the other notes of the shared workspace."""
         own = self._read_notes(workspace())
         folder = read_only_workspace()
         keys = {note.key for note in own}
@@ -99,30 +98,29 @@ class StoredCollection(Generic[N]):
         return [*own, *(replace(note, shared=True) for note in others if note.key not in keys)]
 
     def damaged(self) -> list[str]:
-        """Return the keys of the user's own sets whose note cannot be read."""
         folders = sorted(path.parent for path in (workspace() / self.name).glob(f"*/{NOTE}"))
         return [path.name for path in folders if _KEY.fullmatch(path.name) and self._read_note(path) is None]
 
     def get_note(self, key: str) -> N:
-        """Return the note of a kept set; a path is no key, and never looked for. Raises the error of `unknown`."""
+        """Return the note of a stored set. Raises the error of `unknown_error`, also for a path."""
         note = self._read_note(self.folder(key)) if _KEY.fullmatch(key) else None
         if note is None:
             raise self.error(key)
         return note
 
     def load(self, key: str, open_content: Callable[[Path, N], S], broken: ProblemCode) -> S:
-        """Return what `opened` makes of a folder. Raises the error of `unknown`, or of `broken` if it has changed."""
+        """Open a folder. Raises the error of `unknown_error`, or `DataError` with `broken` if its content changed."""
         note = self.get_note(key)
         try:
             content = open_content(self.folder(key), note)
             if content.fingerprint != note.fingerprint:
-                raise ValueError("its content is not what was kept")
+                raise ValueError("its content differs from the stored one")
         except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
             raise DataError.from_code(broken, key=key, reason=str(error).split("\n")[0][:200]) from error
         return content
 
     def find_note(self, reference: str) -> N:
-        """Return the note of a set by name or fingerprint (8 digits or more). Raises the error of `unknown`."""
+        """Return the note of a set by name or fingerprint (8 digits or more). Raises the error of `unknown_error`."""
         is_beginning = _FINGERPRINT.fullmatch(reference) is not None
         for note in self.stored():
             if reference == note.name or (is_beginning and note.fingerprint.startswith(reference)):
@@ -130,16 +128,14 @@ class StoredCollection(Generic[N]):
         raise self.error(reference)
 
     def folder(self, key: str) -> Path:
-        """Return where a set is, on the shelf where the user has none of this key."""
+        """Return the folder of a set: of the shared workspace if the user has no set with this key."""
         shared_folder = read_only_workspace()
-        return (
-            shared_folder / self.name / key
-            if shared_folder and self._read_note(self._own_folder(key)) is None
-            else self._own_folder(key)
-        )
+        if shared_folder and self._read_note(self._own_folder(key)) is None:
+            return shared_folder / self.name / key
+        return self._own_folder(key)
 
     def rename(self, key: str, name: str) -> None:
-        """Rename a set of the user. Raises the error of `unknown`, and `ValueError` for a blank name."""
+        """Rename a set of the user. Raises the error of `unknown_error`, and `ValueError` for a blank name."""
         note = self._read_note(self._own_folder(key)) if _KEY.fullmatch(key) else None
         if note is None:
             raise self.error(key)
@@ -149,7 +145,7 @@ class StoredCollection(Generic[N]):
             new.write_bytes(self._note_adapter.dump_json(replace(note, name=tidy), indent=1, exclude={"shared"}))
 
     def remove(self, key: str) -> None:
-        """Remove a set of the user's, readable or not; one of the shelf is none. Raises the error of `unknown`."""
+        """Remove a set of the user, also a damaged one. Raises the error of `unknown_error`, also for a shared set."""
         if not _KEY.fullmatch(key) or not self._own_folder(key).is_dir():
             raise self.error(key)
         remove_folder(self._own_folder(key))
@@ -179,20 +175,20 @@ class StoredCollection(Generic[N]):
 
 
 def display_name(text: str) -> str:
-    """Return a name as it is stored: on one line, of printable characters, no longer than `LONGEST_NAME`."""
+    """Return a name as it is stored: printable characters on one line, at most `MAX_NAME_CHARACTERS`."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())[:MAX_NAME_CHARACTERS].strip()
 
 
 def existing_file(reference: str, base: Path | None = None) -> Path | None:
-    """Return the file that a reference is, its path from `base` or from where the process is; None where it is none."""
+    """Return the file at a path relative to `base` (default: the current folder); None if there is no such file."""
     path = (base or Path.cwd()) / reference
-    # a name may be too long for the file system
+    # unlike `Path.is_file`, this is False for a name that is too long
     return path if reference and os.path.isfile(path) else None  # noqa: PTH113
 
 
 def existing_folder(reference: str, base: Path | None = None) -> Path | None:
-    """Return the folder that a reference names, as `file_named` does a file; one that only goes up names none."""
+    """Return the folder at a path, as `existing_file` does; None for paths such as `.` and `..`."""
     path = (base or Path.cwd()) / reference
     is_named = Path(reference).name not in ("", "..")
     return path if is_named and os.path.isdir(path) else None  # noqa: PTH112
@@ -207,12 +203,12 @@ _LAST_USED = "last_used.json"
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One public set. `address` is its publisher's; a set without one comes with the program, as `path`."""
+    """One public set: downloaded from `address`, or, without an address, shipped with the program at `path`."""
 
     id: str
     title: str
     licence: str
-    path: Path  # a file name where it is downloaded
+    path: Path  # the file name of a download
     address: str = ""
     sha256: str = ""
     size: int = 0  # bytes
@@ -223,7 +219,7 @@ CATALOG_DATA = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-
 
 
 def catalog_entry(fields: dict[str, Any]) -> CatalogEntry:
-    """Return an entry of `catalog.toml`; the path of a set that comes with the program is in this folder."""
+    """Return an entry of `catalog.toml`; the path of a shipped set is relative to this folder."""
     path = Path(fields["path"])
     return CatalogEntry(**fields | {"path": path if "address" in fields else _FOLDER / path})
 
@@ -232,16 +228,13 @@ CATALOG = {entry.id: entry for entry in map(catalog_entry, CATALOG_DATA["questio
 
 
 def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> QuestionSetReading:
-    """Obtain and read a set of the catalog; it is named by its title. Raises `DataError`."""
-    reading = read(obtain(entry, on_progress), entry.path.name)
+    """Fetch and read a set of the catalog; its title becomes the name. Raises `DataError`."""
+    reading = read(fetch(entry, on_progress), entry.path.name)
     return replace(reading, question_set=replace(reading.question_set, name=entry.title))
 
 
-def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
-    """Return the bytes of an entry's file. Raises `DataError` if the download fails or has another checksum.
-
-    Looks in the folder `MRC_DATA`, then in the workspace's downloads, else downloads and stores it.
-    """
+def fetch(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
+    """Return the bytes of an entry from the folder `MRC_DATA`, the downloads, or its address. Raises `DataError`."""
     if not entry.address:
         return file_content(entry.path).whole
     stored = workspace() / "downloads" / entry.path.name
@@ -274,11 +267,13 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet(StoredItem):
-    """One kept question set. `made` counts the questions that were made of passages."""
+    """The note of a stored question set; `generated` counts its generated questions."""
+
+    _earlier = accept_earlier_names({"made": "generated"})
 
     passages: int
     questions: int
-    made: int = 0
+    generated: int = 0
 
 
 _SETS = StoredCollection("datasets", StoredSet, partial(DataError.from_code, ProblemCode.UNKNOWN_SET), CATALOG)
@@ -288,33 +283,33 @@ remove = _SETS.remove
 rename = _SETS.rename
 
 
-def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
-    """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
+def save_question_set(question_set: QuestionSet, *, source: str = "") -> StoredSet:
+    """Store a question set in the workspace. Raises `LimitError`, also for too many passages."""
     require_set_size("passages", len(question_set.passages))
     counts = {"passages": len(question_set.passages), "questions": len(question_set.questions)}
-    counts["made"] = sum(question_set.generated_counts.values())
+    counts["generated"] = sum(question_set.generated_counts.values())
     fill = partial(write_question_set, question_set=question_set)
     return _SETS.save(fill, question_set.name, question_set.fingerprint, source, **counts)
 
 
 def load(key: str) -> QuestionSet:
-    """Load a stored set. Raises `DataError` if there is none, or its content has changed since."""
+    """Load a stored set. Raises `DataError` if it is unknown or its content changed."""
     return _SETS.load(key, lambda folder, note: open_question_set(folder, note.name), ProblemCode.BROKEN_SET)
 
 
 def passages_of(key: str) -> Passages:
-    """Open the passages of a kept set alone. Raises `DataError` as `load` does."""
+    """Open only the passages of a stored set. Raises `DataError` if it is unknown."""
     return open_passages(_SETS.folder(_SETS.get_note(key).key))
 
 
 def record_last_used(key: str) -> None:
-    """Note that a set is the one in use. A note that cannot be written stops nobody: it is a convenience."""
+    """Store the key of the set in use, if the disk is writable."""
     with suppress(OSError):
         write_json(workspace() / _LAST_USED, {"set": key})
 
 
 def last_used() -> str:
-    """Return the key that was noted last, empty where none can be read; its set may be gone."""
+    """Return the key of the set used last, empty if unknown; the set may have been removed."""
     return str(read_json(workspace() / _LAST_USED).get("set", ""))
 
 

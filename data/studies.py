@@ -1,11 +1,11 @@
-"""A study: a spec goes in, a result comes out, and both are stored in one folder of the workspace.
+"""A study computes a result from a spec and stores both in one folder of the workspace.
 
-A lab declares one `Study` in `labs/NAME/study.py`. Its job, stored results, tables, report, command and page are made
-from it. `run` computes the result and knows no folder and no page: it is the study's Python API.
+A lab declares one `Study` in `labs/NAME/study.py`, which defines its job, stored results, tables, report, command and
+page. `run` computes the result without a folder or a page: it is the study's Python API.
 
 A result is a dataclass or pydantic model: its folder holds `scores.json` and the arrays of its fields in `arrays.npz`.
-Annotate arrays as `Array`, floats that may be infinite or NaN as `Number`, and errors as `StoredError`. Its tables are
-declared once: pages, CSV files, reports and terminals show the same columns.
+Annotate arrays as `Array`, floats that may be infinite or NaN as `Number`, and errors as `StoredError`. Pages, CSV
+files, reports and terminals show the declared columns of its tables.
 """
 
 import math
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 def _store_array(array: np.ndarray, info: SerializationInfo) -> Any:
-    """Put the array beside the JSON if arrays are collected there; else write its values into the JSON."""
+    """Add the array to the collected arrays of the context; without a context, write its values into the JSON."""
     if info.context is None:
         return array.tolist()
     name = f"array_{len(info.context)}"
@@ -58,7 +58,7 @@ def _store_error(error: Exception) -> dict[str, object]:
 
 
 def _load_error(value: Any) -> Exception:
-    """Return the error as a `Failure`; its class is found again if its module has been imported, as a page's has."""
+    """Return the error as a `Failure`, of its own class if the module of the class has been imported."""
     if isinstance(value, Exception):
         return value
     content = dict(value)
@@ -79,7 +79,7 @@ StoredError = Annotated[Exception, PlainValidator(_load_error), PlainSerializer(
 
 
 class ColumnUnit(StrEnum):
-    """What the values of a column are."""
+    """The unit of the values of a column."""
 
     TEXT = "text"
     COUNT = "count"
@@ -99,16 +99,13 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The name as words, for places without translations."""
         words = self.name.replace("_", " ")
         return f"{words} (%)" if self.unit is ColumnUnit.FRACTION else words
 
     def displayed(self, value: Any) -> Any:
-        """Return the value in the displayed unit: fractions as percentages."""
         return value * 100 if self.unit is ColumnUnit.FRACTION else value
 
     def text(self, value: Any) -> str:
-        """Return a value as text; a missing one is "-"."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         match self.unit:
@@ -121,7 +118,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Chart:
-    """One of the generic charts over the columns of a table; `x` is a category for bars, else a number."""
+    """A generic chart of columns of a table; `x` is a category for bars, else a number."""
 
     kind: Literal["bars", "lines", "points"]
     x: str
@@ -143,19 +140,16 @@ class ResultTable(Generic[Result]):
         return self.frame(result)[[column.name for column in self.columns]]
 
     def texts(self, result: Result) -> list[list[str]]:
-        """Return the cells as texts, row by row."""
         records = self.rows(result).to_dict("records")
         return [[column.text(record[column.name]) for column in self.columns] for record in records]
 
     def lines(self, result: Result) -> list[str]:
-        """Return the lines of the table for a terminal."""
         rows = [(cells[0], cells[1:]) for cells in self.texts(result)]
         titles = [column.title for column in self.columns[1:]]
         width = max([len(title) for title in titles] + [len(cell) for _, cells in rows for cell in cells], default=0)
         return format_table(titles, rows, width)
 
     def markdown(self, result: Result) -> str:
-        """Return the table in Markdown."""
         titles = [column.title for column in self.columns]
         rules = [":--" if column.unit is ColumnUnit.TEXT else "--:" for column in self.columns]
         cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in self.texts(result)]
@@ -169,12 +163,12 @@ _NAME = "name.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Study(Generic[Spec, Result]):
-    """One kind of study. The command and the page add the fingerprint of the dataset in a field `data` of the spec."""
+    """One kind of study. If the spec has a field `data`, the fingerprint of this dataset is a part of the key."""
 
-    name: str  # of its folder in the workspace, its command, its page and the section of its texts
-    summary: str  # the first line of its help
-    versions: Sequence[int | str]  # changed if the same spec gives another result
-    spec: Any  # a type that pydantic reads and writes, as `result` is
+    name: str  # of the folder in the workspace, the command, the page and the section of locale files
+    summary: str  # the first line of the help
+    versions: Sequence[int | str]  # change them if the result for the same spec changes
+    spec: Any  # a type that pydantic reads and writes, like `result`
     run: Callable[[Spec, Progress], Result] | None = None
     run_in: Callable[[Spec, Progress, Path], Result] | None = None  # in place of `run`, with the folder of the job
     result: Any = None
@@ -197,12 +191,10 @@ class Study(Generic[Spec, Result]):
         return workspace() / self.name
 
     def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
-        """Return the job, started or not, of a spec and of `inputs` that the caller knows, such as a fingerprint."""
         parts = [*self.versions, self.spec_type.dump_python(spec, mode="json"), *inputs, *self.inputs(spec)]
         return StudyJob(self.folder / key_of(*parts)[:16], self)
 
     def stored(self) -> list["StudyJob[Spec, Result]"]:
-        """Return the jobs with a finished result, the newest first."""
         folders = [path.parent for path in self.folder.glob(f"*/{SCORES}") if _KEY.fullmatch(path.parent.name)]
         folders.sort(key=lambda folder: (folder / SCORES).stat().st_mtime, reverse=True)
         return [StudyJob(folder, self) for folder in folders]
@@ -221,7 +213,6 @@ class Study(Generic[Spec, Result]):
         raise KeyError(f"{self.name} has no stored result {key!r}")
 
     def run_folder(self, folder: Path, /) -> int:
-        """Run the job in this folder; returns a command's exit status."""
         return StudyJob(folder, self).run()
 
 
@@ -233,12 +224,11 @@ class StudyJob(Job, Generic[Spec, Result]):
 
     @property
     def name(self) -> str:
-        """The name that a user gave it; empty if none."""
         return str(read_json(self.folder / _NAME).get("name", ""))
 
     @property
     def stored_at(self) -> str:
-        """When the result was stored: an ISO 8601 time in UTC."""
+        """The time when the result was stored: ISO 8601 in UTC."""
         return datetime.fromtimestamp(self.result.stat().st_mtime, UTC).isoformat(timespec="seconds")
 
     def read_spec(self) -> Spec:
@@ -249,7 +239,6 @@ class StudyJob(Job, Generic[Spec, Result]):
         return self.study.spec_type.validate_json(path.read_bytes())
 
     def write_spec(self, spec: Spec) -> None:
-        """Write the spec. Raises `OSError`."""
         path = self.folder / self.study.spec_file
         kind = self.study.spec_type
         if path.suffix == ".toml":
@@ -258,17 +247,16 @@ class StudyJob(Job, Generic[Spec, Result]):
             write_text(path, kind.dump_json(spec, indent=1).decode())
 
     def start(self, spec: Spec) -> None:
-        """Start its process unless one is running. Raises `LimitError` as `admit` does, and writes nothing then."""
+        """Start its process unless it is running. Raises `LimitError` before anything is written."""
         self.admit()
         self.write_spec(spec)
         self.begin()
 
     def begin(self) -> None:
-        """Start the process, which reads the spec from the folder."""
         self.launch("internal", self.study.name, self.folder)
 
     def run(self, on_progress: Progress | None = None) -> int:
-        """Run it in this process unless another one does; returns a command's exit status."""
+        """Run it in this process unless it is running in another; returns a command's exit status."""
 
         def work(initial_status: Status) -> None:
             report = progress_writer(self, initial_status)
@@ -295,11 +283,11 @@ class StudyJob(Job, Generic[Spec, Result]):
         return run_job_exclusively(self, work)
 
     def load(self) -> Result:
-        """Read the result. Raises `ValueError` if there is no complete one of this version."""
+        """Read the result. Raises `ValueError` if it is missing, incomplete or of another version."""
         return self.study.load(self.folder) if self.study.load else self.study.results.load(self.folder)
 
     def rename(self, name: str) -> None:
-        """Give the result a name; an empty one removes it. A damaged file of the name is set aside first."""
+        """Set the name of the result, or remove it with an empty name. A damaged file is copied first."""
         path = self.folder / _NAME
         _, is_damaged = read_user_file(path)
         if is_damaged:

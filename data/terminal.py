@@ -1,7 +1,7 @@
-"""Settings of a process before it imports libraries, and its output in a terminal. Its imports take no time.
+"""Settings of a process before it imports libraries, and output to a terminal. This module imports quickly.
 
-Texts of files reach a terminal, so characters that control it are escaped. Libraries draw bars, tables of weights and
-hints for developers there: a command shows them with `--verbose`, a job or the app if `MRC_VERBOSE` is set.
+Control characters are escaped, because output contains texts of files. Progress bars and messages of libraries are
+hidden; commands show them with `--verbose`, jobs and the app if `MRC_VERBOSE` is set.
 """
 
 import json
@@ -19,22 +19,21 @@ from typing import TextIO
 
 
 def end_on_ctrl_c() -> None:
-    """End the process on Ctrl-C with one line: nothing has begun yet. A background job goes on ignoring Ctrl-C."""
+    """End the process on Ctrl-C with one line, before work begins. Background jobs continue to ignore Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def raise_on_ctrl_c() -> None:
-    """Let Ctrl-C raise `KeyboardInterrupt` again: the work says what is kept."""
+    """Let Ctrl-C raise `KeyboardInterrupt` again, so that commands can report what they stored."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def let_idle_threads_sleep() -> None:
-    """Let OpenMP threads sleep at a barrier instead of spinning, unless the environment says otherwise.
+    """Let OpenMP threads sleep at barriers; spinning ones slow down training up to ten times if other processes run.
 
-    Spinning threads take the processor from the thread they wait for as soon as anything else runs: a training step
-    then takes up to ten times as long. Call this before torch is imported: it is read once.
+    Call this before torch is imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -50,7 +49,7 @@ _LIBRARIES = (
     *("sentence_transformers", "tokenizers", "torch", "transformers", "umap"),
 )
 _LOGGERS = [logging.getLogger(library) for library in _LIBRARIES]
-# what libraries ask for as they are read, and processes that are started here as well
+# read by libraries when they are imported, also in subprocesses
 QUIET = {
     "DATASETS_VERBOSITY": "error",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
@@ -61,7 +60,7 @@ QUIET = {
 }
 _SECONDS_BETWEEN_LINES = 60.0
 _MIN_FRACTION_TO_ESTIMATE = 0.05  # fraction of the work after which the time left is estimated
-# control characters but tab and line break, and the marks that turn the direction of writing
+# control characters except tab and line break, and marks that change the direction of writing
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -83,7 +82,7 @@ def quiet(*, verbose: bool = False) -> None:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keep libraries that are imported meanwhile quiet, and leave the environment of another program as it is."""
+    """Hide messages of libraries imported in the block, without lasting changes of the environment."""
     variables = {name: value for name, value in QUIET.items() if name not in os.environ and name != "TQDM_DISABLE"}
     levels = [logger.level for logger in _LOGGERS]
     if not is_verbose():
@@ -100,17 +99,17 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def is_verbose() -> bool:
-    """Whether a user wants the messages of the libraries."""
+    """Whether messages of libraries are displayed."""
     return bool(os.environ.get(VERBOSE))
 
 
 def escape_control_characters(text: str) -> str:
-    """Return text with each character that a terminal would obey written as its number, which JSON reads back."""
+    """Replace control characters by JSON escapes."""
     return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ClosedOutputError(BrokenPipeError):
-    """The program that reads the output has ended, such as `head` in `mrc list | head -1`."""
+    """The reader of the output has ended, such as `head` in `mrc list | head -1`."""
 
 
 def print_line(text: object, *, error: bool = False) -> None:
@@ -125,7 +124,7 @@ def _write(stream: TextIO, text: str) -> None:
     except BrokenPipeError as failure:
         with suppress(OSError, ValueError):  # a stream without a file
             null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, stream.fileno())  # Python writes the rest of its buffer when it ends
+            os.dup2(null, stream.fileno())  # Python flushes its buffer when it exits
             os.close(null)
         raise ClosedOutputError(*failure.args) from failure
 
@@ -138,9 +137,9 @@ def format_table(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]
 
 
 class ProgressMode(StrEnum):
-    """How commands show progress on the standard error: `auto` redraws a line of a terminal, and is `plain` elsewhere.
+    """How commands show progress on the standard error: `auto` redraws a line in a terminal, else it is `plain`.
 
-    `plain` writes a line a minute; `json` writes an object a line, at most one a second and at each change of phase.
+    `plain` writes a line per minute; `json` writes an object per line, at most one per second and for each new phase.
     """
 
     AUTO = "auto"
@@ -150,19 +149,18 @@ class ProgressMode(StrEnum):
 
 
 class ProgressReporter:
-    """Writes the phase and the fraction of all work that is done."""
+    """Writes the phase and the completed fraction of the work."""
 
     def __init__(self, mode: ProgressMode = ProgressMode.AUTO) -> None:
         self.begin(mode)
 
     def begin(self, mode: ProgressMode) -> None:
-        """Start to report progress anew, in this way."""
         self.mode = mode
         self._started = self._written = time.monotonic()
         self._name = ""
 
     def report(self, name: str, fraction: float, *, is_total: bool = True) -> None:
-        """Report that `name` is running and which fraction, 0 to 1, of all work (`is_total`) or of a phase is done."""
+        """Report the phase `name` and the completed fraction, 0 to 1, of all work (`is_total`) or of the phase."""
         mode = self.mode
         if mode is ProgressMode.AUTO and not sys.stderr.isatty():
             mode = ProgressMode.PLAIN
@@ -185,7 +183,7 @@ class ProgressReporter:
         self._name = name
 
     def end_line(self) -> None:
-        """End the line of progress that stands in a terminal, if one does, so that what follows has its own."""
+        """End the progress line in a terminal, so that other output starts on a new line."""
         if self.mode is ProgressMode.AUTO and self._name and sys.stderr.isatty():
             _write(sys.stderr, "\n")
         self._name = ""

@@ -1,4 +1,4 @@
-"""Texts of any script and length: what is counted in them, how they are cut into blocks."""
+"""Texts as Arrow columns, processed in blocks; the script of texts."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 
-BLOCK = 8_192  # texts made at a time: some megabytes
+BLOCK = 8_192  # texts in memory at a time: some megabytes
 _HANGUL = regex.compile(r"\p{Hangul}")
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _LETTER = regex.compile(r"\p{L}")
-# that are looked at
-_TEXTS = 2000
-_CHARACTERS = 300
+# the sample that determines script and language
+_SAMPLE_TEXTS = 2000
+_SAMPLE_CHARACTERS = 300
 
 _T = TypeVar("_T")
 
 
 class Texts(Sequence[str]):
-    """The texts of an Arrow column without nulls; with `titles`, each known one stands on the line before its text."""
+    """The texts of an Arrow column without nulls; with `titles`, known titles precede the texts on their own line."""
 
     def __init__(self, texts: Any, titles: Any = None) -> None:
         self._texts = texts
@@ -33,7 +33,7 @@ class Texts(Sequence[str]):
 
     @property
     def column(self) -> Any:
-        """The texts as an Arrow column, made in memory where there are titles."""
+        """The texts as an Arrow column, which is built in memory if there are titles."""
         if self._titles is None:
             return self._texts
         known = pc.if_else(pc.equal(self._titles, ""), pa.scalar(None, pa.large_string()), self._titles)
@@ -48,12 +48,12 @@ class Texts(Sequence[str]):
         return self._computed(pc.utf8_length, np.int64)
 
     def containing(self, substring: str) -> np.ndarray:
-        """Return which texts hold `wanted` somewhere, in any case, `(n_texts,)` bool."""
-        # with case Arrow searches ten times as long
+        """Return which texts contain a substring, ignoring case, `(n_texts,)` bool."""
+        # Arrow is ten times faster if it ignores case
         return self._computed(partial(pc.match_substring, pattern=substring, ignore_case=True), np.bool_)
 
     def matching(self, pattern: str) -> np.ndarray:
-        """Return which texts match a regular expression (RE2) somewhere, `(n_texts,)` bool."""
+        """Return which texts contain a match of a regular expression (RE2), `(n_texts,)` bool."""
         return self._computed(partial(pc.match_substring_regex, pattern=pattern), np.bool_)
 
     def _computed(self, compute: Callable[[Any], Any], dtype: type[np.generic]) -> np.ndarray:
@@ -61,11 +61,11 @@ class Texts(Sequence[str]):
         return np.concatenate([np.zeros(0, dtype=dtype), *values])
 
     def hashes(self) -> np.ndarray:
-        """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
+        """Python's hash of every text, `(n_texts,)` int64; valid only within this process."""
         return np.fromiter(map(hash, self), dtype=np.int64, count=len(self))
 
     def repeated_row(self) -> int | None:
-        """Return the first row whose text an earlier one has; None where all differ."""
+        """Return the first row that repeats an earlier text; None if all texts differ."""
         hashes = self.hashes()
         order = np.argsort(hashes, kind="stable")
         same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
@@ -82,11 +82,11 @@ class Texts(Sequence[str]):
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
         rows = np.asarray(rows, dtype=np.int64)
-        if len(rows) < BLOCK:  # few are made sooner one by one
+        if len(rows) < BLOCK:  # faster for few rows
             return [self[row] for row in rows.tolist()]
         texts = np.empty(len(rows), dtype=object)
         order = np.argsort(rows, kind="stable")
-        # block by block: Arrow's `take` would first copy all texts into one piece
+        # block by block: Arrow's `take` would first copy all texts into one chunk
         for same in np.split(order, np.flatnonzero(np.diff(rows[order] // BLOCK)) + 1):
             start = int(rows[same[0]] // BLOCK) * BLOCK
             columns = (column.slice(start, BLOCK).take(rows[same] - start) for column in self._columns)
@@ -131,8 +131,8 @@ class Texts(Sequence[str]):
 
 
 def fingerprint_of(texts: Iterable[str]) -> str:
-    """sha256 (hexadecimal) of texts in order: of each `BLOCK` the lengths in characters (int64, little-endian), then
-    UTF-8."""
+    """sha256 (hexadecimal) of texts: per block of `BLOCK` texts, the lengths in characters (int64, little-endian) and
+    the texts in UTF-8."""
     if isinstance(texts, Texts):
         return texts.fingerprint
     blocks = in_blocks(texts)
@@ -150,7 +150,7 @@ def _digest(blocks: Iterable[tuple[np.ndarray, Any]]) -> str:
 
 
 def _utf8(column: Any) -> memoryview:
-    """The texts of an Arrow column in UTF-8 without a gap, where they lie: strings would take several times as long."""
+    """The texts of an Arrow column as contiguous UTF-8, without a copy: several times faster than strings."""
     texts = pc.cast(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, pa.large_string())
     _, offsets, content = texts.buffers()
     start, end = np.frombuffer(offsets, dtype=np.int64)[[texts.offset, texts.offset + len(texts)]].tolist()
@@ -165,27 +165,27 @@ def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
 
 
 def column_of(texts: Sequence[str]) -> Any:
-    """Return texts as an Arrow array of exactly their size, half of Arrow's own. `ValueError` for a lone surrogate."""
+    """Return texts as an Arrow array without spare capacity. Raises `ValueError` for a lone surrogate."""
     encoded = [text.encode() for text in texts]
     offsets = np.concatenate([[0], np.cumsum([len(item) for item in encoded], dtype=np.int64)]).astype(np.int64)
     return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
 
 
 class Script(StrEnum):
-    """How words stand in a text."""
+    """How a script separates words."""
 
-    KOREAN = "korean"  # spaced, with endings that grow onto them
-    UNSPACED = "unspaced"  # one after the other
+    KOREAN = "korean"  # spaces between words with agglutinated endings
+    UNSPACED = "unspaced"
     SPACED = "spaced"
 
 
 def sample_beginnings(texts: Iterable[str]) -> list[str]:
-    """Return the beginnings of the first texts, composed (NFC): what tells the script and the language of a corpus."""
-    return [unicodedata.normalize("NFC", text[:_CHARACTERS]) for text in islice(texts, _TEXTS)]
+    """Return the beginnings of the first texts in NFC, a sample for the script and the language of a corpus."""
+    return [unicodedata.normalize("NFC", text[:_SAMPLE_CHARACTERS]) for text in islice(texts, _SAMPLE_TEXTS)]
 
 
 def script_of(texts: Iterable[str]) -> Script:
-    """Return the script of a tenth of the letters or more: Korean text is full of Latin names, and not reversed."""
+    """Return the script of at least a tenth of the letters: Korean texts contain many Latin names."""
     sample = "".join(sample_beginnings(texts))
     letter_count = max(1, len(_LETTER.findall(sample)))
     if len(_HANGUL.findall(sample)) >= letter_count / 10:

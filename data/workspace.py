@@ -1,7 +1,7 @@
-"""The folder of everything a user makes, replacing files and folders in one step, and the limits of a user.
+"""The workspace folder of a user, atomic replacement of files and folders, and the limits of a user.
 
-Where users sign in, each has a workspace in `users/` of the shared one; the content of the shared one itself is the
-operator's, and everybody reads it.
+If users sign in, each has a workspace in `users/` of the shared workspace. All users can read the shared workspace, and
+only the operator changes it.
 """
 
 import errno
@@ -19,7 +19,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from mrc_workbench.data.files import remove_leftovers_of, temporary_folder
+from mrc_workbench.data.files import read_user_file, remove_leftovers_of, temporary_folder
 from mrc_workbench.data.problems import Failure
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
@@ -27,16 +27,16 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
 IMPORT_ROOT = PROJECT if (PROJECT / "mrc_workbench").is_dir() else PROJECT.parent  # the folder to import from
-USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
+USER = "MRC_USER"  # the environment variable that names the user of a subprocess
 _USER = re.compile("[0-9a-f]{32}")
 _acting_user: ContextVar[str | None] = ContextVar("_acting", default=None)
-_told_by: list[Callable[[], str | None]] = []
+_user_providers: list[Callable[[], str | None]] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class NotSignedInError(Exception):
-    """People sign in here, and this is done for none of them: it must touch no workspace at all."""
+    """Users sign in, but this code runs for no user: it must not use any workspace."""
 
 
 def project_version() -> str:
@@ -52,7 +52,7 @@ def project_version() -> str:
 
 
 def workspace() -> Path:
-    """Return the user's workspace folder, or the shared one where nobody signs in. Raises `NobodySignedInError`."""
+    """Return the user's workspace folder, or the shared one if users do not sign in. Raises `NotSignedInError`."""
     name = user()
     return shared_workspace() / "users" / name if name else shared_workspace()
 
@@ -64,17 +64,14 @@ def shared_workspace() -> Path:
 
 
 def read_only_workspace() -> Path | None:
-    """Return the folder whose sets a user reads beside their own and cannot change; None where nobody signs in."""
+    """Return the shared workspace, which a signed-in user can only read; None if users do not sign in."""
     return shared_workspace() if user() else None
 
 
 def user() -> str:
-    """Return the folder name of the current user; empty if nobody signs in.
-
-    Raises `NobodySignedInError`, and `ValueError` if `MRC_USER` is no such name: a path never is one.
-    """
+    """Return the folder name of the user, empty if users do not sign in. Raises `NotSignedInError`, `ValueError`."""
     name = _acting_user.get()
-    for provider in _told_by:
+    for provider in _user_providers:
         name = provider() if name is None else name
     name = os.environ.get(USER, "") if name is None else name
     if name and not _USER.fullmatch(name):
@@ -83,18 +80,18 @@ def user() -> str:
 
 
 def user_of(issuer: str, subject: str) -> str:
-    """Return the folder's name of whom an OpenID provider knows by these two: together they are never given twice."""
+    """Return the folder name for an issuer and a subject, which identify a user of an OpenID provider."""
     return hashlib.sha256(json.dumps([issuer, subject]).encode()).hexdigest()[:32]
 
 
 def set_user_provider(provider: Callable[[], str | None]) -> None:
-    """Have `user` ask who is at work in this thread: a name, or None where nobody signs in."""
-    _told_by[:] = [provider]
+    """Set the function that returns the user of the current thread: a name, or None if users do not sign in."""
+    _user_providers[:] = [provider]
 
 
 @contextmanager
 def acting_as(name: str) -> Iterator[None]:
-    """Do what follows, in this thread, for the user of this name; for an empty one as where nobody signs in."""
+    """Run the block, in this thread, as the user of this name; with an empty name as if users do not sign in."""
     token = _acting_user.set(name)
     try:
         yield
@@ -103,25 +100,25 @@ def acting_as(name: str) -> Iterator[None]:
 
 
 def run_as_current_user(work: Callable[P, R]) -> Callable[P, R]:
-    """Return `work` for another thread, which knows no user: it is done for the one at work now."""
+    """Return `work` for another thread: it runs as the user of the current thread."""
     name = user()
 
     @wraps(work)
-    def done(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
         with acting_as(name):
             return work(*args, **kwargs)
 
-    return done
+    return run
 
 
 def is_disk_error(error: BaseException) -> bool:
-    """Whether something failed because the disk is full, or cannot be written to."""
+    """Whether the disk is full or not writable."""
     return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 @contextmanager
 def name_path_in_disk_errors(path: Path) -> Iterator[None]:
-    """Name `path` in errors of the disk: a failed write names no file, or a temporary one."""
+    """Name `path` in disk errors: a failed write names a temporary file or no file."""
     try:
         yield
     except OSError as error:
@@ -131,7 +128,7 @@ def name_path_in_disk_errors(path: Path) -> Iterator[None]:
 
 
 def error_message(error: BaseException) -> str:
-    """Return what went wrong as a user reads it: a full disk and too little memory in words, all else as it is."""
+    """Return the message of an error for users; full disks and missing memory are described in words."""
     if isinstance(error, MemoryError):
         return f"not enough memory: {error}" if str(error) else "not enough memory"
     if not isinstance(error, OSError) or not error.strerror:
@@ -145,11 +142,7 @@ def error_message(error: BaseException) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; when the block ends well it becomes `path`, else it is removed.
-
-    Works for files, and for folders, whose destination may exist. The content of a folder is on the disk before the
-    folder has its name: a power cut leaves all of it, or what was there.
-    """
+    """Yield a temporary path that replaces `path` (a file or a synced folder) if the block succeeds."""
     with name_path_in_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(f".{path.name}.", path.parent) as holder:
@@ -163,7 +156,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def to_disk(path: Path) -> None:
-    """Force a file's content, or a folder's names, to the disk."""
+    """Sync the content of a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -172,42 +165,41 @@ def to_disk(path: Path) -> None:
 
 
 def folder_to_disk(folder: Path) -> None:
-    """Force all that a folder holds to the disk."""
+    """Sync a folder and everything in it to the disk."""
     for path in (*folder.rglob("*"), folder):
         to_disk(path)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text to `path` in one step: a reader sees the old content or the new, never half."""
+    """Write UTF-8 text atomically: a reader sees the old content or the new."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write indented JSON in one step."""
+    """Write indented JSON atomically."""
     write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder: it is gone in one step, however long deleting takes."""
+    """Remove a folder atomically: it is renamed before its content is deleted."""
     with temporary_folder(".removed.", folder.parent) as holder:
         folder.rename(holder / folder.name)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty where there is none to be read, as in a file that somebody damaged."""
+    """Read a JSON object; empty if the file is missing, unreadable or damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # the last where it is nested thousands deep
+        return read_user_file(path)[0]
+    except OSError:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def read_number(content: dict[str, Any], name: str) -> float:
-    """Return a number of a JSON object; 0 where it has none of this name that is finite."""
+    """Return a finite number of a JSON object; 0 if it is missing or of another type."""
     value = content.get(name, 0.0)
-    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
-    return float(value) if known else 0.0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+    return float(value) if is_number else 0.0
 
 
 MEGABYTE = 10**6
@@ -215,11 +207,11 @@ _PREFIX = "MRC_USER_"
 
 
 class LimitError(Failure):
-    """A limit that would be passed, so that nothing was done: `megabytes`, `jobs`, `passages`, `pairs`, `uploads`."""
+    """A limit would be exceeded, so nothing changed: `megabytes`, `jobs`, `passages`, `pairs` or `uploads`."""
 
 
 class UserLimits(BaseModel):
-    """What every user may do; `MRC_USER_MEGABYTES` sets `megabytes`, and so on."""
+    """The limits of every user; `MRC_USER_MEGABYTES` sets `megabytes`, and so on."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -234,7 +226,6 @@ class UserLimits(BaseModel):
     emails: str = Field("", description="who may sign in: addresses and @domains between commas; empty: everybody")
 
     def allows_email(self, email: str) -> bool:
-        """Whether somebody with this address, which the provider has verified, may sign in."""
         allowed = [entry.strip().casefold() for entry in self.emails.split(",") if entry.strip()]
         address = email.casefold()
         domain = "".join(email.casefold().rpartition("@")[1:])
@@ -242,28 +233,28 @@ class UserLimits(BaseModel):
 
 
 def limits() -> UserLimits:
-    """Return what the environment sets. Raises pydantic's `ValidationError`, a `ValueError`, where it sets nonsense."""
+    """Return the limits that the environment sets. Raises `ValidationError`, a `ValueError`, for invalid values."""
     names = {name: os.environ.get(_PREFIX + name.upper(), "").strip() for name in UserLimits.model_fields}
     return UserLimits.model_validate({name: text for name, text in names.items() if text})
 
 
 def are_limited() -> bool:
-    """Whether limits hold here: for whoever is signed in, and not for a job of theirs."""
+    """Whether limits apply: to signed-in users, not to their jobs."""
     return bool(user()) and not os.environ.get(USER)
 
 
 def used_bytes() -> int:
-    """Return what the files of the user's workspace hold, in bytes; one that goes away meanwhile counts no more."""
+    """Return the size in bytes of all files in the user's workspace."""
     used = 0
     for folder, _, names in os.walk(workspace()):
         for name in names:
-            with suppress(OSError):
+            with suppress(OSError):  # the file was removed meanwhile
                 used += Path(folder, name).lstat().st_size
     return used
 
 
 def require_storage() -> None:
-    """Raise `LimitError` (`megabytes`) where the workspace holds more than it may, what is being written included."""
+    """Raise `LimitError` (`megabytes`) if the workspace, with temporary files, is larger than allowed."""
     if not are_limited():
         return
     bytes_used = used_bytes()
@@ -276,14 +267,14 @@ def require_storage() -> None:
 
 
 def require_job_slot(others: int, more: int = 1) -> None:
-    """Raise `LimitError` (`jobs`) where a user with `others` jobs may not have so many `more`."""
+    """Raise `LimitError` (`jobs`) if a user with `others` jobs may not start `more` jobs."""
     if are_limited() and others + more > (limit := limits().jobs):
         message = f"you have {others} jobs and may have {limit}: wait for one to end, or stop one"
         raise LimitError("jobs", message, jobs=others, limit=limit)
 
 
 def require_set_size(kind: Literal["passages", "pairs"], count: int) -> None:
-    """Raise `LimitError` (`what`) where a set of so many is larger than a user may keep."""
+    """Raise `LimitError` (`kind`) if a set of this size is too large."""
     if are_limited() and count > (limit := getattr(limits(), kind)):
         details = {kind: f"{count:,}", "limit": f"{limit:,}"}
         raise LimitError(kind, f"the set has {count:,} {kind}, and may have {limit:,}", **details)
@@ -295,14 +286,14 @@ _NEW = ".new."
 
 @contextmanager
 def replacing_folder(folder: Path, *, last: str) -> Iterator[Path]:
-    """Yield a new, empty folder that takes the place of `folder` when the block ends well; else nothing changes.
+    """Yield a new, empty folder that replaces `folder` if the block succeeds; else nothing changes.
 
     Only files listed in the manifest of `folder` are replaced. If it holds other files, these stay, and the new files
-    are moved in one by one; the file `last` is removed first and moved last, so a folder that has it is complete.
+    are moved in one by one: the file `last` is removed first and moved last, so a folder with this file is complete.
     """
     folder = folder.resolve()
     remove_leftovers_of(_NEW, folder)
-    is_in_use = folder == Path.cwd() or folder in Path.cwd().parents  # a shell may stand in it
+    is_in_use = folder == Path.cwd() or folder in Path.cwd().parents  # a shell may have it as current folder
     is_fixed = is_in_use or folder.is_mount() or not os.access(folder.parent, os.W_OK)
     others = {name for name in _files(folder) if not name.startswith(_NEW)} - _manifest_files(folder)
     if folder.is_dir() and (is_fixed or others):
@@ -324,7 +315,7 @@ def _merged(folder: Path, last: str) -> Iterator[Path]:
         names = _files(new)
         (folder / last).unlink(missing_ok=True)
         for name in sorted(_manifest_files(folder) - set(names)):
-            _remove(folder, name)
+            _remove_with_empty_parents(folder, name)
         for name in sorted(names, key=lambda name: name == last):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (new / name).replace(folder / name)
@@ -335,7 +326,7 @@ def _write_manifest(folder: Path) -> None:
 
 
 def _manifest_files(folder: Path) -> set[str]:
-    """Return the files that the manifest lists, by paths relative to the folder; none of them leaves it."""
+    """Return the relative paths listed in the manifest, without paths that lead out of the folder."""
     names = read_json(folder / MANIFEST).get("files", [])
     paths = [PurePosixPath(name) for name in names if isinstance(name, str)] if isinstance(names, list) else []
     return {str(path) for path in paths if not path.is_absolute() and ".." not in path.parts}
@@ -345,8 +336,7 @@ def _files(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()]
 
 
-def _remove(folder: Path, name: str) -> None:
-    """Remove a file, and the folders that are empty without it."""
+def _remove_with_empty_parents(folder: Path, name: str) -> None:
     path = folder / name
     parents = [parent for parent in path.parents if parent.is_relative_to(folder) and parent != folder]
     if any(parent.is_symlink() for parent in parents):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from mrc_workbench.data.jobs.processes import give_back_large_blocks
+from mrc_workbench.data.jobs.processes import release_large_blocks
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.models.files import ModelError, loading
 from mrc_workbench.models.loading import (
@@ -297,7 +297,7 @@ def masked_tokenizer(source: ModelSource) -> Any:
 
 def _masked_network(network: Any, tokenizer: Any) -> MaskedNetwork:
     if network.config.vocab_size > _LARGE_VOCABULARY:
-        give_back_large_blocks()
+        release_large_blocks()
     if torch.cuda.is_available():
         network.to("cuda")
     return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))

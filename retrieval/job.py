@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from mrc_workbench.data.cache import remove_sample_arrays
 from mrc_workbench.data.commands import choice_option, stop_message
 from mrc_workbench.data.jobs.folder import JobHandedOver, Status, StopRequested, progress_writer, run_job_exclusively
-from mrc_workbench.data.jobs.processes import PROGRAM, handed_over
+from mrc_workbench.data.jobs.processes import PROGRAM, start_preloaded
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry
 from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
@@ -76,7 +76,7 @@ def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative=
     status = run_job_exclusively(job, work)
     if has_remaining and not job.stop_requested:
         arguments = ("internal", job.study.name, folder, "--rest")
-        if process := handed_over(PROGRAM, *arguments, log=folder / "log.txt"):
+        if process := start_preloaded(PROGRAM, *arguments, log=folder / "log.txt"):
             write_packaged_bases(read_experiment(experiment))  # while that one reads its libraries
             process.wait()
             return 0 if job.done else 2

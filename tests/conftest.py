@@ -194,17 +194,17 @@ def _isolation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     """Give each test its workspace, and replace slow or machine-dependent parts.
 
     - `os.fsync` does nothing: tests kill processes, not machines.
-    - Files are read in this process, by the same code; the tests of the subprocess reader test the processes.
+    - Files are read in this process, by the same code; `tests/data/test_subprocess_reader.py` tests the processes.
     - Models start from the starter, except in tests marked `packaged`.
     - `__main__` stays pytest: Streamlit replaces it, and `multiprocessing` would run the page in new processes.
     """
-    from mrc_workbench.data import apart
+    from mrc_workbench.data import subprocess_reader
     from mrc_workbench.models.packaged import PackagedBase
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(apart, "started", apart.run_request)
-    monkeypatch.setattr(apart, "make_ready", lambda: None)
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.run_request)
+    monkeypatch.setattr(subprocess_reader, "preload_server", lambda: None)
     if not request.node.get_closest_marker("packaged"):
         monkeypatch.setattr(PackagedBase, "path", None)
     _freeze_modules()

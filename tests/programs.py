@@ -20,10 +20,10 @@ import pytest
 from mrc_workbench.data.jobs.processes import (
     FORKS,
     HEAVY,
-    detached,
-    handed_over,
     import_heavy_libraries,
+    start_detached,
     start_fork_server,
+    start_preloaded,
 )
 
 _ready: set[str] = set()  # fork servers that have read all there is to read
@@ -39,7 +39,7 @@ def run_module(
         folder = Path(name)
         for variable, value in (environment or {}).items():
             patch.setenv(variable, value)
-        process = detached("tests.programs", folder, *arguments, log=folder / "log")
+        process = start_detached("tests.programs", folder, *arguments, log=folder / "log")
         try:
             process.wait(seconds)
         except psutil.TimeoutExpired:
@@ -71,7 +71,7 @@ def wait_for_fork_server() -> None:
             assert time.monotonic() < end, "the libraries were not read in time"
             time.sleep(0.3)  # without work
             log.unlink(missing_ok=True)
-            if process := handed_over("timeit", "-n1", "-r1", check, log=log):
+            if process := start_preloaded("timeit", "-n1", "-r1", check, log=log):
                 process.wait(60)
     _ready.add(os.environ["MRC_FORK_SERVER"])
 

@@ -16,9 +16,9 @@ from mrc_workbench.data.problems import (
     EXTRAS,
     MISSING_EXTRA,
     MissingExtraError,
+    as_missing_extra,
     raise_missing_extra,
     require_library,
-    with_extra,
 )
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.files import ModelError, hub_revision, loading
@@ -170,12 +170,12 @@ def failed_import(module: str) -> ModuleNotFoundError:
     ("module", "extra"), [("torch.nn", "models"), ("datasets", "train"), ("pymilvus.client", "milvus")]
 )
 def test_a_failed_import_names_its_extra(module: str, extra: str) -> None:
-    error = with_extra(failed_import(module))
+    error = as_missing_extra(failed_import(module))
     assert isinstance(error, MissingExtraError)
     library = module.partition(".")[0]
     assert str(error) == f"this needs {library}: pip install 'mrc-workbench[{extra}]'"
     assert error.details == {"module": library, "extra": extra}
-    assert with_extra(error) is error
+    assert as_missing_extra(error) is error
 
 
 def test_training_names_its_own_extra() -> None:
@@ -183,12 +183,12 @@ def test_training_names_its_own_extra() -> None:
     exec("def train(): raise failed_import('torch')", scope)  # noqa: S102 - a frame of that module
     with pytest.raises(ModuleNotFoundError) as caught:
         scope["train"]()  # type: ignore[operator]
-    assert "mrc-workbench[train]" in str(with_extra(caught.value))
+    assert "mrc-workbench[train]" in str(as_missing_extra(caught.value))
 
 
 def test_other_errors_stay_as_they_are() -> None:
     for error in (failed_import("no_such_library"), ImportError("broken"), ValueError("torch")):
-        assert with_extra(error) is error
+        assert as_missing_extra(error) is error
         with pytest.raises(type(error)), raise_missing_extra():
             raise error
 

@@ -54,7 +54,7 @@ import json, os, pkgutil, sys
 from importlib import import_module
 os.environ["MRC_FORK_SERVER"] = "none"  # the app would start one
 import mrc_workbench
-from mrc_workbench.data.problems import with_extra
+from mrc_workbench.data.problems import as_missing_extra
 needed = {}
 for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
     if module.name.startswith("mrc_workbench.app") or module.name.startswith(SCRIPTS[0]):
@@ -62,7 +62,8 @@ for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
     try:
         import_module(module.name)
     except ImportError as error:
-        needed[module.name.removeprefix("mrc_workbench.")] = getattr(with_extra(error), "details", {}).get("extra")
+        details = getattr(as_missing_extra(error), "details", {})
+        needed[module.name.removeprefix("mrc_workbench.")] = details.get("extra")
 for library in sys.argv[1:]:
     import_module(library)
 print(json.dumps(needed))

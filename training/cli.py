@@ -134,7 +134,7 @@ def _estimate_in_subprocess(plan: TrainingPlan) -> Estimate:
         while dry_run.running:
             time.sleep(0.2)
     except KeyboardInterrupt:
-        dry_run.end()
+        dry_run.kill()
         raise
     if not dry_run.done:
         raise ValueError(dry_run.problem()[1])

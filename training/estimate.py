@@ -350,7 +350,7 @@ def execute_dry_run(task: DryRunTask, folder: Path) -> int:
 
     def work(status: Status) -> None:
         def report_progress(progress: float) -> None:
-            job.write_status(replace(status, share=0.9 * progress))  # the rest is the steps
+            job.write_status(replace(status, progress=0.9 * progress))  # the rest is the steps
 
         if task is DryRunTask.ESTIMATE:
             _estimate_within_budget(job, status, launched or status.started, report_progress)

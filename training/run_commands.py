@@ -129,7 +129,7 @@ def report_run_progress(run: Run) -> Iterator[None]:
             status = run.status()
             step = f", step {status.step:,} of {status.total_steps:,}" if status.total_steps else ""
             report_progress(
-                f"{status.phase or status.state.value}{step}".replace("_", " "), status.share, is_total=False
+                f"{status.phase or status.state.value}{step}".replace("_", " "), status.progress, is_total=False
             )
 
     thread = threading.Thread(target=report, daemon=True)

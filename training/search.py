@@ -102,7 +102,7 @@ class Sweep(ABC, Generic[J]):
 
     def _report(self, progress: float, seconds_left: float | None) -> None:
         self._written = time.monotonic()
-        self._status = replace(self._status, share=min(1.0, max(0.0, progress)), seconds_left=seconds_left)
+        self._status = replace(self._status, progress=min(1.0, max(0.0, progress)), seconds_left=seconds_left)
         self._job.write_status(self._status)
 
 
@@ -166,7 +166,7 @@ class _SettingsSweep(Sweep[SettingsSearch]):
             dry_run.start(plan)
         while dry_run.running:
             if self._is_over():
-                dry_run.end()
+                dry_run.kill()
                 break
             self._write_progress(0.0)
             time.sleep(_SECONDS_BETWEEN_POLLS)

@@ -132,8 +132,8 @@ def _run_training(run: Run, status: Status, watch: TaskWatcher | None) -> dict[s
         if run.stop_requested:
             raise StopRequested
         previous = run.status()
-        progress = previous.share if previous.total_steps else 0.0  # of the steps: that of a phase ends with it
-        current = replace(status, phase=phase, share=progress, step=previous.step, total_steps=previous.total_steps)
+        progress = previous.progress if previous.total_steps else 0.0  # of the steps: that of a phase ends with it
+        current = replace(status, phase=phase, progress=progress, step=previous.step, total_steps=previous.total_steps)
         run.write_status(current)
         return current
 
@@ -211,7 +211,7 @@ def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
             raise StopRequested
         if progress == 1 or time.monotonic() - written >= _SECONDS_BETWEEN_WRITES:
             written = time.monotonic()
-            run.write_status(replace(status, share=progress))
+            run.write_status(replace(status, progress=progress))
 
     return write
 

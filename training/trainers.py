@@ -328,7 +328,7 @@ class RunFolderCallback(TrainerCallback):
     def _write(self, state: TrainerState, **changes: Any) -> None:
         step = state.global_step
         total = state.max_steps
-        self._status = replace(self._status, step=step, total_steps=total, share=min(1.0, step / total), **changes)
+        self._status = replace(self._status, step=step, total_steps=total, progress=min(1.0, step / total), **changes)
         self._run.write_status(self._status)
 
 

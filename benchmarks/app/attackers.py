@@ -28,8 +28,7 @@ from websockets.typing import Subprotocol
 from benchmarks.app.app import RunningApp, running_app, visits
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import CATALOG, obtain
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import CATALOG, fetch, save_question_set
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
@@ -85,11 +84,11 @@ def attackers() -> list[str]:
 def _pages() -> dict[str, tuple[str, str]]:
     """Keep the sample and a comparison of it; returns pages and queries by name."""
     entry = CATALOG["sample"]
-    stored = keep_set(read(obtain(entry), entry.path.name).question_set, source=entry.id)
+    stored = save_question_set(read(fetch(entry), entry.path.name).question_set, source=entry.id)
     choices = choices_for(stored)
     names = [name for name, spec in choices.specs.items() if isinstance(spec, BM25Spec)]
     experiment = choices.experiment(stored, names, Part.ALL)
-    comparison = compare(experiment, read(obtain(entry), entry.path.name).question_set)
+    comparison = compare(experiment, read(fetch(entry), entry.path.name).question_set)
     save_comparison(comparison, ComparisonJob.of(experiment, stored.fingerprint).folder)
     parameters = {"retrievers": "|".join(names), "part": "all"}
     return {
@@ -211,7 +210,7 @@ def _watch(app: RunningApp, attack: Attack) -> None:
         attack.server = max(attack.server, server.memory_info().rss)
         for child in server.children(recursive=True):
             try:
-                if "mrc_workbench.data.apart" in " ".join(child.cmdline()):
+                if "mrc_workbench.data.subprocess_reader" in " ".join(child.cmdline()):
                     attack.reader = max(attack.reader, child.memory_full_info().uss)
             except psutil.Error:
                 continue

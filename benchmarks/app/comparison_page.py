@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.questions import (
     SliceProperty,
@@ -135,7 +135,7 @@ def interactions() -> list[str]:
 def _store_comparison() -> tuple[str, str]:
     """Compare and keep; returns the comparison's key and the id of the first question."""
     question_set = read_file(korquad()).question_set
-    stored = keep_set(question_set)
+    stored = save_question_set(question_set)
     experiment = Experiment(data=stored.key, retriever=RETRIEVERS)
     folder = ComparisonJob.of(experiment, question_set.fingerprint).folder
     save_comparison(compare(experiment, question_set), folder)

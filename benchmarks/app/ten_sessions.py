@@ -23,7 +23,7 @@ from benchmarks.app.comparison_page import RETRIEVERS
 from benchmarks.synthetic_data import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, save_comparison
@@ -162,7 +162,7 @@ def _describe_slow(what: str, seconds: dict[str, float], target: float) -> str:
 def _keep() -> str:
     """Keep the comparison that the page shows by itself; returns the id of a question."""
     question_set = read_file(korquad()).question_set
-    stored = keep_set(question_set)
+    stored = save_question_set(question_set)
     for spec in RETRIEVERS:
         if spec.name not in choices_for(stored).specs:
             add_retriever(stored.fingerprint, spec)

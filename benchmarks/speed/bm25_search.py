@@ -34,7 +34,7 @@ from benchmarks.speed.bm25_engines import (
     Words,
     WorkbenchBM25,
 )
-from mrc_workbench.data.text.analysis import PART
+from mrc_workbench.data.text.analysis import TEXTS_PER_PART
 
 _MAX_QUESTIONS = 1_000
 
@@ -62,13 +62,13 @@ def _document_frequencies(clones: Clones, words: list[str]) -> dict[str, int]:
     index_of_word = {word: index for index, word in enumerate(words)}
     index_of_token = np.array([index_of_word.get(word, -1) for word in clones.tokens.vocabulary])
     counts = np.zeros(len(words), dtype=np.int64)
-    for start in range(0, len(clones.tokens), PART):
-        offsets = clones.tokens.offsets[start : start + PART + 1]
+    for start in range(0, len(clones.tokens), TEXTS_PER_PART):
+        offsets = clones.tokens.offsets[start : start + TEXTS_PER_PART + 1]
         indices = index_of_token[clones.tokens.ids[offsets[0] : offsets[-1]]]
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        pairs = np.sort((indices * PART + rows)[indices >= 0])  # numpy's `unique` takes many times as long
+        pairs = np.sort((indices * TEXTS_PER_PART + rows)[indices >= 0])  # numpy's `unique` takes many times as long
         first = np.diff(pairs, prepend=-1) > 0
-        counts += np.bincount(pairs[first] // PART, minlength=len(words))
+        counts += np.bincount(pairs[first] // TEXTS_PER_PART, minlength=len(words))
     return dict(zip(words, counts.tolist(), strict=True))
 
 

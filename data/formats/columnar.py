@@ -1,6 +1,4 @@
-"""Tables that are stored column by column: Parquet, and Arrow files (IPC streams and files, Feather).
-
-Arrow is how `datasets` saves a table; it notes features of the columns, such as the names of classes."""
+"""Reads Parquet and Arrow files (IPC streams and files, Feather), also those of `datasets` with names of classes."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,23 +19,23 @@ MAX_ROWS = 10_000_000
 MAX_VALUES = 200_000_000
 MAX_UNPACKED_BYTES_OF_COLUMNS = 2**31
 _BATCH_ROWS = 4_096
-_MEDIA = ("Image", "Audio", "Video", "Pdf", "Nifti")  # features of `datasets` that are no text
+_MEDIA = ("Image", "Audio", "Video", "Pdf", "Nifti")  # features of `datasets` without text
 _NO_CLASS = -1
 
 
 def parquet_table(content: Content) -> RawTable:
-    """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
+    """Read a Parquet file; its rows are read lazily. Raises `DataError` if it is broken or too large."""
     with wrap_errors(ProblemCode.BROKEN_PARQUET, first_line=True):
-        file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # of writers that note some
+        file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # if the file has checksums
         metadata = file.metadata
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         check_size(metadata.num_rows, "rows", MAX_ROWS)
         check_size(sum(group.total_byte_size for group in groups), "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
-        # Arrow 26 aborts the whole process when a broken file is asked for its columns: a scan refuses it first.
+        # reading the columns of a broken file crashes the process (Arrow 26), so a scan detects it first
         file.scan_contents()
         values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
         check_size(values, "values", MAX_VALUES)
-        # texts are measured before unpacking: by its dictionary a small file can hold a long text a million times
+        # measured before unpacking: with a dictionary, a small file can repeat a long text a million times
         paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
         size = 0
         for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=_BATCH_ROWS):
@@ -49,7 +47,7 @@ def parquet_table(content: Content) -> RawTable:
 
 
 def unpacked_bytes(array: Any) -> int:
-    """Return how many bytes the values of an Arrow array take, each text of a dictionary as often as it occurs."""
+    """Return the size in bytes of an Arrow array without dictionary encoding."""
     if pa.types.is_dictionary(array.type):
         lengths = pc.binary_length(array.dictionary)
         return pc.sum(pc.take(pc.cast(lengths, pa.int64()), array.indices)).as_py() or 0
@@ -63,7 +61,6 @@ def unpacked_bytes(array: Any) -> int:
 def _rows(
     broken: ProblemCode, open_batches: Callable[[], tuple[Any, Iterator[Any]]], names: tuple[str, ...]
 ) -> Iterator[RawRow]:
-    """Yield the rows of a schema and its batches, with the names of classes, and without images and sound."""
     with wrap_errors(broken, first_line=True):
         schema, batches = open_batches()
         features = _features(schema)
@@ -76,7 +73,6 @@ def _rows(
 
 
 def _features(schema: Any) -> Mapping[str, Any]:
-    """Return what `datasets` notes of each column; nothing if another program wrote the file."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -96,7 +92,6 @@ def _class_names(feature: Any) -> Sequence[Any] | None:
 
 
 def _with_class_names(value: Any, names: Sequence[Any]) -> Any:
-    """Return a value with the names of classes instead of their numbers, also within lists; -1 is no class."""
     if isinstance(value, list):
         return [_with_class_names(item, names) for item in value]
     if not isinstance(value, int) or isinstance(value, bool):
@@ -107,7 +102,7 @@ def _with_class_names(value: Any, names: Sequence[Any]) -> Any:
 
 
 class _BatchColumns(dict[str, list[Any]]):
-    """The columns of a batch as Python values. A column is converted when its first cell is read."""
+    """The columns of a batch as Python values, converted when the first cell is read."""
 
     def __init__(self, arrays: Iterable[tuple[str, tuple[Any, Any]]]) -> None:
         super().__init__()
@@ -123,18 +118,18 @@ class _BatchColumns(dict[str, list[Any]]):
 
 
 class _BatchRow(Mapping[str, object]):
-    """One row of a batch: a column that nobody reads is never converted, whatever it holds."""
+    """A row of a batch; columns that are not read are never converted."""
 
-    __slots__ = ("_columns", "_place")
+    __slots__ = ("_columns", "_position")
 
     def __init__(self, columns: _BatchColumns, position: int) -> None:
         self._columns = columns
-        self._place = position
+        self._position = position
 
     def __getitem__(self, name: str) -> object:
         if name not in self._columns.arrays:
             raise KeyError(name)
-        return self._columns[name][self._place]
+        return self._columns[name][self._position]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns.arrays)
@@ -151,7 +146,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _value(scalar: Any) -> Any:
-    """Return a cell as a Python value: bytes if it is not UTF-8, Arrow's text for an odd date, else its type."""
+    """Convert a cell: invalid UTF-8 to bytes, dates out of range to Arrow's text, else to the name of the type."""
     if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type):
         return [_value(item) for item in scalar.values] if scalar.is_valid else None
     if pa.types.is_struct(scalar.type):
@@ -172,12 +167,12 @@ _STREAM_MARK = b"\xff\xff\xff\xff"  # before the length of the schema
 
 
 def is_arrow(start: bytes) -> bool:
-    """Return whether a file that begins so is an Arrow file or stream."""
+    """Whether a file begins like an Arrow file or stream."""
     return start.startswith(_FILE_MARK) or (start.startswith(_STREAM_MARK) and start[4:8] not in (b"", _STREAM_MARK))
 
 
 def arrow_table(content: Content) -> RawTable:
-    """Read an Arrow file, its rows as they are asked for. Raises `DataError` if it is broken or claims too much."""
+    """Read an Arrow file; its rows are read lazily. Raises `DataError` if it is broken or too large."""
     with wrap_errors(ProblemCode.BROKEN_ARROW, first_line=True):
         schema, _ = _open_batches(content)
         _require_names(schema)
@@ -186,9 +181,9 @@ def arrow_table(content: Content) -> RawTable:
 
 
 def _require_names(fields: Iterable[Any]) -> None:
-    """Raise the library's error if the name of a nested field is no text."""
+    """Raise the library's error if the name of a nested field is not valid text."""
     for field in fields:
-        _ = field.name
+        str(field.name)
         _require_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
@@ -206,7 +201,6 @@ def _validate_batches(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _open_batches(content: Content) -> tuple[Any, Iterator[Any]]:
-    """Return the schema and the batches, which are mapped from the disk if the file is there."""
     source = content.in_memory_or_path
     reader = pa.memory_map(str(source)) if isinstance(source, Path) else pa.BufferReader(source)
     if content.start.startswith(_FILE_MARK):

@@ -1,4 +1,4 @@
-"""Which column holds what, by the names in `columns.toml`, and the header between lines of title and the table."""
+"""Assigns roles to columns by the names in `columns.toml`; finds headers below titles, and notes below tables."""
 
 import re
 import tomllib
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mrc_workbench.data.formats.tables import RawRow, as_text, display_text, is_blank, is_collection
+from mrc_workbench.data.formats.tables import IsKnownName, RawRow, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 
 @dataclass(frozen=True)
 class QuestionColumns:
-    """The name of the column for each role, None where there is none."""
+    """The names of columns by role, None if there is no column."""
 
     question: str | None = None
     context: str | None = None
@@ -23,8 +23,8 @@ class QuestionColumns:
     title: str | None = None
     id: str | None = None  # of the question; of the passage in rows without a question
     kind: str | None = None
-    start: str | None = None  # character of the passage at which the answer begins
-    label: str | None = None  # grade of the row's passage, 0 for one that is not relevant
+    start: str | None = None  # position of the answer in the passage, in characters
+    label: str | None = None  # grade of the row's passage, 0 if not relevant
     positives: str | None = None  # lists of passages
     negatives: str | None = None
     candidates: str | None = None  # lists of passages without a judgement
@@ -38,7 +38,7 @@ class QuestionColumns:
 
 
 _WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-# by role, the best name first, as `plain_name` returns them
+# by role, the best name first, normalized by `plain_name`
 NAMES: dict[str, tuple[str, ...]] = {
     role: (
         *names,
@@ -53,16 +53,16 @@ _NOT_A_TEXT = {
 }  # fmt: skip
 _PASSAGE_WORDS = ("doc", "passage", "paragraph", "context", "article", "file", "문서", "지문", "본문", "문단", "파일")
 
-FindColumn = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
+FindColumn = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, names in the file
 
 
 def guess_columns(names: Sequence[str]) -> QuestionColumns:
-    """Guess roles from names alone, to tell a header from other rows; `data.layouts.roles` assigns roles."""
+    """Guess roles from names, to detect headers. `data.layouts.roles` assigns the final roles."""
     return QuestionColumns(**roles_by_name(NAMES, ((known_name, names), (name_with_known_word, names)), {}))
 
 
 def is_known(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> bool:
-    """Whether a column of this name is known to hold something."""
+    """Whether a column has a known name."""
     return any(plain_name(name) in known for known in names.values())
 
 
@@ -70,28 +70,26 @@ is_pair_column = partial(is_known, names=PAIR_NAMES)
 
 
 def plain_name(name: str) -> str:
-    """Return a name as names are compared: in lower case without spaces, underscores, hyphens and dots."""
+    """Normalize a name for comparisons: lower case without spaces, underscores, hyphens and dots."""
     return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
 
 
 def example_names(known: Sequence[str]) -> str:
-    """Return a few of the names that are known for a role, between commas, Korean ones first."""
+    """Return some known names for a role, separated by commas, Korean ones first."""
     korean = [name for name in known if not name.isascii()]
     return ", ".join([*korean[:3], *known[:3]])
 
 
 def require_columns(selected: Mapping[str, str | None], names: Sequence[str]) -> None:
-    """Raise `DataError` where a column that is chosen for a role is none of the file's."""
+    """Raise `DataError` if a column selected for a role is not in the file."""
     for role, name in selected.items():
         if name is not None and name not in names:
-            available = display_text(", ".join(names), 300)
-            raise DataError.from_code(
-                ProblemCode.UNKNOWN_COLUMN, role=role, name=display_text(name, 80), found=available
-            )
+            details = {"name": display_text(name, 80), "found": display_text(", ".join(names), 300)}
+            raise DataError.from_code(ProblemCode.UNKNOWN_COLUMN, role=role, **details)
 
 
 def known_name(role: str, known: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the name that is one of the known names, the best of them first; lists may be numbered (negative_1)."""
+    """Return the name with the best known name; names of lists may end in a number (negative_1)."""
     by_plain = {plain_name(name): name for name in reversed(names)}
     if role in ("positives", "negatives"):
         by_plain = {plain.rstrip("0123456789"): name for plain, name in by_plain.items()} | by_plain
@@ -104,10 +102,10 @@ def roles_by_name(
     named_columns: Mapping[str, str],
     fits: Callable[[str, str, FindColumn], bool] = lambda _role, _name, _find: True,
 ) -> dict[str, str]:
-    """Return columns by role: each step finds columns among those that have no role yet.
+    """Return columns by role: each step finds columns among those without a role.
 
-    `known` are the names of each role, `given` the columns that the user named, and `fits` tells whether the values of
-    a column can be those of a role.
+    `known` are the names of each role, `named_columns` the columns named by the user, and `fits` checks whether the
+    values of a column are valid for a role.
     """
     roles = dict(named_columns)
     for find, candidates in steps:
@@ -120,7 +118,7 @@ def roles_by_name(
 
 
 def name_after_dot(role: str, role_names: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return a known name, whole or behind its last dot."""
+    """Return a name that is known as a whole or after its last dot."""
     by_last: dict[str, str] = {}
     for name in names:
         by_last.setdefault(name.rpartition(".")[2], name)
@@ -129,15 +127,15 @@ def name_after_dot(role: str, role_names: Sequence[str], names: Sequence[str]) -
 
 
 def name_with_known_word(role: str, role_names: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the only name with a known word in it, for the roles whose words are rarely those of another column."""
+    """Return the only name that contains a known word, for roles with distinctive words."""
     if role not in ("title", "answers", "question", "context"):
         return None
-    known = {word for word in role_names if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
+    known = {word for word in role_names if len(word) > 1} - {"sentence"}  # sentence1 is a column of pairs
     korean = tuple(word for word in known if "가" <= word <= "힣")
     matches = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
-        # 정답 문서번호: the passage of the answer
+        # such as 정답 문서번호, the passage of the answer
         is_other = role == "answers" and any(word.startswith(_PASSAGE_WORDS) for word in words)
         is_known = words & known or name.endswith(korean)  # Korean writes compounds as one word
         if is_known and not words & _NOT_A_TEXT and not is_other:
@@ -147,7 +145,7 @@ def name_with_known_word(role: str, role_names: Sequence[str], names: Sequence[s
 
 @dataclass(frozen=True)
 class PairColumns:
-    """The name of the column for each role, None where there is none."""
+    """The names of columns by role, None if there is no column."""
 
     sentence1: str | None = None
     sentence2: str | None = None
@@ -158,7 +156,7 @@ class PairColumns:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The columns of sentences, up to the first that is missing."""
+        """The columns of sentences before the first missing one."""
         columns = (self.sentence1, self.sentence2, self.sentence3)
         return tuple(name for index, name in enumerate(columns) if name is not None and None not in columns[:index])
 
@@ -174,11 +172,11 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/%\s-]+")
 _NOTE = re.compile(r"\s*([※*†]|주\s?[):.]|(비고|참고|출처|자료|source|notes?)\s?:)", re.IGNORECASE)
 
 
-def find_header(records: Sequence[Sequence[object]], is_known_name: Callable[[str], bool]) -> int:
-    """Return the position of the record that names the columns; `knows` tells whether a name is a known one.
+def find_header(records: Sequence[Sequence[object]], is_known_name: IsKnownName) -> int:
+    """Return the position of the header record; `is_known_name` checks names of columns.
 
-    It is the first record, unless that has fewer cells than the table below and a better one follows: with two known
-    names, or with a different text in every column.
+    It is the first record, unless that has fewer cells than the table below and a better record follows: with two known
+    names, or with distinct texts in all columns.
     """
     if not records:
         return 0
@@ -201,12 +199,11 @@ def find_header(records: Sequence[Sequence[object]], is_known_name: Callable[[st
 
 
 def _filled_cells(record: Sequence[object]) -> dict[int, str]:
-    """Return the texts of filled cells by position, from 1."""
     return {position: as_text(cell) for position, cell in enumerate(record, start=1) if not is_blank(cell)}
 
 
 def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
-    """Return the notice of the lines above a header, none if there are none."""
+    """Return the problem of lines above a header, none if there are no such lines."""
     if not titles:
         return ()
     words = "; ".join(" ".join(_filled_cells(title).values()) for title in titles)
@@ -216,19 +213,19 @@ def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
 def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
     """Yield rows; notes below the table and rows that repeat the header get a problem.
 
-    Notes are last rows with only the first cell filled, while all others have more; they begin as a note does or follow
-    a blank row.
+    Notes are rows at the end with only a first cell, unlike all other rows, that begin like a note or follow a blank
+    row.
     """
     notes = list[RawRow]()
     before = None
     may_be_notes = len(names) > 1
     last = names[-1] if names else ""
     for row in _mark_repeated_headers(rows, names):
-        is_alone = may_be_notes and not row.cells.get(last) and _is_first_cell_alone(row)
-        if is_alone and before is not None and len(notes) < _MAX_NOTE_ROWS and (notes or _starts_note(row, before)):
+        is_single = may_be_notes and not row.cells.get(last) and _has_only_first_cell(row)
+        if is_single and before is not None and len(notes) < _MAX_NOTE_ROWS and (notes or _starts_note(row, before)):
             notes.append(row)
         else:
-            may_be_notes = may_be_notes and not is_alone  # else rows of one cell are usual here
+            may_be_notes = may_be_notes and not is_single  # else such rows are data
             yield from notes
             notes.clear()
             yield row
@@ -238,7 +235,6 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
 
 
 def _mark_repeated_headers(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
-    """Yield rows; those that repeat the header get a problem, and a first row of other known names of columns."""
     for number, row in enumerate(rows):
         is_header = len(names) > 1 and all(as_text(row.cells.get(name)) == name for name in names)
         if number == 0 and len(names) > 1:
@@ -247,7 +243,7 @@ def _mark_repeated_headers(rows: Iterator[RawRow], names: Sequence[str]) -> Iter
         yield row._replace(problem=Problem.from_code(ProblemCode.REPEATED_HEADER, row.number)) if is_header else row
 
 
-def _is_first_cell_alone(row: RawRow) -> bool:
+def _has_only_first_cell(row: RawRow) -> bool:
     cells = iter(row.cells.values())
     return not is_blank(next(cells, None)) and all(map(is_blank, cells))
 

@@ -1,7 +1,8 @@
-"""A document of any kind becomes a table of passages: the whole document if it is short, else its sections.
+"""Reads documents as tables of passages: the whole document if it is short, else its sections.
 
-The paragraphs and headings of text, Markdown and web pages are read here, those of Word documents, slides and Hangul
-files through `dochan`, and those of PDFs through PDFium."""
+This module parses text, Markdown and web pages. `dochan` reads Word documents, slides and Hangul files, PDFium reads
+PDFs.
+"""
 
 import re
 import unicodedata
@@ -27,7 +28,7 @@ _MAX_ANCHOR_CHARACTERS = 80
 
 
 class DocumentBlock(NamedTuple):
-    """A heading (`level` 1 to 6) or a paragraph (0), on a page (from 1) if the document has pages."""
+    """A heading (`level` 1 to 6) or a paragraph (0), with its page (from 1) if the document has pages."""
 
     text: str
     level: int = 0
@@ -35,7 +36,7 @@ class DocumentBlock(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A passage of a document. `anchor` names it within the document; empty for a whole document."""
+    """A passage of a document. `anchor` is its name in the document, empty for a whole document."""
 
     anchor: str
     text: str
@@ -55,8 +56,8 @@ class _Chunk:
 
 
 def split_document(blocks: Iterable[DocumentBlock]) -> tuple[str, list[Section]]:
-    """Return the title (the heading that a document begins with, else "") and the passages of a document."""
-    filled = [block._replace(text=text) for block in blocks if (text := block.text.strip())]
+    """Return the title (the first heading, else "") and the passages of a document."""
+    filled = [block._replace(text=block.text.strip()) for block in blocks if block.text.strip()]
     title = ""
     if len(filled) > 1 and filled[0].level:
         title = " ".join(filled[0].text.split())
@@ -67,7 +68,7 @@ def split_document(blocks: Iterable[DocumentBlock]) -> tuple[str, list[Section]]
 
 
 def _chunks(blocks: Sequence[DocumentBlock]) -> list[_Chunk]:
-    """Split at headings, or between pages if there are none; a heading without text leads the next section."""
+    """Split at headings, or between pages without headings; headings without text precede the next section."""
     chunks = [_Chunk()]
     has_headings = any(block.level for block in blocks)
     for block in blocks:
@@ -98,7 +99,7 @@ def _name_sections(chunks: Sequence[_Chunk]) -> Iterator[Section]:
 
 
 def _pieces(chunk: _Chunk) -> Iterator[str]:
-    """Yield the text of a chunk; a long one in groups of paragraphs, each under the headings."""
+    """Yield the text of a chunk; a long one is split between paragraphs, and each part has the headings."""
     if chunk.size <= _MAX_SECTION_CHARACTERS:
         yield "\n".join([*chunk.headings, *chunk.paragraphs])
         return
@@ -115,7 +116,7 @@ def _pieces(chunk: _Chunk) -> Iterator[str]:
 
 
 def _split_paragraph(paragraph: str) -> Iterator[str]:
-    """Yield a paragraph; a long one line by line, sentence by sentence, or cut if it has neither."""
+    """Yield a paragraph; a long one is split at lines, else at sentences, else by length."""
     if len(paragraph) <= WHOLE_CHARACTERS:
         yield paragraph
         return
@@ -129,7 +130,7 @@ def _split_paragraph(paragraph: str) -> Iterator[str]:
 
 
 def _anchor(heading: str) -> str:
-    """Return a heading as GitHub writes it in an address: lower case, hyphens instead of spaces."""
+    """Return the anchor of a heading as on GitHub: lower case, hyphens instead of spaces."""
     plain = _NO_ANCHOR.sub("", unicodedata.normalize("NFC", heading).lower())
     return "-".join(plain.split())[:_MAX_ANCHOR_CHARACTERS].strip("-")
 
@@ -140,9 +141,9 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _WHITE_SPACE = re.compile(r"\s+")
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_MAX_NESTING = 100  # quotations and lists in each other; what is nested deeper is left out
+_MAX_NESTING = 100  # of quotations and lists; deeper content is left out
 _WITHOUT_TEXT = "script, style, noscript, template, svg, nav, aside, footer, button, iframe"
-# elements that end a line; a cell of a table ends with a tab
+# elements that end a line
 _BLOCKS = {
     "address", "article", "blockquote", "caption", "center", "dd", "details", "div", "dl", "dt", "fieldset",
     "figcaption", "figure", "header", "hr", "li", "main", "ol", "p", "pre", "section", "summary", "table", "tr", "ul",
@@ -155,14 +156,14 @@ def text_blocks(text: str) -> Iterator[DocumentBlock]:
 
 
 def markdown_blocks(text: str) -> Iterator[DocumentBlock]:
-    """Yield headings and paragraphs of Markdown, without marks of emphasis, addresses of links and comments."""
+    """Yield headings and paragraphs of Markdown, without emphasis marks, link addresses and comments."""
     text = _with_line_feeds(text)
     if front := _FRONT_MATTER.match(text):
         if title := _TITLE_LINE.search(front[1]):
             yield DocumentBlock(title[1].strip("\"' "), level=1)
         text = text[front.end() :]
     level = 0
-    cells: list[str] | None = None  # of the row of a table that is being read
+    cells: list[str] | None = None  # of the current row of a table
     for token in _markdown_parser().parse(text):
         match token.type:
             case "heading_open":
@@ -192,13 +193,12 @@ def _markdown_parser() -> Any:
 
 
 def _plain(inline: Any) -> str:
-    """Return the text of a paragraph's tokens; an image is its description."""
     tokens = (token for token in inline.children or [] if token.type != "html_inline")
     return "".join("\n" if token.type in ("softbreak", "hardbreak") else token.content for token in tokens)
 
 
 def html_title(text: str) -> str:
-    """Return the title that a web page names in its head, else ""."""
+    """Return the title in the head of a web page, else ""."""
     from selectolax.lexbor import LexborHTMLParser
 
     title = LexborHTMLParser(text).css_first("title")
@@ -206,7 +206,7 @@ def html_title(text: str) -> str:
 
 
 def html_blocks(text: str) -> Iterator[DocumentBlock]:
-    """Yield headings and paragraphs of a web page; scripts, menus, side bars and footers are left out."""
+    """Yield headings and paragraphs of a web page without scripts, menus, side bars and footers."""
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(text)
@@ -233,7 +233,7 @@ def html_blocks(text: str) -> Iterator[DocumentBlock]:
 
 
 def _walk(root: Any) -> Iterator[tuple[bool, Any]]:
-    """Yield each node below `root` as it begins and as it ends, without recursion: a page may nest deeply."""
+    """Yield the start and the end of each node below `root`, without recursion: pages may nest deeply."""
     pending = [(True, root.child)]
     while pending:
         is_start, node = pending.pop()
@@ -247,7 +247,6 @@ def _walk(root: Any) -> Iterator[tuple[bool, Any]]:
 
 
 def _tidy(parts: list[str]) -> str:
-    """Return the lines of an element, with the cells of a table's row between tabs."""
     rows = ((" ".join(cell.split()) for cell in line.split("\t")) for line in "".join(parts).split("\n"))
     return "\n".join("\t".join(cells).strip() for cells in rows)
 
@@ -259,8 +258,8 @@ def _with_line_feeds(text: str) -> str:
 _ERROR = "ERR:"
 _PASSWORD_WORDS = ("암호", "password", "encrypt")
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_SKIPPED_ELEMENTS = ("header", "footer")  # the same on each page
-_PROPERTIES_FOLDER = "docProps/"  # author and title of the file, which are no text of it
+_SKIPPED_ELEMENTS = ("header", "footer")  # repeated on each page
+_PROPERTIES_FOLDER = "docProps/"  # author and title of the file
 
 
 def office_blocks(content: Content) -> Iterator[DocumentBlock]:
@@ -287,15 +286,14 @@ def _blocks_of(element: Mapping[str, Any]) -> Iterator[DocumentBlock]:
         yield DocumentBlock(element.get("caption", {}).get("text", ""))
         for row in element["rows"]:
             yield DocumentBlock("\t".join(" ".join(cell["text"].split()) for cell in row))
-    elif element["type"] not in _SKIPPED_ELEMENTS and not element.get("provenance", {}).get("path", "").startswith(
-        _PROPERTIES_FOLDER
-    ):
+        return
+    path = element.get("provenance", {}).get("path", "")
+    if element["type"] not in _SKIPPED_ELEMENTS and not path.startswith(_PROPERTIES_FOLDER):
         yield DocumentBlock(element.get("text", ""), element.get("heading_level", 0))
 
 
 @contextmanager
 def _path_of(content: Content) -> Iterator[Path]:
-    """Yield the file of a content; bytes are written into a temporary one."""
     if isinstance(content.source, Path):
         yield content.source
         return
@@ -307,11 +305,11 @@ def _path_of(content: Content) -> Iterator[Path]:
 
 MAX_PAGES = 10_000
 _LOCKED = "Incorrect password"
-_HYPHEN = re.compile("(?:\ufffe|\u00ad)(?:\r?\n)?")  # of a word that goes on in the next line
+_HYPHEN = re.compile("(?:\ufffe|\u00ad)(?:\r?\n)?")  # of a word that continues in the next line
 
 
 def pdf_blocks(content: Content) -> Iterator[DocumentBlock]:
-    """Yield one block for each page, also for a page without text. Raises `DataError` if the file cannot be read."""
+    """Yield a block per page, also for pages without text. Raises `DataError` if the file cannot be read."""
     from pypdfium2 import PdfDocument, PdfiumError
 
     try:
@@ -339,9 +337,9 @@ _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w\-]+)""", re.IGNO
 
 
 def document_table(content: Content, format_: Format, file_id: str) -> RawTable:
-    """Return the passages of a document, read as they are iterated.
+    """Return the passages of a document, which is read lazily.
 
-    The id of a passage is `file_id`, with `#` and the name of the section if there are several. Reading the rows raises
+    The id of a passage is `file_id`, with `#` and the anchor of the section if there are several. Iteration raises
     `DataError` if the document is broken, has a password, or contains no text.
     """
     return RawTable(DOCUMENT_COLUMNS, _rows(content, format_, unicodedata.normalize("NFC", file_id)))
@@ -371,7 +369,7 @@ def _html_document(content: Content) -> Iterator[DocumentBlock]:
     try:
         text = EncodedText(content, content.encoding).whole
     except DataError:
-        if named := _CHARSET.search(content.signature):  # a page may name its encoding
+        if named := _CHARSET.search(content.signature):  # the page may declare its encoding
             with suppress(LookupError, UnicodeDecodeError):
                 text = content.whole.decode(named[1].decode("ascii"))
         if not text:

@@ -1,9 +1,9 @@
-"""Detects how the bytes of a file become text, or decodes them as the user names it.
+"""Detects the encoding of a text, or checks the encoding named by the user.
 
 Byte order marks and valid UTF-8 decide first. Every other encoding is a guess: charset-normalizer rates how messy the
-decoded text is. That fails for short texts: the bytes of Korean in CP949 are tidy Chinese in GB18030. So the characters
-are also compared with the most frequent ones of the encoding's languages. If two different texts are about as likely,
-the file is refused with a line decoded by each encoding, and the user names the encoding.
+decoded text is. This fails for short texts: Korean in CP949 is also tidy Chinese in GB18030. So the characters are also
+compared with the most frequent ones of the encoding's languages. If two different texts are equally likely, the error
+contains a line decoded by each encoding, and the user names the encoding.
 """
 
 import codecs
@@ -24,7 +24,7 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 if TYPE_CHECKING:
     from mrc_workbench.data.formats.text import Content
 
-# by the name that people know: Python's codec
+# Python's codecs by displayed name
 _CODECS = {
     "UTF-8": "utf-8-sig", "UTF-16": "utf-16", "UTF-32": "utf-32",
     "CP949": "cp949", "Johab": "johab",
@@ -35,46 +35,46 @@ _CODECS = {
 }  # fmt: skip
 ENCODINGS = tuple(_CODECS)
 _NAMES = {codec: name for name, codec in _CODECS.items()}
-_PREFERRED = ("cp949", "cp1252")  # on a tie, which is reported
+_PREFERRED = ("cp949", "cp1252")  # among equally likely encodings; reported
 ENCODING_PROBLEMS = (
     *(ProblemCode.UNKNOWN_ENCODING, ProblemCode.DOUBTFUL_ENCODING),
     *(ProblemCode.WRONG_ENCODING, ProblemCode.UNKNOWN_ENCODING_NAME),
 )
 _FLAG = "--encoding NAME"  # of the command line
 _SAMPLE_BYTES = 8_192
-_MAX_DOUBT = 0.35  # a rating above this is no text of the encoding's languages
-_MARGIN = 0.1  # ratings that lie closer together decide nothing
-_WEAK = 0.15  # a rating above this is weak evidence, which needs a greater margin
+_MAX_DOUBT = 0.35  # of a text in the encoding's languages
+_MARGIN = 0.1  # minimum difference of ratings
+_WEAK = 0.15  # a higher doubt needs a greater margin
 _MAX_EXAMPLE_CHARACTERS = 40
 _MAX_EXAMPLES = 4
-_MAX_SAMPLE_CHARACTERS = 200  # characters of a line to choose an encoding by
+_MAX_SAMPLE_CHARACTERS = 200  # of a line displayed for the choice of an encoding
 _WIDE_FAMILIAR = re.compile("[\t\n\r -~\u00a0-\u06ff\u0900-\u0e7f\u3000-\u30ff一-鿿가-힣！-～]")
-_MIN_FAMILIAR = 0.85  # of the characters: half of all pairs of bytes are familiar ones
+_MIN_FAMILIAR = 0.85  # of the characters: half of random byte pairs are familiar characters
 _EAST_ASIAN = ("cp949", "cp932", "euc_jp", "gb18030", "cp950", "johab")
-_ESCAPES = (b"\x1b$@", b"\x1b$B", b"\x1b$(")  # how ISO-2022-JP begins Japanese
+_ESCAPES = (b"\x1b$@", b"\x1b$B", b"\x1b$(")  # before Japanese in ISO-2022-JP
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _QUESTION_NAMES, _PAIR_NAMES = (
     [name for names in known.values() for name in names if len(name) > 1 and not name.isascii()]
     for known in (NAMES, PAIR_NAMES)
-)  # of columns, in the scripts that tell encodings apart
+)  # of columns, not in ASCII, so that they depend on the encoding
 _WESTERN = frozenset("áàâäãåæçéèêëíìîïñóòôöõøœúùûüýÿß")
 _CENTRAL = frozenset("áâăäąćčçďéëěęíîľĺłńňóôőöřŕśšşșťţțúůűüýźžż")
 _CYRILLIC = frozenset("абвгдеёжзийклмнопрстуфхцчшщъыьэюяєіїґў")
-# what MacRoman makes of quotation marks and dashes
+# quotation marks and dashes of other encodings, decoded as MacRoman
 _NEVER_FIRST = frozenset("ìñë")
 _NEVER_LAST = frozenset("îñ")
 _TYPOGRAPHIC = frozenset("“”‘–—…«»¿¡„‚‹›€£¥§°·©®™ºª½¼¾×\xa0")
 _FREQUENT_KOREAN = frozenset(FREQUENCIES["Korean"])
 _FREQUENT_JAPANESE = frozenset(FREQUENCIES["Japanese"])
 _FREQUENT_CHINESE = frozenset(FREQUENCIES["Chinese"]) | frozenset("這個們來為國時說會對過發後裡當沒動還開實問題內點長")
-_KNOWN_AS = {"big5": "cp950"}  # what the detector calls a codec whose extension is used
-# all East Asian encodings have ASCII, punctuation, wide ASCII and these units
+_KNOWN_AS = {"big5": "cp950"}  # the detector's name of a codec and the extended codec
+# without characters of all East Asian encodings: ASCII, punctuation, full-width ASCII and units
 _DISTINCTIVE = regex.compile(r"[^\x00-\x7f\p{P}\p{Z}！-～℃℉㎡㎞㎏№℡]")
 
 
 class Encoding(NamedTuple):
-    """How bytes become text: Python's codec, its name for people, what becomes of broken bytes, and what was mended."""
+    """Python's codec, its displayed name, its error handler, and problems of replaced bytes."""
 
     codec: str
     name: str
@@ -83,14 +83,14 @@ class Encoding(NamedTuple):
 
 
 class EncodingCandidate(NamedTuple):
-    """An encoding that can decode the bytes of a text, as `--encoding` takes it, and a line as it decodes it."""
+    """A possible encoding, as named in `--encoding`, and a decoded line."""
 
     name: str
     sample: str
 
 
 class Rating(NamedTuple):
-    """How unlikely an encoding is (0: nothing speaks against it), and the text that it makes of the sample."""
+    """The doubt of an encoding (0: none) and the decoded sample."""
 
     doubt: float
     codec: str
@@ -98,7 +98,7 @@ class Rating(NamedTuple):
 
 
 def detect_encoding(content: "Content", named: str = "") -> Encoding:
-    """Return the named encoding or the detected one. Raises `DataError` if it is invalid or none or several fit."""
+    """Return the named or detected encoding. Raises `DataError` if it is invalid, unknown or ambiguous."""
     if named:
         return _encoding_by_name(content, named)
     if (wide := _detect_wide(content)) is not None:
@@ -118,11 +118,9 @@ def _encoding_by_name(content: "Content", named: str) -> Encoding:
     codec = _CODECS.get(name)
     if codec is None:
         codec = iana_name(named, strict=False)
-        if codec not in IANA_SUPPORTED:  # some of Python's codecs make no text, such as base64
-            names = ", ".join(ENCODINGS)
-            raise DataError.from_code(
-                ProblemCode.UNKNOWN_ENCODING_NAME, name=display_text(named, 80), names=names, flags=_FLAG
-            )
+        if codec not in IANA_SUPPORTED:  # not all codecs are encodings, such as base64
+            details = {"name": display_text(named, 80), "names": ", ".join(ENCODINGS), "flags": _FLAG}
+            raise DataError.from_code(ProblemCode.UNKNOWN_ENCODING_NAME, **details)
     if codec == "utf-16" and not content.start.startswith(_UTF16_MARKS):
         codec = _wide_without_mark(content.whole) or "utf-16-le"
     return _decodable(content, Encoding(codec, name))
@@ -133,7 +131,7 @@ def _plain(name: str) -> str:
 
 
 def _decodable(content: "Content", encoding: Encoding) -> Encoding:
-    """Return the encoding, or one that mends a few broken bytes. Raises `DataError` if they are many."""
+    """Return the encoding, which replaces a few broken bytes. Raises `DataError` if there are many."""
     if (position := _first_invalid(content, encoding.codec)) is None:
         return encoding
     byte, line = _byte_and_line(content.whole, position)
@@ -145,14 +143,13 @@ def _decodable(content: "Content", encoding: Encoding) -> Encoding:
 
 
 def _is_mostly(start: bytes, codec: str) -> bool:
-    """Whether an encoding makes characters beyond ASCII of most bytes that are not ASCII."""
     text = start[:1_000_000].decode(codec, "replace")
     broken = text.count(REPLACEMENT)
     return sum(not character.isascii() for character in text) - broken > 10 * broken
 
 
 def _first_invalid(content: "Content", codec: str) -> int | None:
-    """Return the position of the first byte that the codec cannot decode, None if it decodes all."""
+    """Return the position of the first invalid byte for a codec, None if all are valid."""
     decoder = codecs.getincrementaldecoder(codec)()
     position = 0
     try:
@@ -175,7 +172,6 @@ def _byte_and_line(content: bytes, position: int) -> tuple[str, int]:
 
 
 def _detect_wide(content: "Content") -> Encoding | None:
-    """Return UTF-16 or UTF-32 if a byte order mark, or NUL bytes in their places, say so."""
     if content.start.startswith(_UTF32_MARKS):
         return _decodable(content, Encoding("utf-32", "UTF-32"))
     if content.start.startswith(_UTF16_MARKS):
@@ -186,7 +182,7 @@ def _detect_wide(content: "Content") -> Encoding | None:
 
 
 def _wide_without_mark(content: bytes) -> str | None:
-    """Return the codec of UTF-16 or UTF-32 whose byte order makes the most familiar characters and leaves no NUL."""
+    """Return the codec of UTF-16 or UTF-32 with the most familiar characters and no NUL."""
     best = None
     best_fraction = _MIN_FAMILIAR
     for codec in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
@@ -195,7 +191,7 @@ def _wide_without_mark(content: bytes) -> str | None:
         except UnicodeDecodeError:
             continue
         fraction = len(_WIDE_FAMILIAR.findall(start)) / len(start)
-        # a NUL among the bytes of other text makes neither line breaks nor mostly ASCII
+        # other encodings with a NUL decode to neither line breaks nor mostly ASCII
         is_text = "\n" in start or "\r" in start or 2 * sum(map(str.isascii, start)) > len(start)
         if is_text and fraction > best_fraction and "\x00" not in start:
             best = codec
@@ -204,7 +200,7 @@ def _wide_without_mark(content: bytes) -> str | None:
 
 
 def _detect_by_rating(content: "Content") -> Encoding:
-    """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
+    """Return the only likely encoding, or the preferred one of several. Raises `DataError`."""
     if (codec := _codec_of_header(content)) is not None:
         return Encoding(codec, _NAMES[codec])
     ratings = _ratings(content)
@@ -231,25 +227,22 @@ def _ratings(content: "Content") -> list[Rating]:
 
 
 def _codec_of_header(content: "Content") -> str | None:
-    """Return the only East Asian codec in which the first line has a known name of a column, such as 질문 or 本文."""
+    """Return the only East Asian codec for which the first line contains a known column name, such as 질문 or 本文."""
     header = content.start.lstrip()[:300].partition(b"\n")[0]
-    codecs_ = [
-        codec
-        for codec in _EAST_ASIAN
-        if any(name in header.decode(codec, "replace") for name in (*_QUESTION_NAMES, *_PAIR_NAMES))
-    ]
-    return codecs_[0] if len(codecs_) == 1 and _first_invalid(content, codecs_[0]) is None else None
+    decoded = {codec: header.decode(codec, "replace") for codec in _EAST_ASIAN}
+    known_names = (*_QUESTION_NAMES, *_PAIR_NAMES)
+    matches = [codec for codec, text in decoded.items() if any(name in text for name in known_names)]
+    return matches[0] if len(matches) == 1 and _first_invalid(content, matches[0]) is None else None
 
 
 def _guessed_encoding(selected: Rating, likely: Sequence[Rating]) -> Encoding:
-    """Return an encoding that is reported as a guess, with what other likely ones make of a line."""
     others = _examples([rating for rating in likely if rating is not selected], likely)
     problem = Problem.from_code(ProblemCode.GUESSED_ENCODING, name=_NAMES[selected.codec], others=others, flags=_FLAG)
     return Encoding(selected.codec, _NAMES[selected.codec], problems=(problem,))
 
 
 def _sample(start: bytes) -> bytes:
-    """Return the first lines and fields that are not ASCII; no encoding has a line break or comma in a character."""
+    """Return the first lines and fields that are not ASCII; no encoding uses the bytes of line breaks and commas."""
     fields = list[bytes]()
     size = 0
     for field in re.split(rb"[\r\n,]", start):
@@ -264,20 +257,18 @@ def _sample(start: bytes) -> bytes:
 
 
 def _examples(ratings: Sequence[Rating], compared: Sequence[Rating]) -> str:
-    """Return each encoding with what it makes of a line of the sample that those compared decode differently."""
     position = _first_differing_line([rating.text for rating in compared])
     lines = ((_NAMES[rating.codec], rating.text.split("\n")[position].strip()) for rating in ratings[:_MAX_EXAMPLES])
     return "; ".join(f"{name}: {display_text(line, _MAX_EXAMPLE_CHARACTERS)}" for name, line in lines)
 
 
 def _first_differing_line(texts: Sequence[str]) -> int:
-    """Return the position of the first line in which texts differ, 0 if they are equal."""
     lines = zip(*(text.split("\n") for text in texts), strict=False)
     return next((index for index, line in enumerate(lines) if len(set(line)) > 1), 0)
 
 
 def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
-    """Return encodings that make different texts of the bytes, the likeliest first; all if some bytes are broken."""
+    """Return encodings with different texts, the likeliest first; all encodings if some bytes are invalid for each."""
     texts: dict[str, str] = {}  # by codec
     for rating in _ratings(content):
         if rating.text not in texts.values() and _first_invalid(content, rating.codec) is None:
@@ -285,7 +276,7 @@ def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
     if not texts:
         sample = _sample(content.start)
         mended = {codec: sample.decode(codec, "replace") for codec in _NAMES if not codec.startswith("utf")}
-        texts = dict(sorted(mended.items(), key=lambda item: item[1].count(REPLACEMENT)))  # the least broken first
+        texts = dict(sorted(mended.items(), key=lambda item: item[1].count(REPLACEMENT)))
     position = _first_differing_line([*texts.values()])
     lines = {codec: text.split("\n")[position].strip() for codec, text in texts.items()}
     return tuple(
@@ -294,7 +285,7 @@ def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
 
 
 def codec_of_names(names: bytes) -> str | None:
-    """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
+    """Return the codec of file names in an archive, one per line; None if no codec is likely."""
     likely = [rating for rating in rate_encodings(names, b"") if rating.doubt <= _MAX_DOUBT]
     near = [rating.codec for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
     for codec in ("utf-8", *sorted(near, key=lambda codec: codec != _PREFERRED[0])):
@@ -305,7 +296,7 @@ def codec_of_names(names: bytes) -> str | None:
 
 
 def rate_encodings(sample: bytes, header: bytes) -> list[Rating]:
-    """Rate every encoding that decodes a sample, the likeliest first; known names in the header count for it."""
+    """Rate every encoding that decodes a sample, the likeliest first; known names in the header reduce the doubt."""
     matches = from_bytes(
         sample, cp_isolation=[*_LANGUAGES, *_KNOWN_AS], threshold=1.0, preemptive_behaviour=False, enable_fallback=False
     )
@@ -341,7 +332,7 @@ def _japanese(text: str) -> float:
 
 
 def _chinese(codec: str, first: int, last: int) -> Callable[[str], float]:
-    """Return what rates text by the common characters, which a codec has between two lead bytes; others are rarer."""
+    """Return a function that rates text by common characters, whose lead bytes are between `first` and `last`."""
 
     def script(character: str) -> float:
         if not "一" <= character <= "鿿":
@@ -352,7 +343,7 @@ def _chinese(codec: str, first: int, last: int) -> Callable[[str], float]:
 
 
 def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[str] | set[str]) -> float:
-    """Return the fraction of characters in a script, less if few of them are frequent ones."""
+    """Return the fraction of characters in a script, reduced if few of them are frequent."""
     characters = _DISTINCTIVE.findall(text)
     if not characters:
         return 1.0
@@ -362,9 +353,9 @@ def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[s
 
 
 def _alphabetic_rater(alphabet: frozenset[str]) -> Callable[[str], float]:
-    """Return what rates text by its letters beyond ASCII: capitals begin words, quotation marks stand at their ends."""
+    """Return a function that rates text by letters (capitals begin words) and quotation marks that are not ASCII."""
 
-    def likely(before: str, character: str, after: str) -> bool:
+    def is_likely(before: str, character: str, after: str) -> bool:
         if character.lower() in alphabet:
             is_first = not before.isalpha()
             is_last = not after.isalpha()
@@ -378,7 +369,7 @@ def _alphabetic_rater(alphabet: frozenset[str]) -> Callable[[str], float]:
     def rate(text: str) -> float:
         positions = [position for position, character in enumerate(text) if not character.isascii()]
         padded = f" {text} "
-        return sum(likely(*padded[position : position + 3]) for position in positions) / max(1, len(positions))
+        return sum(is_likely(*padded[position : position + 3]) for position in positions) / max(1, len(positions))
 
     return rate
 

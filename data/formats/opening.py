@@ -1,8 +1,8 @@
-"""The format of a file, by content and never by name, and the files that hold no rows.
+"""Detects the format of a file by its content, and rejects files without rows.
 
-A document (Word, PowerPoint, Hangul, PDF) is recognised by content, then by name. The text of most becomes passages:
-see `data.formats.documents`. Where rows are needed, and for kinds that no library here reads, the error says in which
-format to save them, as for pointers to files, web pages and other structures.
+Documents (Word, PowerPoint, Hangul, PDF) are detected by content, then by name. `data.formats.documents` reads most of
+them as passages. If rows are needed, or no library reads the kind of document, the error names a format to save it in.
+There are similar errors for pointers to files, web pages and other structures.
 """
 
 import re
@@ -22,7 +22,7 @@ from zipfile import BadZipFile, ZipFile
 from mrc_workbench.data.formats.columnar import arrow_table, is_arrow, parquet_table
 from mrc_workbench.data.formats.columns import is_known
 from mrc_workbench.data.formats.encodings import EncodingCandidate
-from mrc_workbench.data.formats.tables import RawRow, RawTable, as_text, display_text, mend_text
+from mrc_workbench.data.formats.tables import IsKnownName, RawRow, RawTable, as_text, display_text, mend_text
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size, plain_text_table
 from mrc_workbench.data.formats.text_tables import (
     delimited_tables,
@@ -44,8 +44,8 @@ ZIP = b"PK\x03\x04"
 _PDF = b"%PDF-"
 _RTF = b"{\\rtf"
 _OLD_HANGUL = b"HWP Document File"
-_PDF_WITHIN = 1024  # bytes before the mark that readers of PDF allow
-_DIRECTORY_BYTES = 1 << 16  # of an OLE file's directory, which names its streams
+_PDF_WITHIN = 1024  # bytes in which the signature may begin
+_DIRECTORY_BYTES = 1 << 16  # read from an OLE file's directory, which names its streams
 _BY_ENTRY = {  # of a zip archive, by the name of an entry
     "word/document.xml": ProblemCode.WORD_DOCUMENT,
     "ppt/presentation.xml": ProblemCode.PRESENTATION,
@@ -74,32 +74,31 @@ DOCUMENTS = frozenset(_BY_SUFFIX.values())
 
 
 def refuse_document(content: Content, name: str = "") -> None:
-    """Raise `DataError` where a file is a document: by content, and by `name` where its content tells nothing."""
+    """Raise `DataError` if a file is a document, by content, or by `name` if the content is ambiguous."""
     if (code := document_kind(content, name)) is not None:
         raise DataError.from_code(code)
 
 
 def document_kind(content: Content, name: str = "") -> ProblemCode | None:
-    """Return which document a file is; None where it may hold data."""
+    """Return the kind of document; None if the file may contain rows."""
     start = content.signature
     named = _BY_SUFFIX.get(PurePath(name).suffix.lower())
     if start.startswith(OLE):
         code = next((code for stream, code in _BY_STREAM.items() if _holds_stream(content.start, stream)), None)
         if code is None and _holds_stream(content.start, *_OF_WORKBOOKS):
             return None
-        return code or named or ProblemCode.OLD_WORKBOOK  # with a password all it tells is that it is one of Office
+        return code or named or ProblemCode.OLD_WORKBOOK  # an Office file with a password has no other sign
     if start.startswith(ZIP):  # an .xlsx file may be called .xls
         return _kind_of_zip(content) or (None if named is ProblemCode.OLD_WORKBOOK else named)
     if _PDF in start[:_PDF_WITHIN]:
         return ProblemCode.PDF_DOCUMENT
     if start.startswith((_RTF, _OLD_HANGUL)):
         return ProblemCode.UNREAD_DOCUMENT
-    is_binary = b"\x00" in start  # text under a wrong name is read as text
-    return named if is_binary else None
+    return named if b"\x00" in start else None  # text with a wrong name is read as text
 
 
 def _holds_stream(start: bytes, *streams: str) -> bool:
-    """Look for the names of streams in the directory of an OLE file, whose header says where it begins."""
+    """Look for the names of streams in the directory of an OLE file, at the position in its header."""
     try:
         sector_size = 1 << struct.unpack_from("<H", start, 30)[0]
         first_sector = struct.unpack_from("<I", start, 48)[0]
@@ -115,7 +114,7 @@ def _kind_of_zip(content: Content) -> ProblemCode | None:
         with content.open() as file, ZipFile(file) as archive:
             names = {entry.filename for entry in archive.infolist()}
     except (BadZipFile, ValueError, NotImplementedError, struct.error):
-        return None  # whoever unpacks it says what is wrong
+        return None  # unpacking it raises the error
     codes = [code for name, code in _BY_ENTRY.items() if name in names]
     codes += [code for type_, code in _BY_MIME_TYPE.items() if content.signature[30:].startswith(b"mimetype" + type_)]
     return next(iter(codes), None)
@@ -128,11 +127,11 @@ _WEB_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s
 _TITLE = re.compile(r"<title[^>]*>\s*([^<]{1,200}?)\s*</title>", re.IGNORECASE)
 _MAX_LINES = 200
 _MIN_LINES = 3
-_REPEATED = 0.9  # fraction of the lines in which a delimiter stands equally often
-# between fields, and seldom in prose
+_REPEATED = 0.9  # fraction of the lines with the same number of delimiters
+# common between fields and rare in prose
 _SEPARATORS = re.compile("[#$%&@^~|]{2,}|[|^~]|::+|;;|[=-]>|[\t;¦¬§│‖\x01\x02\x1c-\x1f]")
 _JUDGEMENTS = "a list of judgements for learning to rank (grade, qid, document); give it together with the corpus"
-# what most lines look like: those of the first kind may pass for a table, so they are looked for before one is
+# patterns of most lines; the first ones may look like a table, so they are checked before
 _FIRST_STRUCTURES = (
     (re.compile(r"\d+\s+qid:\S+"), _JUDGEMENTS),
     (re.compile(r"\s*(?:insert into|create table|drop table)\b", re.IGNORECASE), "an SQL dump"),
@@ -146,7 +145,6 @@ _OTHER_STRUCTURES = (
 
 
 def _refuse_placeholder(head: str) -> None:
-    """Raise `DataError` if a text only points to the file, or is a web page that a server sends in place of it."""
     start = head[:1000].lstrip()
     if _LFS.match(start):
         size = _LFS_SIZE.search(start)
@@ -159,7 +157,6 @@ def _refuse_placeholder(head: str) -> None:
 
 
 def _lines(head: str) -> list[str]:
-    """Return the first lines that are neither blank nor comments."""
     lines = (line for line in head[:200_000].split("\n") if line.strip() and not line.startswith("#"))
     return list(islice(lines, _MAX_LINES))
 
@@ -171,7 +168,6 @@ def _refuse_structures(lines: Sequence[str], structures: Iterable[tuple[re.Patte
 
 
 def _repeated_separator(lines: Sequence[str]) -> str | None:
-    """Return a separator that stands equally often inside nearly every line."""
     if len(lines) < _MIN_LINES:
         return None
     counts: dict[str, Counter[int]] = {}
@@ -185,7 +181,7 @@ def _repeated_separator(lines: Sequence[str]) -> str | None:
 
 
 MAX_BYTES = 2**33
-MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
+MAX_WHOLE_BYTES = 2**30  # of JSON and Excel, which are read at once
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SUFFIXES = (
     *(".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet", ".arrow", ".feather", ".zip"),
@@ -193,7 +189,6 @@ _SUFFIXES = (
     *(".docx", ".doc", ".pptx", ".ppt", ".hwpx", ".hwp"),
 )
 _SAMPLE_ROWS = 200
-# rows that tell what is in the columns, and letters of a cell
 _PREVIEW_ROWS = 3
 _PREVIEW_CELL_CHARACTERS = 150
 
@@ -211,7 +206,7 @@ class Format(StrEnum):
     EXCEL = "excel"
     PARQUET = "parquet"
     TEXT = "text"  # passages without columns
-    SGML = "sgml"  # TREC's topics and documents, read with their fellows (data.layouts)
+    SGML = "sgml"  # TREC's topics and documents, read by data.layouts
     ARROW = "arrow"
     # documents, whose passages `data.formats.documents` reads
     MARKDOWN = "markdown"
@@ -224,35 +219,29 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class RecognisedFile:
-    """A format, and what telling it has already brought to light."""
+    """The format of a file, and the results of its detection."""
 
     format: Format
     encoding: str = ""
     text: EncodedText | None = None
     delimiter: str = ""
-    titles: int = 0  # filled rows above the header
-    value: Any = None  # the parsed JSON, None where there is an object a line; the opened workbook
+    titles: int = 0  # non-blank rows above the header
+    value: Any = None  # the parsed JSON (None if it has an object per line), or the opened workbook
     problems: tuple[Problem, ...] = ()
 
 
 class Proposal(NamedTuple, Generic[C]):
-    """The choices that a file offers: the best guess, the names of its columns, and its first rows as text."""
+    """Choices for the user: the best guess of columns, the names of all columns, and the first rows as text."""
 
     columns: C
     available: tuple[str, ...] = ()
     first_rows: tuple[dict[str, str], ...] = ()
-    candidates: tuple[C, ...] = ()  # complete readings, the likeliest first, if the user must choose between them
-    encodings: tuple[EncodingCandidate, ...] = ()  # those to choose from if the encoding is unknown
+    candidates: tuple[C, ...] = ()  # complete alternatives, the likeliest first, if the user must choose
+    encodings: tuple[EncodingCandidate, ...] = ()  # if the encoding is unknown
 
 
-def recognise(
-    content: bytes | Content, is_known_name: Callable[[str], bool] = is_known, name: str = ""
-) -> RecognisedFile:
-    """Return the format of a file's bytes. Raises `DataError` if no reader knows it.
-
-    `knows` tells whether a name is a known one of a column. The `name` of the file matters only for documents without
-    rows, whose error says how to save them.
-    """
+def recognise(content: bytes | Content, is_known_name: IsKnownName = is_known, name: str = "") -> RecognisedFile:
+    """Return the format of a file's bytes. Raises `DataError` if it is unknown; `name` is for errors of documents."""
     content = Content.from_bytes(content)
     if all(part.isspace() for part in content.parts()):
         raise DataError.from_code(ProblemCode.EMPTY_FILE)
@@ -272,7 +261,7 @@ def recognise(
     return RecognisedFile(Format.EXCEL, value=workbook, problems=workbook.problems)
 
 
-def _recognise_text(content: Content, is_known_name: Callable[[str], bool]) -> RecognisedFile:
+def _recognise_text(content: Content, is_known_name: IsKnownName) -> RecognisedFile:
     try:
         encoding = content.encoding
     except DataError:
@@ -297,12 +286,12 @@ def _recognise_text(content: Content, is_known_name: Callable[[str], bool]) -> R
         problems = (*encoding.problems, *table.problems)
         return replace(recognised, format=format_, delimiter=table.delimiter, titles=table.titles, problems=problems)
     if is_known_name(text.head.lstrip().partition("\n")[0].strip('\r" ')):
-        # one column with its name: commas in it are no delimiters
+        # a single column: commas are no delimiters
         return replace(recognised, format=Format.CSV, delimiter="\t")
-    if len(text.head.strip().splitlines()) < 2:  # one line is nothing to search
+    if len(text.head.strip().splitlines()) < 2:  # a single line is no corpus
         raise DataError.from_code(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
     _refuse_structures(lines, _OTHER_STRUCTURES)
-    if (delimiter := _repeated_separator(lines)) is not None:  # no line of such a file is a passage
+    if (delimiter := _repeated_separator(lines)) is not None:  # not a text of passages
         raise DataError.from_code(ProblemCode.UNKNOWN_DELIMITER, delimiter=delimiter)
     return recognised
 
@@ -328,12 +317,12 @@ def _refuse_binary(start: str, max_fraction: float) -> None:
 
 
 def file_content(path: Path) -> Content:
-    """Return the content of a file. Raises `DataError` where it cannot be opened, or could be read for ever."""
+    """Return the content of a file. Raises `DataError` if it cannot be opened or is not a regular file."""
     try:
-        status = path.stat()  # before it is opened: a pipe would wait for its writer
+        status = path.stat()  # before it is opened: opening a pipe waits for its writer
         if not S_ISREG(status.st_mode):
             raise DataError.from_code(ProblemCode.NO_REGULAR_FILE, path=display_text(str(path)))
-        if not status.st_size:  # also what the system makes up while it is read, such as another process's memory
+        if not status.st_size:  # also files of /proc
             raise DataError.from_code(ProblemCode.EMPTY_FILE)
         with path.open("rb"):
             return Content(path)
@@ -343,7 +332,7 @@ def file_content(path: Path) -> Content:
 
 
 def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], RawTable]:  # noqa: PLR0911 - a format each
-    """Return what opens the table of a file anew at each call. Both raise `DataError` if the file is broken."""
+    """Return a function that opens the table of a file at each call. Both raise `DataError` for a broken file."""
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
@@ -363,7 +352,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], R
 
 
 def preview_table(table: RawTable) -> tuple[RawTable, list[Mapping[str, object]]]:
-    """Return the table with its first rows to look at, and the cells of its first 200 rows that could be read."""
+    """Return the table with a preview of its first rows, and the cells of readable rows among the first 200."""
     rows = iter(table.rows)
     first = list(islice(rows, _SAMPLE_ROWS))
     sample = [row.cells for row in first if row.problem is None]
@@ -376,7 +365,7 @@ def preview_table(table: RawTable) -> tuple[RawTable, list[Mapping[str, object]]
 
 
 def derive_name(name: str, default: str) -> str:
-    """Return what a set is called by the name of its file."""
+    """Return the name of a dataset for the name of its file."""
     plain = "".join(c for c in mend_text(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
     plain = plain.removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
     suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
@@ -385,7 +374,7 @@ def derive_name(name: str, default: str) -> str:
 
 @contextmanager
 def name_file_in_errors(name: str, files: Sequence[object]) -> Iterator[None]:
-    """Let an error say which of several files it is of."""
+    """Add the name of the file to errors if there are several files."""
     try:
         yield
     except DataError as error:

@@ -1,4 +1,4 @@
-"""The cells of one row by role, as text that can be kept, the rows that are left out, and reports for commands."""
+"""Reads the cells of a row by role, collects the rows left out, and reports on files."""
 
 import math
 from abc import ABC, abstractmethod
@@ -25,31 +25,30 @@ from mrc_workbench.data.formats.tables import (
 )
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode, Problems
 
-MAX_BAD_ROWS = 100_000  # without a single good one: no set begins like that
-_MAX_DISPLAYED_COLUMNS = 100  # rows of JSON can each name columns of their own
-_MAX_CELL_CHARACTERS = 10_000  # of a cell
-_MAX_DISPLAYED_CHARACTERS = 32_000_000  # characters of all rows left out
+MAX_BAD_ROWS = 100_000  # at the beginning of a file, before it is rejected
+_MAX_DISPLAYED_COLUMNS = 100  # each row of JSON may have other columns
+_MAX_CELL_CHARACTERS = 10_000
+_MAX_DISPLAYED_CHARACTERS = 32_000_000  # of all rows left out
 
 
 @dataclass(slots=True)
 class RowReader:
-    """Reads one row, and remembers what was mended, dropped or unfit on the way."""
+    """Reads one row, and records mended characters, dropped cells and the problem of the row."""
 
     row: RawRow
-    columns: object  # a dataclass that names the column of each role
-    has_marks: bool = True  # whether texts such as "-" and "N/A" in optional cells say that these are empty
+    columns: object  # a dataclass of column names by role
+    has_marks: bool = True  # whether texts such as "-" and "N/A" mark empty optional cells
     mended: bool = False
-    dropped: Problem | None = None  # the first cell that was taken to be empty
+    dropped: Problem | None = None  # of the first invalid cell that was read as empty
     problem: Problem | None = None
-    blanks: tuple[tuple[str, str], ...] = ()  # columns and the marks in them that were read as empty
+    blanks: tuple[tuple[str, str], ...] = ()  # columns and marks that were read as empty
 
     def cell(self, role: str) -> object:
-        """Return what the cell of a role holds, None where there is no such column."""
         name = getattr(self.columns, role)
         return None if name is None else self.row.cells.get(name)
 
     def text(self, role: str, empty: ProblemCode | None = None) -> str:
-        """Return the text of a role, "" where it has none; that is a problem where `empty` names one."""
+        """Return the text of a role, or "". `empty` is the problem of an empty text, for a required role."""
         name = getattr(self.columns, role)
         value = None if name is None else self.row.cells.get(name)
         if type(value) is str:
@@ -84,7 +83,7 @@ class RowReader:
         return ""
 
     def answers(self) -> dict[str, int]:
-        """Return the different answers with their first character in the passage, or -1; none if there are too many."""
+        """Return the distinct answers with their start in the passage, or -1; none if there are too many."""
         value = self.cell("answers")
         if getattr(self.columns, "start", None) is not None:
             value = tables.with_starts(value, self.cell("start"))
@@ -94,19 +93,16 @@ class RowReader:
             self._drop("answers", value)
         elif isinstance(value, str) and len(value) > MAX_CHARACTERS:
             self._drop("answers", "too long a text")
-        elif (
-            len(answer_starts := tables.answers_in(self._decoded(value) if isinstance(value, bytes) else value))
-            > tables.MAX_ANSWERS
-        ):
-            self._drop("answers", "too many answers")
         else:
-            context = self.cell("context")  # which is kept without white space at its ends
-            cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0
-            return {self.mend_text(text): max(start - cut, UNKNOWN_START) for text, start in answer_starts.items()}
+            answer_starts = tables.answers_in(self._decoded(value) if isinstance(value, bytes) else value)
+            if len(answer_starts) <= tables.MAX_ANSWERS:
+                context = self.cell("context")  # stored without white space at its ends
+                cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0
+                return {self.mend_text(text): max(start - cut, UNKNOWN_START) for text, start in answer_starts.items()}
+            self._drop("answers", "too many answers")
         return {}
 
     def _is_mark(self, role: str, text: str) -> bool:
-        """Whether a text of an optional role marks an empty cell, which is noted."""
         if not self.has_marks or not tables.is_empty_mark(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
@@ -116,7 +112,6 @@ class RowReader:
         return self.problem is not None
 
     def refuse(self, code: ProblemCode, role: str, **details: str | int) -> None:
-        """Note why the row cannot be used, by the cell of a role; what was noted before counts no more."""
         self.problem = Problem.from_code(code, self.row.number, column=self.column(role), **details)
 
     def column(self, role: str) -> str:
@@ -144,22 +139,21 @@ class RowReader:
 
 @dataclass
 class Rejection:
-    """The problems of a file, and the first rows they leave out with their cells as text."""
+    """The problems of files, and the first rows left out with their cells as text."""
 
     problems: Problems = field(default_factory=Problems)
-    file: str | None = None  # the one of several that is being read: its problems name it
+    file: str | None = None  # the current one of several files, for the names in problems
     rows: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)
     _characters_left: int = _MAX_DISPLAYED_CHARACTERS
     _blanks: dict[tuple[str | None, str], Counter[str]] = field(default_factory=dict)  # by file and column
 
     def begin(self, recognised: RecognisedFile, file: str | None = None) -> None:
-        """Count what telling the format of a file has brought to light."""
         self.file = file
         for problem in recognised.problems:
             self.problems.add(self._named(problem))
 
     def add(self, row: RawRow, problem: Problem, *, has_good_rows: bool) -> None:
-        """Count a problem of a row. Raises `DataError` where none of very many rows was good."""
+        """Add a problem of a row. Raises `DataError` after very many rows without a good one."""
         problem = self._named(problem)
         is_recorded = self.problems.add(problem)
         if problem.leaves_out_row and is_recorded:
@@ -171,7 +165,6 @@ class Rejection:
             raise self.no_good_rows_error(ProblemCode.NO_GOOD_START, self.problems.total)
 
     def note(self, reader: RowReader) -> None:
-        """Count what was dropped or mended in a row that is kept."""
         if reader.dropped is not None:
             self.problems.add(self._named(reader.dropped))
         for column, mark in reader.blanks:
@@ -184,7 +177,6 @@ class Rejection:
             self.problems.add(notice)
 
     def note_blanks(self) -> None:
-        """Count, after the last row, the columns with cells that say that they are empty."""
         for (file, column), marks in self._blanks.items():
             details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
             details |= {} if file is None else {"file": file}
@@ -195,20 +187,17 @@ class Rejection:
         return problem if self.file is None else replace(problem, details={**problem.details, "file": self.file})
 
     def no_good_rows_error(self, code: ProblemCode, rows: int) -> DataError:
-        """Return the error for so many rows of which none can be used."""
-        first = next(
-            (problem for problem in self.problems.recorded if problem.leaves_out_row), self.problems.recorded[0]
-        ).message
-        return DataError(Problem.from_code(code, rows=rows, first=first), self.problems.recorded)
+        recorded = self.problems.recorded
+        first = next((problem for problem in recorded if problem.leaves_out_row), recorded[0])
+        return DataError(Problem.from_code(code, rows=rows, first=first.message), recorded)
 
     def no_rows_left_error(self, rows: int) -> DataError:
-        """Return the error for so many rows, all of them left out, or for a file that holds nothing."""
         if self.rows:
             return self.no_good_rows_error(ProblemCode.NO_GOOD_ROW, rows)
         return DataError(Problem.from_code(ProblemCode.NO_QUESTION), self.problems.recorded)
 
     def table(self) -> pd.DataFrame:
-        """Return the rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
+        """Return the rows left out, `(n_rejected, 2 + columns)`: row, problem, then the cells as text."""
         names = list(dict.fromkeys(chain.from_iterable(cells for _, cells in self.rows)))[:_MAX_DISPLAYED_COLUMNS]
         rows = (
             [problem.row, problem.message, *(cells.get(name, "") for name in names)] for problem, cells in self.rows
@@ -220,7 +209,7 @@ AddRow = Callable[[RowReader], Problem | None]
 
 
 class DatasetBuilder(ABC):
-    """Builds a dataset of one schema: `row_count` counts the rows that were read, `rejection` those left out."""
+    """Builds a dataset from rows: `row_count` is the number of rows read, `rejection` has the rows left out."""
 
     def __init__(self) -> None:
         self.rejection = Rejection()
@@ -228,10 +217,10 @@ class DatasetBuilder(ABC):
 
     @abstractmethod
     def has_good_rows(self) -> bool:
-        """Whether any row could be used: without one, very many bad rows are enough to refuse a file."""
+        """Whether any row could be used."""
 
     def read_rows(self, rows: Iterable[RawRow], columns: object, add_row: AddRow, *, has_marks: bool = True) -> None:
-        """Read rows; `add_row` returns why a row is left out, or None. Raises `DataError` if none of many is good."""
+        """Read rows; `add_row` returns the problem of a row, or None. Raises `DataError` if none of many is good."""
         for row in rows:
             self.row_count += row.is_question
             reader = RowReader(row, columns, has_marks)
@@ -245,24 +234,24 @@ class DatasetBuilder(ABC):
 FirstRows = tuple[dict[str, str], ...]
 Frame = Annotated[
     InstanceOf[pd.DataFrame],
-    BeforeValidator(lambda given: given if isinstance(given, pd.DataFrame) else pd.DataFrame(**given)),
+    BeforeValidator(lambda value: value if isinstance(value, pd.DataFrame) else pd.DataFrame(**value)),
     PlainSerializer(lambda table: {"columns": list(table.columns), "data": table.to_numpy().tolist()}),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileReading:
-    """The report on one file; every input column is used, metadata (stored and not searched) or unused."""
+    """The report on one file; each of its columns is used, metadata (stored but not searched) or unused."""
 
     format: Format
     encoding: str
     available_columns: tuple[str, ...]
-    first_rows: FirstRows = field(repr=False)  # cells of the beginning by column
-    problems: tuple[Problem, ...]  # the first of the rows left out, and the first others
+    first_rows: FirstRows = field(repr=False)  # cells by column
+    problems: tuple[Problem, ...]  # the first ones of rows left out, and the first others
     problem_count: int
     left_out: int  # rows
     row_count: int
-    rejected: Frame = field(repr=False, compare=False)  # the first rows left out: row, problem, and their cells
+    rejected: Frame = field(repr=False, compare=False)  # the first rows left out: row, problem, cells
     used_columns: tuple[str, ...] = ()
     metadata_columns: tuple[str, ...] = ()
     unused_columns: tuple[str, ...] = ()
@@ -271,7 +260,7 @@ class FileReading:
 def reading_fields(
     recognised: RecognisedFile, rejection: Rejection, names: tuple[str, ...], first_rows: FirstRows, row_count: int
 ) -> dict[str, Any]:
-    """Return what a `FileReading` says of a file, by the names of its fields."""
+    """Return values for the fields of a `FileReading`."""
     rejection.note_blanks()
     return {
         "format": recognised.format,
@@ -290,7 +279,7 @@ _MAX_DISPLAYED_PROBLEMS = 10
 
 
 def problem_lines(reading: FileReading, location: str = "") -> list[str]:
-    """Return the number of problems and the first of them; `of` names the file, as in " in dev.tsv"."""
+    """Return the number of problems and the first problems; `location` names the file, such as " in dev.tsv"."""
     if not reading.problems:
         return [f"Problems{location}: none"]
     lines = [f"Problems{location}: {reading.problem_count:,}; rows left out: {reading.left_out:,}"]
@@ -300,7 +289,7 @@ def problem_lines(reading: FileReading, location: str = "") -> list[str]:
 
 
 def column_lines(reading: FileReading, roles: Any, location: str = "") -> list[str]:
-    """Return the columns by use, without the used ones among `roles`; `of` names the file, as for `problem_lines`."""
+    """Return the columns by use, without those in `roles`; `location` as for `problem_lines`."""
     listed = set(asdict(roles).values()) if roles is not None else set()
     lists = {
         "Used columns": [name for name in reading.used_columns if name not in listed],
@@ -326,7 +315,7 @@ def format_counts(counts: Mapping[Any, int]) -> str:
 
 
 def reading_as_json(reading: FileReading, columns: Any) -> dict[str, Any]:
-    """Return what was understood of a file; `columns` is a dataclass of names by role, or None."""
+    """Return the report on a file as JSON; `columns` is a dataclass of names by role, or None."""
     return {
         "format": reading.format,
         "encoding": reading.encoding,

@@ -1,4 +1,4 @@
-"""The bytes of a file, also packed ones, their text, and text without columns as passages."""
+"""The bytes and the text of a file, also of an archive or compressed; passages of plain text."""
 
 import bz2
 import codecs
@@ -25,23 +25,22 @@ from mrc_workbench.data.formats.encodings import (
 from mrc_workbench.data.formats.tables import RawRow, RawTable, display_text, wrap_errors
 from mrc_workbench.data.problems import DataError, ProblemCode
 
-_PART = 1 << 20  # bytes
+_PART_BYTES = 1 << 20
 _START_BYTES = 4 << 20
 _SIGNATURE_BYTES = 4096
-_HEAD_CHARACTERS = 1_000_000  # characters
-_NAME = "text"  # of the only column; one of those that are guessed to hold passages
+_HEAD_CHARACTERS = 1_000_000
+_NAME = "text"  # of the only column; a known name for passages
 
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes themselves, or the file or archive they are in. Reading raises `OSError` if the file has gone."""
+    """Bytes, or the file or archive that contains them. Reading raises `OSError` if the file was removed."""
 
     source: "bytes | Path | ZipMember | Unreadable" = field(repr=False)
     named_encoding: str = ""  # by the user; if empty, the encoding is detected
 
     @classmethod
     def from_bytes(cls, source: "bytes | Content") -> "Content":
-        """Return content for bytes; content is returned as it is."""
         return source if isinstance(source, Content) else cls(source)
 
     def open(self) -> BinaryIO:
@@ -55,12 +54,10 @@ class Content:
 
     @cached_property
     def signature(self) -> bytes:
-        """The first 4 KiB, which tell most formats."""
         return self._read_first(_SIGNATURE_BYTES)
 
     @property
     def start(self) -> bytes:
-        """The first 4 MiB."""
         return self._file_start if isinstance(self.source, Path) else self._read_first(_START_BYTES)
 
     @cached_property
@@ -77,35 +74,32 @@ class Content:
 
     @property
     def whole(self) -> bytes:
-        """All bytes; those of a file or archive are read anew at each call."""
         if isinstance(self.source, bytes):
             return self.source
         return self.source.read_bytes() if isinstance(self.source, Path) else self.source.read()
 
     @property
     def in_memory_or_path(self) -> bytes | Path:
-        """The path of the file, or the bytes."""
         return self.source if isinstance(self.source, Path) else self.whole
 
     @cached_property
     def encoding(self) -> "Encoding":
-        """How the bytes become text. Raises `DataError` if that cannot be told, or is not what the user names."""
+        """The named or detected encoding. Raises `DataError` if it is invalid or unknown."""
         return detect_encoding(self, self.named_encoding)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield all bytes, a MiB at a time."""
         with self.open() as file:
-            yield from iter(lambda: file.read(_PART), b"")
+            yield from iter(lambda: file.read(_PART_BYTES), b"")
 
 
 def check_size(size: int, unit: str, limit: int) -> None:
-    """Raise `DataError` where a file holds or claims more than is read."""
+    """Raise `DataError` if a size in a file exceeds the limit."""
     if size > limit:
         raise DataError.from_code(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
 
 
 def encodings_to_choose(contents: Iterable[Content]) -> tuple[EncodingCandidate, ...]:
-    """Return the possible encodings of the first content whose encoding is unknown, wrongly named or a guess."""
+    """Return the possible encodings of the first content with an unknown, invalid or guessed encoding."""
     for content in contents:
         try:
             is_doubtful = any(problem.code is ProblemCode.GUESSED_ENCODING for problem in content.encoding.problems)
@@ -118,47 +112,44 @@ def encodings_to_choose(contents: Iterable[Content]) -> tuple[EncodingCandidate,
 
 @dataclass(frozen=True)
 class EncodedText:
-    """The text of a file, decoded a little at a time."""
+    """The text of a file, decoded in parts."""
 
     content: Content
     encoding: Encoding
 
     @cached_property
     def head(self) -> str:
-        """The first million characters."""
         decoder = codecs.getincrementaldecoder(self.encoding.codec)(self.encoding.errors)
         return decoder.decode(self.content.start)[:_HEAD_CHARACTERS]
 
     @property
     def whole(self) -> str:
-        """All of it, decoded anew at each call."""
         return self.content.whole.decode(self.encoding.codec, self.encoding.errors)
 
     def lines(self, newline: str) -> Iterator[str]:
-        """Yield the lines with their ends, as `lines_of`."""
         return TextIOWrapper(self.content.open(), self.encoding.codec, self.encoding.errors, newline)
 
 
 def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
-    """Yield the lines of a text with their ends, as `open` has `newline`: `str.splitlines` breaks inside texts."""
+    """Yield the lines with their line breaks; `newline` as in `open` (`str.splitlines` has more line breaks)."""
     return StringIO(text, newline) if isinstance(text, str) else text.lines(newline)
 
 
 def has_inner_blank_line(lines: Iterable[str]) -> bool:
-    """Return whether a blank line stands between two filled lines. Reads each line once."""
+    """Whether a blank line is between other lines. Reads each line once."""
     blocks = (is_filled for is_filled, _ in groupby(lines, lambda line: bool(line.strip())) if is_filled)
     return sum(islice(blocks, 2)) > 1
 
 
 def plain_text_table(text: str | EncodedText) -> RawTable:
-    """Read the passages of a text, numbered by the line they begin in."""
+    """Read the passages of a text, numbered by their first lines."""
     head = text if isinstance(text, str) else text.head
     passages = _blocks(text) if has_inner_blank_line(lines_of(head, "")) else _filled_lines(text)
     return RawTable((_NAME,), (RawRow(number, {_NAME: passage}) for number, passage in passages))
 
 
 def line_table(text: str | EncodedText) -> RawTable:
-    """Read the lines of a text that are not blank, numbered as they stand in it."""
+    """Read the non-blank lines of a text, numbered by position."""
     return RawTable((_NAME,), (RawRow(number, {_NAME: line}) for number, line in _filled_lines(text)))
 
 
@@ -168,7 +159,6 @@ def _filled_lines(text: str | EncodedText) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(text: str | EncodedText) -> Iterator[tuple[int, str]]:
-    """Yield the lines between blank ones, with the number of the first of them."""
     lines = enumerate(lines_of(text, ""), start=1)
     for is_filled, block in groupby(lines, lambda line: bool(line[1].strip())):
         if is_filled:
@@ -177,19 +167,19 @@ def _blocks(text: str | EncodedText) -> Iterator[tuple[int, str]]:
 
 
 MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
-_UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less
+_UNPACKED_TIMES = 200  # compression ratio limit; texts in workbooks have a ratio of 10
 _ALWAYS_UNPACKED = 2**25
 _READERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 def unpacked_limit(size: int, max_bytes: int = MAX_UNPACKED_BYTES) -> int:
-    """Return to how many bytes an archive of this size may unpack, where so many are `left`."""
+    """Return the limit of unpacked bytes for an archive of this size."""
     return min(max_bytes, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
 
 
 @dataclass(frozen=True)
 class ZipMember:
-    """One file of a zip archive, unpacked when it is read: the archive may hold more than fits into memory."""
+    """One file of a zip archive, unpacked at each read: the archive may exceed the memory."""
 
     archive: ZipFile
     entry: ZipInfo
@@ -199,7 +189,7 @@ class ZipMember:
         return self.entry.file_size
 
     def read(self, max_bytes: int = -1) -> bytes:
-        """Return the bytes, or the first of them; no more than the archive claims. The checksum of all is verified."""
+        """Return the bytes, or the first ones. The checksum is verified if all are read."""
         with wrap_archive_errors(self.entry.filename):
             if 0 <= max_bytes < self.size:
                 with self.archive.open(self.entry) as file:
@@ -207,37 +197,37 @@ class ZipMember:
             return _unzipped(self.archive, self.entry)
 
 
-@lru_cache(maxsize=1)  # one file is read after the other, each several times
+@lru_cache(maxsize=1)  # files are read one after the other, each several times
 def _unzipped(archive: ZipFile, entry: ZipInfo) -> bytes:
     return archive.read(entry)
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that could not be unpacked: whoever reads it gets the error."""
+    """A file that could not be unpacked. Reading it raises the error."""
 
     error: DataError
     size: int = 0
 
-    def read(self, max_bytes: int = -1) -> bytes:  # noqa: ARG002 - as `ZipMember` has it
+    def read(self, max_bytes: int = -1) -> bytes:  # noqa: ARG002 - same signature as `ZipMember`
         raise self.error
 
 
 def is_compressed(start: bytes) -> bool:
-    """Whether a file begins as gzip, bzip2 or xz do."""
+    """Whether a file begins with the signature of gzip, bzip2 or xz."""
     return start.startswith(tuple(_READERS))
 
 
-def decompressed(content: Content, name: str, left: int) -> Content:
-    """Return the content of a compressed file, `left` bytes at most. Raises `DataError`."""
-    max_bytes = unpacked_limit(content.size, left)
+def decompressed(content: Content, name: str, max_bytes: int) -> Content:
+    """Return the content of a compressed file, at most `max_bytes`. Raises `DataError`."""
+    limit = unpacked_limit(content.size, max_bytes)
     reader = next(reader for mark, reader in _READERS.items() if content.start.startswith(mark))
     with wrap_archive_errors(name), content.open() as packed, reader(packed) as archive:
-        return Content(_read(archive, max_bytes))
+        return Content(_read(archive, limit))
 
 
 def is_tar(content: Content) -> bool:
-    """Whether a file is an archive of files that is not compressed."""
+    """Whether a file is an uncompressed tar archive."""
     return content.signature[257:262] == b"ustar"
 
 
@@ -252,12 +242,12 @@ def tar_files(content: Content, name: str) -> Iterator[tuple[str, bytes]]:
 
 def _read(file: IO[bytes], max_bytes: int) -> bytes:
     out = BytesIO()
-    while part := file.read(_PART):
+    while part := file.read(_PART_BYTES):
         out.write(part)
         check_size(out.tell(), "unpacked bytes", max_bytes)
     return out.getvalue()
 
 
 def wrap_archive_errors(name: str) -> AbstractContextManager[None]:
-    """Let whatever a broken archive causes be a `DataError` that names it."""
+    """Raise errors of a broken archive as `DataError` with its name."""
     return wrap_errors(ProblemCode.BROKEN_ARCHIVE, name=display_text(name, 80))

@@ -1,4 +1,4 @@
-"""Text becomes a table, told by content: CSV and TSV, JSON and JSONL; and tables become CSV for spreadsheets."""
+"""Reads CSV, TSV, JSON and JSONL as tables, and writes tables as CSV for spreadsheets."""
 
 import csv
 import json
@@ -16,6 +16,7 @@ from mrc_workbench.data.formats.columns import find_header, guess_columns, is_kn
 from mrc_workbench.data.formats.tables import (
     MAX_CHARACTERS,
     MAX_COLUMNS,
+    IsKnownName,
     RawRow,
     RawTable,
     column_names,
@@ -26,40 +27,50 @@ from mrc_workbench.data.formats.tables import (
 from mrc_workbench.data.formats.text import EncodedText, check_size, lines_of
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
-# the usual ones first: they win where several make an equally good table
+# common ones first: of several equally good tables the first is used
 DELIMITERS = ("\t", ",", ";", "||", "|", "^", "~", "::", "\x01", "\x1f")
-RULED = "ruled"  # in place of a delimiter: | between cells, and lines of dashes, as in Markdown and consoles
+RULED = "ruled"  # instead of a delimiter: | between cells, and lines of dashes, as in Markdown
 _COMMON_DELIMITERS = ("\t", ",", ";")
 _RULE = re.compile(r"[|+]?\s*:?[-=]{2}[-=:|+\s]*")
 _PIPE = re.compile(r"(?<!\\)\|")
-_STAND_IN = "\x1f"  # for a delimiter of several characters while records are parsed
+_STAND_IN = "\x1f"  # replaces a delimiter of several characters during parsing
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
-_MIN_SAME_WIDTH = 0.9  # fraction of the records that have as many fields as the header, if no name of a column is known
-_LONGEST_RECORD = 4 * MAX_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
+_MIN_SAME_WIDTH = 0.9  # fraction of the records with as many fields as the header, if no column has a known name
+_MAX_RECORD_CHARACTERS = 4 * MAX_CHARACTERS  # of several lines, for an unclosed quotation mark
+_FORMULA_STARTS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "＝",
+    "＋",
+    "－",
+    "＠",
+)  # full-width ones are valid in East Asian Excel
 
-csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
+csv.field_size_limit(2**31 - 1)  # the default rejects fields over 128 KiB
 
-# number of its first line; fields, or that line where quotation marks do not close
+# number of the first line, and the fields, or the first line if a quotation mark is not closed
 Record = tuple[int, list[str] | str]
 Text = str | EncodedText
 
 
 class Delimited(NamedTuple):
-    """How a text is a table: what separates its fields, and how many filled records stand above the header."""
+    """The delimiter of a table, the number of non-blank records above its header, and problems."""
 
     delimiter: str
     titles: int = 0
     problems: tuple[Problem, ...] = ()
 
 
-def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> Delimited | None:
-    """Return the delimiter and the header that make the text most like a table of questions, None if none does.
+def find_table(text: str, is_known_name: IsKnownName = is_known) -> Delimited | None:
+    """Return the delimiter and the header of the best table of questions in a text, None if it is not a table.
 
-    `knows` tells whether a name is one of a column. Commas of prose precede a space, and most lines have another number
-    of them than the first. Delimiters other than tab, comma and semicolon need a known name, or equally many fields in
-    nearly every line.
+    `is_known_name` checks names of columns. Commas in prose precede spaces, and their number varies between lines.
+    Delimiters other than tab, comma and semicolon require a known name, or equally many fields in nearly every line.
     """
     head = text[:_SAMPLE_CHARACTERS]
     best = None
@@ -69,7 +80,7 @@ def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> De
         if delimiter != RULED and delimiter not in head:
             continue
         if best is not None and best.delimiter == RULED:
-            break  # its bars would make a wider table, of blank outer columns
+            break  # splitting at the bars would add blank outer columns
         read = islice(_records(head, delimiter), _SAMPLE_RECORDS)
         records = [fields for _, fields in read if not isinstance(fields, str) and any(map(str.strip, fields))]
         titles = find_header(records, is_known_name)
@@ -85,7 +96,7 @@ def find_table(text: str, is_known_name: Callable[[str], bool] = is_known) -> De
 
 
 def _is_table(
-    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: Callable[[str], bool]
+    header: list[str], records: list[list[str]], same_width: float, delimiter: str, is_known_name: IsKnownName
 ) -> bool:
     if any(map(is_known_name, header)):
         return True
@@ -95,27 +106,25 @@ def _is_table(
 
 
 def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], RawTable]:
-    """Return what reads delimited text anew at each call. Both raise `DataError` if the header is broken.
+    """Return a function that reads delimited text at each call. Both raise `DataError` if the header is broken.
 
-    The header follows so many `titles`. A row with another number of fields or open quotation marks has a problem.
+    The header is after `titles` records. Rows with a wrong number of fields or unclosed quotation marks have a problem.
     """
     quoted = partial(_records, text, delimiter)
     if delimiter != "\t" or not _may_be_literal(text):
         return lambda: _table(quoted(), titles)
 
-    def literal() -> Iterator[Record]:  # some writers never quote
+    def literal() -> Iterator[Record]:  # some programs never quote fields
         return ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(_lines(text), start=1))
 
-    def misfits(records: Callable[[], Iterator[Record]]) -> int:
+    def problem_count(records: Callable[[], Iterator[Record]]) -> int:
         return sum(row.problem is not None for row in _table(records(), titles).rows)
 
-    ways: tuple[Callable[[], Iterator[Record]], ...] = (quoted, literal)
-    best = min(ways, key=misfits)
+    best = literal if problem_count(literal) < problem_count(quoted) else quoted
     return lambda: _table(best(), titles)
 
 
 def _ruled_records(text: Text) -> Iterator[Record]:
-    """Yield the cells between bars; a bar with a backslash before it is text."""
     for number, line in enumerate(_lines(text), start=1):
         row = line.strip()
         if _RULE.fullmatch(row):
@@ -141,11 +150,11 @@ def _may_be_literal(text: Text) -> bool:
 def _lines(text: Text) -> Iterator[str]:
     lines = lines_of(text, "")
     first = next(lines)
-    return chain(["\n" if re.fullmatch(r"sep=.\s*", first) else first], lines)  # a note to Excel is no header
+    return chain(["\n" if re.fullmatch(r"sep=.\s*", first) else first], lines)  # Excel's "sep=" line is no header
 
 
 def _records(text: Text, delimiter: str) -> Iterator[Record]:
-    """Yield the records. A quotation mark that never closes costs one line: reading goes on at the next."""
+    """Yield the records. After an unclosed quotation mark, only its line is skipped."""
     if delimiter == RULED:
         yield from _ruled_records(text)
     elif len(delimiter) == 1:
@@ -171,17 +180,17 @@ def _parsed(text: Text, raw_lines: Iterator[str], delimiter: str) -> Iterator[Re
             return
         except csv.Error:
             yield lines.first_number, lines.record[0]
-            if rereads_left < 0:  # every line at most twice on the whole
+            if rereads_left < 0:  # in total, each line is read at most twice
                 rereads_left = sum(1 for _ in _lines(text))
-            swallowed = len(lines.record) - 1
-            if 0 < swallowed <= rereads_left:
-                rereads_left -= swallowed
+            further_lines = len(lines.record) - 1
+            if 0 < further_lines <= rereads_left:
+                rereads_left -= further_lines
                 lines.go_back()
                 reader = csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 class _Rereadable(Iterator[str]):
-    """Lines that can be read again from the second of the record at hand."""
+    """Lines that can be read again from the second line of the current record."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -194,8 +203,8 @@ class _Rereadable(Iterator[str]):
         line = self._again.popleft() if self._again else next(self._lines)
         self.record.append(line)
         self._length += len(line)
-        if self._length > _LONGEST_RECORD and len(self.record) > 1:
-            raise csv.Error("a record without an end")
+        if self._length > _MAX_RECORD_CHARACTERS and len(self.record) > 1:
+            raise csv.Error("unclosed quotation mark")
         return line
 
     def begin_record(self) -> None:
@@ -230,13 +239,12 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
         return RawRow(number, cells)
     further = enumerate(fields[len(names) : MAX_COLUMNS], start=len(names) + 1)
     cells |= {f"column {position}": field for position, field in further}
-    return RawRow(
-        number, cells, Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
-    )
+    problem = Problem.from_code(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
+    return RawRow(number, cells, problem)
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
-    """Return a table as CSV in UTF-8 with a byte order mark; an apostrophe leads what a spreadsheet would run."""
+    """Return a table as CSV in UTF-8 with a byte order mark; formulas are escaped by an apostrophe."""
     safe = table.rename(columns=_escape_formula)
     for index, kind in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
@@ -248,17 +256,15 @@ def _escape_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
 
 
-_WORDS = ("true", "false", "null")  # of JSON, which may be cut themselves
+_WORDS = ("true", "false", "null")  # of JSON, which may be truncated
 _MAX_PARTS = 2_000_000
-# Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
+# numbers stay as written ("1.10"), NaN is None, and line breaks in strings are allowed
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
 
 
 def parse_json(text: str) -> Any:
-    """Parse a whole JSON text, numbers as text. Raises `DataError` with the line and column of a break.
-
-    More lists and objects than any text needs are refused: empty ones take twenty times their size in memory.
-    """
+    """Parse a JSON text, numbers as text. Raises `DataError` with the line and column of an error."""
+    # empty lists and objects need twenty times their size in memory
     check_size(text.count("{") + text.count("["), "lists and objects", max(_MAX_PARTS, len(text) // 16))
     try:
         return _decoded(text)
@@ -266,47 +272,46 @@ def parse_json(text: str) -> Any:
         rest = text[error.pos : error.pos + 10].strip()
         if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
             raise DataError.from_code(ProblemCode.CUT_JSON, line=text.count("\n") + 1) from error
-        raise DataError.from_code(
-            ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg
-        ) from error
+        position = {"line": error.lineno, "column": error.colno}
+        raise DataError.from_code(ProblemCode.BROKEN_JSON, **position, reason=error.msg) from error
     except RecursionError as error:
         raise DataError.from_code(ProblemCode.NESTED_TOO_DEEP) from error
 
 
 def _decoded(text: str) -> Any:
-    """The value of a JSON text; that of the text inside if it is a string that holds JSON itself."""
+    """Decode a JSON text; a string that contains JSON is decoded, too."""
     value = _DECODER.decode(text)
     return _DECODER.decode(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
 
 
 def holds_json_text(head: str) -> bool:
-    """Whether a text begins with a JSON string that holds an object or a list."""
+    """Whether a text begins with a JSON string that contains an object or a list."""
     first = head.lstrip().partition("\n")[0]
     return first.startswith('"') and isinstance(_parse_line(1, first), (dict, list))
 
 
 def is_jsonl(text: str) -> bool:
-    """Whether broken JSON is one object a line: the first line is, or most of the first 100."""
+    """Whether invalid JSON has an object per line: in the first line, or most of the first 100."""
     lines = [line for line in text[:1_000_000].split("\n", 200) if line.strip()][:100]
     objects = [isinstance(_parse_line(1, line), dict) for line in lines if line.lstrip().startswith("{")]
     return len(lines) > 1 and bool(objects) and (objects[0] or 2 * sum(objects) > len(lines))
 
 
 def leading_object(text: str) -> dict[str, Any] | None:
-    """The object that the first line is, where others follow it: so begins JSONL, and no other JSON."""
+    """Return the object in the first of several lines, as in JSONL; None for other JSON."""
     first, _, rest = text.lstrip().partition("\n")
     value = _parse_line(1, first) if rest.strip() else None
     return value if isinstance(value, dict) else None
 
 
 def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
-    """Yield number, value and text of each line that is not blank; the value is a `Problem` where it is no JSON."""
+    """Yield number, value and text of each non-blank line; the value is a `Problem` if the line is not JSON."""
     lines = (line.removesuffix("\n") for line in lines_of(text, "\n"))
     return ((number, _parse_line(number, line), line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
 def json_table(value: Any) -> RawTable:
-    """Read a list of objects, an object that holds one, or an object that is a row; others raise `DataError`."""
+    """Read a list of objects, an object that contains one, or an object that is a row. Raises `DataError`."""
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {describe_kind(items[0])}")
@@ -336,7 +341,6 @@ def _refuse(description: str) -> NoReturn:
 
 
 def _parse_line(number: int, line: str) -> Any:
-    """The value of a line, or the problem with it."""
     try:
         return _decoded(line)
     except json.JSONDecodeError as error:
@@ -346,7 +350,7 @@ def _parse_line(number: int, line: str) -> Any:
 
 
 def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Callable[[], RawTable]:
-    """Return what opens a table of items: number, an object or the `Problem` with it, and what was given."""
+    """Return a function that opens a table of items: number, an object or its `Problem`, and the original."""
     names = cache(lambda: _names(item for _, item, _ in items()))
 
     def table() -> RawTable:
@@ -378,7 +382,7 @@ def _item_row(number: int, item: Any, line: object) -> RawRow:
 
 
 def squad_articles(value: Any) -> list[Any] | None:
-    """Return the articles where `value` has the SQuAD layout, else None."""
+    """Return the articles if `value` has the SQuAD layout, else None."""
     articles = value
     if isinstance(value, dict):
         articles = [value] if "paragraphs" in value else value.get("data")

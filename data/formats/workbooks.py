@@ -1,4 +1,4 @@
-"""Spreadsheets become a table: Excel workbooks (.xlsx), old and binary ones (.xls, .xlsb) and OpenDocument (.ods)."""
+"""Reads spreadsheets: Excel workbooks (.xlsx), old and binary ones (.xls, .xlsb) and OpenDocument (.ods)."""
 
 import re
 import warnings
@@ -16,6 +16,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
 from mrc_workbench.data.formats.tables import (
     CellError,
+    IsKnownName,
     RawRow,
     RawTable,
     column_names,
@@ -26,7 +27,7 @@ from mrc_workbench.data.formats.tables import (
 from mrc_workbench.data.formats.text import check_size, unpacked_limit
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
-_MAX_SHEET_ROWS = 2**20  # Excel's own limit; a file may claim more
+_MAX_SHEET_ROWS = 2**20  # Excel's limit; files may declare more
 _MAX_SHEET_COLUMNS = 256
 _MAX_SHEETS = 100
 _MAX_MERGES = 100_000
@@ -38,11 +39,11 @@ _ODS = b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet"
 _MERGE = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
 _PART = 1 << 20
 
-warnings.filterwarnings("ignore", module="openpyxl")  # of styles and extensions, which are not read
+warnings.filterwarnings("ignore", module="openpyxl")  # about styles and extensions
 
 
 class Merge(NamedTuple):
-    """A range of merged cells, rows and columns counted from 1, the last ones included."""
+    """A range of merged cells; rows and columns are counted from 1, the last ones are included."""
 
     first_row: int
     first_column: int
@@ -52,7 +53,7 @@ class Merge(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sheet:
-    """A sheet: `rows` yields the number and the cells of each row anew at each call, so many columns at most."""
+    """A sheet; each call of `rows` yields the numbers and cells of the rows, with a maximum number of columns."""
 
     name: str
     is_visible: bool
@@ -62,20 +63,19 @@ class _Sheet:
 
 @dataclass(frozen=True)
 class Workbook:
-    """The sheet of a workbook that holds the table, its header, and the problems to report."""
+    """The sheet of a workbook with the table, its header and problems."""
 
     sheet: _Sheet = field(repr=False)
     names: tuple[str, ...]
-    known_count: int  # names
+    known_count: int  # of known names
     row_count: int  # below the header, in the sample
-    top: int  # number of the header's last row
+    top: int  # the last row of the header
     merges: tuple[Merge, ...]  # below the header
     problems: tuple[Problem, ...]
-    sheets: "Mapping[str, Workbook]" = field(default_factory=dict, repr=False)  # by name, if several hold data
+    sheets: "Mapping[str, Workbook]" = field(default_factory=dict, repr=False)  # by name, if several have data
 
     @property
     def merged(self) -> frozenset[str]:
-        """The columns with cells merged over several rows."""
         return frozenset(self.names[merge.first_column - 1] for merge in self.merges)
 
     @property
@@ -95,31 +95,32 @@ class Workbook:
 
 
 def is_workbook(content: bytes, name: str = "") -> bool:
-    """Whether a zip archive holds a workbook. Raises `DataError` if it is broken or unpacks to too much."""
+    """Whether a zip archive is a workbook. Raises `DataError` if it is broken or too large."""
     parts = (_XLSX, _XLSB)
     is_named = content[30:].startswith(_ODS) or any(part.encode() in content for part in parts)
     if not is_named and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
-        return False  # what cannot be opened is a broken workbook, unless it is called .zip
+        return False  # an unreadable archive is a broken workbook, unless its name ends in .zip
     with wrap_errors(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
         entries = archive.infolist()
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
         if not content[30:].startswith(_ODS) and not any(entry.filename in parts for entry in entries):
             return False
-        if (damaged := archive.testzip()) is not None:  # who reads rows stops before a checksum is looked at
+        if (damaged := archive.testzip()) is not None:  # reading rows does not verify checksums
             raise BadZipFile(f"Bad CRC-32 for file {damaged!r}")
         return True
 
 
-def open_workbook(content: bytes, is_known_name: Callable[[str], bool] = is_known) -> Workbook:
-    """Return the sheet that holds a table of questions, else known columns, else anything.
+def open_workbook(content: bytes, is_known_name: IsKnownName = is_known) -> Workbook:
+    """Return the sheet with a table of questions, else one with known columns, else any sheet.
 
-    Hidden sheets count only if no visible one has a known column. Raises `DataError` if the workbook is broken, empty
-    or too large.
+    Hidden sheets are used only if no visible one has a known column. Raises `DataError` if the workbook is broken,
+    empty or too large.
     """
     with wrap_errors(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content
         sheets = list(islice(_xlsx_sheets(content) if is_xlsx else _other_sheets(content), _MAX_SHEETS))
-        opened = [candidate for sheet in sheets if (candidate := _read_sheet(sheet, is_known_name)) is not None]
+        candidates = [_read_sheet(sheet, is_known_name) for sheet in sheets]
+        opened = [candidate for candidate in candidates if candidate is not None]
         if not opened:
             raise DataError.from_code(ProblemCode.EMPTY_FILE)
         visible = [candidate for candidate in opened if candidate.sheet.is_visible and candidate.known_count]
@@ -138,7 +139,6 @@ def open_workbook(content: bytes, is_known_name: Callable[[str], bool] = is_know
 
 
 def _report_other_sheets(best: Workbook, opened: Sequence[Workbook], data: Sequence[Workbook]) -> Workbook:
-    """Add a problem that names the opened sheets that hold no data, if there are any."""
     others = [candidate.sheet for candidate in opened if candidate not in data]
     if not others:
         return best
@@ -148,8 +148,8 @@ def _report_other_sheets(best: Workbook, opened: Sequence[Workbook], data: Seque
     return replace(best, problems=(*best.problems, Problem.from_code(ProblemCode.OTHER_SHEETS, **details)))
 
 
-def _read_sheet(sheet: _Sheet, is_known_name: Callable[[str], bool]) -> Workbook | None:
-    beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may claim a million blank rows
+def _read_sheet(sheet: _Sheet, is_known_name: IsKnownName) -> Workbook | None:
+    beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may have a million blank rows
     sample = list(islice(_filled_rows(beginning), _SAMPLE_ROWS))
     if not sample:
         return None
@@ -158,10 +158,10 @@ def _read_sheet(sheet: _Sheet, is_known_name: Callable[[str], bool]) -> Workbook
     number, header = sample[position]
     merges = sheet.merges()
     header_end = max((merge.last_row for merge in merges if merge.first_row == number < merge.last_row), default=number)
-    header_end = header_end if header_end < number + 3 else number  # a cell merged further down is no header
+    header_end = header_end if header_end < number + 3 else number  # cells merged over more rows are no header
     below = [cells for row, cells in sample if number < row <= header_end]
     names = column_names(_header(header, below, [merge for merge in merges if merge.first_row == number]))
-    id_ = guess_columns(names).id  # ids of several rows are no copies of one
+    id_ = guess_columns(names).id  # ids are not copied to other rows
     merges = [
         merge
         for merge in merges
@@ -179,7 +179,7 @@ def _read_sheet(sheet: _Sheet, is_known_name: Callable[[str], bool]) -> Workbook
 
 
 def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Sequence[Merge]) -> list[Any]:
-    """Return the names of columns, of several rows joined: a name over several columns leads each of theirs."""
+    """Join the names of a header of several rows; a name over several columns precedes each of their names."""
     if not below:
         return list(header)
     upper = [*header, *[None] * (max(map(len, below)) - len(header))]
@@ -191,7 +191,7 @@ def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Seque
 
 
 def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge]) -> Iterator[tuple[int, list[Any]]]:
-    """Yield rows in which the first cell of merged ones counts for all of its rows that have cells of their own."""
+    """Yield rows; the first of merged cells is copied to the other rows of its range that are not blank."""
     by_column: defaultdict[int, list[Merge]] = defaultdict(list)
     for merge in sorted(merges):
         by_column[merge.first_column - 1].append(merge)
@@ -211,7 +211,6 @@ def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge])
 
 
 def _filled_rows(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, list[Any]]]:
-    """Yield sheet row numbers and cells, without blank rows and without blank cells at the end."""
     for number, cells in rows:
         check_size(number, "rows", _MAX_SHEET_ROWS)
         filled = [position for position, cell in enumerate(cells, start=1) if not is_blank(cell)]
@@ -220,7 +219,7 @@ def _filled_rows(rows: Iterator[tuple[int, list[Any]]]) -> Iterator[tuple[int, l
 
 
 def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
-    import openpyxl  # only who reads a workbook waits for it
+    import openpyxl  # only imported if needed
     from openpyxl.utils import column_index_from_string
     from openpyxl.utils.escape import unescape
 
@@ -229,11 +228,11 @@ def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
     def value(cell: Any) -> Any:
         if not isinstance(cell.value, str):
             return cell.value
-        # a text may look like an error and be none; a carriage return is kept as _x000D_
+        # a text may look like an error; a carriage return is stored as _x000D_
         return CellError(cell.value) if cell.data_type == "e" else unescape(cell.value)
 
     def rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
-        sheet.reset_dimensions()  # some writers note a wrong size, which would hide rows
+        sheet.reset_dimensions()  # some programs write a wrong size, which would hide rows
         for number, cells in enumerate(sheet.iter_rows(max_col=width), start=1):
             check_size(number, "rows", _MAX_SHEET_ROWS)
             yield number, [value(cell) for cell in cells]
@@ -257,7 +256,6 @@ def _xlsx_sheets(content: bytes) -> Iterator[_Sheet]:
 
 
 def _other_sheets(content: bytes) -> Iterator[_Sheet]:
-    """Read what calamine alone reads; it gives formula errors as blanks."""
     import python_calamine as calamine
 
     workbook = calamine.CalamineWorkbook.from_object(BytesIO(content))

@@ -36,7 +36,7 @@ from mrc_workbench.data.records import (
     generator_label,
     remove_sentences,
 )
-from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.data.terminal import end_progress_line, print_line, report_progress
 from mrc_workbench.data.text.marking import sentence_spans
 from mrc_workbench.data.workspace import workspace
@@ -182,7 +182,7 @@ def _merge_drafts(drafts: list[_Draft], passages: Passages, options: GenerationO
             id=f"made{number}",
             text=text,
             relevant=tuple(passages.ids[row] for row in dict.fromkeys(draft.row for draft in same)),
-            made=options.generator_label,
+            generator=options.generator_label,
             hidden=any(draft.hidden for draft in same),
         )
         for number, (text, same) in enumerate(merged.items(), start=1)
@@ -397,7 +397,7 @@ def generate(
     end_progress_line()
     print_line("\n".join(_result_lines(generated)))
     if not preview:
-        stored_set = keep(generated.question_set, source=question_set.name)
+        stored_set = save_question_set(generated.question_set, source=question_set.name)
         print_line(f"stored as {stored_set.key}: `mrc train bi-encoder --data {stored_set.key}` trains with them")
     return 0
 

@@ -1,8 +1,8 @@
-"""A job: work that runs in a separate process, and a folder that is the only source of truth about it.
+"""A job runs in a separate process, and its folder is the only source of truth about it.
 
-Comparisons, trainings, labs and what precedes a training are jobs. The folder holds the request (a file its subject
-names), `status.json` (with a heartbeat), `progress.jsonl` (a line of metrics per logged step), `log.txt` (the output of
-the process), a file `stop` to stop it, and its results. It is readable after any kill.
+Comparisons, trainings, labs and preparations of trainings are jobs. The folder holds the request, `status.json` (with a
+heartbeat), `progress.jsonl` (a line of metrics per logged step), `log.txt` (the output of the process), a file `stop`
+to stop it, and the results. It stays readable if the process is killed at any time.
 """
 
 import json
@@ -19,8 +19,9 @@ import psutil
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, hold_freed_memory, this_process
-from mrc_workbench.data.problems import Failure, with_extra
+from mrc_workbench.data.earlier_names import accept_earlier_names
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, hold_freed_memory, start_detached, this_process
+from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.terminal import print_line
 from mrc_workbench.data.workspace import (
     are_limited,
@@ -34,19 +35,19 @@ from mrc_workbench.data.workspace import (
 
 logger = logging.getLogger(__name__)
 R = TypeVar("R")
-_MIN_FRACTION_TO_ESTIMATE = 0.1  # share of the work after which the time left is told from the time spent
+_MIN_FRACTION_TO_ESTIMATE = 0.1  # completed fraction of the work after which the time left is estimated
 
 
 class StopRequested(Exception):  # noqa: N818 - no error
-    """Somebody asked, and the work ended before its end."""
+    """The work ended early because a user requested a stop."""
 
 
 class JobHandedOver(Exception):  # noqa: N818 - no error
-    """This process has done its part, and another goes on with the job."""
+    """Another process continues the job."""
 
 
 class State(StrEnum):
-    """How a job stands. `STOPPING` is never written: it is a running one that was asked to stop."""
+    """The state of a job. `STOPPING` is never stored: it is a running job with a requested stop."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -54,31 +55,32 @@ class State(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     DONE = "done"
-    INTERRUPTED = "interrupted"  # its process is gone and did not say why
+    INTERRUPTED = "interrupted"  # its process died without a final status
 
 
-DAMAGED = "damaged"  # the code of a status whose file cannot be read
+DAMAGED = "damaged"  # the code of an unreadable status
 RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
 
 
 @dataclass(frozen=True)
 class Status:
-    """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
+    """The status of a job. Times are seconds since 1970 in UTC; `code` is a key of errors in the locale files."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+    _earlier = accept_earlier_names({"share": "progress", "tells_time": "reports_remaining"})
 
     state: State = State.QUEUED
-    phase: str = ""  # what it is doing: a phase of a training, the retriever that a comparison is at
-    share: Annotated[float, Field(ge=0)] = 0.0  # of its work that is done, 0 to 1
+    phase: str = ""  # a phase of a training, the current retriever of a comparison
+    progress: Annotated[float, Field(ge=0)] = 0.0  # completed fraction of the work, 0 to 1
     step: int = 0
     total_steps: int = 0
     seconds_left: float | None = None
-    tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
-    parts_left: tuple[tuple[str, float | None], ...] = ()  # seconds left of each part by name, None if unknown
+    reports_remaining: bool = False  # the job sets `seconds_left`, which is None if unknown
+    parts_left: tuple[tuple[str, float | None], ...] = ()  # seconds left per part, None if unknown
     queued: float = 0.0
     started: float = 0.0
     heartbeat: float = 0.0
-    seconds: float = 0.0  # spent at work before this start, where it was resumed
+    seconds: float = 0.0  # run time before it was resumed
     pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
     pid_started: float = 0.0
     code: str = ""
@@ -90,19 +92,17 @@ class Status:
 
     @property
     def total_seconds(self) -> float:
-        """Seconds at work, all starts together."""
         return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
 
     @property
     def remaining_seconds(self) -> float | None:
-        """Seconds left: as the process says or, where it has no steps, as the share done promises; None if unknown."""
-        if self.tells_time or self.total_steps or not _MIN_FRACTION_TO_ESTIMATE < self.share < 1:
+        """Seconds left, set by the process or estimated from the progress of a job without steps; None if unknown."""
+        if self.reports_remaining or self.total_steps or not _MIN_FRACTION_TO_ESTIMATE < self.progress < 1:
             return self.seconds_left
-        return (self.heartbeat - self.started) * (1 - self.share) / self.share
+        return (self.heartbeat - self.started) * (1 - self.progress) / self.progress
 
     @property
     def is_process_alive(self) -> bool:
-        """Whether the process noted last still lives."""
         return self.pid > 0 and Process(self.pid, self.pid_started).is_alive
 
 
@@ -114,16 +114,14 @@ class Job:
     """One job's folder."""
 
     folder: Path
-    can_save: ClassVar[bool] = False  # whether it hears a wish to stop, and ends after its step with what it has
+    can_save: ClassVar[bool] = False  # whether it stops after its current step and keeps the result
 
     @property
     def id(self) -> str:
-        """Name of the folder: made by the program, never by a person."""
         return self.folder.name
 
     @property
     def result(self) -> Path:
-        """What is there once it ran to its end."""
         return self.folder / "scores.json"
 
     @property
@@ -132,23 +130,23 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether a process is at work on the result; with the result there, it only has to end."""
+        """Whether a process is running and the result is missing."""
         return not self.done and self.status().is_running
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a user stopped it. This stays true, for every session, until a user starts it again."""
+        """Whether a user stopped it; True in every session until it is started again."""
         return not self.done and self.stop_requested and not self.running
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it was started and ended without a result: a user stopped it, it failed, or its process died."""
+        """Whether it ended without a result: a user stopped it, it failed, or its process died."""
         has_ended = not self.done and not self.running
         return has_ended and (self.stop_requested or (self.has_status and self.status().code != DAMAGED))
 
     @property
     def can_autostart(self) -> bool:
-        """Whether a page may start it without being asked: nobody started it yet, or its status cannot be read."""
+        """Whether a page may start it without a user: it was never started, or its status is unreadable."""
         return not self.done and not self.running and not self.is_unfinished
 
     @property
@@ -157,18 +155,17 @@ class Job:
 
     @property
     def failed(self) -> bool:
-        """Whether it was started and ended without a result, though nobody stopped it."""
         has_started = not self.done and self.has_status
         return has_started and self.status().state in (State.FAILED, State.INTERRUPTED)
 
     def status(self) -> Status:
-        """Read how it goes, and see whether its process still lives."""
+        """Read the status; the state depends on whether the process is alive and a stop is requested."""
         try:
-            status = _STATUS.validate_python({"state": None, **self.read("status.json")})  # what has no state is none
+            status = _STATUS.validate_python({"state": None, **self.read("status.json")})  # the state is required
         except ValueError:
             return Status(State.INTERRUPTED, code=DAMAGED if (self.folder / "status.json").exists() else "")
         if status.state is State.QUEUED and status.pid and not status.is_process_alive:
-            return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
+            return replace(status, state=State.INTERRUPTED)  # its process died while it waited
         if not status.is_running:
             return status
         if status.is_process_alive:
@@ -179,11 +176,10 @@ class Job:
         self.write("status.json", {**asdict(status), "heartbeat": time.time()})
 
     def write(self, name: str, content: object) -> None:
-        """Write one of the folder's JSON files, such as `scores.json`, in one step."""
         write_json(self.folder / name, content)
 
     def read(self, name: str) -> dict[str, Any]:
-        """Read one of the folder's JSON files; empty where there is none to be read."""
+        """Read a JSON file of the folder; empty if it is missing or damaged."""
         return read_json(self.folder / name)
 
     def add_progress(self, entry: dict[str, Any]) -> None:
@@ -191,7 +187,6 @@ class Job:
             file.write(json.dumps(entry) + "\n")
 
     def progress(self) -> list[dict[str, Any]]:
-        """Read the lines of figures; one torn by a kill is left out."""
         try:
             lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
@@ -203,12 +198,11 @@ class Job:
         return [entry for entry in entries if isinstance(entry, dict)]
 
     def drop_progress_after(self, step: int) -> None:
-        """Drop what was logged past a step: the work goes on from there and logs it again."""
+        """Drop the lines after a step: the resumed job logs them again."""
         lines = [json.dumps(entry) + "\n" for entry in self.progress() if read_number(entry, "step") <= step]
         write_text(self.folder / "progress.jsonl", "".join(lines))
 
     def log(self, lines: int = 0) -> str:
-        """Read what its process wrote, or the last lines of it; empty where it wrote nothing."""
         try:
             text = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -216,14 +210,14 @@ class Job:
         return "\n".join(text.splitlines()[-lines:]) if lines else text
 
     def admit(self) -> None:
-        """Raise `LimitError` where the user has too many jobs beside it at work, or no room for what it leaves."""
+        """Raise `LimitError` if too many other jobs of the user are running, or no storage is left."""
         if are_limited() and not self.running:
             require_storage()
             other_jobs = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
             require_job_slot(sum(job.status().is_running for job in other_jobs))
 
     def launch(self, *words: object, light: bool = False) -> None:
-        """Start `python -m mrc_workbench WORDS` unless it runs; an earlier result is removed. See `detached`."""
+        """Remove an earlier result and start `python -m mrc_workbench WORDS`, unless it is running."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".starting.lock"):
             if self.running:
@@ -231,12 +225,11 @@ class Job:
             self.result.unlink(missing_ok=True)
             for name in ("stop", "log.txt", "status.json", "progress.jsonl"):
                 (self.folder / name).unlink(missing_ok=True)
-            pid, pid_started = detached(PROGRAM, *words, log=self.folder / "log.txt", light=light)
-            if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
+            pid, pid_started = start_detached(PROGRAM, *words, log=self.folder / "log.txt", light=light)
+            if not (self.folder / "status.json").exists():  # the process may have written it already
                 self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
     def request_stop(self) -> None:
-        """Let it end after its current step."""
         (self.folder / "stop").touch()
 
     @property
@@ -244,37 +237,37 @@ class Job:
         return (self.folder / "stop").exists()
 
     def stop(self) -> None:
-        """Let a running one end after its step; take a queued one out of the line."""
+        """Stop a running job after its current step; remove a queued one from the queue."""
         status = self.status()
         if status.is_running:
             self.request_stop()
         elif status.state is State.QUEUED:
-            self.request_stop()  # heard by a process that takes it up in this moment
+            self.request_stop()  # a process may be starting it right now
             self.write_status(replace(status, state=State.STOPPED))
 
-    def end(self) -> None:
-        """End its process at once, whatever it does: for one that would not hear, or has nothing to save."""
+    def kill(self) -> None:
+        """Kill its process: for jobs that do not react or have nothing to save."""
         self.request_stop()
         status = self.status()
         if status.is_running:
             with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
                 process = psutil.Process(status.pid)
                 process.kill()
-                process.wait(timeout=2)  # so that who asks next is told
+                process.wait(timeout=2)  # the next `status()` is correct
 
 
-Progress = Callable[[str, float], None]  # what a job is at, and the share of all its work that is done
-_SECONDS_BETWEEN_WRITES = 0.2  # a page looks no more often
-_SECONDS_TO_END = 5.0  # for a process that was just killed
+Progress = Callable[[str, float], None]  # the phase, and the completed fraction of all work
+_SECONDS_BETWEEN_WRITES = 0.2  # pages read it less often
+_SECONDS_TO_END = 5.0  # of a killed process
 
 
 def run_job(
     job: Job, work: Callable[[Status], None], describe_error: Callable[[BaseException], tuple[str, str]]
 ) -> Status:
-    """Run a job's work in this process and return how it ended: every error ends up in its status.
+    """Run a job's work in this process and return its final status, which contains any error.
 
-    `work` gets its first status and raises `AskedToStop` if a user stopped it. `problem_of` returns the code and the
-    message of an error.
+    `work` gets the first status and raises `StopRequested` if a user stopped it. `describe_error` returns the code and
+    the message of an error.
     """
     hold_freed_memory()
     pid, pid_started = this_process()
@@ -295,9 +288,9 @@ def run_job(
     except JobHandedOver:
         return job.status()
     except (Exception, KeyboardInterrupt) as raised:
-        error = with_extra(raised) if isinstance(raised, Exception) else raised
+        error = as_missing_extra(raised) if isinstance(raised, Exception) else raised
         code, message = describe_error(error)
-        # no fault of the program, and all there is to know
+        # these errors are no bugs, so the log needs no traceback
         if code == "disk" or isinstance(error, Failure | MemoryError | KeyboardInterrupt):
             logger.error("the job failed: %s", message or type(error).__name__)
         else:
@@ -316,10 +309,10 @@ def progress_writer(
     seconds_left: Callable[[], float | None] | None = None,
     parts_left: Callable[[], dict[str, float | None]] | None = None,
 ) -> Progress:
-    """Return what writes a job's phase and the fraction of its work that is done, 0 to 1, into its status.
+    """Return a function that writes the phase and the completed fraction, 0 to 1, into a job's status.
 
-    The time left is `seconds_left`, called then; `parts_left` is stored, too; without either, the fraction tells it. It
-    writes a few times a second at most, but always a change of phase, the beginning and the end.
+    It writes a few times a second at most, but always a new phase, the beginning and the end. It calls `seconds_left`
+    and `parts_left` for the time left; without `seconds_left`, the time is estimated from the fraction.
     """
     written = 0.0
     phase: str | None = None
@@ -329,9 +322,9 @@ def progress_writer(
         if new_phase != phase or fraction in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN_WRITES:
             written = time.monotonic()
             phase = new_phase
-            status = replace(initial_status, phase=new_phase, share=fraction)
+            status = replace(initial_status, phase=new_phase, progress=fraction)
             if seconds_left:
-                status = replace(status, seconds_left=seconds_left(), tells_time=True)
+                status = replace(status, seconds_left=seconds_left(), reports_remaining=True)
             if parts_left:
                 status = replace(status, parts_left=tuple(parts_left().items()))
             job.write_status(status)
@@ -340,12 +333,12 @@ def progress_writer(
 
 
 def run_job_exclusively(job: Job, work: Callable[[Status], None]) -> int:
-    """Do a job's work, as `carry_out`, unless another process is at it; returns a command's exit status, 0 or 2."""
+    """Call `run_job` unless another process is running the job; returns a command's exit status, 0 or 2."""
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
+        with FileLock(job.folder / ".running.lock", timeout=_SECONDS_TO_END):
             final_status = run_job(job, work, lambda e: (e.code if isinstance(e, Failure) else "unexpected", str(e)))
     except Timeout:
-        print_line("error: another process is at work on this", error=True)
+        print_line("error: another process is running this job", error=True)
         return 2
     return 0 if final_status.state is State.DONE else 2

@@ -1,16 +1,14 @@
-"""Processes of jobs: they outlive whoever starts them, since the page may be closed and the server may end.
+"""Processes of jobs, which outlive the page and the server that start them; memory, hardware and library versions.
 
-A process is known by its number and start time, since numbers are reused. Also here: the memory that a process holds,
-and the machine and the versions that results are computed with.
+A process is identified by its pid and start time, because pids are reused.
 
-`python -m mrc_workbench.data.jobs.processes` is the fork server: it has imported the libraries and only forks, so jobs
-begin at once: importing torch takes a new process several seconds. The forked processes share what the server imported
-while no job ran. A job runs the code on disk. The server ends with the process that started it, or after a while
-without work; its jobs live on.
+`python -m mrc_workbench.data.jobs.processes` is the fork server. It imports the libraries and forks, so that jobs start
+without delay: a new process needs several seconds to import torch. Forked processes share the imported modules. The
+server ends with the process that started it, or after some time without a request; its jobs continue.
 
-While it imports, it answers no request. So there are two: once the few libraries are imported that every job needs, it
-forks a second server, which imports no more and is always ready for light jobs, those that need no model. Importing
-takes a core from others, such as a first page: heavy libraries wait for `read_on`, or some seconds.
+A server cannot answer while it imports. So there are two: after the import of the few libraries that every job needs,
+it forks a second server, which imports nothing else and is always ready for light jobs, those without a model. Imports
+slow down other processes, such as the first page: heavy libraries wait for `import_heavy_libraries`, or some seconds.
 """
 
 import ctypes
@@ -29,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -43,7 +41,7 @@ from mrc_workbench.data.workspace import IMPORT_ROOT, PROJECT, USER, shared_work
 
 
 class Process(NamedTuple):
-    """A process by its number and start time (seconds since 1970)."""
+    """A process, identified by its pid and start time (seconds since 1970)."""
 
     pid: int
     started: float
@@ -57,7 +55,7 @@ class Process(NamedTuple):
             return False
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until it has ended. Raises `psutil.TimeoutExpired`."""
+        """Wait for its end. Raises `psutil.TimeoutExpired`."""
         if self.is_alive:
             psutil.Process(self.pid).wait(seconds)
 
@@ -68,29 +66,25 @@ def this_process() -> Process:
 
 
 def process_of(pid: int) -> Process:
-    """Return the process that has this number now; one that has ended has no start time."""
+    """Return the process with this pid; its start time is 0 if it has ended."""
     try:
         return Process(pid, float(psutil.Process(pid).create_time()))
     except psutil.NoSuchProcess:
         return Process(pid, 0.0)
 
 
-# of mallopt(3)
-_TRIM_THRESHOLD = -1
-_TOP_PAD = -2
-_MMAP_THRESHOLD = -3
-_MMAP_MAX = -4
+_MALLOPT_PARAMETERS = {"trim_threshold": -1, "top_pad": -2, "mmap_threshold": -3, "mmap_max": -4}  # of mallopt(3)
 
 
 def hold_freed_memory() -> None:
-    """Keep what is freed until this process ends. Does nothing where the C library is not glibc."""
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch asks for large pages; read with its first tensor
-    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26})  # no block of its own for a large tensor
+    """Keep freed memory until this process ends. Does nothing if the C library is not glibc."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # large pages; torch reads it with its first tensor
+    _mallopt(mmap_max=0, trim_threshold=2**31 - 1, top_pad=2**26)  # no separate mappings for large tensors
 
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Do not look for garbage meanwhile: looking through a million objects or rows takes a third of the time."""
+    """Disable garbage collection in the block: with a million objects it takes a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,23 +94,19 @@ def without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def give_back_large_blocks() -> None:
-    """Give back each block of 32 MiB and more that is freed from now on, whatever `hold_freed_memory` did.
-
-    For blocks whose size always differs, as the logits of a large vocabulary: they fit no gap, and the memory held
-    would grow to several times of what is in use.
-    """
-    _mallopt({_MMAP_THRESHOLD: 2**25, _MMAP_MAX: 2**16})  # the highest threshold that glibc allows
+def release_large_blocks() -> None:
+    """Return freed blocks of at least 32 MiB to the system, because blocks of varying size could not be reused."""
+    _mallopt(mmap_threshold=2**25, mmap_max=2**16)  # the highest threshold that glibc allows
 
 
-def _mallopt(values: Mapping[int, int]) -> None:
+def _mallopt(**values: int) -> None:
     with suppress(OSError, AttributeError):
-        for parameter, value in values.items():
-            ctypes.CDLL(None).mallopt(parameter, value)
+        for name, value in values.items():
+            ctypes.CDLL(None).mallopt(_MALLOPT_PARAMETERS[name], value)
 
 
 def versions(libraries: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of Python and of those of the libraries that are installed."""
+    """Return the versions of Python and of the installed ones of the libraries."""
     installed = {"python": platform.python_version()}
     for library in libraries:
         with suppress(PackageNotFoundError):
@@ -125,7 +115,7 @@ def versions(libraries: tuple[str, ...]) -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """Return what this machine computes with. GPUs are those torch sees, none where nothing needed torch."""
+    """Return system, processor, memory and GPUs of this machine; no GPUs unless torch has been imported."""
     torch = sys.modules.get("torch")
     model = None
     with suppress(OSError):  # not Linux
@@ -142,7 +132,7 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return this project's git commit, with `-dirty` where files differ from it; empty where it is no checkout."""
+    """Return this project's git commit, with `-dirty` for changed files; empty if it is not a checkout."""
     if not (PROJECT / ".git").exists():
         return ""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -153,40 +143,40 @@ def commit() -> str:
     return run.stdout.strip()
 
 
-# Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
 PROGRAM = "mrc_workbench"  # `python -m mrc_workbench` runs the commands of the project
+# forking is not safe with the system libraries of macOS, or after CUDA was used
 FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()
-_SOCKET_VARIABLE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
-_IMPORT_HEAVY = "read on"  # the request to import what is heavy
-_LIGHT = "light"  # the second server's socket, beside the first one's
-_SECONDS_TO_BE_READY = 1.0  # it may just be reading a library; a page does not wait for that
-_SECONDS_TO_BE_LIGHT = 5.0  # until the few libraries of light jobs are read
+_SOCKET_VARIABLE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and use the same server
+_IMPORT_HEAVY = "import"  # the request to import the heavy libraries
+_LIGHT = "light"  # the name of the second server's socket, in the same folder
+_SECONDS_TO_BE_READY = 1.0  # the server may be importing a library; a page does not wait longer
+_SECONDS_TO_BE_LIGHT = 5.0  # for the import of the libraries of light jobs
 _SECONDS_TO_FORK = 60.0
 LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
 HEAVY = (
     *("torch", "scipy.stats", "sklearn.metrics", "transformers.modeling_utils", "sentence_transformers"),
     *("transformers.models.bert.modeling_bert", "faiss", "numba", "transformers.trainer", "datasets", "accelerate"),
 )
-# what libraries look up as they are imported: a process that wants another value than the server's cannot be forked
+# libraries read these variables when imported: a process with other values than the server cannot be forked from it
 _READ_AT_IMPORT = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
     *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
 )
-_ForkRequest = tuple[dict[str, Any], socket.socket]  # a request, and its connection
+_ForkRequest = tuple[dict[str, Any], socket.socket]  # a request and its connection
 _SECONDS_WITHOUT_WORK = 900.0
 _SECONDS_BEFORE_HEAVY = 8.0
 _POLL_SECONDS = 0.2
 _SECONDS_TO_RECEIVE = 5.0
-# objects, and rounds of the younger ones: a job's first million are libraries and its own modules, which are no garbage
+# higher than the defaults: a job's first million objects are modules, which are no garbage
 _GC_THRESHOLDS = (10_000, 20, 20)
 _starting = threading.Lock()
-_life_lines: list[int] = []  # the system closes them with this process, however that ends, and the servers end, too
+_life_lines: list[int] = []  # the system closes them when this process ends; then the servers end
 
 
-def detached(module: str, *words: object, log: Path, light: bool = False) -> Process:
-    """Start `python -m MODULE WORDS` as a separate process, with its output in `log`. Raises `OSError`: a full disk.
+def start_detached(module: str, *words: object, log: Path, light: bool = False) -> Process:
+    """Start `python -m MODULE WORDS` as a separate process with its output in `log`. Raises `OSError`: full disk.
 
-    A `light` one begins at once, with few libraries: it needs no model, or starts what does by `handed_over`.
+    A `light` process starts without delay and with few libraries: it needs no model, or calls `start_preloaded`.
     """
     request = _request(module, words, log)
     timeout = _SECONDS_TO_BE_LIGHT if light else _SECONDS_TO_BE_READY
@@ -200,13 +190,13 @@ def detached(module: str, *words: object, log: Path, light: bool = False) -> Pro
 
 
 def start_module(module: str, *words: str, **options: Any) -> "subprocess.Popen[Any]":
-    """Start `python -m MODULE WORDS` where the project can be imported, with options of `Popen`."""
+    """Start `python -m MODULE WORDS` in the project's folder, with options of `Popen`."""
     command = [sys.executable, "-m", module, *words]
     return subprocess.Popen(command, cwd=IMPORT_ROOT, **{"stdin": subprocess.DEVNULL, **options})  # noqa: S603
 
 
-def handed_over(module: str, *words: object, log: Path, timeout: float = 60.0) -> Process | None:
-    """Start it with all libraries read, once they are; None where that cannot be: then they are best read here."""
+def start_preloaded(module: str, *words: object, log: Path, timeout: float = 60.0) -> Process | None:
+    """Start a process with all libraries imported, after waiting for them; None if there is no fork server."""
     if FORKS and os.environ.get(_SOCKET_VARIABLE):
         with suppress(OSError):
             return _request_process(_request(module, words, log), timeout, light=False)
@@ -222,15 +212,15 @@ def _request(module: str, words: tuple[object, ...], log: Path) -> dict[str, Any
 
 
 def prepare_fork_server() -> None:
-    """Start the fork server before a job is asked for; heavy libraries follow after seconds, or at `read_on`."""
-    if FORKS and not os.environ.get(_SOCKET_VARIABLE):  # asked at every drawing of a page, which waits for no one's job
+    """Start the fork server before the first job."""
+    if FORKS and not os.environ.get(_SOCKET_VARIABLE):  # checked before the lock: every run of a page calls this
         with _starting, suppress(OSError):
             if not os.environ.get(_SOCKET_VARIABLE):
                 start_fork_server()
 
 
 def import_heavy_libraries() -> None:
-    """Let the heavy libraries be read: a job that needs them is about to be asked for."""
+    """Have the server import the heavy libraries, before a job that needs them."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_SECONDS_TO_BE_READY)
         connection.connect(os.environ.get(_SOCKET_VARIABLE) or os.devnull)
@@ -239,8 +229,8 @@ def import_heavy_libraries() -> None:
 
 
 def start_fork_server() -> None:
-    """Start what forks the processes of this one and of its jobs. Raises `OSError` where there cannot be one."""
-    socket_path = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter
+    """Start the server that forks processes for this process and its jobs. Raises `OSError` if that fails."""
+    socket_path = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can access
     life_line, end = os.pipe()
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as light:
         for server_socket, path in ((listener, socket_path), (light, socket_path.with_name(_LIGHT))):
@@ -255,7 +245,7 @@ def start_fork_server() -> None:
 
 
 def _fork_process(request: dict[str, Any], timeout: float, *, light: bool) -> Process | None:
-    """Start a process by the fork server, or by a new one if it has ended. None or `OSError` if that fails."""
+    """Fork a process from the server, or a new server if it has ended. Returns None or raises `OSError` on failure."""
     try:
         return _request_process(request, timeout, light=light)
     except TimeoutError:
@@ -271,39 +261,37 @@ def _request_process(request: dict[str, Any], timeout: float, *, light: bool) ->
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout)
         connection.connect(str(socket_path.with_name(_LIGHT) if light else socket_path))
-        _receive(connection)  # that it is ready
-        connection.settimeout(_SECONDS_TO_FORK)  # from here on it starts the process, if late
+        _receive(connection)  # ready
+        connection.settimeout(_SECONDS_TO_FORK)  # the server will start the process after this request
         _send(connection, request)
         answer = _receive(connection)
     return Process(*answer) if answer else None
 
 
 def _send(connection: socket.socket, content: object) -> None:
-    """Write one message: a line of JSON."""
     connection.sendall(json.dumps(content).encode() + b"\n")
 
 
 def _receive(connection: socket.socket) -> Any:
-    """Read one message. Raises `OSError` where the other side is gone, `ValueError` where it is no JSON."""
+    """Read a message, a line of JSON. Raises `OSError` if the connection is closed, `ValueError` if it is no JSON."""
     with connection.makefile("rb") as file:
         line = file.readline()
     if not line:
-        raise ConnectionError("the other side is gone")
+        raise ConnectionError("the connection is closed")
     return json.loads(line)
 
 
 def main() -> None:
-    """Serve until no process needs it. Words of the command: both sockets and the life line, as file numbers."""
+    """Run the fork server. Arguments: the file descriptors of both sockets and the life line."""
     listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     life_line = int(sys.argv[3])
     setproctitle("python -m mrc_workbench.data.jobs.processes")
     hold_freed_memory()
-    gc.disable()  # what is read here stays
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
+    gc.disable()  # imported modules are no garbage
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombie processes
     server_environment = dict(os.environ)  # before libraries add to it
-    # the folder holds both sockets
-    folder = Path(listener.getsockname()).parent
-    first = os.getpid()
+    socket_folder = Path(listener.getsockname()).parent
+    first_pid = os.getpid()
     fork_request = _serve(listener, [life_line], server_environment, [*LIGHT], 0.0)
     if not fork_request and not select.select([life_line], [], [], 0)[0]:
         fork_request = _two_servers(listener, light, life_line, server_environment)
@@ -314,15 +302,14 @@ def main() -> None:
         request, connection = fork_request
         added = {name: value for name, value in os.environ.items() if name not in server_environment}
         _run_module(request | {"environment": added | request["environment"]}, connection)
-    elif os.getpid() == first:
-        shutil.rmtree(folder)
+    elif os.getpid() == first_pid:
+        shutil.rmtree(socket_folder)
 
 
 def _two_servers(
     listener: socket.socket, light: socket.socket, life_line: int, server_environment: dict[str, str]
 ) -> _ForkRequest | None:
-    """Serve on as two processes, see above."""
-    tied, tie = os.pipe()  # the second server sees by it that this one is gone
+    tied, tie = os.pipe()  # closed when the first server ends; then the second one ends
     is_second = os.fork() == 0
     os.close(tie if is_second else tied)
     if is_second:
@@ -347,9 +334,9 @@ def _serve(
     *,
     delay: float = 0.0,
 ) -> _ForkRequest | None:
-    """Fork for every request and import what is `unread` meanwhile, but not before `held` seconds have passed.
+    """Fork for every request, and import the pending libraries between requests after `delay` seconds.
 
-    Returns the request in the forked process; None in the server, if a life line is cut or it is idle for too long.
+    Returns the request in the forked process; None in the server if a life line is closed or it is idle for too long.
     """
     children = list[Process]()
     until = time.monotonic() + delay
@@ -376,19 +363,19 @@ def _serve(
         elif any(line in ready for line in life_lines) or not (children or pending_imports):
             return None
         elif not children and time.monotonic() >= until:
-            with suppress(Exception):  # whoever needs it is told why it cannot be read
+            with suppress(Exception):  # the job that needs it will report the error
                 import_module(pending_imports.pop(0))
-            gc.freeze()  # so that a collection in a forked process touches, and copies, nothing of it
+            gc.freeze()  # the garbage collector of a fork must not copy memory pages of the server
 
 
 def _environments_match(requested: dict[str, str], server_environment: dict[str, str]) -> bool:
-    """Whether libraries read in one environment serve in the other; jobs hand on what these have added to theirs."""
+    """Whether libraries imported in the server's environment, with their additions, are valid in the requested one."""
     names = {name for name in (*requested, *server_environment) if name.startswith(_READ_AT_IMPORT)}
     return all(requested.get(name) in (server_environment.get(name), os.environ.get(name)) for name in names)
 
 
 def _run_module(request: dict[str, Any], connection: socket.socket) -> None:
-    """Go on as `python -m MODULE WORDS`, a session of its own."""
+    """Continue as `python -m MODULE WORDS` in a new session."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

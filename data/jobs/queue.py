@@ -1,8 +1,8 @@
-"""One job at a time on a machine; the others wait in a queue, in the order of their requests.
+"""A queue of jobs, of which a machine runs one at a time.
 
-Nothing runs while there is nothing to do: whatever makes a job starts a worker, a process that outlives the page. One
-worker per workspace runs the queued jobs, each in a separate process, and ends. A running job holds the machine's
-lock. Both locks are the operating system's and end with their process.
+Code that queues a job starts a worker, a process that outlives the page. One worker per workspace runs the queued jobs
+in order, each in a separate process, and ends. A running job holds the machine's lock. The operating system releases
+the locks of worker and job when their process ends.
 """
 
 import getpass
@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, Job, State
-from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, this_process
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, start_detached, this_process
 from mrc_workbench.data.workspace import read_json, require_job_slot, require_storage, workspace, write_json
 
 _SECONDS_BETWEEN_TRIES = 0.3
@@ -29,7 +29,7 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds the machine: the name of a job's folder, and since when, in seconds of the epoch."""
+    """The job that holds the machine: the name of its folder, and the start in seconds since 1970."""
 
     name: str
     since: float
@@ -42,73 +42,71 @@ _HOLDER = TypeAdapter(Holder)
 
 @dataclass(frozen=True)
 class Queue(Generic[J]):
-    """The jobs of a workspace that need the machine to themselves."""
+    """The jobs of a workspace that need the machine exclusively."""
 
-    folder_name: (
-        str  # folder of the jobs' folders; `mrc internal PLACE-worker` and `mrc internal PLACE FOLDER` run jobs
-    )
-    jobs: Callable[[], Sequence[J]]  # returns all of them
+    folder_name: str  # `mrc internal NAME-worker` runs the worker, `mrc internal NAME FOLDER` runs a job
+    jobs: Callable[[], Sequence[J]]  # returns all jobs
 
     def queued(self) -> list[J]:
-        """Jobs that wait for their turn, the next one first."""
         waiting = [(job.status(), job) for job in self.jobs()]
-        queued = sorted((s.queued, job.id, job) for s, job in waiting if s.state is State.QUEUED)
+        queued = sorted((status.queued, job.id, job) for status, job in waiting if status.state is State.QUEUED)
         return [job for *_, job in queued]
 
-    def at_work(self) -> J | None:
+    def running_job(self) -> J | None:
         return next((job for job in self.jobs() if job.status().is_running), None)
 
     def holder(self) -> Holder | None:
-        """Return who holds the machine, of whatever workspace; None where nobody does, or nobody says so."""
+        """Return the job that holds the machine, in any workspace; None if there is none or it is unknown."""
         with suppress(TypeError, ValidationError):
             holder = _HOLDER.validate_python(read_json(_holder_file()))
             return holder if Process(holder.pid, holder.pid_started).is_alive else None
         return None
 
     def admit(self, more: int = 1) -> None:
-        """Raise `LimitError` where a user may not put so many more jobs in line, or has no room for what they leave."""
+        """Raise `LimitError` if the user may not queue `more` jobs, or has no storage left."""
         require_storage()
         states = [job.status() for job in self.jobs()]
         require_job_slot(sum(status.is_running or status.state is State.QUEUED for status in states), more)
 
     def resume(self, job: Job) -> None:
-        """Put a stopped, failed or interrupted job in line again. Raises `ValueError` of another one, `LimitError`."""
+        """Queue a stopped, failed or interrupted job again. Raises `ValueError` for other states, and `LimitError`."""
         status = job.status()
         if status.state not in RESUMABLE:
             raise ValueError(f"a run that is {status.state.value} cannot be resumed")
         self.admit()
         (job.folder / "stop").unlink(missing_ok=True)
         waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0, code="", message="")
-        job.write_status(replace(waiting, seconds=status.total_seconds, started=0.0))  # to wait is no work
+        job.write_status(replace(waiting, seconds=status.total_seconds, started=0.0))  # waiting does not count
         self.start_worker()
 
     def start_worker(self) -> None:
-        """Start a detached worker; it ends at once where there is one already, or nothing to do."""
-        detached(PROGRAM, "internal", f"{self.folder_name}-worker", log=workspace() / self.folder_name / ".worker.log")
+        """Start a detached worker; it ends at once if another one is running or no job is queued."""
+        start_detached(
+            PROGRAM, "internal", f"{self.folder_name}-worker", log=workspace() / self.folder_name / ".worker.log"
+        )
 
     def ensure_worker(self) -> None:
-        """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
+        """Start a worker if jobs wait without one, for example after the machine was switched off."""
         if self.queued() and not self._is_worker_alive():
             self.start_worker()
 
     def work(self) -> None:
-        """Carry out the queued jobs of the workspace, one after the other, until none is left."""
         lock = FileLock(self._worker_lock)
         with suppress(Timeout), lock.acquire(timeout=_SECONDS_TO_TAKE_OVER, poll_interval=_SECONDS_BETWEEN_TRIES):
-            # one with a process is a command's, which waits for its turn by itself
+            # a queued job with a process belongs to a command, which waits for its turn itself
             while job := next((job for job in self.queued() if not job.status().pid), None):
                 queued_at = job.status().queued
-                detached(PROGRAM, "internal", self.folder_name, job.folder, log=job.folder / "log.txt").wait()
+                start_detached(PROGRAM, "internal", self.folder_name, job.folder, log=job.folder / "log.txt").wait()
                 status = job.status()
-                if status.state is State.QUEUED and status.queued == queued_at:  # its process never got to say anything
+                if status.state is State.QUEUED and status.queued == queued_at:  # its process died
                     job.write_status(replace(status, state=State.INTERRUPTED))
 
     @contextmanager
     def turn(self, job: J, *, sent_by_worker: bool = False) -> Iterator[bool]:
-        """Wait in line for the machine and hold it; False where the job was asked to stop, or taken up, meanwhile."""
+        """Wait for the machine and hold it; yields False if the job was stopped or started elsewhere meanwhile."""
         lock = FileLock(_machine_lock())
         status = job.status()
-        if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
+        if status.state is State.QUEUED:  # else another process has started it
             pid, pid_started = this_process()
             job.write_status(replace(status, pid=pid, pid_started=pid_started))
         while not job.stop_requested:
@@ -121,7 +119,7 @@ class Queue(Generic[J]):
             yield False
             return
         try:
-            with suppress(OSError):  # it is for those who wait, and holds nobody up
+            with suppress(OSError):  # only displayed to waiting users
                 write_json(_holder_file(), asdict(Holder(job.folder.name, time.time(), *this_process())))
             yield job.status().state is State.QUEUED
         finally:
@@ -129,7 +127,7 @@ class Queue(Generic[J]):
             lock.release()
 
     def _is_next(self, job: J, sent_by_worker: bool) -> bool:
-        """Whether nobody who is sure to come stands before it. A worker sends the first of those that need one."""
+        """Whether no earlier job has a process or a worker that will run it."""
 
         def queue_position(queued_job: Job) -> tuple[float, str]:
             return queued_job.status().queued, queued_job.id
@@ -158,5 +156,5 @@ def _holder_file() -> Path:
 
 
 def _machine_lock() -> Path:
-    """The file that whoever works holds; a person's workspaces share it, `MRC_LOCK` moves it."""
+    """Return the lock of the machine, which all workspaces of a system user share; `MRC_LOCK` sets another path."""
     return Path(os.environ.get("MRC_LOCK") or Path(tempfile.gettempdir(), f"mrc-training-{getpass.getuser()}.lock"))

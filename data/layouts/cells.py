@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import (
@@ -242,18 +243,22 @@ def _is_empty(value: Any) -> bool:
     return not value if is_collection(value) else is_blank(value)
 
 
+_EARLIER_METADATA = {"made": "generator"}
+
+
 @dataclass(frozen=True)
 class QuestionMetadata:
     """What an export of this project says of a question in its metadata."""
 
     answers: tuple[str, ...] = ()
     kind: str = ""
-    made: str = ""
+    generator: str = ""
     hidden: bool = False
     starts: tuple[Annotated[int, Field(ge=-1, lt=2**31)], ...] = ()
     rejected: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     part: Literal["", "train", "validation", "test"] = ""
+    _earlier = accept_earlier_names(_EARLIER_METADATA)
 
 
 _METADATA = TypeAdapter(QuestionMetadata)
@@ -262,13 +267,13 @@ _METADATA = TypeAdapter(QuestionMetadata)
 def parse_own_metadata(cell: object) -> QuestionMetadata | None:
     """Return the metadata of a cell, None if another program wrote it."""
     value = metadata_in(cell)
-    if value is None or not any(name in value for name in QuestionMetadata.__dataclass_fields__):
+    if value is None or not value.keys() & {*QuestionMetadata.__dataclass_fields__, *_EARLIER_METADATA}:
         return None
     try:
         metadata = _METADATA.validate_python({name: item for name, item in value.items() if item is not None})
     except ValidationError:
         return None  # another program means other things by these names
-    texts = (*metadata.answers, metadata.kind, metadata.made)
+    texts = (*metadata.answers, metadata.kind, metadata.generator)
     is_usable = len(metadata.answers) <= MAX_ANSWERS and all(len(text) <= MAX_CHARACTERS for text in texts)
     return metadata if is_usable and all(map(is_valid_xml, texts)) else None
 

@@ -13,7 +13,6 @@ from itertools import chain, count, islice, takewhile
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
 from mrc_workbench.data.formats.opening import C, Proposal, derive_name, document_kind, file_content
 from mrc_workbench.data.formats.tables import display_text, mend_text
@@ -46,6 +45,7 @@ from mrc_workbench.data.layouts.references import (
 from mrc_workbench.data.layouts.sources import DataSource
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.subprocess_reader import File
 
 MAX_FILES = 10_000
 _MAX_PATHS = 100_000  # that are looked at in a folder

@@ -288,7 +288,7 @@ class QuestionBuilder:
             grades,
             answers=answers,
             kind=question.kind or metadata.kind,
-            made=metadata.made if is_generator_label(metadata.made) else "",
+            generator=metadata.generator if is_generator_label(metadata.generator) else "",
             hidden=metadata.hidden,
             part=question.part or metadata.part,
             starts=starts if len(starts) == len(answers) else (),

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import QuestionColumns, plain_name, require_columns
 from mrc_workbench.data.formats.opening import Format, derive_name, name_file_in_errors
 from mrc_workbench.data.formats.tables import answers_in, as_text, display_text, is_collection
@@ -55,6 +54,7 @@ from mrc_workbench.data.layouts.sources import (
 )
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.subprocess_reader import File
 
 
 class Layout(StrEnum):

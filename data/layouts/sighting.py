@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import QuestionColumns, plain_name, require_columns
 from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.opening import (
@@ -41,6 +40,7 @@ from mrc_workbench.data.layouts.sources import (
 from mrc_workbench.data.layouts.tables import flatten_cells, with_passage_columns
 from mrc_workbench.data.layouts.trees import NESTED_COLUMNS, NestedTable, flat_opener, tree_in, tree_in_rows
 from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.subprocess_reader import File
 
 _FORMAT_BY_PROBLEM = {
     ProblemCode.PDF_DOCUMENT: Format.PDF,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.apart import File, ReadingTask, run_in_subprocess
 from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
@@ -59,8 +58,9 @@ from mrc_workbench.data.store import (
     StoredItem,
     catalog_entry,
     existing_file,
-    obtain,
+    fetch,
 )
+from mrc_workbench.data.subprocess_reader import File, ReadingTask, run_in_subprocess
 from mrc_workbench.data.workspace import require_set_size
 
 MIN_ROWS = 10
@@ -365,7 +365,7 @@ def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -
         on_progress(downloaded + done, entry.size)
 
     for file in entry.files:
-        files.append((obtain(file, report_file_progress), file.path.name))
+        files.append((fetch(file, report_file_progress), file.path.name))
         downloaded += file.size
     return files
 

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.rows import (
     column_lines,
     columns_as_json,
@@ -36,6 +35,7 @@ from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.questions.read import QuestionSetReading
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, few_questions
+from mrc_workbench.data.subprocess_reader import UnusableFileError
 from mrc_workbench.data.texts import Script, script_of
 
 _WORD = re.compile(r"[^\W_]+")

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import InstanceOf, TypeAdapter
 
-from mrc_workbench.data.apart import File, OnFilesRead, ReadingTask, report_files_read, run_in_subprocess
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.opening import Format, Proposal, name_file_in_errors, recognise
 from mrc_workbench.data.formats.rows import FileReading, reading_fields
@@ -40,6 +39,7 @@ from mrc_workbench.data.layouts.sources import (
 )
 from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.records import Question, QuestionSet, open_question_set, write_question_set
+from mrc_workbench.data.subprocess_reader import File, OnFilesRead, ReadingTask, report_files_read, run_in_subprocess
 from mrc_workbench.data.texts import Script, script_of
 
 
@@ -234,7 +234,7 @@ WORK = ReadingTask(
     _load_result,
 )
 EXPORT_LAYOUTS = (Layout.BEIR, Layout.MTEB)
-_METADATA_FIELDS = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups", "part")  # of a question
+_METADATA_FIELDS = ("answers", "kind", "generator", "hidden", "starts", "rejected", "groups", "part")  # of a question
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _MAX_NAME_LENGTH = 60
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

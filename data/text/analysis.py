@@ -1,10 +1,10 @@
-"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored.
+"""Tokenizes texts with an analyzer and its options, and stores the tokens.
 
-Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). Every
-function takes an `Analyzer` as an analysis without options. `data.text.marking` locates the tokens in the text.
+Every analysis composes the text first (Unicode NFC: some systems decompose Korean syllables). Every function takes an
+`Analyzer` as an analysis without options. `data.text.marking` locates the tokens in the text.
 
-Analyzed texts are arrays, stored a part at a time: an interrupted analysis continues with the next part, and only the
-new part of a grown corpus is analyzed.
+The tokens of each part of the texts are stored as arrays: an interrupted analysis continues with the next part, and
+after texts were appended, only the new parts are analyzed.
 """
 
 import unicodedata
@@ -24,9 +24,10 @@ from mrc_workbench.data.text.analyzers import Analyzer, Compounds, morphemes
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 
+OnProgress = Callable[[float], None]  # called with the analyzed fraction, 0 to 1
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
-MORPHEME_SUFFIX = "/"  # keeps a two-letter morpheme apart from the same two letters found inside another word
+MORPHEME_SUFFIX = "/"  # distinguishes a morpheme of two characters from the same bigram
 
 _MAX_CACHED_TEXTS = 20_000
 _morpheme_cache: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -34,12 +35,12 @@ _morpheme_cache: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
 @dataclass(frozen=True)
 class Analysis:
-    """An analyzer and its options. Raises `DictionaryError` (`no_use`, `no_synonyms`) for options it cannot use.
+    """An analyzer and its options. Raises `DictionaryError` (`no_use`, `no_synonyms`) for unusable options.
 
-    Kiwi uses all of a dictionary. `WORD` and `WHITESPACE` replace whole tokens by its synonyms, the analyzers of
-    languages compare the stems of its synonyms, and `BIGRAM` and `JAPANESE` can use none. With `pairs` each token is
-    two neighbours: words in the same order say more than the words alone (Metzler & Croft 2005, "A Markov random field
-    model for term dependencies"). `stop_words` leaves out those of the language. `AUTO` is checked once it is `chosen`.
+    Kiwi uses words and synonyms of a dictionary. `WORD` and `WHITESPACE` replace tokens by its synonyms, the analyzers
+    of languages compare the stems of its synonyms, `BIGRAM` and `JAPANESE` cannot use one. With `pairs`, each token is
+    two adjacent words (Metzler & Croft 2005, "A Markov random field model for term dependencies"). `stop_words` removes
+    the stop words of the language. The options of `AUTO` are checked when it is `resolved`.
     """
 
     analyzer: Analyzer
@@ -64,31 +65,28 @@ class Analysis:
 
     @classmethod
     def from_analyzer(cls, analysis: "Analyzer | Analysis") -> "Analysis":
-        """Return an analysis as it is, and an analyzer as one without options."""
         return analysis if isinstance(analysis, Analysis) else cls(analysis)
 
     def resolved(self, texts: Iterable[str]) -> "Analysis":
-        """Return it with `AUTO` resolved by the script and language of the texts. Raises `DictionaryError`."""
+        """Resolve `AUTO` by the script and language of the texts. Raises `DictionaryError`."""
         return replace(self, analyzer=analyzers.resolve_analyzer(self.analyzer, texts))
 
     @property
     def language(self) -> str:
-        """The ISO 639-1 code of the language whose words are stemmed; empty if no words are."""
+        """The ISO 639-1 code of the language of the stemmer; empty if there is none."""
         return analyzers.LANGUAGE_OF.get(self.analyzer, "")
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What words in lower case are read as by an analysis without Kiwi."""
         return self.dictionary.names if self.dictionary else {}
 
     @property
     def unpaired(self) -> "Analysis":
-        """The analysis whose neighbouring tokens are paired. Pairs of letters overlap already, and are left out."""
+        """The analysis of the paired tokens. Bigrams of characters, which overlap already, are not paired."""
         return replace(self, analyzer=analyzers.PLAIN_PART.get(self.analyzer, self.analyzer), pairs=False)
 
     @property
     def options_key(self) -> tuple[str, ...]:
-        """What tells the options, for keys of what is kept; empty where there are none."""
         options = ["pairs"] if self.pairs else []
         if self.language:
             options.append(f"stems {languages.VERSION} {version('PyStemmer')}")
@@ -101,17 +99,17 @@ class Analysis:
 
     @property
     def resolved_key(self) -> tuple[str, ...]:
-        """The key beside the analyzer's name, which may be `AUTO`; analyzers of languages add their own names."""
+        """The cache key after the configured analyzer, which may be `AUTO`; analyzers of languages add their names."""
         return self.key if self.language or self.analyzer is Analyzer.JAPANESE else self.options_key
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells the analysis, for keys of what is kept: of an analyzer without options its name alone."""
+        """The analyzer and its options, for cache keys; only the name if there are no options."""
         return self.analyzer, *self.options_key
 
 
 def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[str]]:
-    """Tokens of each text, repeated as often as they occur. Raises `KeyError` for `AUTO`: `choose` first."""
+    """Return the tokens of each text, with repetitions. Raises `KeyError` for an unresolved `AUTO`."""
     analysis = Analysis.from_analyzer(analysis)
     if analysis.pairs:
         return [list(map(" ".join, pairwise(tokens))) for tokens in analyze(analysis.unpaired, texts)]
@@ -125,27 +123,27 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
         written = words_in(analysis.language, composed)
         distinct = list(dict.fromkeys(chain.from_iterable(written)))
         stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
-        return [[stem for word in words if (stem := stems[word])] for words in written]
+        return [[stems[word] for word in words if stems[word]] for words in written]
     written = SURFACE_TOKENIZERS[analysis.analyzer](composed)
     names = analysis.names
     return [[names.get(token.lower(), token) for token in tokens] for tokens in written] if names else written
 
 
 def words_in(language: str, texts: Iterable[str]) -> list[list[str]]:
-    """Return the words of each composed text (NFC), in the lower case of a language."""
+    """Return the words of each composed text (NFC) in lower case by the rules of a language."""
     return [_WORD.findall(languages.lower(language, text)) for text in texts]
 
 
-_words = partial(words_in, "")  # in the lower case that most languages share
+_words = partial(words_in, "")
 
 
 def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
-    """Return what each word in lower case is read as by the analyzer of a language; empty for a stop word left out."""
+    """Return the stem of each lower-cased word after synonyms; empty for a removed stop word."""
     language = analysis.language
     stems = languages.stems(language, words)
     if analysis.names:
-        members, firsts = (languages.stems(language, some) for some in (analysis.names.keys(), analysis.names.values()))
-        names = dict(zip(members, firsts, strict=True))
+        members = languages.stems(language, analysis.names)
+        names = dict(zip(members, languages.stems(language, analysis.names.values()), strict=True))
         stems = [names.get(stem, stem) for stem in stems]
     if analysis.stop_words:
         stop_words = languages.stop_words(language)
@@ -154,7 +152,7 @@ def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
 
 
 def _bigrams(texts: Sequence[str]) -> list[list[str]]:
-    # a word of one letter is one
+    # a word of one character is a bigram, too
     return [[word[i : i + 2] for word in words for i in range(max(1, len(word) - 1))] for words in _words(texts)]
 
 
@@ -164,7 +162,7 @@ def _japanese(texts: Sequence[str]) -> list[list[str]]:
 
 
 def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
-    # by far the slowest step, and BM25 and both starter models ask for the same texts
+    # cached: this step is by far the slowest, and BM25 and both starter models analyze the same texts
     if len(_morpheme_cache) > _MAX_CACHED_TEXTS:
         _morpheme_cache.clear()
     key = analysis.options_key
@@ -174,7 +172,7 @@ def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
     return [_morpheme_cache[text, key] for text in texts]
 
 
-# tokens of composed texts as they stand there, before synonyms
+# tokenizers of composed texts, before synonyms
 SURFACE_TOKENIZERS: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
     Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
     Analyzer.WORD: _words,
@@ -183,9 +181,9 @@ SURFACE_TOKENIZERS: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] =
 }
 
 
-PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
-_FEW_TEXTS = 20_000  # whose words are stemmed in a fraction of a second
-_BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
+TEXTS_PER_PART = 1 << 16  # stored together: with Kiwi, a minute or two of work
+_FEW_TEXTS = 20_000  # stemming their words takes a fraction of a second
+_BLOCK = 1024  # texts analyzed at a time: tokens take more memory as strings than as ids
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,6 @@ class Tokens:
         return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
 
     def select(self, rows: Sequence[int]) -> "Tokens":
-        """Return the tokens of the texts at `rows`, with the same vocabulary."""
         starts = self.offsets[:-1][rows]
         lengths = np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -212,26 +209,23 @@ class Tokens:
         return Tokens(self.vocabulary, self.ids[indices], offsets)
 
     def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
+        """Return the ids of known tokens in another vocabulary, and the offsets `(n_texts + 1,)` of the texts."""
         translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
         return _known_ids(self, translation)
 
     def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
-        """Ids of each text in another vocabulary; tokens it does not know are left out."""
         ids, offsets = self.flat_ids_in(vocabulary)
         return np.split(ids, offsets[1:-1]) if len(self) else []
 
 
-def tokens_of(
-    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
-) -> Tokens:
-    """Return the tokens of texts, kept or analyzed now; `on_progress` is told the share of them that is analyzed."""
+def tokens_of(analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: OnProgress | None = None) -> Tokens:
+    """Return the tokens of texts, from the cache if possible."""
     parts = token_parts(analysis, texts, on_progress)
-    return next(parts) if len(texts) <= PART else _join_parts(parts)
+    return next(parts) if len(texts) <= TEXTS_PER_PART else _join_parts(parts)
 
 
 def has_cached_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
-    """Whether the tokens of so many texts as make one part are on disk, so that nothing is analyzed."""
+    """Whether the tokens of the texts, at most `TEXTS_PER_PART`, are cached."""
     sources = [Analysis.from_analyzer(analysis)]
     if sources[0].pairs:
         sources.append(sources[0].unpaired)
@@ -239,24 +233,26 @@ def has_cached_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bo
         sources.append(replace(sources[-1], analyzer=Analyzer.KIWI_BIGRAM))
     if sources[-1].language and not languages.has_own_case(sources[-1].language):
         sources.append(Analysis(Analyzer.WORD))
-    return 1 < len(texts) <= PART and any(cache.has_intact_arrays("tokens", _key(source, texts)) for source in sources)
+    return 1 < len(texts) <= TEXTS_PER_PART and any(
+        cache.has_intact_arrays("tokens", _key(source, texts)) for source in sources
+    )
 
 
 def token_parts(
-    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: OnProgress | None = None
 ) -> Iterator[Tokens]:
-    """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
-    for start in range(0, max(1, len(texts)), PART):
+    """Yield the tokens of `TEXTS_PER_PART` texts at a time, at least one part; each part has its own vocabulary."""
+    for start in range(0, max(1, len(texts)), TEXTS_PER_PART):
 
         def report(done: int, start: int = start) -> None:
             if on_progress:
                 on_progress((start + done) / len(texts))
 
-        yield _part(Analysis.from_analyzer(analysis), texts[start : start + PART], report)
+        yield _part(Analysis.from_analyzer(analysis), texts[start : start + TEXTS_PER_PART], report)
 
 
 def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:
-    """Analyze these texts now, and have the sample bring their tokens. Raises `OSError`."""
+    """Analyze the texts and ship their tokens with the sample. Raises `OSError`."""
     analysis = Analysis.from_analyzer(analysis)
     arrays = _encode_texts(partial(analyze, analysis), texts, lambda _: None)
     cache.save_arrays(cache.sample_path("tokens", _key(analysis, texts)), arrays)
@@ -274,7 +270,7 @@ def _part(analysis: Analysis, texts: Sequence[str], report: Callable[[int], None
                 return _without_bigrams(_tokens(combined))
         return _encode_texts(partial(analyze, analysis), texts, report)
 
-    # the stems of few stored words are made in less time than it takes to write them to disk
+    # stemming the words of few texts takes less time than writing the stems to disk
     has_words = analysis.language and not analysis.pairs and not languages.has_own_case(analysis.language)
     is_stored = len(texts) > 1 and not (has_words and len(texts) <= _FEW_TEXTS)
     return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, store=is_stored, exclusive=True))
@@ -302,7 +298,6 @@ def _encode_texts(
 
 
 def _encode_stems(analysis: Analysis, texts: Sequence[str], report: Callable[[int], None]) -> cache.Arrays:
-    """Return the stems of texts, as arrays to be stored: each distinct word is stemmed once."""
     if languages.has_own_case(analysis.language):
         composed = partial(unicodedata.normalize, "NFC")
         words = _tokens(_encode_texts(lambda block: words_in(analysis.language, map(composed, block)), texts, report))
@@ -315,17 +310,14 @@ def _encode_stems(analysis: Analysis, texts: Sequence[str], report: Callable[[in
 
 
 def _without_bigrams(both: Tokens) -> cache.Arrays:
-    """Return the morphemes among stored tokens, as arrays to be stored: Kiwi read these texts before."""
     is_morpheme = np.array([token.endswith(MORPHEME_SUFFIX) for token in both.vocabulary], dtype=bool)
     translation = np.where(is_morpheme, np.cumsum(is_morpheme) - 1, -1).astype(np.int32)
-    morphemes_alone = (
-        token.removesuffix(MORPHEME_SUFFIX) for token in both.vocabulary if token.endswith(MORPHEME_SUFFIX)
-    )
-    return _translate_tokens(both, translation, morphemes_alone)
+    suffixed = (token for token in both.vocabulary if token.endswith(MORPHEME_SUFFIX))
+    return _translate_tokens(both, translation, (token.removesuffix(MORPHEME_SUFFIX) for token in suffixed))
 
 
 def _translate_tokens(tokens: Tokens, translation: np.ndarray, vocabulary: Iterable[str]) -> cache.Arrays:
-    """Return tokens in another vocabulary, as arrays to be stored; those with the number -1 are left out."""
+    """Return tokens in another vocabulary, without those translated to -1."""
     ids, offsets = _known_ids(tokens, translation)
     return {"vocabulary": _bytes(vocabulary), "ids": ids, "offsets": offsets}
 
@@ -337,14 +329,13 @@ def _known_ids(tokens: Tokens, translation: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _pair_tokens(tokens: Tokens) -> cache.Arrays:
-    """Return each text's tokens with their next as one, as arrays to be kept: the texts are not read again."""
     size = max(1, len(tokens.vocabulary))
     ids = tokens.ids.astype(np.int64)
     inside = np.ones(max(0, len(ids) - 1), dtype=bool)
     ends = tokens.offsets[1:-1]
-    inside[ends[(ends > 0) & (ends < len(ids))] - 1] = False  # the last of a text has no next
+    inside[ends[(ends > 0) & (ends < len(ids))] - 1] = False  # pairs do not span texts
     numbers, firsts, inverse = np.unique((ids[:-1] * size + ids[1:])[inside], return_index=True, return_inverse=True)
-    order = np.argsort(firsts)  # as they first occur, which is the order of every vocabulary here
+    order = np.argsort(firsts)  # by first occurrence, as in every vocabulary
     words = tokens.vocabulary
     lengths = np.maximum(0, np.diff(tokens.offsets) - 1)
     return {
@@ -355,7 +346,7 @@ def _pair_tokens(tokens: Tokens) -> cache.Arrays:
 
 
 def _bytes(vocabulary: Iterable[str]) -> np.ndarray:
-    return np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)  # no analyzer keeps a newline
+    return np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)  # tokens contain no newline
 
 
 def _key(analysis: Analysis, texts: Sequence[str]) -> str:
@@ -363,9 +354,8 @@ def _key(analysis: Analysis, texts: Sequence[str]) -> str:
 
 
 def _join_parts(parts: Iterable[Tokens]) -> Tokens:
-    """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
-    # a bytearray grows in place
-    ids = bytearray()
+    """Join parts, of which one is in memory at a time, in one vocabulary in the order of first occurrence."""
+    ids = bytearray()  # grows in place
     offsets = [np.zeros(1, dtype=np.int64)]
     number = dict[str, int]()
     for part in parts:

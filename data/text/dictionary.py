@@ -1,15 +1,15 @@
-"""A user dictionary: words that are not cut, their parts, and synonyms.
+"""A user dictionary: words that are not split, their parts, and synonyms.
 
-It is one UTF-8 text with the lines of search engines:
+It is a UTF-8 text with the line formats of search engines:
 
     # a comment
     세종시 세종 시                a word and, optionally, its parts (nori's user dictionary)
-    블랙 펄<TAB>NNP<TAB>1.5       a word, its tag and, optionally, its score (Kiwi's); only here may it hold spaces
-    자동차, 차량, 승용차          synonyms: each is read as the first (Solr, Elasticsearch)
-    휴대폰, 핸드폰 => 휴대전화    words that are read as another
+    블랙 펄<TAB>NNP<TAB>1.5       a word, possibly with spaces, its tag and, optionally, its score (Kiwi's)
+    자동차, 차량, 승용차          synonyms: each is replaced by the first (Solr, Elasticsearch)
+    휴대폰, 핸드폰 => 휴대전화    words that are replaced by another
 
 Words are compared without case and spaces. Every wrong line is reported with its row. Dictionaries are stored in the
-workspace; an edit makes another dictionary, so results with the old one stay.
+workspace; an edited dictionary is stored as a new one, so results with the old one stay.
 """
 
 import codecs
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import regex
 
@@ -44,8 +44,8 @@ class DictionaryError(Failure):
         return cls(code, _MESSAGES[code].format(**details), **details)
 
 
-TAG = "NNP"  # of a word that is given none: a name
-# Kiwi's tags without those that it finds by pattern: addresses, numbers in series, emoji
+TAG = "NNP"  # the default: proper noun
+# Kiwi's tags without those for patterns (URLs, serial numbers, emoji)
 _TAGS = (
     "NNG NNP NNB NR NP VV VV-R VV-I VA VA-R VA-I VX VX-R VX-I VCP VCN MM MAG MAJ IC JKS JKC JKG JKO JKB JKV JKQ JX JC "
     "EP EF EC ETN ETM XPN XSN XSV XSA XSA-I XSM XR SF SP SS SSO SSC SE SO SW SL SH SN SB"
@@ -55,7 +55,7 @@ TAGS = frozenset(_TAGS.split())
 
 @dataclass(frozen=True)
 class Word:
-    """A word with Kiwi's tag (`TAG` if empty), its score (the higher, the sooner it is found) and its parts."""
+    """A word with Kiwi's tag (`TAG` if empty), its score (words with higher scores are preferred) and its parts."""
 
     form: str
     tag: str = ""
@@ -65,7 +65,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """Words, and groups of synonyms, each of which is read as the first of its group; equal where the content is."""
+    """Words, and groups of synonyms, which are replaced by the first of their group."""
 
     words: tuple[Word, ...] = ()
     synonyms: tuple[tuple[str, ...], ...] = ()
@@ -78,28 +78,28 @@ class Dictionary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The key of its content; neither the order of lines nor that of a group's other members changes it."""
+        """The key of the content; it does not depend on the order of lines and of a group's other members."""
         words = sorted((word.form, word.tag or TAG, word.score, word.parts) for word in self.words)
         return key_of("dictionary", words, sorted((first, sorted(others)) for first, *others in self.synonyms))
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Words of a group, as `name_of` has them, and what each of them is read as: the first of its group."""
+        """The normalized words of all groups, each with the normalized first word of its group."""
         return {normalize_word(member): normalize_word(group[0]) for group in self.synonyms for member in group}
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """Words, as `name_of` has them, and their parts: none where a word is never cut."""
+        """The parts of each normalized word, empty for a word that is never split."""
         return {normalize_word(w.form): tuple(map(str.lower, w.parts or _several(w.form.split()))) for w in self.words}
 
 
 def normalize_word(word: str) -> str:
-    """Return the name that words are compared by: in lower case, without spaces."""
+    """Normalize a word for comparisons: lower case, no spaces."""
     return "".join(word.lower().split())
 
 
 def format_dictionary(dictionary: Dictionary) -> str:
-    """Return a dictionary as lines that are read as the same, without the comments of its file."""
+    """Return the lines of a dictionary, without the comments of its file."""
     lines = list[str]()
     for word in dictionary.words:
         if word.tag or any(mark in word.form for mark in (" ", ",", "=>")):
@@ -115,15 +115,14 @@ def _several(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if len(words) > 1 else ()
 
 
-MOST_BYTES = 16_000_000
-MOST_LINES = 100_000
-# characters
+MAX_BYTES = 16_000_000
+MAX_LINES = 100_000
 MAX_LINE_CHARACTERS = 5_000
 MAX_WORD_CHARACTERS = 50
-MAX_SCORE = 100.0  # and lowest, below 0
-MOST_TOLD = 100  # lines that are wrong
+MAX_SCORE = 100.0  # the lowest score is the negative
+MAX_REPORTED_LINES = 100
 
-# no text has them (controls, surrogates, private ones), nobody sees them, or an engine reads more into them
+# control characters, surrogates, private use, invisible characters, and those with a meaning for search engines
 _INVALID = regex.compile(r"[[\p{C}--\p{Cn}]--[\t\u200C\u200D]]|[\u2028\u2029\\]", regex.VERSION1)
 _COMMENT = regex.compile(r"(?:^|(?<=\s))#.*")
 _SEPARATOR = regex.compile(r"\t|(?:^|\s)#")
@@ -133,20 +132,20 @@ _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 def read_dictionary(content: bytes) -> Dictionary:
     """Read a dictionary. Raises `DictionaryError` for the first line that is wrong; it holds the others."""
-    if len(content) > MOST_BYTES:
-        raise DictionaryError.of("too_many_bytes", size=len(content), limit=MOST_BYTES)
+    if len(content) > MAX_BYTES:
+        raise DictionaryError.of("too_many_bytes", size=len(content), limit=MAX_BYTES)
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         lines = _ENDS.split(unicodedata.normalize("NFC", content.decode()))
     except UnicodeDecodeError as error:
         row = len(_ENDS.findall(content[: error.start].decode())) + 1
         raise DictionaryError.of("not_utf8", row=row, byte=f"0x{content[error.start]:02X}") from error
-    if len(lines) > MOST_LINES + 1:  # the last one ends, too
-        raise DictionaryError.of("too_many_lines", limit=MOST_LINES)
-    reading = _DictionaryParser()
+    if len(lines) > MAX_LINES + 1:  # the text after the last line break is empty
+        raise DictionaryError.of("too_many_lines", limit=MAX_LINES)
+    parser = _DictionaryParser()
     for row, line in enumerate(lines, 1):
-        reading.add(row, line)
-    return reading.dictionary()
+        parser.add(row, line)
+    return parser.dictionary()
 
 
 def open_dictionary(path: Path) -> Dictionary:
@@ -155,14 +154,14 @@ def open_dictionary(path: Path) -> Dictionary:
         if not path.is_file():
             raise DictionaryError.of("unreadable", name=display_text(path.name, 80))
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise DictionaryError.of("unreadable", name=display_text(path.name, 80)) from error
     return read_dictionary(content)
 
 
 def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
-    """Return a dictionary with more words. Raises `DictionaryError`, whose row is that of `written`."""
+    """Return a dictionary with more words. Raises `DictionaryError` with the row in `format_dictionary`."""
     more = tuple(words)
     for word in more:
         _parse_form(word.form, 1)
@@ -180,24 +179,29 @@ def with_lines(dictionary: Dictionary, lines: str) -> Dictionary:
 
 @dataclass
 class _DictionaryParser:
-    """The lines read so far: each word, and what each synonym is read as, with the row that says so."""
+    """The words and synonyms read so far, with their rows."""
 
     words: dict[str, tuple[Word, int]] = field(default_factory=dict)
-    firsts: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name, what it is read as
-    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # by name of the first, the members as written
+    firsts: dict[str, tuple[str, int]] = field(default_factory=dict)  # first word of the group by member
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # members as written, by normalized first word
     problems: list[DictionaryError] = field(default_factory=list)
 
     def add(self, row: int, line: str) -> None:
-        if len(self.problems) >= MOST_TOLD:
+        if len(self.problems) >= MAX_REPORTED_LINES:
             return
         try:
             if len(line) > MAX_LINE_CHARACTERS:
                 raise DictionaryError.of("long_line", row=row, size=len(line), limit=MAX_LINE_CHARACTERS)
             _require_valid(line, row)
             content = _COMMENT.sub("", line)
-            if content.strip():
-                plain = self._synonyms if "," in content or "=>" in content else self._word
-                (self._tagged if "\t" in content else plain)(content, row)
+            if not content.strip():
+                return
+            if "\t" in content:
+                self._tagged(content, row)
+            elif "," in content or "=>" in content:
+                self._synonyms(content, row)
+            else:
+                self._word(content, row)
         except DictionaryError as problem:
             self.problems.append(problem)
 
@@ -226,7 +230,7 @@ class _DictionaryParser:
             raise DictionaryError.of("unknown_tag", row=row, tag=display_text(tag, 40))
         form = _parse_form(form, row)
         try:
-            score = float(*scores)  # 0 without one
+            score = float(*scores)  # 0 if missing
         except ValueError:
             score = float("nan")
         if not abs(score) <= MAX_SCORE:
@@ -249,7 +253,7 @@ class _DictionaryParser:
             raise DictionaryError.of("many_right", row=row)
         members = [_parse_form(member, row) for member in members_text.split(",")]
         first = _parse_form(targets[0], row) if targets else members[0]
-        for member in (first, *members):  # all of a line, or nothing
+        for member in (first, *members):  # checked before any member is added
             other, known = self.firsts.get(normalize_word(member), (normalize_word(first), row))
             if other != normalize_word(first):
                 raise DictionaryError.of("two_groups", row=row, first=known, word=display_text(member, 80))
@@ -277,20 +281,17 @@ def _parse_form(written: str, row: int) -> str:
     return form
 
 
-REFERENCE = "dictionary:"  # what a reference to a kept dictionary begins with
+REFERENCE = "dictionary:"  # prefix of references to stored dictionaries
 _LINES = "dictionary.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredDictionary(StoredItem):
-    """One kept dictionary: how many words and groups of synonyms it has."""
+    """The note of a stored dictionary: its numbers of words and of groups of synonyms."""
 
     words: int
     synonyms: int
-
-    @property
-    def reference(self) -> str:
-        return f"{REFERENCE}{self.key}"
+    prefix: ClassVar[str] = REFERENCE
 
 
 _DICTIONARIES = StoredCollection(
@@ -304,7 +305,7 @@ remove = _DICTIONARIES.remove
 
 
 def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictionary:
-    """Keep a dictionary in the workspace, without the comments of its file; see `Collection.keep`."""
+    """Store a dictionary in the workspace, without the comments of its file."""
 
     def fill(folder: Path) -> None:
         (folder / _LINES).write_text(format_dictionary(dictionary), encoding="utf-8")
@@ -315,7 +316,7 @@ def save(dictionary: Dictionary, name: str, *, source: str = "") -> StoredDictio
 
 
 def load(key: str) -> Dictionary:
-    """Load a kept dictionary. Raises `DictionaryError`: `unknown`, or `broken` where its content has changed."""
+    """Load a stored dictionary. Raises `DictionaryError`: `unknown`, or `broken` if its content changed."""
     note = _DICTIONARIES.get_note(key)
     folder = _DICTIONARIES.folder(key)
     try:
@@ -330,7 +331,7 @@ def load(key: str) -> Dictionary:
 def find(reference: str, base: Path | None = None) -> Dictionary:
     """Return a dictionary by `dictionary:KEY`, file (from `base`), name, or fingerprint (8 digits or more).
 
-    Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or what is wrong in the file.
+    Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or the errors of a file.
     """
     if reference.startswith(REFERENCE):
         if all(stored_dictionary.reference != reference for stored_dictionary in stored()):

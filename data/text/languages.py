@@ -1,12 +1,12 @@
-"""The languages that the analyzers stem: their names, stop words and stems, and the language of a corpus.
+"""Languages with stemmers: stop words and stems; language detection.
 
 Stems are those of Snowball (Porter 1980, "An algorithm for suffix stripping"; snowballstem.org), which removes endings.
-A stem need not be a word: "happily" and "happiness" are "happili" and "happi".
+A stem may not be a word: "happily" and "happiness" are "happili" and "happi".
 
 A language is detected by script, then by words. A word of the stop word lists (stopwords-iso) counts
-`1 / n / size ** 0.3` for a language, if it is in `n` lists and the language's list has `size` words: a word that few
-languages share says more, and a long list holds words of content. Languages without stems are detected as well, so
-that Ukrainian is not taken for Russian.
+`1 / n / size ** 0.3` for a language, if it is in `n` lists and the language's list has `size` words: words of few
+languages are better evidence, and long lists contain content words. Languages without a stemmer are detected as well,
+so that Ukrainian is not mistaken for Russian.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from mrc_workbench.data.texts import Script, sample_beginnings, script_of
 
 VERSION = 1  # part of the keys of stems: raise it if the stems, the stop words or the detected languages change
 
-# ISO 639-1 codes of the languages that have a Snowball stemmer and a list of stop words, and Snowball's names
+# ISO 639-1 codes and Snowball's names of languages with a stemmer and a list of stop words
 STEMMED = {
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
     "eo": "esperanto", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian", "fi": "finnish",
@@ -34,37 +34,36 @@ STEMMED = {
 }  # fmt: skip
 _UNSPACED = {"th": r"\p{Thai}", "lo": r"\p{Lao}", "km": r"\p{Khmer}", "my": r"\p{Myanmar}", "zh": r"\p{Han}"}
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
-_CHINESE_CHARACTERS = {"ja", "zh"}  # a short Japanese question may be in these alone
-_JAPANESE = 0.05  # of the unspaced characters are kana in Japanese; Chinese quotes a name now and then
+_CHINESE_CHARACTERS = {"ja", "zh"}  # a short Japanese question may contain only Chinese characters
+_JAPANESE = 0.05  # minimum fraction of kana; Chinese texts may quote Japanese names
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _TURKISH_I = str.maketrans("Iİ", "ıi")
 
-_EXCERPT = 400  # characters: texts are joined until they have as many, so that each has some stop words
-_EXCERPTS = 200  # that are looked at, evenly spread
+_EXCERPT = 400  # minimum characters of joined texts, so that they contain stop words
+_EXCERPTS = 200  # evaluated excerpts, evenly spread
 _MIN_WORDS = 2  # stop words that decide the language of an excerpt
-_LEAD = 1.1  # times the evidence of the next language
+_LEAD = 1.1  # minimum ratio to the evidence of the next language
 _LENGTH_POWER = 0.3  # of a list's length: 0 favours long lists, 1 favours short ones
-# of all excerpts, and of those that are decided
-_DECIDED = 0.4
-_AGREED = 0.75
+_DECIDED = 0.4  # minimum fraction of all excerpts with the language of the corpus
+_AGREED = 0.75  # minimum fraction of the excerpts with a language
 
 
 def has_own_case(language: str) -> bool:
-    """Whether a language lowers some letters as no other language does."""
+    """Whether a language has its own rules for lower case."""
     return language == "tr"
 
 
 def lower(language: str, text: str) -> str:
-    """Return a composed text (NFC) in the lower case of a language: in Turkish, I becomes ı and İ becomes i."""
+    """Lower-case a composed text (NFC) by the rules of a language: in Turkish, I becomes ı and İ becomes i."""
     return (text.translate(_TURKISH_I) if has_own_case(language) else text).lower()
 
 
 def stems(language: str, words: Iterable[str]) -> list[str]:
-    """Return the Snowball stem of each word in lower case; a word of which nothing is left is its own stem."""
-    import Stemmer  # a library in C, which is loaded with the first text of such a language
+    """Return the Snowball stem of each lower-cased word; a word with an empty stem is returned unchanged."""
+    import Stemmer  # only loaded for texts of such a language
 
     words = list(words)
-    stemmer = Stemmer.Stemmer(STEMMED[language], 0)  # a new one for each call: it must not serve two threads at once
+    stemmer = Stemmer.Stemmer(STEMMED[language], 0)  # not thread-safe, so it is not shared
     return [stem or word for stem, word in zip(stemmer.stemWords(words), words, strict=True)]
 
 
@@ -75,12 +74,12 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """Return the ISO 639-1 code of the language that most of the texts begin in; empty if there is none."""
+    """Return the ISO 639-1 code of the language of most texts; empty if unclear."""
     return detect_language(texts).language
 
 
 class DetectedLanguage(NamedTuple):
-    """The script of a corpus, and its language, which is empty if unclear."""
+    """The script of a corpus and its language, empty if unclear."""
 
     script: Script
     language: str
@@ -91,7 +90,7 @@ _detected: dict[bytes, DetectedLanguage] = {}
 
 
 def detect_language(texts: Iterable[str]) -> DetectedLanguage:
-    """Return the script and the language of texts, remembered by content."""
+    """Return the script and the language of texts, cached by content."""
     sample = sample_beginnings(texts)
     key = hashlib.blake2b("\0".join(sample).encode("utf-8", "surrogatepass"), digest_size=16).digest()
     if (known := _detected.get(key)) is None:
@@ -135,19 +134,16 @@ def _excerpts(texts: Sequence[str]) -> Iterator[str]:
 
 
 def _language_by_stop_words(text: str) -> str:
-    evidence_by_language = stop_word_evidence(text)
-    if (
-        not evidence_by_language
-        or max(language_evidence.words for language_evidence in evidence_by_language.values()) < _MIN_WORDS
-    ):
+    ranked = sorted(stop_word_evidence(text).items(), key=lambda item: -item[1].weight)
+    if not ranked:
         return ""
-    first, *others = sorted(evidence_by_language, key=lambda language: -evidence_by_language[language].weight)
-    is_clear = not others or evidence_by_language[first].weight >= _LEAD * evidence_by_language[others[0]].weight
-    return first if is_clear and evidence_by_language[first].words >= _MIN_WORDS else ""
+    (language, evidence), *others = ranked
+    is_clear = not others or evidence.weight >= _LEAD * others[0][1].weight
+    return language if is_clear and evidence.words >= _MIN_WORDS else ""
 
 
 class WordEvidence(NamedTuple):
-    """How many words of a text are stop words of a language, and the sum of their weights."""
+    """The number of words of a text that are stop words of a language, and the sum of their weights."""
 
     words: int
     weight: float
@@ -157,12 +153,12 @@ _NONE = WordEvidence(0, 0.0)
 
 
 def stop_word_evidence(text: str) -> dict[str, WordEvidence]:
-    """Return what the words of a text say for each language."""
+    """Return the evidence of the words of a text for each language."""
     evidence_by_language: dict[str, WordEvidence] = {}
     for word in _WORD.findall(text.lower()):
         for language, weight in _weights().get(word, ()):
-            previous = evidence_by_language.get(language, _NONE)
-            evidence_by_language[language] = WordEvidence(previous.words + 1, previous.weight + weight)
+            words, weight_sum = evidence_by_language.get(language, _NONE)
+            evidence_by_language[language] = WordEvidence(words + 1, weight_sum + weight)
     return evidence_by_language
 
 
@@ -179,30 +175,23 @@ def _weights() -> Mapping[str, Sequence[tuple[str, float]]]:
 
 @cache
 def _lists() -> dict[str, frozenset[str]]:
-    from stopwordsiso import langs, stopwords  # a file of 200 KB
+    from stopwordsiso import langs, stopwords  # 200 KB, only loaded if needed
 
     spaced = langs() - {"ja", "ko", "th", "zh"}
-    return {
-        language: frozenset(word.lower() for word in stopwords(language) if _WORD.fullmatch(word))
-        for language in sorted(spaced)
-    }
+    lists = ((language, filter(_WORD.fullmatch, stopwords(language))) for language in sorted(spaced))
+    return {language: frozenset(map(str.lower, words)) for language, words in lists}
 
 
-# of a short text: stop words of a language, times those of the corpus's
-_DECISIVE_WORDS = 2
-_DECISIVE_LEAD = 2.0
+_DECISIVE_WORDS = 2  # minimum stop words in a short text
+_DECISIVE_LEAD = 2.0  # minimum ratio to the stop words of the corpus's language
 
 
 def foreign_language(text: str, language: str) -> str:
-    """Return the language of a short text, such as a question, if it surely is another than `language`; else empty."""
+    """Return the language of a short text, such as a question, if it is clearly not `language`; else empty."""
     script = script_of([text])
     if script is not Script.SPACED:
-        detected_language = _language(script, [text])
-        return (
-            ""
-            if {detected_language, language} <= _CHINESE_CHARACTERS or detected_language == language
-            else detected_language
-        )
+        detected = _language(script, [text])
+        return "" if {detected, language} <= _CHINESE_CHARACTERS or detected == language else detected
     others = stop_word_evidence(unicodedata.normalize("NFC", text))
     own = others.pop(language, _NONE)
     other, strongest = max(others.items(), key=lambda item: item[1].weight, default=("", _NONE))

@@ -1,7 +1,7 @@
-"""Where the tokens of an analyzer are in a text, and a passage with its matches, answers and sentences marked.
+"""The positions of an analyzer's tokens in a text, and texts with marked matches, answers and sentences.
 
-Spans are those a person would underline by hand. Single bigrams, which BM25 also counts, are left out on purpose: half
-a word found inside another word explains nothing.
+Matches are spans that a person would underline. Single bigrams, which BM25 also counts, are not marked: half a word
+inside another word explains nothing.
 """
 
 import unicodedata
@@ -23,11 +23,11 @@ from mrc_workbench.data.text.analyzers import Analyzer, LocatedToken, Span, kiwi
 from mrc_workbench.data.text.languages import lower
 from mrc_workbench.data.texts import Script, script_of
 
-Piece = tuple[str, float]  # a stretch of text, and the sum of the weights of the tokens that stand there
+Piece = tuple[str, float]  # a substring, and the sum of the weights of its tokens
 
 
 class TokenKind(StrEnum):
-    """`LETTERS` are two letters in a row, wherever they stand in a word, or a word of one letter."""
+    """The kind of a token; a bigram is two adjacent characters of a word, or a word of one character."""
 
     WORD = "word"
     MORPHEME = "morpheme"
@@ -35,29 +35,27 @@ class TokenKind(StrEnum):
 
 
 class IndexedText(NamedTuple):
-    """A passage as it is indexed: composed (NFC), its title on the line before it where that is indexed too."""
+    """The indexed text of a passage: composed (NFC), after a line with the title if titles are indexed."""
 
     text: str
-    start: int  # where the passage's own text begins
+    start: int  # of the passage's text, after the title
 
     def title_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
-        """Cut the title by the weights of spans of `text`; empty where it is not indexed."""
         return weighted_pieces(self.text, weights, 0, max(0, self.start - 1))
 
     def text_pieces(self, weights: Iterable[tuple[Span, float]]) -> list[Piece]:
-        """Cut the passage's own text by the weights of spans of `text`."""
         return weighted_pieces(self.text, weights, self.start, len(self.text))
 
 
 def indexed_text(passage: Passage, *, title: bool) -> IndexedText:
-    """Return a passage as it is indexed."""
+    """Return the indexed text of a passage."""
     text = unicodedata.normalize("NFC", Passages.from_passages([passage]).indexed_texts(title=title)[0])
-    # nothing composes with the line break between them, so the own text is as long as by itself
+    # no character composes with a line break, so the text after the title has the length of the composed text
     return IndexedText(text, len(text) - len(unicodedata.normalize("NFC", passage.text)))
 
 
 def describe_token(analysis: Analyzer | Analysis, token: str, written: str = "") -> tuple[str, TokenKind]:
-    """Return a token as users read it, such as "running (run)" for a stem and the word `written`, and what it is."""
+    """Return the displayed form of a token, such as "running (run)" for a stem of the word `written`, and its kind."""
     analysis = Analysis.from_analyzer(analysis)
     analyzer = analysis.analyzer
     if analysis.language and written and written != token:
@@ -74,7 +72,7 @@ def describe_token(analysis: Analyzer | Analysis, token: str, written: str = "")
 
 
 def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[dict[str, tuple[Span, ...]]]:
-    """Return for each text (composed, NFC) its distinct tokens in their order, and where each of them stands."""
+    """Return the distinct tokens of each text (composed, NFC) in order, with their spans."""
     spans_by_text = []
     for tokens in locate_tokens(analysis, texts):
         spans: defaultdict[str, list[Span]] = defaultdict(list)
@@ -85,7 +83,7 @@ def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[
 
 
 def locate_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
-    """Return the tokens of `analyze` for each text (composed, NFC) with their places, those of synonyms included."""
+    """Return the tokens of `analyze` for each text (composed, NFC) with their spans."""
     analysis = Analysis.from_analyzer(analysis)
     if analysis.pairs:
         return [
@@ -110,7 +108,7 @@ def locate_tokens(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[l
 
 
 def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int, end: int) -> list[Piece]:
-    """Cut `text[start:end]` where the weight of its letters changes; a letter weighs what the spans over it sum to."""
+    """Split `text[start:end]` where the weight of the characters, the sum of the spans over them, changes."""
     character_weights = np.zeros(len(text))
     for (first, last), weight in weights:
         character_weights[first:last] += weight
@@ -132,7 +130,7 @@ def _located_kanji_and_runs(text: str) -> Iterator[LocatedToken]:
 
 
 def _origins(text: str, lowered: str) -> Sequence[int]:
-    """The position in a text of each character of it in lower case: some become two characters then."""
+    """Return the position in a text of each character of its lower case, in which some become two characters."""
     if len(lowered) == len(text):
         return range(len(text))
     return [position for position, character in enumerate(text) for _ in character.lower()]
@@ -149,18 +147,17 @@ def _located_stems(analysis: Analysis, text: str) -> Iterator[LocatedToken]:
 def _locate_in_order(
     tokens: Sequence[str], text: str, lowered: str, *, overlap: bool = False
 ) -> Iterator[LocatedToken]:
-    """Yield the tokens with their characters of the text, which has been lowered."""
     origins = _origins(text, lowered)
     start = -1
     end = 0
     for token in tokens:
-        # no characters of either token are between two tokens, so the first place is right; pairs overlap by one
+        # between two tokens are no characters of tokens, so the first match is right; bigrams overlap by one character
         start = lowered.index(token, start + 1 if overlap and len(token) == 2 else end)
         end = start + len(token)
         yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
 
 
-_Term = tuple[str, str]  # lower-cased form, and the kind of word it is
+_Term = tuple[str, str]  # lower-cased form, and the kind of word
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _PAIR = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")
@@ -169,7 +166,7 @@ _ONLY_HIRAGANA = regex.compile(r"\p{Hiragana}+")
 
 # Kiwi's tags: nouns, number words, verbs, adjectives, modifiers, adverbs, roots; foreign and Chinese letters, numbers
 _CONTENT_TAGS = ("NNG", "NNP", "NR", "VV", "VA", "MM", "MAG", "XR", "SL", "SH", "SN")
-# words that stand in every question or passage and say nothing about either
+# function words
 _IGNORED_WORDS = """
 하 되 있 없 같 않 보 위하 대하 통하 의하 따르 관하 어떻 그렇 이렇 이러하 그러하 왜 언제 어떻게 몇 어느 어떤
 무슨 가장 더 또 잘 못 안 다시 매우 그 이 저 이런 그런 저런 한 두 세 각 모든 여러 다른
@@ -180,7 +177,7 @@ _IGNORED = frozenset(_IGNORED_WORDS.split())
 
 
 def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
-    """Return for each text (composed, NFC) the spans whose words also occur in the question, in order, none touching.
+    """Return the spans of each text (composed, NFC) whose words also occur in the question, in order and merged.
 
     Korean is compared by Kiwi's content morphemes, languages without spaces by pairs of letters, others by stems if
     there is a stemmer, else by lower-cased words. Words without content ("the", "하다") never match.
@@ -192,7 +189,7 @@ def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans in order, those that overlap or touch made one."""
+    """Return the spans in order; those that overlap or touch are merged."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -226,7 +223,7 @@ def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]
             continue
         surface = [(start + w.start(), start + w.end()) for w in regex.finditer(r"\S+", text[start : start + length])]
         forms = token.form.lower().split()
-        if len(forms) != len(surface):  # a name of several words is compared word by word where both agree on them
+        if len(forms) != len(surface):  # a name of several words is compared word by word if possible
             forms = ["".join(forms)]
             surface = [(start, start + length)]
         for form, span in zip(forms, surface, strict=True):
@@ -247,12 +244,12 @@ def _words(text: str) -> Iterator[tuple[_Term, Span]]:
 
 
 _LINE = regex.compile(r"\S.*")
-# up to a mark before a space or the end, or one of those that need no space; none goes beyond its line
+# up to a mark before a space or the end, or a mark of unspaced scripts; sentences do not span lines
 _SENTENCE = regex.compile(r"\S(?:.*?(?:[.!?…][\p{P}]*(?=\s|$)|[。！？][\p{Pe}\p{Pf}]*)|.*\S|)", regex.MULTILINE)
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Return the sentences of a composed text, none beyond its line: Kiwi's in Korean, else `marked_sentences`."""
+    """Return the sentences of a composed text by line: Kiwi's for Korean, else `marked_sentences`."""
     if script_of([text]) is not Script.KOREAN:
         return marked_sentences(text)
     lines = list(_LINE.finditer(text))
@@ -265,18 +262,18 @@ def sentence_spans(text: str) -> list[Span]:
 
 
 def marked_sentences(text: str) -> list[Span]:
-    """Return the sentences of a text as they end with their mark or their line, so "Dr. Kim" is cut in two."""
+    """Split a text into sentences by marks and lines; "Dr. Kim" is split in two."""
     return [match.span() for match in _SENTENCE.finditer(text)]
 
 
 EXCERPT_LENGTH = 160
-_LEAD = 30  # letters shown before the first thing worth seeing
-_WORD_REACH = 15  # letters an excerpt may grow to begin and end at a word's edge
+_LEAD = 30  # characters before the first match
+_WORD_REACH = 15  # characters by which an excerpt may grow to begin and end between words
 
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text (composed, NFC), the spans in it that match the question, and those that answer it."""
+    """A text (composed, NFC) with the spans that match the question and those that answer it."""
 
     text: str
     matches: tuple[Span, ...] = ()
@@ -284,7 +281,7 @@ class MarkedText:
 
     @property
     def excerpt(self) -> Span:
-        """The part that holds an answer where there is one, else the most matches; all of a short text."""
+        """The part with the most answers, then the most matches; all of a short text."""
         if len(self.text) <= EXCERPT_LENGTH + _LEAD:
             return 0, len(self.text)
         weights = {**dict.fromkeys(self.matches, 1), **dict.fromkeys(self.answers, 1000)}
@@ -308,19 +305,17 @@ class MarkedText:
 
 
 def mark_texts(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]) -> list[MarkedText]:
-    """Mark texts for a question; `answers` holds for each text the answers to look for in it."""
+    """Mark texts for a question; `answers` are the answers to mark in each text."""
     composed = [unicodedata.normalize("NFC", text) for text in texts]
-    return [
-        MarkedText(text, tuple(spans), tuple(answer_spans(text, text_answers)))
-        for text, spans, text_answers in zip(composed, matched_spans(question, composed), answers, strict=True)
-    ]
+    rows = zip(composed, matched_spans(question, composed), answers, strict=True)
+    return [MarkedText(text, tuple(spans), tuple(answer_spans(text, searched))) for text, spans, searched in rows]
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[Span]:
-    """Return where a text (composed) holds one of the answers.
+    """Return the spans of the answers in a text (composed).
 
-    An answer begins a word (particles may follow it) or, if it never does, is anywhere; never inside a number or a
-    Latin word, since "3" answers nothing in "1934".
+    Answers at the beginning of words (particles may follow) come first; without any, an answer may be anywhere except
+    inside a number or a Latin word: "3" is no answer in "1934".
     """
     spans: list[Span] = []
     for answer in answers:

@@ -18,7 +18,7 @@ from mrc_workbench.data.commands import AsJson, choice_option, command_group, st
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.pairs import PairKind, PairSet, evaluation_part, split_pairs
 from mrc_workbench.data.pairs.store import find
-from mrc_workbench.data.problems import failure_dict, with_extra
+from mrc_workbench.data.problems import as_missing_extra, failure_dict
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import Study
 from mrc_workbench.data.terminal import end_progress_line, format_table, print_line, report_progress
@@ -114,7 +114,7 @@ def evaluate(
             measurements.append(_measure_model(name, part_data, probe_parts, base, report))
         except Exception as error:
             logger.exception("model %r cannot be measured", name)
-            measurements.append((ModelResult(name, error=with_extra(error)), {}))
+            measurements.append((ModelResult(name, error=as_missing_extra(error)), {}))
     results, tests = _compare_models(part_data, probe_parts, measurements)
     if on_progress:
         on_progress("", 1.0)
@@ -294,7 +294,7 @@ def _compute_similarities(request: results.SimilarityRequest, pairs: PairSet, pr
             models[model] = {}
         except Exception as error:
             logger.exception("model %r cannot encode", model)
-            models[model] = failure_dict(with_extra(error))
+            models[model] = failure_dict(as_missing_extra(error))
     return TaskResult({"models": models}, arrays)
 
 

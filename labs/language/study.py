@@ -250,7 +250,9 @@ def import_files(
         name = derive_name(path.name, "text")
         with path.open("rb") as content:
             print_line(
-                _format_line(corpora.keep(content, name, source=str(path), on_progress=partial(report_progress, name)))
+                _format_line(
+                    corpora.save_text(content, name, source=str(path), on_progress=partial(report_progress, name))
+                )
             )
     return 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from mrc_workbench.data.problems import with_extra
+from mrc_workbench.data.problems import as_missing_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.corpora import ProgressCallback, scale_progress
@@ -201,7 +201,7 @@ def _evaluate_reader(
             answers[name] = _evaluate_retriever(reader, experiment, name, test, tuning, on_progress=report)
         return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
     except Exception as error:  # the others go on
-        return ReaderResult(spec.name, error=with_extra(error))
+        return ReaderResult(spec.name, error=as_missing_extra(error))
 
 
 def _evaluate_retriever(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.problems import Failure, with_extra
+from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.workspace import read_number, require_storage, workspace, write_json
 from mrc_workbench.labs.reading.generator import (
     ChatMessages,
@@ -341,7 +341,7 @@ def run_generator(
             )
         return GeneratorResult(spec.name, answers_by_retriever)
     except Exception as error:  # the others go on
-        return GeneratorResult(spec.name, error=with_extra(error))
+        return GeneratorResult(spec.name, error=as_missing_extra(error))
 
 
 def build_generator(spec: GeneratorSpec) -> Generator:

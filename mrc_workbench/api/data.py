@@ -22,13 +22,13 @@ from mrc_workbench.api.values import (
     table_files,
     unknown_name,
 )
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import WORK, QuestionSetReading, read_paths_in_subprocess
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, display_name, find, read_entry, stored
+from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.comparison.store import store_question_set
 
 _COLUMNS = [field.name for field in fields(QuestionColumns)]

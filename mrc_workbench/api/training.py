@@ -209,7 +209,7 @@ def _report_progress(run: Run, report: Any) -> Iterator[None]:
         while not is_finished.wait(_SECONDS_BETWEEN):
             status = run.status()
             phase = (status.phase or status.state.value).replace("_", " ")
-            report(phase, status.share)
+            report(phase, status.progress)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.data.terminal import quiet_libraries
 from mrc_workbench.retrieval.comparison.experiment import RunMeasurements, RunSpec, add_run
 from mrc_workbench.retrieval.rankings import Rankings

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from mrc_workbench.data.jobs.processes import commit, hardware, versions
-from mrc_workbench.data.problems import Failure, with_extra
+from mrc_workbench.data.problems import Failure, as_missing_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -56,7 +56,7 @@ def build_context(
         try:
             context.retrievers[spec.name] = spec.make(context)
         except Exception as error:
-            context.retrievers[spec.name] = with_extra(error)
+            context.retrievers[spec.name] = as_missing_extra(error)
     return context
 
 
@@ -337,7 +337,7 @@ def _result(
     try:
         rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
     except Exception as raised:
-        error = with_extra(raised)
+        error = as_missing_extra(raised)
         # an error that a user can mend is reported without its traceback
         is_expected = isinstance(error, Failure | OSError | MemoryError)
         logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)

@@ -21,8 +21,7 @@ from mrc_workbench.data.jobs.processes import import_heavy_libraries
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, split
-from mrc_workbench.data.store import find
-from mrc_workbench.data.store import keep as store_set
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.data.store import stored as stored_sets
 from mrc_workbench.data.studies import Study, StudyJob
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -375,7 +374,7 @@ def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
 def store_question_set(question_set: QuestionSet, source: str) -> None:
     """Store a question set unless the workspace has it. Raises `LimitError` and `OSError`."""
     if all(stored.fingerprint != question_set.fingerprint for stored in stored_sets()):
-        store_set(question_set, source=source)
+        save_question_set(question_set, source=source)
 
 
 def store_comparison(

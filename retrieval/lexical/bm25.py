@@ -24,7 +24,15 @@ from scipy.sparse import csr_array, diags_array
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.passages import Passage, Passages
-from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, analyze, has_cached_tokens, token_parts, tokens_of
+from mrc_workbench.data.text.analysis import (
+    TEXTS_PER_PART,
+    Analysis,
+    Tokens,
+    analyze,
+    has_cached_tokens,
+    token_parts,
+    tokens_of,
+)
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.text.marking import TokenKind, describe_token, marked_sentences
@@ -345,7 +353,7 @@ def _text_index(
     k1 = options.k1
     b = options.b
     analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS_FRACTION * done)))
-    stored_tokens = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
+    stored_tokens = [next(analyzed)] if len(texts) <= TEXTS_PER_PART else None  # as tokens, all of them
     statistics = term_statistics(analysis, texts, stored_tokens or analyzed)
 
     def segments() -> Iterator[Segment]:
@@ -383,7 +391,7 @@ def _index(
     n_passages = statistics.n_passages
     if not statistics.mean_length:
         return Index(n_passages)
-    if n_passages <= PART and statistics.n_tokens <= MAX_NUMPY_TOKENS:
+    if n_passages <= TEXTS_PER_PART and statistics.n_tokens <= MAX_NUMPY_TOKENS:
         return SingleSegmentIndex(next(segments()), n_passages)
     from mrc_workbench.retrieval.lexical.index import Postings, PostingsIndex, mapped_postings  # imports a compiler
 
@@ -391,8 +399,10 @@ def _index(
         for number, segment in enumerate(segments(), start=1):
             yield segment
             if on_progress:
-                on_progress(_ANALYSIS_FRACTION + (1 - _ANALYSIS_FRACTION) * min(1.0, number * PART / n_passages))
+                on_progress(
+                    _ANALYSIS_FRACTION + (1 - _ANALYSIS_FRACTION) * min(1.0, number * TEXTS_PER_PART / n_passages)
+                )
 
-    if n_passages <= PART:
-        return PostingsIndex(Postings.from_segments(reporting_segments(), n_passages, PART))
-    return PostingsIndex(mapped_postings(key, n_passages, reporting_segments, PART))
+    if n_passages <= TEXTS_PER_PART:
+        return PostingsIndex(Postings.from_segments(reporting_segments(), n_passages, TEXTS_PER_PART))
+    return PostingsIndex(mapped_postings(key, n_passages, reporting_segments, TEXTS_PER_PART))

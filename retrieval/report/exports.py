@@ -48,7 +48,7 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
     questions, passages = trec_ids(question_set)
     corpus = corpus_entries(question_set, passages)
     queries = (
-        {"_id": i, "text": q.text, **({"metadata": {"made": q.made}} if q.made else {})}
+        {"_id": i, "text": q.text, **({"metadata": {"generator": q.generator}} if q.generator else {})}
         for i, q in zip(questions, question_set.questions, strict=True)
     )
     with replacing(folder) as new:
@@ -77,7 +77,7 @@ def per_question_json(comparison: Comparison) -> str:
             "id": question.id,
             "text": question.text,
             "kind": question.kind,
-            "made": question.made,
+            "generator": question.generator,
             "relevant": question.relevant,
             "retrievers": {name: entries[row] for name, entries in results},
         }
@@ -98,7 +98,7 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
         "id": [question.id for question in questions],
         "question": [question.text for question in questions],
         "kind": [question.kind for question in questions],
-        "made": [question.made for question in questions],
+        "generator": [question.generator for question in questions],
         "relevant": [" ".join(trec_id_of[id_] for id_ in question.relevant) for question in questions],
     }
     for name in comparison.scores:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.store import CATALOG, keep, read_entry, stored
+from mrc_workbench.data.store import CATALOG, read_entry, save_question_set, stored
 from mrc_workbench.retrieval.report.words import display_name
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import running_app
@@ -51,7 +51,7 @@ def sets(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
     (sample,) = (stored_set.key for stored_set in stored() if stored_set.questions == len(SAMPLE.questions))
     passages = [passage for row, passage in enumerate(SAMPLE.passages) if row < 8 or passage.id in QUESTION.relevant]
-    return sample, keep(QuestionSet("few", passages, (QUESTION,))).key
+    return sample, save_question_set(QuestionSet("few", passages, (QUESTION,))).key
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import CATALOG, StoredSet, keep, read_entry, remove
+from mrc_workbench.data.store import CATALOG, StoredSet, read_entry, remove, save_question_set
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, DENSE_NAME, WORDS_NAME
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
@@ -51,7 +51,7 @@ def large(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> StoredSet:
     if DEFAULT.path is None:
         pytest.skip("the package of the base is not installed: nothing here takes long")
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
-    return keep(large_set("large"))
+    return save_question_set(large_set("large"))
 
 
 def address(app: str, data: StoredSet, *names: str) -> str:
@@ -156,7 +156,9 @@ def test_finished_retrievers_stay_and_are_compared_alone(app: str, page: Page, l
 
 
 def test_a_set_deleted_in_another_tab_is_reported(app: str, page: Page, large: StoredSet) -> None:
-    other = keep(QuestionSet("other", [Passage("p", "한강은 서울을 지난다")], [Question("q", "한강은?", (), ("p",))]))
+    other = save_question_set(
+        QuestionSet("other", [Passage("p", "한강은 서울을 지난다")], [Question("q", "한강은?", (), ("p",))])
+    )
     page.goto(address(app, other, BM25_NAME))
     wait_for_comparison(page, EN["compare.run_again"])
     remover = page.context.new_page()

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from mrc_workbench.data.questions.read import read
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.workspace import acting_as, user_of
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.conftest import new_context, running_app
@@ -112,7 +112,7 @@ def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFa
         patch.setenv("MRC_WORKSPACE", str(workspace))
         with acting_as(""):
             lines = "\n".join(f"모두의 지문 {number} 나무" for number in range(12))
-            keep(read(lines.encode(), "everybody.txt").question_set, source="everybody.txt")
+            save_question_set(read(lines.encode(), "everybody.txt").question_set, source="everybody.txt")
         patch.setenv("MRC_USER_PASSAGES", "50")
         patch.setenv("HF_TOKEN", "the operator's")
         patch.setenv("MRC_FORK_SERVER", "")  # a separate server, whose libraries have no token of the hub

@@ -1,4 +1,4 @@
-"""Fixtures of the data tests: a workspace of their own, and the real KorQuAD where it is at hand."""
+"""Fixtures of the data tests: a temporary workspace, and the real KorQuAD file if available."""
 
 import os
 from pathlib import Path

@@ -1,18 +1,18 @@
-"""The same rows as files of every format, written by other means than the readers use where there are any."""
+"""The same rows as files of every format, written by other libraries than the readers use if possible."""
 
 import csv
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import openpyxl
 import pandas as pd
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
+from mrc_workbench.data.subprocess_reader import File
 
 Row = dict[str, Any]
 
@@ -100,8 +100,6 @@ FILES = {
 }
 
 
-def read_in_subprocess(
-    content: bytes, name: str, columns: Mapping[str, str | None] | None = None
-) -> QuestionSetReading:
-    """As of a file in a browser, in a process of its own."""
+def read_in_subprocess(content: bytes, name: str, columns: dict[str, str] | None = None) -> QuestionSetReading:
+    """Read an uploaded file in a subprocess."""
     return read_files_in_subprocess([File(Content(content), name)], columns)

@@ -1,4 +1,4 @@
-"""Work is done once, a damaged file costs time, never a result, and what is sealed is known to be what it was."""
+"""Tests of the cache: results are computed once, and again if a file is damaged; seals detect damage."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def test_disabling_the_cache_affects_only_this_thread() -> None:
 
 
 def damaged(whole: bytes) -> Iterator[bytes]:
-    """A file torn anywhere, with another byte in its arrays or table of contents, and files of other kinds."""
+    """Yield truncated files, files with a changed byte, and files of other kinds."""
     contents = whole.index(b"PK\x01\x02")
     yield from (whole[:length] for length in range(0, len(whole), 5))
     changes = [(position, whole[position] ^ 0xFF) for position in range(0, contents, 5)]
@@ -91,9 +91,7 @@ def test_recomputes_damaged_file() -> None:
         assert cached_file("kind").read_bytes() == whole
 
 
-def test_logs_unwritable_cache_folder_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_logs_unwritable_cache_folder_once(caplog: pytest.LogCaptureFixture) -> None:
     for kind in ("kind", "sort"):
         (workspace() / "cache" / kind).parent.mkdir(parents=True, exist_ok=True)
         (workspace() / "cache" / kind).write_text("a file, where the folder should be")
@@ -110,7 +108,7 @@ def test_reads_tokens_from_disk_and_recomputes_truncated_ones() -> None:
     other = tokens_of(Analyzer.BIGRAM, ["다른", "글"])
     (second,) = {*path.parent.glob("*.npz")} - {path}
     whole = path.read_bytes()
-    path.write_bytes(second.read_bytes())  # what is read is what lies there
+    path.write_bytes(second.read_bytes())  # the content of the file is read
     assert tokens_of(Analyzer.BIGRAM, texts).texts() == other.texts()
     path.write_bytes(whole[:-40])
     assert tokens_of(Analyzer.BIGRAM, texts).texts() == analyze(Analyzer.BIGRAM, texts)
@@ -148,10 +146,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_seal_appends_signature_size_and_digest(file: Path) -> None:
     content = file.read_bytes()
-    assert content[: len(CONTENT)] == CONTENT
-    assert (
-        content[len(CONTENT) :] == b"mrc-seal" + len(CONTENT).to_bytes(8, "little") + xxhash.xxh3_128(CONTENT).digest()
-    )
+    size = len(CONTENT).to_bytes(8, "little")
+    assert content == CONTENT + b"mrc-seal" + size + xxhash.xxh3_128(CONTENT).digest()
     assert is_intact(file)
 
 
@@ -194,7 +190,12 @@ def test_missing_or_unsealed_file_is_not_intact(tmp_path: Path) -> None:
 def test_digests_a_file_once_until_it_is_replaced(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     digest = seals._digest
-    monkeypatch.setattr(seals, "_digest", lambda path, size: (read.append(path), digest(path, size))[1])
+
+    def record(path: Path, size: int) -> bytes:
+        read.append(path)
+        return digest(path, size)
+
+    monkeypatch.setattr(seals, "_digest", record)
     assert all(is_intact(file) for _ in range(5))
     assert read == [file]
     copy = file.with_name("copy")
@@ -242,12 +243,12 @@ def test_failed_write_keeps_the_old_file(file: Path) -> None:
 
 def test_flushes_sealed_file_before_renaming_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[tuple[str, bool]] = []
-    target = tmp_path / "kept"
+    target = tmp_path / "sealed"
     for module in (seals, workspace_module):
         monkeypatch.setattr(module, "to_disk", lambda path: forced.append((path.name, target.exists())))
     with sealing(target) as new:
         new.write_bytes(CONTENT)
-    assert forced == [("kept", False), (tmp_path.name, True)]
+    assert forced == [("sealed", False), (tmp_path.name, True)]
     forced.clear()
     target.unlink()
     with sealing(target) as new:
@@ -260,7 +261,7 @@ def test_flushes_sealed_file_before_renaming_it(tmp_path: Path, monkeypatch: pyt
 
 def _socket(path: Path) -> None:
     here = Path.cwd()
-    os.chdir(path.parent)  # the name of a socket is short
+    os.chdir(path.parent)  # the path of a socket has a length limit
     try:
         with socket.socket(socket.AF_UNIX) as unix_socket:
             unix_socket.bind(path.name)
@@ -284,9 +285,8 @@ def test_special_files_are_not_intact_and_never_block(put: Any, folder: Path, fi
 def test_seal_must_list_every_file(folder: Path) -> None:
     listed = json.loads((folder / SEAL).read_text())
     for name in listed:
-        (folder / SEAL).write_text(
-            json.dumps({file_name: entry for file_name, entry in listed.items() if file_name != name})
-        )
+        others = {other: entry for other, entry in listed.items() if other != name}
+        (folder / SEAL).write_text(json.dumps(others))
         assert not is_intact(folder), name
         assert is_intact(folder, unsealed_names=[name])
         (folder / SEAL).write_text(json.dumps({name: listed[name]}))

@@ -1,4 +1,4 @@
-"""What the commands print of files of questions and of pairs, and what they keep."""
+"""Tests of the commands for datasets and pairs: output and stored sets."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ TEXT = (
 
 @pytest.fixture
 def output(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run a command that succeeds, and return what it prints."""
+    """Run a successful command and return its output."""
 
     def run(*words: object) -> str:
         assert main([*map(str, words)]) == 0
@@ -39,7 +39,7 @@ def output(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def error(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run a command that fails, and return its error."""
+    """Run a failing command and return its error."""
 
     def run(*words: object) -> str:
         assert main([*map(str, words)]) == 2
@@ -143,7 +143,7 @@ def test_reports_full_disk(command: str, file: Path, error: Command, monkeypatch
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "keep" if command == "import" else "read_paths_in_subprocess", full)
+    monkeypatch.setattr(module, "save_question_set" if command == "import" else "read_paths_in_subprocess", full)
     assert error("data", command, file) == "error: the disk is full\n"
 
 
@@ -202,7 +202,7 @@ GOOD = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(20)]
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """A training file with a row too few and a sentence of the test file, which stands beside it."""
+    """A training file with an incomplete row and a sentence of the test file."""
     train = tmp_path / "sts-train.tsv"
     test = tmp_path / "sts-test.tsv"
     head = "sentence1\tsentence2\tscore"
@@ -245,10 +245,8 @@ def test_inspect_pairs_prints_json(files: list[str], output: Command) -> None:
     report = json.loads(output("pairs", "inspect", *files, "--json", "--kind", "scored", "--scale", "-5", "5"))
     assert (report["name"], report["kind"], report["scale"], report["rows_left_out"]) == ("sts", "scored", [-5, 5], 1)
     assert report["files"][0]["problems"][0]["code"] == "empty_sentence"
-    assert report["split"] == {
-        "published": ["train", "test"],
-        "rows": {"all": 23, "train": 19, "validation": 2, "test": 2},
-    }
+    assert report["split"]["published"] == ["train", "test"]
+    assert report["split"]["rows"] == {"all": 23, "train": 19, "validation": 2, "test": 2}
     assert report["audit"]["leaks"][1] == {"from": "train", "into": "test", "sentences": 1, "rows": 1, "repeated": 0}
     assert sum(report["audit"]["score_counts"]) == 23
 
@@ -272,7 +270,7 @@ def test_rejects_files_that_are_not_pairs(tmp_path: Path, error: Command) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--scale", "5", "0"], "the lower one first"),
         (["--parts", "train"], "--parts names 1 parts of 2 files"),
@@ -281,8 +279,8 @@ def test_rejects_files_that_are_not_pairs(tmp_path: Path, error: Command) -> Non
         (["--kind", "question"], "--kind"),
     ],
 )
-def test_rejects_invalid_pair_options(files: list[str], words: list[str], told: str, error: Command) -> None:
-    assert told in error("pairs", "inspect", *files, *words)
+def test_rejects_invalid_pair_options(files: list[str], words: list[str], message: str, error: Command) -> None:
+    assert message in error("pairs", "inspect", *files, *words)
 
 
 @pytest.mark.parametrize("score", ["1e39", "1e300", "9" * 200_000])

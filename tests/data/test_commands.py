@@ -39,7 +39,7 @@ class Options:
 
 
 def run(room: App, words: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()) -> int:
-    """Run words as the commands of a room that is the only one; returns the exit status."""
+    """Run a command line with a single group of commands."""
     mrc = command_group("mrc", "")
     mrc.command(room)
     return run_command_line(mrc, [*room.name, *words], error_lines)
@@ -101,7 +101,7 @@ def test_parses_choices_columns_and_negative_numbers(room: App, given: list[dict
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["look", "--size", "very-small"], 'Invalid value "very-small" for --size. Choose from: "s", "l".'),
         (["look", "--columns", "크기"], "is not ROLE=NAME with a role of size, steps, titled"),
@@ -114,12 +114,12 @@ def test_parses_choices_columns_and_negative_numbers(room: App, given: list[dict
     ],
 )
 def test_reports_invalid_arguments_in_a_single_line(
-    words: list[str], told: str, room: App, capsys: pytest.CaptureFixture[str]
+    words: list[str], expected: str, room: App, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(room, words) == 2
     message = capsys.readouterr().err
     assert message.startswith("error: ")
-    assert told in message
+    assert expected in message
     assert "Traceback" not in message
 
 

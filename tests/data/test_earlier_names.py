@@ -1,4 +1,4 @@
-"""Fields that were renamed are read under both names."""
+"""Renamed fields are read under both names."""
 
 import logging
 from dataclasses import dataclass
@@ -35,10 +35,8 @@ def test_other_names_are_refused_as_before() -> None:
 
 
 def test_the_current_name_applies_if_both_occur() -> None:
-    assert current_names({"figures": 1, "metrics": 2, "k": 3}, {"figures": "metrics"}, "scores") == {
-        "metrics": 2,
-        "k": 3,
-    }
+    values = {"figures": 1, "metrics": 2, "k": 3}
+    assert current_names(values, {"figures": "metrics"}, "scores") == {"metrics": 2, "k": 3}
 
 
 def test_logs_a_deprecation_line_once(caplog: pytest.LogCaptureFixture) -> None:

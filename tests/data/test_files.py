@@ -1,4 +1,4 @@
-"""Temporary folders: those of living processes stay, and those that a kill left are removed."""
+"""Tests of temporary folders: leftovers of killed processes are removed."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ with temporary_folder(".reading.", Path(sys.argv[1])) as folder, replacing(Path(
 
 @pytest.fixture
 def living(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A process in the middle of a reading and of writing a file."""
+    """A process that reads and writes files."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDS, str(tmp_path)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
     )

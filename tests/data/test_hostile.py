@@ -1,4 +1,4 @@
-"""Whatever bytes are given: a question set that can be used, or a DataError. What was written comes back as it was."""
+"""Random and damaged files give a valid question set or a DataError, and written rows are read unchanged."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -70,7 +70,7 @@ def test_truncated_files_raise_only_data_errors(name: str) -> None:
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp949")
 CHARACTERS = "가나힣똠漢ab?7 \t\n,;\"'.℃"
-# no more Hanja than Hangul, as in Korean: by that CP949 is told from damaged UTF-8
+# no more Hanja than Hangul, as in Korean: this distinguishes CP949 from damaged UTF-8
 TEXTS = st.text(CHARACTERS, min_size=1, max_size=12).filter(
     lambda text: text.strip() and text.count("漢") <= sum(text.count(letter) for letter in CHARACTERS[:4])
 )
@@ -79,7 +79,7 @@ ANSWERS = st.lists(st.text("서울ab7,", min_size=1, max_size=5), max_size=3)
 
 @st.composite
 def row_lists(draw: st.DrawFn) -> list[Row]:
-    """Rows over a few passages, each passage in one article, so that SQuAD can hold them too."""
+    """Rows with a few passages, each in one article, as required by SQuAD."""
     passages = draw(st.lists(TEXTS, min_size=1, max_size=4, unique_by=str.strip))
     questions = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
     return [

@@ -1,12 +1,12 @@
-"""Passages that rows become: merged copies keep their ids as aliases, and merges and new ids are reported."""
+"""Tests of passages: ids of merged copies become aliases; merges and new ids are reported."""
 
 import pytest
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.passages import PassageBuilder, fill_ids
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import read, read_files_in_subprocess
+from mrc_workbench.data.subprocess_reader import File
 
 
 def _gathered(*rows: tuple[str, str, str]) -> PassageBuilder:

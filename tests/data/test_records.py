@@ -1,4 +1,4 @@
-"""Sets and their columns of passages, their fingerprints, and questions made of passages."""
+"""Tests of question sets: columns of passages, fingerprints, and synthetic questions."""
 
 import hashlib
 import json
@@ -103,7 +103,7 @@ def test_passages_are_equal_if_content_and_order_are() -> None:
     passages = Passages.from_passages(MANY)
     assert passages == Passages.from_passages(list(MANY))
     assert hash(passages) == hash(Passages.from_passages(list(MANY)))
-    assert passages == Passages.from_passages([*MANY, *MANY])[5:]  # whatever pieces the columns are in
+    assert passages == Passages.from_passages([*MANY, *MANY])[5:]  # independent of the chunks of the columns
     assert passages != MANY[::-1]
     assert passages != MANY[:4]
     assert passages != 5
@@ -125,18 +125,18 @@ def test_handles_more_passages_than_a_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passage", "told"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
+    ("passage", "message"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
 )
-def test_reports_repeated_ids_and_texts(passage: Passage, told: str) -> None:
-    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(told)
+def test_reports_repeated_ids_and_texts(passage: Passage, message: str) -> None:
+    assert Passages.from_passages([*MANY, passage]).duplicate.startswith(message)
 
 
 @given(st.lists(st.text("ab", max_size=3), unique=True), st.lists(st.text("ab", max_size=3)))
-def test_finds_rows_by_id(ids: list[str], wanted: list[str]) -> None:
+def test_finds_rows_by_id(ids: list[str], queried_ids: list[str]) -> None:
     row_of = Passages.from_passages(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of
     expected = {id_: row for row, id_ in enumerate(ids)}
     assert row_of == expected
-    assert row_of.rows(wanted).tolist() == [expected.get(id_, -1) for id_ in wanted]
+    assert row_of.rows(queried_ids).tolist() == [expected.get(id_, -1) for id_ in queried_ids]
 
 
 def test_distinguishes_ids_with_the_same_hash() -> None:
@@ -172,30 +172,27 @@ def question_set_of(*questions: Question) -> QuestionSet:
 
 
 def test_removes_hidden_sentence_from_its_own_passage_only() -> None:
-    question_set = question_set_of(Question("1", "산이 많다.", relevant=("a",), made="sentence", hidden=True))
+    question_set = question_set_of(Question("1", "산이 많다.", relevant=("a",), generator="sentence", hidden=True))
     trained = strip_hidden_text(question_set)
-    assert list(trained.passages.texts) == [
-        "서울은 수도이다. 한강이 흐른다.",
-        SOURCE_PASSAGES[1].text,
-        SOURCE_PASSAGES[2].text,
-    ]
+    texts = ["서울은 수도이다. 한강이 흐른다.", SOURCE_PASSAGES[1].text, SOURCE_PASSAGES[2].text]
+    assert list(trained.passages.texts) == texts
     assert list(trained.passages.titles) == ["서울", "부산", "서울"]
     assert list(question_set.passages) == list(SOURCE_PASSAGES)
     assert trained.corpus_fingerprint != question_set.corpus_fingerprint
-    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ by the sentence alone
-    generated = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
-    assert list(strip_hidden_text(QuestionSet("set", passages, (generated,))).passages.texts) == [
-        "같은 글.",
-        "같은 글.",
-    ]
+    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ only in the sentence
+    generated = Question("1", "다른 글.", relevant=("a",), generator="sentence", hidden=True)
+    trained = strip_hidden_text(QuestionSet("set", passages, (generated,)))
+    assert list(trained.passages.texts) == ["같은 글.", "같은 글."]
 
 
 def test_removes_all_titles_if_a_hidden_title_is_a_question() -> None:
-    trained = strip_hidden_text(question_set_of(Question("1", "서울", relevant=("a", "c"), made="title", hidden=True)))
+    trained = strip_hidden_text(
+        question_set_of(Question("1", "서울", relevant=("a", "c"), generator="title", hidden=True))
+    )
     assert list(trained.passages.titles) == ["", "", ""]
     assert list(trained.passages.texts) == [passage.text for passage in SOURCE_PASSAGES]
     question_set = question_set_of(
-        Question("1", "산이 많다.", relevant=("a",), made="sentence"), Question("2", "강은?", relevant=("a",))
+        Question("1", "산이 많다.", relevant=("a",), generator="sentence"), Question("2", "강은?", relevant=("a",))
     )
     assert strip_hidden_text(question_set) is question_set
 
@@ -215,11 +212,11 @@ def test_generator_label_round_trips() -> None:
 
 def test_generated_question_changes_the_fingerprint_and_is_counted() -> None:
     written = Question("1", "강은?", relevant=("a",))
-    generated = Question("1", "강은?", relevant=("a",), made="title")
+    generated = Question("1", "강은?", relevant=("a",), generator="title")
     assert question_set_of(written).fingerprint != question_set_of(generated).fingerprint
     assert question_set_of(written).generated_counts == {}
     assert question_set_of(
-        generated, Question("2", "산은?", relevant=("b",), made="title"), Question("3", "왜?")
+        generated, Question("2", "산은?", relevant=("b",), generator="title"), Question("3", "왜?")
     ).generated_counts == {"title": 2}
 
 
@@ -285,10 +282,10 @@ def test_stores_optional_columns_only_if_used(tmp_path: Path) -> None:
     assert open_questions(tmp_path) == questions[1:]
 
 
-@pytest.mark.parametrize("told", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
-def test_rejects_grades_and_groups_of_unknown_passages(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])
+def test_rejects_grades_and_groups_of_unknown_passages(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown passages .*x"):
-        question_set_of(replace(GRADED, **told))
+        question_set_of(replace(GRADED, **fields))
 
 
 def test_aliases_do_not_change_the_fingerprint_and_name_a_passage() -> None:

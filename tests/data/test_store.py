@@ -1,4 +1,4 @@
-"""Sets of the catalog, kept ones, and those of the shelf, which every user reads and cannot change."""
+"""Tests of datasets: of the catalog, stored by users, and shared ones, which users only read."""
 
 import gc
 import hashlib
@@ -23,16 +23,16 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import (
     CATALOG,
     CatalogEntry,
+    fetch,
     find,
-    keep,
     last_used,
     load,
-    obtain,
     passages_of,
     read_entry,
     record_last_used,
     remove,
     rename,
+    save_question_set,
     stored,
 )
 from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
@@ -48,7 +48,7 @@ SET = QuestionSet(
 
 
 def test_loads_stored_question_set(workspace_folder: Path) -> None:
-    stored_set = keep(SET, source="질문.csv")
+    stored_set = save_question_set(SET, source="질문.csv")
     assert (stored_set.key, stored_set.name, stored_set.source) == (SET.fingerprint[:16], SET.name, "질문.csv")
     assert (stored_set.passages, stored_set.questions) == (2, 2)
     assert load(stored_set.key) == SET
@@ -61,17 +61,17 @@ def test_records_the_last_used_set(workspace_folder: Path) -> None:
     for key in ("0123456789abcdef", "fedcba9876543210"):
         record_last_used(key)
         assert last_used() == key
-    assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "it was written in one step"
+    assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "written atomically"
 
 
 def test_stores_aliases(workspace_folder: Path) -> None:
     aliased = replace(SET, aliases={"사본 1": "a", "c": "b"})
-    stored_set = keep(aliased)
+    stored_set = save_question_set(aliased)
     assert load(stored_set.key) == aliased
     assert dict(load(stored_set.key).aliases) == {"사본 1": "a", "c": "b"}
     rename(stored_set.key, "renamed")
     assert load(stored_set.key).aliases == aliased.aliases
-    plain = keep(replace(SET, name="plain", questions=()))
+    plain = save_question_set(replace(SET, name="plain", questions=()))
     assert not (workspace_folder / "datasets" / plain.key / "aliases.parquet").exists()
     assert load(plain.key).aliases == {}
 
@@ -94,7 +94,7 @@ def aliases_of(*targets: str | None) -> bytes:
     ],
 )
 def test_rejects_damaged_files(workspace_folder: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
-    stored_set = keep(replace(SET, aliases={"c": "b"}))
+    stored_set = save_question_set(replace(SET, aliases={"c": "b"}))
     path = workspace_folder / "datasets" / stored_set.key / name
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=f"The stored dataset {stored_set.key} cannot be read"):
@@ -109,29 +109,29 @@ def test_ignores_damaged_record_of_last_used_set(workspace_folder: Path) -> None
         assert last_used() == ""
     path.unlink()
     path.mkdir()
-    record_last_used("0123456789abcdef")  # one that cannot be written stops nobody
+    record_last_used("0123456789abcdef")  # an unwritable file is ignored
     assert last_used() == ""
 
 
 @pytest.mark.parametrize("names", [["questions.parquet"], ["passages.arrow", "passages.json"]])
 def test_rejects_content_of_another_set(workspace_folder: Path, names: list[str]) -> None:
-    stored_set = keep(SET)
-    other = keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
+    stored_set = save_question_set(SET)
+    other = save_question_set(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
     folder = workspace_folder / "datasets"
     for name in names:
         (folder / stored_set.key / name).write_bytes((folder / other.key / name).read_bytes())
-    with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
+    with pytest.raises(DataError, match=r"\(its content differs from the stored one\)\. Remove it and read its source"):
         load(stored_set.key)
 
 
 def test_reads_passages_without_a_seal(workspace_folder: Path) -> None:
-    stored_set = keep(SET)
+    stored_set = save_question_set(SET)
     (workspace_folder / "datasets" / stored_set.key / "passages.json").unlink()
     assert load(stored_set.key) == SET
 
 
 def test_opens_sets_stored_as_parquet(workspace_folder: Path) -> None:
-    stored_set = keep(SET)
+    stored_set = save_question_set(SET)
     folder = workspace_folder / "datasets" / stored_set.key
     rows = {name: [getattr(passage, name) for passage in SET.passages] for name in ("id", "text", "title")}
     pq.write_table(pa.table(rows), folder / "passages.parquet", compression="zstd")
@@ -141,8 +141,8 @@ def test_opens_sets_stored_as_parquet(workspace_folder: Path) -> None:
 
 
 def test_maps_passages_into_memory(workspace_folder: Path) -> None:
-    stored_set = keep(SET)
-    gc.collect()  # what other tests left to be freed is not to be freed meanwhile
+    stored_set = save_question_set(SET)
+    gc.collect()  # garbage of other tests
     before = pa.total_allocated_bytes()
     passages = passages_of(stored_set.key)
     gc.collect()
@@ -152,7 +152,7 @@ def test_maps_passages_into_memory(workspace_folder: Path) -> None:
 
 
 def test_finds_a_set_by_every_reference(workspace_folder: Path, tmp_path: Path) -> None:
-    stored_set = keep(SET)
+    stored_set = save_question_set(SET)
     (tmp_path / "file.csv").write_text("question,context\na?,b\n")
     assert find("file.csv", tmp_path).name == "file"
     assert find(str(tmp_path / "file.csv")).name == "file"
@@ -166,26 +166,42 @@ def test_finds_a_set_by_every_reference(workspace_folder: Path, tmp_path: Path) 
 
 def test_stores_optional_question_fields(workspace_folder: Path) -> None:
     first, *others = SET.questions
-    generated = QuestionSet("made", SET.passages, (replace(first, made="sentence", hidden=True), *others))
-    stored_set = keep(generated)
-    assert (stored_set.made, keep(SET).made) == (1, 0)
+    generated = QuestionSet("generated", SET.passages, (replace(first, generator="sentence", hidden=True), *others))
+    stored_set = save_question_set(generated)
+    assert (stored_set.generated, save_question_set(SET).generated) == (1, 0)
     assert load(stored_set.key).questions == generated.questions
     assert load(stored_set.key).generated_counts == {"sentence": 1}
-    with_fields = replace(first, starts=(3, -1)[: len(first.answers)], rejected=(SET.passages[0].id,))
-    stored_set = keep(QuestionSet(SET.name, SET.passages, (with_fields, *others)))
+    with_fields = replace(first, starts=(3, -1), rejected=(SET.passages[0].id,))
+    stored_set = save_question_set(QuestionSet(SET.name, SET.passages, (with_fields, *others)))
     assert load(stored_set.key).questions == (with_fields, *others)
-    assert stored_set.key == keep(SET).key, "claims of a file are no content"
+    assert stored_set.key == save_question_set(SET).key, "claims of a file are no content"
 
 
 def test_opens_sets_stored_before_generated_questions(workspace_folder: Path) -> None:
-    stored_set = keep(SET)
+    stored_set = save_question_set(SET)
     folder = workspace_folder / "datasets" / stored_set.key
     questions = folder / "questions.parquet"
-    pq.write_table(pq.read_table(questions).drop_columns(["made", "hidden", "starts", "rejected"]), questions)
+    pq.write_table(pq.read_table(questions).drop_columns(["generator", "hidden", "starts", "rejected"]), questions)
     note = json.loads((folder / "set.json").read_text())
-    (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "made"}))
+    (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "generated"}))
     assert load(stored_set.key) == SET
-    assert stored()[0].made == 0
+    assert stored()[0].generated == 0
+
+
+def test_opens_sets_stored_under_earlier_names(workspace_folder: Path) -> None:
+    first, *others = SET.questions
+    generated = replace(SET, questions=(replace(first, generator="sentence", hidden=True), *others))
+    stored_set = save_question_set(generated)
+    folder = workspace_folder / "datasets" / stored_set.key
+    note = json.loads((folder / "set.json").read_text())
+    note["made"] = note.pop("generated")
+    (folder / "set.json").write_text(json.dumps(note))
+    table = pq.read_table(folder / "questions.parquet")
+    earlier = ["made" if name == "generator" else name for name in table.column_names]
+    pq.write_table(table.rename_columns(earlier), folder / "questions.parquet")
+    assert stored() == [stored_set]
+    assert load(stored_set.key).questions == generated.questions
+    assert load(stored_set.key).fingerprint == stored_set.fingerprint
 
 
 CONTENT = as_squad(ROWS).encode() + b" " * 200_000
@@ -221,11 +237,11 @@ def entry(workspace_folder: Path) -> Iterator[CatalogEntry]:
 
 def test_stores_a_download(entry: CatalogEntry, workspace_folder: Path) -> None:
     steps: list[tuple[int, int]] = []
-    assert obtain(entry, lambda done, total: steps.append((done, total))) == CONTENT
+    assert fetch(entry, lambda done, total: steps.append((done, total))) == CONTENT
     assert steps[-1] == (len(CONTENT), len(CONTENT))
     assert steps == sorted(steps)
     assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
-    assert obtain(entry) == CONTENT
+    assert fetch(entry) == CONTENT
     assert _Publisher.requested_paths == ["/set.json"]
 
 
@@ -234,12 +250,12 @@ def test_prefers_data_folder_and_ignores_altered_copies(
 ) -> None:
     (tmp_path / "set.json").write_bytes(CONTENT)
     monkeypatch.setenv("MRC_DATA", str(tmp_path))
-    assert obtain(entry) == CONTENT
+    assert fetch(entry) == CONTENT
     assert _Publisher.requested_paths == []
     for folder in (tmp_path, workspace_folder / "downloads"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "set.json").write_bytes(b"altered")
-    assert obtain(entry) == CONTENT
+    assert fetch(entry) == CONTENT
     assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
 
 
@@ -256,12 +272,12 @@ def test_rejects_download_with_another_checksum(
     entry: CatalogEntry, workspace_folder: Path, name: str, code: ProblemCode, words: str
 ) -> None:
     with pytest.raises(DataError, match=words) as caught:
-        obtain(replace(entry, address=entry.address.replace("set.json", name)))
+        fetch(replace(entry, address=entry.address.replace("set.json", name)))
     assert caught.value.problem.code is code
     assert str(caught.value).endswith("Download the file yourself and upload it here.")
     assert not (workspace_folder / "downloads" / "set.json").exists()
     with pytest.raises(DataError, match=r"A set could not be downloaded from http://127.0.0.1:9/x \("):
-        obtain(replace(entry, address="http://127.0.0.1:9/x"))  # out of reach
+        fetch(replace(entry, address="http://127.0.0.1:9/x"))  # out of reach
 
 
 def test_sample_needs_no_download() -> None:
@@ -284,7 +300,7 @@ OWN = QuestionSet("own", (Passage("a", "서울은 수도이다"),), (Question("1
 
 @pytest.fixture
 def shared(tmp_path: Path) -> str:
-    """The key of a set that the operator keeps by a command."""
+    """The key of a set that the operator imported by a command."""
     file = tmp_path / "everybody.json"
     passages = {passage.id: passage for passage in small_set().passages}
     rows = [
@@ -316,7 +332,7 @@ def test_only_the_operator_changes_shared_sets(shared: str) -> None:
     assert not (shared_workspace() / "remarks").exists()
     remove(shared)
     assert stored() == []
-    with acting_as(ALICE):  # what is made of it is the user's
+    with acting_as(ALICE):  # results belong to the user
         cached_arrays("rankings", "key", lambda: {"one": np.zeros(1)})
         assert (workspace() / "cache" / "rankings" / "key.npz").is_file()
     assert not (shared_workspace() / "cache").exists()
@@ -324,7 +340,7 @@ def test_only_the_operator_changes_shared_sets(shared: str) -> None:
 
 def test_hides_sets_of_other_users(shared: str) -> None:
     with acting_as(ALICE):
-        own = keep(OWN).key
+        own = save_question_set(OWN).key
         before = file_contents(workspace())
     with acting_as(BOB):
         assert [stored_set.key for stored_set in stored()] == [shared]
@@ -338,7 +354,7 @@ def test_hides_sets_of_other_users(shared: str) -> None:
 
 
 def test_renaming_changes_only_the_name() -> None:
-    stored_set = keep(small_set(), source="a.csv")
+    stored_set = save_question_set(small_set(), source="a.csv")
     rename(stored_set.key, "  새\n이름 ")
     assert stored() == [replace(stored_set, name="새 이름")]
     assert load(stored_set.key).name == "새 이름"
@@ -348,7 +364,7 @@ def test_renaming_changes_only_the_name() -> None:
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/passwd", "a\0b", "x" * 1000, "CON", ".."])
 def test_rename_never_treats_a_name_as_a_path(name: str) -> None:
-    stored_set = keep(small_set())
+    stored_set = save_question_set(small_set())
     before = sorted(path.name for path in workspace().parent.iterdir())
     rename(stored_set.key, name)
     (renamed,) = stored()
@@ -361,7 +377,7 @@ def test_rename_never_treats_a_name_as_a_path(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "\n\t", "\u200b"])
 def test_rejects_empty_name(name: str) -> None:
-    stored_set = keep(small_set())
+    stored_set = save_question_set(small_set())
     with pytest.raises(ValueError, match="a name needs"):
         rename(stored_set.key, name)
     assert stored() == [stored_set]
@@ -369,6 +385,6 @@ def test_rejects_empty_name(name: str) -> None:
 
 @pytest.mark.parametrize("key", ["0123456789abcdef", "..", "../datasets", ""])
 def test_rejects_renaming_unknown_set(key: str) -> None:
-    keep(small_set())
+    save_question_set(small_set())
     with pytest.raises(DataError, match="There is no dataset"):
         rename(key, "new")

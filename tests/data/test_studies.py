@@ -1,4 +1,4 @@
-"""A study's results are stored by type, found by key or name, exported and removed; its tables show every unit."""
+"""Tests of studies: stored results by key or name, exports and tables."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from mrc_workbench.data.studies import (
 
 
 class CountError(Failure):
-    """A failure of a class of its own."""
+    """A subclass of `Failure`."""
 
 
 class Spec(BaseModel):

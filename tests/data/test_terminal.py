@@ -1,4 +1,4 @@
-"""Progress of commands: redrawn in a terminal, a line a minute elsewhere, or JSON; idle threads sleep."""
+"""Tests of progress output in a terminal, as lines and as JSON, and of idle threads."""
 
 import io
 import json
@@ -34,7 +34,7 @@ class Terminal(io.StringIO):
 
 
 def reported(mode: ProgressMode, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> list[str]:
-    """What is written of 300 seconds of work, reported each second."""
+    """Return the output for 300 seconds of work, reported each second."""
     clock = Clock(monkeypatch)
     monkeypatch.setattr(sys, "stderr", stream)
     reporter = ProgressReporter(mode)
@@ -92,7 +92,7 @@ def working() -> int:
 
 
 def stopped() -> int:
-    with stop_message("Half is kept: run it again."):
+    with stop_message("Half is stored: run it again."):
         raise KeyboardInterrupt
 
 
@@ -109,21 +109,21 @@ def refused() -> int:
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "status", "told"),
+    ("command", "options", "status", "message"),
     [
         (working, ["--progress", "json"], 0, '{"phase": "work", "fraction": 0.5, "seconds": 0}\n'),
         (working, ["--progress=none"], 0, ""),
         (working, ["--progress", "auto"], 0, ""),
         (working, ["--progress", "fast"], 2, "error: --progress takes auto, plain, json, none, not 'fast'\n"),
         (working, ["--progress"], 2, "error: --progress takes auto, plain, json, none, not ''\n"),
-        (stopped, [], 130, "Half is kept: run it again.\n"),
+        (stopped, [], 130, "Half is stored: run it again.\n"),
         (stopped_early, [], 130, "Stopped.\n"),
         (without_memory, [], 2, "error: not enough memory\n"),
         (refused, [], 2, "error: [Errno 111] Connection refused\n"),
     ],
 )
 def test_commands_report_their_status(
-    command: object, options: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+    command: object, options: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     room = command_group("room", "A room.")
     room.command(command, name="do")
@@ -131,7 +131,7 @@ def test_commands_report_their_status(
     mrc = command_group("mrc", "")
     mrc.command(room)
     assert run_command_line(mrc, ["room", "do", *options], lambda _: ()) == status
-    assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == told
+    assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == message
 
 
 @pytest.mark.parametrize("command", [let_idle_threads_sleep, lambda: main(["runs", "list"])])

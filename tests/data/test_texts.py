@@ -12,7 +12,7 @@ WORDS = st.lists(st.text("가나ab \n😀", max_size=3), max_size=12)
 
 
 def column(texts: list[str], size: int = 3) -> object:
-    """The texts in pieces of some size, as a file's blocks leave them."""
+    """Return the texts as a chunked column."""
     pieces = [column_of(texts[start : start + size]) for start in range(0, len(texts), size)]
     return pa.chunked_array(pieces, pa.large_string())
 
@@ -79,9 +79,11 @@ def test_column_has_the_fingerprint_of_its_texts(rows: list[tuple[str, str]], ch
         assert Texts(pa.array(texts, kind)).fingerprint == fingerprint_of(texts)
 
 
-@pytest.mark.parametrize(("wanted", "held"), [("bm", [0, 1]), ("BM25", [0, 1]), (".", [3]), ("서울", [2]), ("x", [])])
-def test_finds_substring_in_any_case(wanted: str, held: list[int]) -> None:
-    assert Texts(column(["BM25", "a bm25", "서울은", "a.b"])).containing(wanted).nonzero()[0].tolist() == held
+@pytest.mark.parametrize(
+    ("substring", "rows"), [("bm", [0, 1]), ("BM25", [0, 1]), (".", [3]), ("서울", [2]), ("x", [])]
+)
+def test_finds_substring_in_any_case(substring: str, rows: list[int]) -> None:
+    assert Texts(column(["BM25", "a bm25", "서울은", "a.b"])).containing(substring).nonzero()[0].tolist() == rows
 
 
 def test_rejects_lone_surrogate() -> None:

@@ -1,4 +1,4 @@
-"""Workspaces of users and their limits, and folders that are replaced as a whole."""
+"""Tests of the workspaces of users, their limits, and atomic replacement of files and folders."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mrc_workbench.data import workspace as module
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.store import save_question_set, stored
 from mrc_workbench.data.workspace import (
     MANIFEST,
     PROJECT,
@@ -42,7 +42,7 @@ BOB = user_of("https://id.example.org", "bob")
 
 @pytest.fixture(autouse=True)
 def _without_user_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_told_by", [])
+    monkeypatch.setattr(module, "_user_providers", [])
 
 
 def test_uses_shared_workspace_without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,16 +88,16 @@ def test_rejects_invalid_user_names(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_user_provider_precedes_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", BOB)
     assert workspace() == shared_workspace() / "users" / BOB
-    at_work: list[str | None] = [ALICE, None, BOB, ""]
-    set_user_provider(lambda: at_work.pop(0))
+    users: list[str | None] = [ALICE, None, BOB, ""]
+    set_user_provider(lambda: users.pop(0))
     assert [user() for _ in range(4)] == [ALICE, BOB, BOB, ""]
 
 
 def test_has_no_workspace_while_signed_out() -> None:
-    def nobody() -> str:
+    def fail() -> str:
         raise NotSignedInError
 
-    set_user_provider(nobody)
+    set_user_provider(fail)
     for ask in (workspace, user, read_only_workspace):
         with pytest.raises(NotSignedInError):
             ask()
@@ -131,7 +131,7 @@ def test_environment_sets_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MEGABYTES", "0"), ("JOBS", "many"), ("PASSAGES", "-1"), ("PATHS", "x")):
         with monkeypatch.context() as patch:
             patch.setenv(f"MRC_USER_{name}", value)
-            with pytest.raises(ValidationError):  # nonsense is not taken for no limit
+            with pytest.raises(ValidationError):
                 limits()
 
 
@@ -146,10 +146,10 @@ def test_allows_listed_emails() -> None:
 def test_local_users_and_jobs_have_no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_PASSAGES", "1")
     monkeypatch.setenv("MRC_USER_JOBS", "1")
-    keep(make_set(2))
+    save_question_set(make_set(2))
     require_job_slot(5)
     monkeypatch.setenv("MRC_USER", ALICE)
-    keep(make_set(3))
+    save_question_set(make_set(3))
     require_job_slot(5)
     require_set_size("passages", 5)
 
@@ -158,15 +158,15 @@ def test_rejects_set_beyond_passage_or_byte_limit(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MRC_USER_PASSAGES", "2")
     monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
     with acting_as(ALICE):
-        keep(make_set(2))
+        save_question_set(make_set(2))
         with pytest.raises(LimitError) as refused:
-            keep(make_set(3))
+            save_question_set(make_set(3))
         assert (refused.value.code, refused.value.details) == ("passages", {"passages": "3", "limit": "2"})
         assert [stored_set.passages for stored_set in stored()] == [2]
         before = used_bytes()
         files = sorted(workspace().rglob("*"))
         with pytest.raises(LimitError) as refused:
-            keep(make_set(2, characters=250_000))  # three bytes a letter
+            save_question_set(make_set(2, characters=250_000))  # three bytes per character
         assert (refused.value.code, refused.value.details["limit"]) == ("megabytes", "1")
         assert float(str(refused.value.details["used"])) >= 1
         assert (used_bytes(), sorted(workspace().rglob("*"))) == (before, files)
@@ -181,7 +181,7 @@ def test_counts_bytes_of_the_users_files(tmp_path: Path, monkeypatch: pytest.Mon
         large = tmp_path / "large"
         large.write_bytes(b"z" * 10_000)
         (workspace() / "link").symlink_to(large)
-        assert 1300 <= used_bytes() < 1300 + 4096  # the link itself is some bytes, what it names is not theirs
+        assert 1300 <= used_bytes() < 1300 + 4096  # the link counts, not its target
     (shared_workspace() / "datasets").mkdir()
     (shared_workspace() / "datasets" / "shared").write_bytes(b"x" * 9999)
     with acting_as(ALICE):
@@ -210,7 +210,7 @@ def test_rejects_jobs_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         (OSError(errno.EROFS, "Read-only file system", "/out"), "no permission to use /out (Read-only file system)"),
         (ValueError("text"), "text"),
         (ValueError(), "ValueError"),
-        (OSError("text alone"), "text alone"),
+        (OSError("only text"), "only text"),
     ],
 )
 def test_explains_system_errors(error: Exception, message: str) -> None:

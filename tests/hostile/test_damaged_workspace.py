@@ -15,9 +15,8 @@ from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.judgements import load_remarks, mark_negative, write_note
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import damaged as damaged_sets
-from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.store import load as load_set
-from mrc_workbench.data.store import stored
+from mrc_workbench.data.store import save_question_set, stored
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever, added_retrievers, parse_spec
@@ -70,7 +69,7 @@ def sample_workspace(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tr
 
 def make_world() -> TrainingPlan:
     for number, question_set in enumerate((small_set("one"), small_set("two").with_questions([0, 1, 2]))):
-        data = keep_set(question_set)
+        data = save_question_set(question_set)
         experiment = Experiment.model_validate({"data": data.key, "ks": (1, 3), "retriever": [WORDS]})
         job = ComparisonJob.of(experiment, data.fingerprint)
         save_comparison(compare(experiment, question_set), job.folder)
@@ -81,7 +80,9 @@ def make_world() -> TrainingPlan:
         data_source = (data.key, data.name, data.fingerprint)
         plan = new_plan(BI_ENCODER, f"run {number}", data_source, SplitOptions(), BiEncoderOptions())
         run = create_run(plan)
-        run.write_status(Status(State.DONE, step=5, total_steps=5, share=1.0, started=1.0, pid=2**22, pid_started=1.0))
+        run.write_status(
+            Status(State.DONE, step=5, total_steps=5, progress=1.0, started=1.0, pid=2**22, pid_started=1.0)
+        )
         run.write("scores.json", SCORES)
         run.write("provenance.json", {"base": {"reference": "starter"}, "versions": {"python": "3"}})
         run.add_progress({"step": 1, "loss": 0.5})
@@ -111,7 +112,7 @@ def read_everything(dry_run: DryRunJob) -> dict[str, int]:
         plan = run.plan()
         status = run.status()
         scores = run.scores()
-        assert min(1.0, status.share) >= 0
+        assert min(1.0, status.progress) >= 0
         assert status.total_seconds >= 0
         assert status.remaining_seconds is None or status.remaining_seconds == status.remaining_seconds
         datetime.fromisoformat(plan.created)
@@ -119,7 +120,7 @@ def read_everything(dry_run: DryRunJob) -> dict[str, int]:
         read_curves(run, ["loss", "ndcg@10"])
         run.drop_progress_after(10)
         run.provenance().get("base")
-    QUEUE.at_work()
+    QUEUE.running_job()
     QUEUE.queued()
     if dry_run.done:
         assert dry_run.estimate().steps == int(dry_run.estimate().steps)

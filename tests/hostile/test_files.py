@@ -6,11 +6,11 @@ import sys
 import psutil
 import pytest
 
-from mrc_workbench.data import apart
-from mrc_workbench.data.apart import ReadingLimits
+from mrc_workbench.data import subprocess_reader
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.subprocess_reader import ReadingLimits
 from tests.data.sample_files import read_in_subprocess
 from tests.hostile.files import FILES
 
@@ -37,10 +37,12 @@ def test_reads_or_rejects_a_small_file(name: str) -> None:
 def test_reads_or_rejects_a_large_file_within_limits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, refusal = FILES[name]
     content = make(0.5)
-    limits = ReadingLimits.of(Content(content))
-    monkeypatch.setattr(apart, "started", apart.forked)
-    monkeypatch.setattr(apart, "_POLITE", 0)  # beside other tests it would be given a tenth of a core
-    monkeypatch.setattr(ReadingLimits, "of", lambda _: ReadingLimits(min(limits.memory, MOST_MEMORY), limits.seconds))
+    limits = ReadingLimits.for_contents(Content(content))
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_process)
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)  # beside other tests it would be given a tenth of a core
+    monkeypatch.setattr(
+        ReadingLimits, "for_contents", lambda _: ReadingLimits(min(limits.memory, MOST_MEMORY), limits.seconds)
+    )
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the most that any child ever held
     own = psutil.Process().memory_info().rss  # a fork is born with it
     if refusal is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.jobs.folder import Job, State
-from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, start_detached
 from mrc_workbench.data.store import CATALOG, damaged, load, stored
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.retrieval.comparison.store import damaged_comparisons, kept_comparisons
@@ -47,7 +47,7 @@ def kill_after(process: Process, seconds: float) -> bool:
 
 
 def start_comparison(folder: Path) -> Process:
-    return detached(PROGRAM, "internal", "comparisons", folder, log=folder / "log.txt")
+    return start_detached(PROGRAM, "internal", "comparisons", folder, log=folder / "log.txt")
 
 
 def test_repeatedly_killed_comparison_finishes(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_killed_import_stores_a_whole_set_or_none() -> None:
     kills = 0
     for _ in range(6 * TIMES):
         log = workspace() / "log.txt"
-        kills += kill_after(detached(PROGRAM, "data", "import", SAMPLE, log=log), rng.uniform(0.01, 0.6))
+        kills += kill_after(start_detached(PROGRAM, "data", "import", SAMPLE, log=log), rng.uniform(0.01, 0.6))
         assert damaged() == []
         for stored_set in stored():
             assert len(load(stored_set.key).passages) == stored_set.passages
     assert kills
-    detached(PROGRAM, "data", "import", SAMPLE, log=workspace() / "log.txt").wait(60)
+    start_detached(PROGRAM, "data", "import", SAMPLE, log=workspace() / "log.txt").wait(60)
     (stored_set,) = stored()
     assert load(stored_set.key).fingerprint == stored_set.fingerprint
 
@@ -96,7 +96,7 @@ def test_killed_import_stores_a_whole_set_or_none() -> None:
 def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Path) -> None:
     out = tmp_path / "elsewhere"
     words = ("--data", "sample", "--base", "starter", "--out", out, "--epochs", "1", "--batch-size", "16")
-    process = detached(PROGRAM, "train", "bi-encoder", *words, "--logging-steps", "1", log=tmp_path / "log")
+    process = start_detached(PROGRAM, "train", "bi-encoder", *words, "--logging-steps", "1", log=tmp_path / "log")
     run = Run(out)
     end = time.monotonic() + 120
     while not (run.progress() and run.progress()[-1].get("loss")):
@@ -106,7 +106,7 @@ def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Pa
     assert kill_after(process, 0)
     assert (run.status().state, run.status().code) == (State.INTERRUPTED, "")
     assert (all_runs(), damaged_runs()) == ([], [])  # it is none of the workspace's
-    resumed = detached(PROGRAM, "runs", "resume", out, log=tmp_path / "log")
+    resumed = start_detached(PROGRAM, "runs", "resume", out, log=tmp_path / "log")
     resumed.wait(200)
     assert run.status().state is State.DONE, (tmp_path / "log").read_text()
     assert run.scores()["after"]

@@ -158,7 +158,7 @@ def test_loading_starter_loads_analyzer() -> None:
     encoder = BiEncoder(find_model(STARTER), korean)
     _ = encoder.model  # built, which analyzes the passages
     analyzers._shared_kiwi.cache_clear()
-    analyzers._plain_reader.cache_clear()
+    analyzers._default_tokenizer.cache_clear()
     encoder.load()
     assert analyzers._shared_kiwi.cache_info().currsize == 1
 

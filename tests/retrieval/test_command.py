@@ -18,7 +18,7 @@ from beir.datasets.data_loader import GenericDataLoader
 from ir_measures import RR, R, Success, nDCG
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval import job as module
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
@@ -306,7 +306,7 @@ def test_prints_metrics_when_disk_is_full(
 
 def queue_comparison(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
     """The job of an experiment over the small set, and the words of its process."""
-    stored = keep(small_set())
+    stored = save_question_set(small_set())
     (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
     job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
     job.folder.mkdir(parents=True)
@@ -325,9 +325,9 @@ def test_job_writes_status_notes_and_scores_for_page(tmp_path: Path) -> None:
     job = run_queued_comparison(tmp_path)
     assert job.done
     left = {"experiment.toml", "rankings.npz", "provenance.json", "scores.json", "status.json", "progress.jsonl"}
-    assert {path.name for path in job.folder.iterdir()} == left | {".at_work.lock"}
+    assert {path.name for path in job.folder.iterdir()} == left | {".running.lock"}
     status = job.status()
-    assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
+    assert (status.state, status.phase, status.progress) == (State.DONE, "", 1.0)
     scores_by_retriever = {note["finished"]: note["figures"] for note in job.progress()}
     assert scores_by_retriever == {result.name: result.metrics for result in load(job.folder, small_set()).results}
 
@@ -342,7 +342,7 @@ def test_runs_lexical_retrievers_first_and_hands_rest_to_new_process(
     job, words = queue_comparison(tmp_path, LOST_FIRST)
     seen: list[tuple[list[str], bool, str]] = []
 
-    def handed_over(program: str, *arguments: object, log: Path) -> SimpleNamespace:
+    def start_preloaded(program: str, *arguments: object, log: Path) -> SimpleNamespace:
         """The process that goes on, in this one."""
         assert (program, log, arguments) == (
             "mrc_workbench",
@@ -352,7 +352,7 @@ def test_runs_lexical_retrievers_first_and_hands_rest_to_new_process(
         seen.append((finished_of(job), job.done, job.status().phase))
         return SimpleNamespace(wait=lambda: main([*map(str, arguments)]))
 
-    monkeypatch.setattr(module, "handed_over", handed_over)
+    monkeypatch.setattr(module, "start_preloaded", start_preloaded)
     assert main(words) == 0
     assert seen == [(["words"], False, "lost")]
     assert job.done
@@ -367,7 +367,7 @@ def test_runs_rest_in_same_process_if_handover_fails_unless_stopped(
     is_stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, words = queue_comparison(tmp_path, LOST_FIRST)
-    monkeypatch.setattr(module, "handed_over", lambda *_, **__: pytest.fail("stopped") if is_stopped else None)
+    monkeypatch.setattr(module, "start_preloaded", lambda *_, **__: pytest.fail("stopped") if is_stopped else None)
     if is_stopped:
         job.request_stop()
     assert main(words) == (2 if is_stopped else 1)  # a retriever failed

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.processes import PROGRAM, detached
+from mrc_workbench.data.jobs.processes import PROGRAM, start_detached
 from mrc_workbench.data.store import find
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
@@ -88,7 +88,7 @@ def test_rerun_encodes_blocks_of_killed_process(
     with monkeypatch.context() as of_two:
         of_two.setenv("RANK", "0")
         of_two.setenv("WORLD_SIZE", "2")
-        first = detached(PROGRAM, *words, log=tmp_path / "log")
+        first = start_detached(PROGRAM, *words, log=tmp_path / "log")
     end = time.monotonic() + 120
     while not list(tmp_path.glob("*.parts/*.npz")):
         assert time.monotonic() < end

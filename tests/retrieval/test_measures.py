@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, Bpref, Judged, R, Success, nDCG
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import read_files
 from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.measures import Measure, evaluate, first_relevant_ranks, measure_names, required_depth
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.data.layouts.written import JUDGED, LAYOUTS, PASSAGES, QUESTIONS, RELEVANT

@@ -17,7 +17,7 @@ from ir_measures import RR, R, Success, nDCG
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import find, keep, stored
+from mrc_workbench.data.store import find, save_question_set, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -67,7 +67,7 @@ def key_printed(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_stores_comparison_in_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    of_the_page = keep(small_set())
+    of_the_page = save_question_set(small_set())
     (tmp_path / "e.toml").write_text(f'data = "small"\n{HEAD}{WORDS}', encoding="utf-8")
     assert main(["compare", str(tmp_path / "e.toml")]) == 0
     spec = {"name": "words", "kind": "bm25", "analyzer": "word"}

@@ -14,7 +14,7 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.pairs.store import save_pairs as keep_pairs
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.models.reader_networks import new_masked
 from mrc_workbench.retrieval.comparison.compare import build_context, compare
@@ -64,7 +64,7 @@ def question_set() -> QuestionSet:
 
 
 def experiment(**settings: Any) -> AblationExperiment:
-    stored_key = keep(question_set()).key
+    stored_key = save_question_set(question_set()).key
     defaults = {
         "text": stored_key,
         "questions": stored_key,
@@ -310,7 +310,7 @@ def test_continues_from_an_encoder_base(tmp_path: Path) -> None:
 
 def test_command_prints_ablation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
-    stored_key = keep(question_set()).key
+    stored_key = save_question_set(question_set()).key
     small = "\n".join(f"{name} = {json.dumps(value)}" for name, value in SMALL.items())
     path.write_text(f'text = "{stored_key}"\n[language_model]\n{small}\n[vary]\nseed = [1]\n', encoding="utf-8")
     assert main(["ablate", str(path), "--json"]) == 0

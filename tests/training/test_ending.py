@@ -20,7 +20,7 @@ class Running(Run):
     """A run whose state is told by a test."""
 
     def status(self) -> Status:
-        return Status(State.RUNNING, phase="training", share=0.5, step=3, total_steps=6)
+        return Status(State.RUNNING, phase="training", progress=0.5, step=3, total_steps=6)
 
     def request_stop(self) -> None:
         self.folder.mkdir(exist_ok=True)

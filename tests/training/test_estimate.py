@@ -326,7 +326,7 @@ def test_dry_run_in_subprocess(sample: QuestionSet) -> None:
     stopped = DryRunJob.for_plan(plan_of(BI_ENCODER, sample), DryRunKind.ESTIMATE)
     stopped.start(plan_of(BI_ENCODER, sample))
     assert stopped.running
-    stopped.end()
+    stopped.kill()
     wait_until(lambda: not stopped.running)
     assert (stopped.done, stopped.failed) == (False, False)
 

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
@@ -117,7 +117,7 @@ def _trainings(hub_workspace: Path) -> Trainings:
     build_cross_encoder_base(models / DEFAULT_READER, segment_types=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(hub_workspace))
-        key = keep(shuffled(20, 20)).key
+        key = save_question_set(shuffled(20, 20)).key
     everything = [
         *((name, "bi-encoder", key, BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
         *((name, CROSS_ENCODER, key, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),

@@ -62,7 +62,7 @@ def nothing_left_running() -> Iterator[None]:
     for process in workers():
         process.kill()
     for run in all_runs():
-        run.end()
+        run.kill()
 
 
 def test_queue_is_first_in_first_out() -> None:
@@ -100,7 +100,7 @@ def test_resumes_run_while_old_process_ends(monkeypatch: pytest.MonkeyPatch) -> 
         ended = State.QUEUED if times == 1 else State.DONE
         run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
 
-    monkeypatch.setattr("mrc_workbench.data.jobs.queue.detached", lambda *_, **__: Sent(stopped_and_resumed))
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.start_detached", lambda *_, **__: Sent(stopped_and_resumed))
     QUEUE.work()
     assert (times, run.status().state) == (2, State.DONE)
 
@@ -108,7 +108,7 @@ def test_resumes_run_while_old_process_ends(monkeypatch: pytest.MonkeyPatch) -> 
 def test_marks_silent_run_as_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     first = short()
     second = short()
-    monkeypatch.setattr("mrc_workbench.data.jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
+    monkeypatch.setattr("mrc_workbench.data.jobs.queue.start_detached", lambda *_, **__: Sent(lambda: None))
     QUEUE.work()
     assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
     first.stop()

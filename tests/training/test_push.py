@@ -20,7 +20,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
-from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerprint, find_model
@@ -40,7 +40,7 @@ SHARES = SplitOptions(0.25, 0.25, seed=1)
 
 
 def planned(question_set: QuestionSet, **options: Any) -> TrainingPlan:
-    data = (keep(question_set).key, question_set.name, question_set.fingerprint)
+    data = (save_question_set(question_set).key, question_set.name, question_set.fingerprint)
     run_options = replace(BiEncoderOptions.defaults_for(options.get("base", STARTER)), **options)
     return new_plan(BI_ENCODER, "a run", data, SHARES, run_options)
 

@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import StoredSet, find, keep
+from mrc_workbench.data.store import StoredSet, find, save_question_set
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, ModelError, ModelSource, find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
@@ -168,7 +168,7 @@ def test_offered_bases_are_valid(recipe: Kind) -> None:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(misleading_set())
+    return save_question_set(misleading_set())
 
 
 def assert_trained(run: Run, scale: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, content_fingerprint
 from mrc_workbench.retrieval.dense import Dense
@@ -77,7 +77,7 @@ def test_options_of_next_round(before: dict[str, Any], after: dict[str, Any]) ->
 
 @pytest.mark.slow
 def test_command_trains_rounds(tmp_path: Path) -> None:
-    data = keep(misleading_set(questions_a_passage=2)).key
+    data = save_question_set(misleading_set(questions_a_passage=2)).key
     words = ["bi-encoder", "--data", data, "--base", STARTER, "--rounds", "2"]
     words += ["--objective", "multiple-negatives", "--negatives", "1", "--epochs", "1", "--out", str(tmp_path / "both")]
     assert main(["train", *words]) == 0
@@ -107,7 +107,7 @@ def test_command_trains_rounds(tmp_path: Path) -> None:
 def test_rounds_resume_where_stopped() -> None:
     from tests.training.test_resume import again, assert_came_out_alike, do_at_step, stopped_at  # they read torch
 
-    key = keep(misleading_set()).key
+    key = save_question_set(misleading_set()).key
     words = ["bi-encoder", "--data", key, "--base", STARTER, "--objective", "multiple-negatives", "--negatives", "1"]
     words += ["--rounds", "2", "--batch-size", "8", "--epochs", "2", "--logging-steps", "1"]
     assert main(["train", *words]) == 0

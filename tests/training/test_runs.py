@@ -140,15 +140,15 @@ def test_run_is_stopping_until_process_ends() -> None:
     here = running_here()
     run.write_status(here)
     assert not run.stop_requested
-    assert QUEUE.at_work() == run
+    assert QUEUE.running_job() == run
     run.request_stop()
     assert Run(run.folder).stop_requested
     assert run.status().state is State.STOPPING
     assert run.status().is_running
-    assert QUEUE.at_work() == run
+    assert QUEUE.running_job() == run
     run.write_status(replace(here, pid_started=here.pid_started - 60, seconds_left=5.0))
     assert (run.status().state, run.status().seconds_left) == (State.STOPPED, None)
-    assert QUEUE.at_work() is None
+    assert QUEUE.running_job() is None
 
 
 def test_running_time_sums_all_starts() -> None:

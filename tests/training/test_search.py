@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.processes import PROGRAM, detached, process_of
+from mrc_workbench.data.jobs.processes import PROGRAM, process_of, start_detached
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import pair_tests, question_groups
 from mrc_workbench.training import search as finding
@@ -48,7 +48,7 @@ CHANGES = [{}, {"learning_rate": 0.05}, {"learning_rate": 1e-7}]
 
 
 def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> TrainingPlan:
-    stored = keep(question_set)
+    stored = save_question_set(question_set)
     return new_plan(BI_ENCODER, "mine", (stored.key, stored.name, stored.fingerprint), SplitOptions(0.3, 0.2), options)
 
 
@@ -207,7 +207,7 @@ def test_resumes_identically_after_stop_and_deleted_trial(search: SettingsSearch
 def test_resumes_after_kill(search: SettingsSearch, whole: SettingsSearch) -> None:
     search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
     wait_for_fork_server()
-    process = detached(PROGRAM, "internal", "runs", search.folder, log=search.folder / "log.txt")
+    process = start_detached(PROGRAM, "internal", "runs", search.folder, log=search.folder / "log.txt")
     wait_until(lambda: bool(read_logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(60)

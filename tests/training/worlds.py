@@ -16,7 +16,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, ModelSource
@@ -125,7 +125,7 @@ def create_planned_run(kind: str, question_set: QuestionSet, split: SplitOptions
     """A run in the workspace, with options that suit the starter, or a tiny model, where none are named."""
     base = options.get("base") or get_base(kind)
     run_options = replace(RECIPES[kind].options.defaults_for(base), **options)
-    data = (keep(question_set).key, question_set.name, question_set.fingerprint)
+    data = (save_question_set(question_set).key, question_set.name, question_set.fingerprint)
     return create_run(new_plan(kind, "test", data, split or SplitOptions(), run_options))
 
 

@@ -167,7 +167,7 @@ class RetrieverChoices:
 def choices_for(data: StoredSet) -> RetrieverChoices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
     analyzer = _suited_analyzer(data.key, data.fingerprint)
-    defaults = multistage.DefaultRetrievers.of(data.passages, data.questions - data.made)
+    defaults = multistage.DefaultRetrievers.of(data.passages, data.questions - data.generated)
     default_specs = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else [])]
     late = [defaults.late] if defaults.late else []
     offered = [*default_specs, *defaults.combined, *(late if not defaults.offers_late else [])]

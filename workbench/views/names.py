@@ -96,7 +96,7 @@ def slice_names(parts: Sequence[Slice], grouping: SliceProperty) -> list[str]:
 
 
 def generator_name(generator: str) -> str:
-    """Return what made a question, as `Question.made` says it: not Markdown, a person named the model."""
+    """Return what made a question, as `Question.generator` says it: not Markdown, a person named the model."""
     return generator_model(generator) or (
         word(f"made.by_{generator}") if generator in list(QuestionGenerator) else generator
     )

@@ -26,13 +26,14 @@ def draw() -> None:
     with st.sidebar:
         st.subheader(word("app.title"))
         _pick_set()
-        if QUEUE.at_work() or QUEUE.queued():
-            _follow_training(QUEUE.at_work())
+        if QUEUE.running_job() or QUEUE.queued():
+            _follow_training(QUEUE.running_job())
         _pick_language()
         if user():
             others = (path for folder in _JOB_FOLDERS for path in workspace().glob(f"{folder}/*/status.json"))
             draw_user(
-                is_running=QUEUE.at_work() is not None or any(Job(path.parent).status().is_running for path in others)
+                is_running=QUEUE.running_job() is not None
+                or any(Job(path.parent).status().is_running for path in others)
             )
 
 
@@ -52,8 +53,8 @@ def _pick_set() -> None:
         return
     use_set(current.key)
     st.caption(word("sidebar.counts", passages=f"{current.passages:,}", questions=f"{current.questions:,}"))
-    if current.made:
-        st.caption(f":material/auto_awesome: {word('sidebar.made', made=f'{current.made:,}')}")
+    if current.generated:
+        st.caption(f":material/auto_awesome: {word('sidebar.made', made=f'{current.generated:,}')}")
     if not current.questions:
         return
     try:
@@ -80,7 +81,7 @@ def _pick_language() -> None:
 
 @st.fragment(run_every=_POLL_SECONDS)
 def _follow_training(previous: Run | None) -> None:
-    running = QUEUE.at_work()
+    running = QUEUE.running_job()
     waiting = len(QUEUE.queued())
     if running != previous:
         st.rerun()
@@ -88,7 +89,7 @@ def _follow_training(previous: Run | None) -> None:
         status = running.status()
         text = word("state.stopping") if status.state is State.STOPPING else phase_words(running, status)
         label = f"**{plain(run_name(running.plan()))}** · {with_time_left(text, status)}"
-        st.progress(min(1.0, status.share), text=label)
+        st.progress(min(1.0, status.progress), text=label)
     if waiting:
         st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")
 

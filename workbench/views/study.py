@@ -19,7 +19,7 @@ from mrc_workbench.data.formats.opening import derive_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.studies import Chart, Column, ColumnUnit, ResultTable, Study, StudyJob, report
-from mrc_workbench.data.text.corpora import StoredText, damaged, keep, remove, stored
+from mrc_workbench.data.text.corpora import StoredText, damaged, remove, save_text, stored
 from mrc_workbench.labs import labs
 from mrc_workbench.workbench.views.names import as_shared, set_name
 from mrc_workbench.workbench.views.navigation import translate_field
@@ -212,7 +212,7 @@ def _store_upload(file: UploadedFile) -> None:
     bar.progress(0.0, text=checking)
     st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
     try:
-        stored_text = keep(
+        stored_text = save_text(
             file, name, source=file.name, on_progress=lambda fraction: bar.progress(fraction, text=checking)
         )
     except (Failure, OSError) as error:

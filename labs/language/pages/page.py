@@ -81,7 +81,7 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, l
     ways = {grid.label(*way): way for way in product(grid.kinds, grid.splits, grid.vocabularies)}
 
     def progress_text(status: Status) -> str:
-        if not status.share:
+        if not status.progress:
             return word("tokenizers.starting")
         name = pieces.tokenizer_name(*ways[status.phase], grid) if status.phase in ways else status.phase
         return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")

@@ -77,7 +77,9 @@ def draw() -> None:
 
 
 def _draw_start(data: StoredSet) -> None:
-    is_training = any(isinstance(run, Run) and run.plan().kind == READER for run in (QUEUE.at_work(), *QUEUE.queued()))
+    is_training = any(
+        isinstance(run, Run) and run.plan().kind == READER for run in (QUEUE.running_job(), *QUEUE.queued())
+    )
     st.markdown(word("answers.is_trained" if is_training else "answers.needs_reader"))
     label = word("answers.see_training") if is_training else _training_label(data)
     if st.button(label, icon=":material/model_training:", type="primary", key="train_reader"):

@@ -1,4 +1,4 @@
-"""Parquet, Arrow streams and Arrow files: classes have their names, and damaged files are refused."""
+"""Tests of Parquet and Arrow: names of classes, damaged files."""
 
 import io
 import random

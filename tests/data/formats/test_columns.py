@@ -1,4 +1,4 @@
-"""Names of columns, headers below titles, cells as text or as empty, and what a row loses by one cell."""
+"""Tests of column names, headers below titles, cells as text, and invalid cells."""
 
 import json
 from datetime import date, datetime
@@ -156,7 +156,7 @@ def test_displays_any_value() -> None:
 
 
 def test_replaces_characters_that_xml_forbids() -> None:
-    """Checked against an XML parser: what is fit passes it, what is not does not."""
+    """Compare with an XML parser."""
     assert mend_text("가\ud800나\x00😀") == "가�나�😀"
     assert mend_text("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�", "line breaks of slides stay"
     for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:
@@ -302,7 +302,7 @@ def test_rejects_row_with_too_long_text(role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "found"),
+    ("cells", "expected"),
     [
         ({"title": ["서울"]}, "a list"),
         ({"title": "가" * (MAX_CHARACTERS + 1)}, "too long a text"),
@@ -310,10 +310,10 @@ def test_rejects_row_with_too_long_text(role: str) -> None:
         ({"answers": "가" * (MAX_CHARACTERS + 1)}, "too long a text"),
     ],
 )
-def test_reports_dropped_optional_cells(cells: dict[str, object], found: str) -> None:
+def test_reports_dropped_optional_cells(cells: dict[str, object], expected: str) -> None:
     reading = _read(**cells)
     (problem,) = reading.problems
-    assert (problem.code, problem.row, problem.details["found"]) == (ProblemCode.DROPPED_CELL, 2, found)
+    assert (problem.code, problem.row, problem.details["found"]) == (ProblemCode.DROPPED_CELL, 2, expected)
     assert reading.question_set.questions[1].answers == ()
     assert reading.question_set.passages[1].title == ""
     assert (reading.left_out, len(reading.question_set.questions)) == (0, 2)

@@ -108,7 +108,7 @@ def test_parses_broken_quotes_in_linear_time(line: str) -> None:
 
 
 def test_rereads_lines_of_an_unterminated_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_tables, "_LONGEST_RECORD", 100)
+    monkeypatch.setattr(text_tables, "_MAX_RECORD_CHARACTERS", 100)
     text = 'question,context\n"a?,b\n' + "".join(f"q{row}?,c{row}\n" for row in range(50))
     table = delimited_tables(text, ",")()
     rows = list(table.rows)
@@ -117,7 +117,7 @@ def test_rereads_lines_of_an_unterminated_record(monkeypatch: pytest.MonkeyPatch
 
 
 def test_cost_per_line_with_broken_quotes_is_constant() -> None:
-    """Counted, not timed: every line is taken at most twice."""
+    """Count the lines: each is read at most twice."""
     lines_read = 0
 
     def lines() -> Iterator[str]:

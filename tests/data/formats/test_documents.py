@@ -1,4 +1,4 @@
-"""Each kind of document becomes passages, split if it is long, without what a reader does not see."""
+"""Tests of documents: passages without hidden text, split if long."""
 
 import random
 import unicodedata
@@ -199,8 +199,9 @@ def test_short_document_is_a_single_passage_without_its_title() -> None:
 
 def test_splits_long_document_at_headings() -> None:
     blocks = [
-        DocumentBlock("안내", 1), DocumentBlock(LONG), DocumentBlock("강", 2), DocumentBlock("수달!", 3), DocumentBlock(LONG), DocumentBlock("수달", 2), DocumentBlock(LONG),
-    ]  # fmt: skip
+        *(DocumentBlock("안내", 1), DocumentBlock(LONG), DocumentBlock("강", 2), DocumentBlock("수달!", 3)),
+        *(DocumentBlock(LONG), DocumentBlock("수달", 2), DocumentBlock(LONG)),
+    ]
     title, sections = split_document(blocks)
     assert title == "안내"
     assert [section.anchor for section in sections] == ["1", "수달", "수달-2"]
@@ -208,12 +209,8 @@ def test_splits_long_document_at_headings() -> None:
 
 
 def test_joins_short_pages_and_splits_long_ones() -> None:
-    pages = [
-        DocumentBlock("가" * 900, page=1),
-        DocumentBlock("나" * 900, page=2),
-        DocumentBlock("다" * 900, page=3),
-        DocumentBlock("라" * 9000, page=4),
-    ]
+    texts = ["가" * 900, "나" * 900, "다" * 900, "라" * 9000]
+    pages = [DocumentBlock(text, page=number) for number, text in enumerate(texts, start=1)]
     _, sections = split_document(pages)
     assert [section.anchor for section in sections[:3]] == ["page-1", "page-3", "page-4"]
     assert sections[0].text == "가" * 900 + "\n" + "나" * 900

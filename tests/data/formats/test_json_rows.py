@@ -52,7 +52,7 @@ def test_reads_every_shape_with_rows(row: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         ([], "an empty list"),
         (["a"], "a list whose first item is a text or number"),
@@ -61,8 +61,8 @@ def test_reads_every_shape_with_rows(row: dict[str, object]) -> None:
         ({"train": [ROW], "dev": [ROW]}, r"an object with several lists of objects \(train, dev\)"),
     ],
 )
-def test_rejects_other_shapes(value: object, found: str) -> None:
-    with pytest.raises(DataError, match=rf"The JSON is {found}. Expected SQuAD JSON"):
+def test_rejects_other_shapes(value: object, expected: str) -> None:
+    with pytest.raises(DataError, match=rf"The JSON is {expected}. Expected SQuAD JSON"):
         json_table(value)
 
 
@@ -173,12 +173,8 @@ def test_keeps_ids_and_kinds_and_generates_missing_ids() -> None:
 
 def test_names_broken_parts() -> None:
     reading = _read("x", {"paragraphs": None}, {"paragraphs": [7, {"context": "가", "qas": {}}]}, _article(QUESTION))
-    assert [problem.details["place"] for problem in reading.problems] == [
-        "data[0]",
-        "data[1]",
-        "data[2].paragraphs[0]",
-        "data[2].paragraphs[1]",
-    ]
+    paths = [problem.details["place"] for problem in reading.problems]
+    assert paths == ["data[0]", "data[1]", "data[2].paragraphs[0]", "data[2].paragraphs[1]"]
     assert reading.problems[2].message == (
         "data[2].paragraphs[0] is a text or number, expected a paragraph with a context and a list of qas; "
         "it was skipped. Correct it if it contains questions."

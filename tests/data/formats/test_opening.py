@@ -77,7 +77,7 @@ def test_reads_a_file_like_its_bytes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_decodes_characters_split_between_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(FILES[name], "set")
-    monkeypatch.setattr(content_module, "_PART", 7)
+    monkeypatch.setattr(content_module, "_PART_BYTES", 7)
     assert read(FILES[name], "set") == whole
 
 

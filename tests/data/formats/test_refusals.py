@@ -1,4 +1,4 @@
-"""Documents and text that hold no rows are refused with a sentence that says what to do."""
+"""Documents and texts without rows are rejected with an error that names the next step."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< >>\nendobj\n"
 
 
 def ole_file(*streams: str) -> bytes:
-    """The header of an OLE file, and the directory that it points to: entries of 128 bytes, each begun by a name."""
+    """Return an OLE file: a header and a directory of named entries of 128 bytes."""
     header = bytearray(512)
     header[:8] = OLE
     struct.pack_into("<H", header, 30, 9)  # sectors of 512 bytes

@@ -1,4 +1,4 @@
-"""The same table reads the same from every format, delimiter and encoding."""
+"""Every format, delimiter and encoding of a table gives the same rows."""
 
 import io
 import random
@@ -70,7 +70,7 @@ def as_markdown(rows: list[Row]) -> str:
 
 
 def as_console(rows: list[Row]) -> str:
-    """As MySQL prints tables."""
+    """Format a table like the console of MySQL."""
     ruled = as_markdown(rows).splitlines()
     rule = "+----+---+---+---+---+"
     return "\n".join([rule, ruled[0], rule, *ruled[2:], rule]) + "\n"

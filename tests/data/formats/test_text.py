@@ -1,11 +1,10 @@
-"""Text without columns, and how bytes become text: by marks, by likely letters, or by the named encoding."""
+"""Tests of plain text and encodings: byte order marks, detection, named encodings."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, ENCODINGS, detect_encoding, encoding_candidates
 from mrc_workbench.data.formats.text import (
     Content,
@@ -16,6 +15,7 @@ from mrc_workbench.data.formats.text import (
 )
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import read_files_in_subprocess, read_paths_in_subprocess
+from mrc_workbench.data.subprocess_reader import File, UnusableFileError
 from tests.data.layouts.written import zipped
 
 
@@ -25,7 +25,7 @@ def test_scans_blank_lines_once(blank: str, count: int) -> None:
     assert not has_inner_blank_line(iter(["가나다 라마\n", "나라\n", *[blank] * count]))  # can be read once
     inner = iter(["가나다 라마\n", *[blank] * count, "나라\n", "끝\n"])
     assert has_inner_blank_line(inner)
-    assert list(inner) == ["끝\n"], "nothing is read behind the answer"
+    assert list(inner) == ["끝\n"], "reads no further lines"
 
 
 @pytest.mark.parametrize("blank", ["\n", " \n"])
@@ -143,7 +143,7 @@ def test_column_names_decide_the_encoding() -> None:
 
 
 def test_reads_broken_byte_in_a_named_encoding() -> None:
-    """No encoding decodes it as a whole, so all of them are offered."""
+    """No encoding decodes the whole text, so all are offered."""
     content = "질문,지문\n수도는?,서울은 수도이다.\n".encode("cp949").replace(b"\n", b"\xff\n", 1)
     with pytest.raises(DataError, match="The encoding of the text is unknown"):
         decode(content)
@@ -182,10 +182,10 @@ def test_accepts_every_listed_encoding(name: str) -> None:
 @pytest.mark.parametrize("name", ["klingon", "base64", "rot13", "idna\x00"])
 def test_rejects_unknown_and_wrong_encoding_names(name: str) -> None:
     with pytest.raises(DataError, match=r"is not a known encoding.*Shift-JIS") as caught:
-        _ = Content(b"a,b\n", name).encoding
+        detect_encoding(Content(b"a,b\n"), name)
     assert caught.value.problem.code in ENCODING_PROBLEMS
     with pytest.raises(DataError, match="not Shift-JIS: byte 0xE9 in line 2"):
-        _ = Content("a\nqué,\n".encode("latin-1"), "Shift-JIS").encoding
+        detect_encoding(Content("a\nqué,\n".encode("latin-1")), "Shift-JIS")
 
 
 def test_repairs_a_few_broken_bytes_of_a_named_encoding() -> None:
@@ -209,11 +209,7 @@ def test_repairs_and_reports_damaged_utf8() -> None:
     content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
     text, _, (problem,) = decode(content)
     assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
-    assert (problem.code, problem.row, problem.details) == (
-        ProblemCode.MENDED_BYTES,
-        None,
-        {"encoding": "UTF-8", "count": 1, "line": 1},
-    )
+    assert problem == Problem(ProblemCode.MENDED_BYTES, None, {"encoding": "UTF-8", "count": 1, "line": 1})
 
 
 def test_candidates_have_names_of_the_flag_and_differ() -> None:

@@ -1,4 +1,4 @@
-"""Sheets of workbooks: which one holds the table, merged cells, and the spreadsheets that Excel wrote earlier."""
+"""Tests of workbooks: the sheet with the table, merged cells, older formats."""
 
 import io
 import zipfile
@@ -22,7 +22,7 @@ XLS = Path(__file__).with_name("old.xls").read_bytes()
 
 
 def book(change: Callable[[Any], None], rows: list[list[Any]] | None = None) -> bytes:
-    """A workbook of one sheet, changed before it is written."""
+    """Return a workbook of one sheet, changed before it is written."""
     workbook = openpyxl.Workbook()
     for row in rows or [HEADER, *ROWS]:
         workbook.active.append(row)
@@ -106,11 +106,8 @@ def test_joins_header_of_two_rows() -> None:
 
 def test_finds_merged_ranges_of_the_sheet() -> None:
     opened = open_workbook(book(lambda workbook: workbook.active.merge_cells("C2:C3")))
-    assert [list(row.cells.values())[2] for row in opened.table().rows] == [
-        "한강이 흐른다.",
-        "한강이 흐른다.",
-        "금정산이 있다.",
-    ]
+    texts = [list(row.cells.values())[2] for row in opened.table().rows]
+    assert texts == ["한강이 흐른다.", "한강이 흐른다.", "금정산이 있다."]
     assert Merge(2, 3, 3, 3) < Merge(2, 4, 3, 4)
 
 
@@ -200,10 +197,8 @@ def test_joins_document_sheet_to_the_questions() -> None:
 def test_sheet_names_define_the_split() -> None:
     content = {"train": [["question", "context"], RIVER], "test": [["question", "context"], MOUNTAIN]}
     reading = read(sheets(content), "set.xlsx")
-    assert {question.text: question.part for question in reading.question_set.questions} == {
-        "강은?": "train",
-        "산은?": "test",
-    }
+    parts = {question.text: question.part for question in reading.question_set.questions}
+    assert parts == {"강은?": "train", "산은?": "test"}
 
 
 def test_applies_selected_columns_to_every_sheet() -> None:

@@ -63,7 +63,7 @@ def test_sentence_questions_belong_to_their_passage(corpus: QuestionSet, options
         assert id_ in holding
         assert holding == [id_] or options.most  # of a sample, passages that were not drawn are not looked at
         assert options.shortest <= len(question.text) <= options.longest
-        assert question.made == "sentence"
+        assert question.generator == "sentence"
         if question.hidden:
             assert question.text not in trained.passages.texts[row]
         assert len(trained.passages.texts[row]) >= options.shortest
@@ -83,7 +83,7 @@ def test_title_questions_belong_to_all_article_passages(corpus: QuestionSet, mos
     assert len(generated.questions) == min(len(known), most or len(known))
     for question in generated.questions:
         assert question.relevant == tuple(p.id for p in corpus.passages if p.title.strip() == question.text)
-        assert (question.made, question.hidden) == ("title", True)
+        assert (question.generator, question.hidden) == ("title", True)
     assert set(strip_hidden_text(generated).passages.titles) == {""}
 
 
@@ -187,7 +187,7 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     assert "3 questions of 3 passages: 도시 · sentence" in output
     assert "They are made, not asked" in output
     (stored_set,) = stored()
-    assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.made) == (
+    assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.generated) == (
         "도시 · sentence",
         "도시",
         3,

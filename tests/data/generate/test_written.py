@@ -18,7 +18,7 @@ from mrc_workbench.data.generate import (
     parse_questions,
 )
 from mrc_workbench.data.records import Passage, QuestionGenerator, QuestionSet
-from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.store import load, save_question_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.llm import Endpoint, EndpointError
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
@@ -52,9 +52,9 @@ def test_requests_questions_for_each_passage_once() -> None:
     questions = generated.question_set.questions
     assert [question.text for question in questions[:2]] == ["서울은 어떤 곳인가?", "서울의 이야기는?"]
     assert all(question.relevant == (city_in(question.text),) for question in questions)
-    assert {(question.made, question.hidden) for question in questions} == {(f"model: {MODEL}", False)}
+    assert {(question.generator, question.hidden) for question in questions} == {(f"model: {MODEL}", False)}
     assert (len(questions), generated.passage_count, generated.failed_passages) == (20, 10, ())
-    assert load(keep(generated.question_set).key).questions == questions
+    assert load(save_question_set(generated.question_set).key).questions == questions
 
 
 def test_reuses_stored_answers() -> None:
@@ -159,7 +159,7 @@ def test_reports_a_wrong_key_without_leaking_it(caplog: pytest.LogCaptureFixture
             generate(server, key="sk-secret-of-somebody")
         good = generate(server)
         assert len(good.question_set.questions) == 10
-        keep(good.question_set)
+        save_question_set(good.question_set)
     assert caught.value.code == "key"
     words = f"{caught.value} {caught.value.details} {caught.value.__cause__} {Endpoint(server.address, KEY)!r}"
     assert "secret" not in words

@@ -1,5 +1,4 @@
-"""Processes of their own: forked from one that has read the libraries where that can be, fresh ones elsewhere. What a
-job frees it keeps: the next step's tensors need no new pages of the system."""
+"""Tests of detached processes: the fork server, new processes without it, and reused memory."""
 
 import ctypes
 import json
@@ -20,10 +19,10 @@ from mrc_workbench.data.jobs.processes import (
     HEAVY,
     LIGHT,
     Process,
-    detached,
-    handed_over,
     import_heavy_libraries,
+    start_detached,
     start_fork_server,
+    start_preloaded,
 )
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.programs import run_module, words_of
@@ -39,8 +38,8 @@ print(json.dumps({"session": os.getsid(0), "folder": os.getcwd(), "workspace": o
 
 
 @contextmanager
-def own_server() -> Iterator[psutil.Process]:
-    """A fork server of the test's own, which ends when its life line is cut."""
+def running_server() -> Iterator[psutil.Process]:
+    """Start a fork server; it ends when its life line is closed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_FORK_SERVER", "")
         before = {child.pid for child in psutil.Process().children()}
@@ -55,19 +54,19 @@ def own_server() -> Iterator[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[psutil.Process]:
-    """One for all tests that do it no harm."""
-    with own_server() as started:
+    """The fork server of the tests that do not kill it."""
+    with running_server() as started:
         yield started
 
 
 @pytest.fixture
 def fresh_server() -> Iterator[psutil.Process]:
-    with own_server() as started:
+    with running_server() as started:
         yield started
 
 
 def run(log: Path, code: str) -> Process:
-    return detached("timeit", "-n1", "-r1", code, log=log)
+    return start_detached("timeit", "-n1", "-r1", code, log=log)
 
 
 def asleep(folder: Path) -> Process:
@@ -85,13 +84,8 @@ def test_forked_process_runs_the_requested_program(server: psutil.Process, tmp_p
     process = run(tmp_path / "new" / "log.txt", ABOUT_ITSELF)
     process.wait(60)
     about = json.loads((tmp_path / "new" / "log.txt").read_text().splitlines()[0])
-    assert about == {
-        "session": process.pid,
-        "folder": str(PROJECT),
-        "workspace": str(workspace()),
-        "torch": False,
-        "ours": False,
-    }
+    folders = {"folder": str(PROJECT), "workspace": str(workspace())}
+    assert about == {"session": process.pid, "torch": False, "ours": False, **folders}
     assert not process.is_alive
     sleeping = asleep(tmp_path)
     assert words_of(psutil.Process(sleeping.pid))[:4] == ["python", "-m", "timeit", "-n1"]
@@ -110,33 +104,31 @@ def test_server_imports_libraries_but_never_own_modules(server: psutil.Process, 
 
     wait_until(are_read)
     log = tmp_path / "of a job.txt"
-    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import detached"
-    code += f"; detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
+    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import start_detached"
+    code += f"; start_detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
     run(tmp_path / "job.txt", code).wait(60)
-    assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
+    assert log.read_text().startswith("[]"), "jobs of a job have the libraries, too"
 
 
-def test_light_job_starts_while_libraries_load_and_heavy_ones_load_on_request(
-    fresh_server: psutil.Process, tmp_path: Path
-) -> None:
+def test_light_job_starts_before_libraries_load(fresh_server: psutil.Process, tmp_path: Path) -> None:
     def has_read_torch() -> bool:
         return any("torch" in Path(mapped.path).parts for mapped in fresh_server.memory_maps())
 
-    detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
+    start_detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
     assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
     assert not has_read_torch()
     import_heavy_libraries()
     wait_until(has_read_torch)
-    sleeping = handed_over("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
+    sleeping = start_preloaded("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
     assert sleeping is not None
     assert parent(sleeping) == fresh_server.pid
 
 
 def test_returns_none_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_FORK_SERVER", "")
-    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+    assert start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
     monkeypatch.setenv("MRC_FORK_SERVER", str(tmp_path / "gone"))
-    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+    assert start_preloaded("timeit", "1", log=tmp_path / "log.txt") is None
 
 
 def test_library_variables_need_a_new_process(
@@ -161,14 +153,14 @@ def test_does_not_wait_for_a_blocked_server(server: psutil.Process, tmp_path: Pa
         assert parent(asleep(tmp_path)) == os.getpid()
     finally:
         server.resume()
-    assert parent(asleep(tmp_path)) == server.pid  # and what it did not get to is not started later
+    assert parent(asleep(tmp_path)) == server.pid  # pending requests are not started later
     assert "timeit" not in " ".join(" ".join(child.cmdline()) for child in server.children())
 
 
 def test_restarts_a_killed_server_and_jobs_survive(
     fresh_server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SECONDS_TO_BE_READY", 30.0)  # a busy machine starts the other one late
+    monkeypatch.setattr(module, "_SECONDS_TO_BE_READY", 30.0)  # slow machines
     gone = os.environ["MRC_FORK_SERVER"]
     fresh_server.kill()
     fresh_server.wait(30)
@@ -188,18 +180,18 @@ def test_passes_arguments_and_exit_status() -> None:
     done = run_module("mrc_workbench", "data", "inspect", "no such file")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no such file" in done.stderr
-    assert run_module("timeit", "-n1", "-r1", "print('said')").stdout.startswith("said\n")
+    assert run_module("timeit", "-n1", "-r1", "print('text')").stdout.startswith("text\n")
 
 
 FAULTS = """
 import resource, sys
 import numpy as np
-from mrc_workbench.data.jobs.processes import give_back_large_blocks, hold_freed_memory
+from mrc_workbench.data.jobs.processes import release_large_blocks, hold_freed_memory
 
 if sys.argv[1] != "plain":
     hold_freed_memory()
-if sys.argv[1] == "large ones given back":
-    give_back_large_blocks()
+if sys.argv[1] == "released":
+    release_large_blocks()
 
 def step():
     return sum(float(np.ones(2**23)[-1]) for _ in range(5))  # 64 MiB each, freed at once
@@ -215,7 +207,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_reuses_freed_memory() -> None:
     faults = count_page_faults(FAULTS, "held")
     assert faults * 10 < count_page_faults(FAULTS, "plain")
-    assert faults * 10 < count_page_faults(FAULTS, "large ones given back")
+    assert faults * 10 < count_page_faults(FAULTS, "released")
 
 
 def count_page_faults(script: str, mode: str) -> int:

@@ -1,5 +1,4 @@
-"""A job's folder tells how it goes, whatever became of its process: while it is at work, and by its exit status. Jobs
-of signed-in users are each in its user's workspace, and no more of them than one may have."""
+"""Tests of job folders: status of running, failed and killed jobs; jobs of signed-in users and their limits."""
 
 import json
 import time
@@ -22,7 +21,7 @@ from mrc_workbench.data.jobs.folder import (
     run_job,
     run_job_exclusively,
 )
-from mrc_workbench.data.jobs.processes import detached, this_process
+from mrc_workbench.data.jobs.processes import start_detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace, write_text
@@ -48,13 +47,13 @@ def test_successful_job_is_done(job: Job) -> None:
 
     def work(initial_status: Status) -> None:
         states.append(job.status().state)
-        job.write_status(replace(initial_status, share=0.5, seconds_left=3.0))
+        job.write_status(replace(initial_status, progress=0.5, seconds_left=3.0))
         job.write("scores.json", {})
 
     assert (job.done, job.running, job.failed) == (False, False, False)
     final_status = run_job(job, work, describe_error)
     assert states == [State.RUNNING]
-    assert (final_status.state, final_status.share, final_status.seconds_left) == (State.DONE, 0.5, None)
+    assert (final_status.state, final_status.progress, final_status.seconds_left) == (State.DONE, 0.5, None)
     assert (job.done, job.running, job.failed) == (True, False, False)
     assert job.status().state is State.DONE
 
@@ -98,26 +97,28 @@ def test_running_time_continues_after_resume(job: Job) -> None:
 @pytest.mark.parametrize(
     ("status", "left"),
     [
-        (Status(share=0.25, started=100.0, heartbeat=110.0), 30.0),  # a quarter took 10 s
-        (Status(share=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
-        (Status(share=1.0, started=100.0, heartbeat=110.0), None),
-        (Status(share=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
-        (Status(share=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
+        (Status(progress=0.25, started=100.0, heartbeat=110.0), 30.0),  # a quarter took 10 s
+        (Status(progress=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
+        (Status(progress=1.0, started=100.0, heartbeat=110.0), None),
+        (Status(progress=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
+        (Status(progress=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # unknown during an evaluation
     ],
 )
 def test_estimates_time_left(status: Status, left: float | None) -> None:
     assert status.remaining_seconds == left
 
 
-def test_reads_status_without_progress(job: Job) -> None:
+def test_reads_status_of_earlier_versions(job: Job) -> None:
     numbers = {"step": 3, "total_steps": 9, "queued": 1.0, "started": 2.0, "heartbeat": 5.0, "pid": 1}
     rest = {"seconds_left": None, "seconds": 0.0, "pid_started": 0.0, "code": "", "message": ""}
     old = {"state": "stopped", "phase": "training", **numbers, **rest}
     write_text(job.folder / "status.json", json.dumps(old))
     assert job.status() == Status(State.STOPPED, "training", **numbers)  # type: ignore[arg-type]
+    write_text(job.folder / "status.json", json.dumps(old | {"share": 0.5, "tells_time": True}))
+    assert (job.status().progress, job.status().reports_remaining) == (0.5, True)
 
 
-@pytest.mark.parametrize("name", ["stop", "end"])
+@pytest.mark.parametrize("name", ["stop", "kill"])
 def test_stops_a_queued_job(job: Job, name: str) -> None:
     job.write_status(Status(State.QUEUED))
     getattr(job, name)()
@@ -138,7 +139,7 @@ def test_requests_a_running_job_to_stop(job: Job) -> None:
 def test_stopping_ends_a_detached_process(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(job.folder / "stop", "")
     job.launch("data", "inspect", tmp_path / "no such file")
-    assert not job.stop_requested  # that was another start
+    assert not job.stop_requested  # of an earlier start
     assert job.running
     wait_until(lambda: not job.running)
     assert job.failed
@@ -147,7 +148,7 @@ def test_stopping_ends_a_detached_process(job: Job, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
     job.launch("-n1", "-r1", "import time; time.sleep(60)")
     assert job.running
-    job.end()
+    job.kill()
     wait_until(lambda: not job.running)
     assert (job.status().state, job.failed) == (State.STOPPED, False)
 
@@ -159,7 +160,7 @@ def test_job_started_concurrently_runs_once(job: Job, monkeypatch: pytest.Monkey
         [*pool.map(lambda _: job.launch("-n1", "-r1", "import time; time.sleep(60)"), range(6))]
     started = [process for process in psutil.process_iter() if str(job.folder) in opened(process)]
     assert [process.pid for process in started] == [job.status().pid]
-    job.end()
+    job.kill()
     assert not job.running
 
 
@@ -174,13 +175,14 @@ def opened(process: psutil.Process) -> list[str]:
 @pytest.mark.parametrize(
     "damage",
     [
-        *({"pid": "abc"}, {"pid": -1}, {"pid": 2**70}, {"pid": None}, {"share": -1.0}, {"share": "x"}, {"step": "1"}),
+        *({"pid": "abc"}, {"pid": -1}, {"pid": 2**70}, {"pid": None}),
+        *({"progress": -1.0}, {"progress": "x"}, {"step": "1"}),
         *({"heartbeat": float("nan")}, {"started": float("inf")}, {"state": 3}, {"phase": None}, {"unknown": 1}),
     ],
 )
 def test_status_with_wrong_types_is_damaged(damage: dict[str, object], job: Job) -> None:
     job.write("status.json", {"state": "running"} | damage)
-    if damage == {"step": "1"}:  # a number all the same
+    if damage == {"step": "1"}:  # converted
         assert job.status().step == 1
         return
     assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
@@ -190,9 +192,8 @@ def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
     assert job.log() == ""
     write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
     assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
-    write_text(
-        job.folder / "progress.jsonl", '{"step": 1}\n' + "[" * 100_000 + '\n"text"\n{"step": "x"}\n{"step": 9}\n'
-    )
+    lines = ['{"step": 1}', "[" * 100_000, '"text"', '{"step": "x"}', '{"step": 9}', ""]
+    write_text(job.folder / "progress.jsonl", "\n".join(lines))
     assert job.progress() == [{"step": 1}, {"step": "x"}, {"step": 9}]
     job.drop_progress_after(5)
     assert job.progress() == [{"step": 1}, {"step": "x"}]
@@ -200,7 +201,7 @@ def test_skips_unreadable_lines_of_log_and_progress(job: Job) -> None:
 
 def phase_and_fraction(job: Job) -> tuple[str, float]:
     status = job.read("status.json")
-    return status["phase"], status["share"]
+    return status["phase"], status["progress"]
 
 
 def test_writes_every_phase_change(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +209,7 @@ def test_writes_every_phase_change(job: Job, monkeypatch: pytest.MonkeyPatch) ->
     write = progress_writer(job, running_status(started=1.0))
     write("BM25", 0.0)
     write("BM25", 0.1)
-    assert phase_and_fraction(job) == ("BM25", 0.0)  # a page looks no more often
+    assert phase_and_fraction(job) == ("BM25", 0.0)  # writes are limited
     write("Dense", 0.2)
     assert phase_and_fraction(job) == ("Dense", 0.2)
     write("Dense", 1.0)
@@ -236,8 +237,9 @@ def test_time_left_is_what_the_process_reports(job: Job) -> None:
     write("Hybrid", 0.6)
     status = job.read("status.json")
     assert status["seconds_left"] is None
-    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0, tells_time=True).remaining_seconds is None
-    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).remaining_seconds == pytest.approx(4.0)
+    running = Status(State.RUNNING, progress=0.6, started=1.0, heartbeat=7.0)
+    assert replace(running, reports_remaining=True).remaining_seconds is None
+    assert running.remaining_seconds == pytest.approx(4.0)
 
 
 def test_runs_in_a_single_process_at_a_time(
@@ -246,9 +248,9 @@ def test_runs_in_a_single_process_at_a_time(
     monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
     done: list[Status] = []
     job.folder.mkdir()
-    with FileLock(job.folder / ".at_work.lock"):
+    with FileLock(job.folder / ".running.lock"):
         assert run_job_exclusively(job, done.append) == 2
-    assert "another process is at work" in capsys.readouterr().err
+    assert "another process is running" in capsys.readouterr().err
     assert not (job.folder / "status.json").exists()
     assert run_job_exclusively(job, done.append) == 0
     assert (len(done), job.status().state) == (1, State.DONE)
@@ -277,14 +279,14 @@ def jobs_of(folder: str) -> list[Job]:
 
 @pytest.mark.slow
 def test_process_uses_the_workspace_of_its_user(tmp_path: Path) -> None:
-    from mrc_workbench.data.store import keep
+    from mrc_workbench.data.store import save_question_set
     from tests.doubles import small_set
 
-    keep(small_set("on the shelf"))
+    save_question_set(small_set("on the shelf"))
     for name in (ALICE, BOB, ""):
         with acting_as(name):
             log = tmp_path / f"{name}.txt"
-            detached("timeit", "-n1", "-r1", WHERE, log=log).wait(120)
+            start_detached("timeit", "-n1", "-r1", WHERE, log=log).wait(120)
             output = json.loads(log.read_text(encoding="utf-8").splitlines()[0])
             assert output == [name, str(workspace()), str(shared_workspace()), False, ["on the shelf"]]
 
@@ -319,7 +321,7 @@ def test_limits_concurrent_jobs_per_user(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(LimitError):
             other.admit()
         assert not other.folder.exists()
-        running.admit()  # to look at what is at work anyway
+        running.admit()  # a running job is always admitted
         Job(workspace() / "cache" / "rehearsals" / "one").admit()
         running.write_status(Status(State.DONE))
         other.admit()
@@ -343,7 +345,7 @@ def test_stopped_job_never_starts_by_itself(job: Job) -> None:
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, False, False)
     job.write_status(running_status(pid_started=1.0))  # its process is gone
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, False)
-    job.end()
+    job.kill()
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, True)
     write_text(job.folder / "status.json", "{")  # the stop outlives a damaged status
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (False, True, True)
@@ -351,7 +353,7 @@ def test_stopped_job_never_starts_by_itself(job: Job) -> None:
     assert (job.can_autostart, job.is_unfinished, job.is_stopped) == (True, False, False)
     job.write_status(Status(State.DONE))
     job.write("scores.json", {})  # a result that was there before the stop counts
-    job.end()
+    job.kill()
     assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
 
 

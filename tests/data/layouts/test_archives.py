@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import unpack_files
@@ -19,6 +18,7 @@ from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file
+from mrc_workbench.data.subprocess_reader import File
 from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import jsonl, read_all, write_all, zipped
 

@@ -7,10 +7,10 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files, read_files_in_subprocess
+from mrc_workbench.data.subprocess_reader import File, UnusableFileError
 from tests.data.layouts.written import jsonl, judged_texts, parquet, read_json, zipped
 from tests.data.sample_files import as_csv, workbook
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.cells import ListedPassage, passages_in
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files, read_files_in_subprocess
+from mrc_workbench.data.subprocess_reader import File, UnusableFileError
 
 
 def _texts(cell: Any) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import QuestionSetReading, read
-from mrc_workbench.data.store import keep, load, stored
+from mrc_workbench.data.store import load, save_question_set, stored
 from tests.data.layouts.mutations import mutate, parse_values
 from tests.data.layouts.public_layouts import LAYOUTS as PUBLIC_LAYOUTS
 from tests.data.layouts.public_layouts import QUESTIONS, PublicLayout
@@ -82,7 +82,7 @@ def _whole(name: str) -> QuestionSetReading:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_reads_or_rejects_damaged_files_without_silent_loss(name: str) -> None:
-    stored_set = keep(small_set())
+    stored_set = save_question_set(small_set())
     files = LAYOUTS[name]()
     texts = {*_whole(name).question_set.passages.texts}
     outcomes = {"read": 0, "refused": 0}

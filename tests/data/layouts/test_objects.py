@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files
+from mrc_workbench.data.subprocess_reader import File
 from tests.data.layouts.public_layouts import ANSWERS, QUESTIONS, ROWS, TEXTS, TITLES
 from tests.data.layouts.written import read_json
 

@@ -14,7 +14,7 @@ from mrc_workbench.data.passages import Passage
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file, read_files, read_files_in_subprocess
 from mrc_workbench.data.records import Question
-from mrc_workbench.data.store import find, keep, load
+from mrc_workbench.data.store import find, load, save_question_set
 from tests.data.layouts.written import (
     JUDGED,
     LAYOUTS,
@@ -100,7 +100,7 @@ def test_subprocess_reads_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_stores_grades_and_groups(name: str) -> None:
     question_set = read_all(LAYOUTS[name]()).question_set
-    assert load(keep(question_set).key) == question_set
+    assert load(save_question_set(question_set).key) == question_set
 
 
 def test_reads_a_folder_and_names_the_set_after_it(tmp_path: Path) -> None:

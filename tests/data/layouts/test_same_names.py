@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import list_files, missing_shards, select_data_files, with_distinct_names
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_file, read_files, read_paths_in_subprocess
-from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.store import load, save_question_set
+from mrc_workbench.data.subprocess_reader import File
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, read_all, write_all, zipped
@@ -155,7 +155,7 @@ def test_reports_and_stores_missing_groups() -> None:
     reading = autorag([["d1"], ["zz"]])
     (gap_of_group,) = [gap for gap in reading.gaps if gap.code is ProblemCode.UNMET_GROUPS]
     assert gap_of_group.details == {"ids": 1, "examples": "q1"}
-    stored_set = keep(reading.question_set)
+    stored_set = save_question_set(reading.question_set)
     assert load(stored_set.key).questions == reading.question_set.questions
     assert load(stored_set.key).relevant_from(1).questions[0].groups == (("d1",), ())
 

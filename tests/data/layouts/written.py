@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import QuestionSetReading, read, read_files
+from mrc_workbench.data.subprocess_reader import File
 
 Files = dict[str, bytes]
 

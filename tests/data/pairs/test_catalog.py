@@ -75,7 +75,7 @@ def test_reports_progress_over_all_files(entry: PairEntry, monkeypatch: pytest.M
         on_progress(file.size, file.size)
         return content(0)
 
-    monkeypatch.setattr("mrc_workbench.data.pairs.store.obtain", obtained)
+    monkeypatch.setattr("mrc_workbench.data.pairs.store.fetch", obtained)
     read_pair_entry(entry, lambda done, total: steps.append((done, total)))
     assert steps == [(entry.size // 2, entry.size), (entry.size, entry.size)]
 

@@ -13,7 +13,7 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import audit
 from mrc_workbench.data.questions.read import QuestionSetReading, propose_columns, read, read_file
 from mrc_workbench.data.split import split
-from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.store import load, save_question_set
 from mrc_workbench.data.texts import BLOCK
 from tests.data.sample_files import ROWS, as_csv, workbook
 
@@ -222,7 +222,7 @@ def test_reads_passages_without_questions(name: str, content: bytes) -> None:
     assert (reading.problems, reading.question_set.generated_counts) == ((), {})
     assert audit(reading.question_set).passages_without_question == 3
     assert split(reading.question_set).group_counts["all"] == 2
-    assert load(keep(reading.question_set).key) == reading.question_set
+    assert load(save_question_set(reading.question_set).key) == reading.question_set
 
 
 def test_keeps_ids_of_passages_without_questions() -> None:

@@ -12,7 +12,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
@@ -23,6 +22,7 @@ from mrc_workbench.data.questions import reading_lines, rejection_lines, split_l
 from mrc_workbench.data.questions.read import EXPORT_LAYOUTS, export_archive, folder_name, read
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import split
+from mrc_workbench.data.subprocess_reader import UnusableFileError
 from tests.data.layouts.written import zipped
 from tests.data.split.worlds import chain
 
@@ -121,7 +121,7 @@ def sets(draw: st.DrawFn) -> QuestionSet:
             grades,
             answers=answers,
             kind=draw(st.just("") | texts),
-            made=draw(st.sampled_from(["", "title", "model: x"])),
+            generator=draw(st.sampled_from(["", "title", "model: x"])),
             hidden=draw(st.booleans()),
             starts=(3,) * len(answers) if draw(st.booleans()) else (),
             rejected=draw(some),
@@ -185,7 +185,9 @@ GRADED = QuestionSet(
     'a "b": c/d',
     (Passage("d 1", "한글\t글", "제목"), Passage("d2", "둘\n째"), Passage('d"3', "셋")),
     (
-        Question.from_grades("q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), made="title"),
+        Question.from_grades(
+            "q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), generator="title"
+        ),
         Question("q2", "왜?"),
     ),
 )
@@ -269,3 +271,10 @@ def test_ignores_metadata_of_other_programs(metadata: object) -> None:
     corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
     files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}
     assert read(zipped(files), "set.zip").question_set.questions == (Question("1", "무엇?"),)
+
+
+def test_reads_earlier_names_of_exported_metadata() -> None:
+    query = json.dumps({"_id": "1", "text": "무엇?", "metadata": {"made": "title"}})
+    corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
+    files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}
+    assert read(zipped(files), "set.zip").question_set.questions[0].generator == "title"

@@ -1,4 +1,4 @@
-"""The analyzers, and analyses with a dictionary and with compounds: their tokens, their keys, and where these stand."""
+"""Tests of analyzers with dictionaries and compounds: tokens, spans and keys."""
 
 import unicodedata
 from importlib.metadata import version
@@ -100,7 +100,7 @@ def test_splits_multiword_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "chosen"),
+    ("texts", "expected"),
     [
         ([KOREAN], Analyzer.KIWI_BIGRAM),
         ([unicodedata.normalize("NFD", KOREAN)], Analyzer.KIWI_BIGRAM),
@@ -115,8 +115,8 @@ def test_splits_multiword_names() -> None:
         ([], Analyzer.WORD),
     ],
 )
-def test_resolves_auto_by_script(texts: list[str], chosen: Analyzer) -> None:
-    assert resolve_analyzer(Analyzer.AUTO, texts) is chosen
+def test_resolves_auto_by_script(texts: list[str], expected: Analyzer) -> None:
+    assert resolve_analyzer(Analyzer.AUTO, texts) is expected
     assert resolve_analyzer(Analyzer.WHITESPACE, texts) is Analyzer.WHITESPACE
 
 
@@ -186,10 +186,8 @@ def test_pairs_join_neighbouring_tokens(analyzer: Analyzer, pairs: list[str]) ->
 def test_bigrams_match_the_text() -> None:
     (tokens,) = analyze(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), ["차량"])
     assert tokens == ["자동차/", "차량"]
-    assert describe_token(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), "자동차/") == (
-        "자동차",
-        TokenKind.MORPHEME,
-    )
+    with_dictionary = Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY)
+    assert describe_token(with_dictionary, "자동차/") == ("자동차", TokenKind.MORPHEME)
 
 
 def test_replaces_words_by_synonyms_without_kiwi() -> None:
@@ -327,12 +325,8 @@ def test_locates_tokens_of_every_analyzer() -> None:
     text = "한글 글"
     assert locate_tokens(Analyzer.WHITESPACE, [text])[0] == [("한글", (0, 2)), ("글", (3, 4))]
     assert locate_tokens(Analyzer.WORD, ["Abc, bc"])[0] == [("abc", (0, 3)), ("bc", (5, 7))]
-    assert locate_tokens(Analyzer.BIGRAM, ["Abc c, bc"])[0] == [
-        ("ab", (0, 2)),
-        ("bc", (1, 3)),
-        ("c", (4, 5)),
-        ("bc", (7, 9)),
-    ]
+    expected = [("ab", (0, 2)), ("bc", (1, 3)), ("c", (4, 5)), ("bc", (7, 9))]
+    assert locate_tokens(Analyzer.BIGRAM, ["Abc c, bc"])[0] == expected
     assert locate_tokens(Analyzer.KIWI, ["왕은 갔다"])[0] == [("왕", (0, 1)), ("가", (3, 4))]
     assert locate_tokens(Analyzer.KIWI_BIGRAM, ["왕은"])[0] == [("왕/", (0, 1)), ("왕은", (0, 2))]
 

@@ -1,4 +1,4 @@
-"""A corpus is a stream of documents, of a question set, a file or a kept text: in UTF-8, kept whole or not at all."""
+"""Tests of corpora: documents of question sets, files and stored texts."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, PassageCorpus, find_corpus, is_held_out, text_corpus
 from mrc_workbench.data.workspace import acting_as, workspace
@@ -32,7 +32,7 @@ def written(folder: Path, content: str | bytes) -> Path:
     [
         ("배가 고프다\n배를 탔다\n", ["배가 고프다", "배를 탔다"]),
         ("배가 고프다\n배를 탔다\n\n\n  끝  \r\n", ["배가 고프다\n배를 탔다", "끝"]),
-        ("\n\n배가 고프다\n배를 탔다\n\n", ["배가 고프다", "배를 탔다"]),  # nothing is parted by what stands outside
+        ("\n\n배가 고프다\n배를 탔다\n\n", ["배가 고프다", "배를 탔다"]),  # outer blank lines do not count
         ("\ufeff하나\r\n \t\r\n둘", ["하나", "둘"]),
         ("하나", ["하나"]),
     ],
@@ -102,7 +102,7 @@ def is_text(line: bytes) -> bool:
 
 
 def test_splits_long_documents_between_words_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "LONGEST", 20)
+    monkeypatch.setattr(texts, "MAX_DOCUMENT_CHARACTERS", 20)
     words = [f"말{number}" for number in range(50)]
     for content in (" ".join(words), "\n".join(words) + "\n\n끝"):
         documents = [*text_corpus(written(tmp_path, content)).documents()]
@@ -118,7 +118,7 @@ LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"
 
 
 def store_text(content: str | bytes = LINES, name: str = "낱말") -> texts.StoredText:
-    return texts.keep(BytesIO(content if isinstance(content, bytes) else content.encode()), name)
+    return texts.save_text(BytesIO(content if isinstance(content, bytes) else content.encode()), name)
 
 
 def stored_files() -> list[str]:
@@ -133,11 +133,8 @@ def test_opens_stored_text_unchanged(content: str, documents: int) -> None:
     assert (stored_text.fingerprint, stored_text.characters) == (hashlib.sha256(plain.encode()).hexdigest(), len(plain))
     corpus = texts.find(stored_text.key)
     assert corpus == texts.open_stored_text(stored_text)
-    assert (corpus.name, corpus.fingerprint, corpus.characters) == (
-        "낱말",
-        stored_text.fingerprint,
-        stored_text.characters,
-    )
+    assert (corpus.name, corpus.fingerprint) == ("낱말", stored_text.fingerprint)
+    assert corpus.characters == stored_text.characters
     assert corpus.path.read_bytes() == content.encode()
     assert len([*corpus.documents()]) == stored_text.documents == documents
 
@@ -147,11 +144,11 @@ def test_progress_increases_and_stopping_leaves_no_files(monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        texts.keep(BytesIO(LINES.encode()), "낱말", on_progress=stop)
+        texts.save_text(BytesIO(LINES.encode()), "낱말", on_progress=stop)
     assert stored_files() == []
     monkeypatch.setattr(texts, "_BLOCK", 1000)
     reported: list[float] = []
-    texts.keep(BytesIO(LINES.encode() * 1000), "낱말", on_progress=reported.append)
+    texts.save_text(BytesIO(LINES.encode() * 1000), "낱말", on_progress=reported.append)
     assert reported == sorted(reported)
     assert 0 < reported[0] < 0.1
     assert 0.9 < reported[-1] <= 1
@@ -191,7 +188,7 @@ def test_imports_and_lists_text_files_only(
         (first.key, 1, files[0]),
     ]
     (tmp_path / "bad.txt").write_bytes("배".encode("cp949"))
-    for name, message in (("bad.txt", "is no UTF-8"), ("none.txt", "none.txt is no file")):
+    for name, message in (("bad.txt", "is not UTF-8"), ("none.txt", "none.txt is not a readable file")):
         assert main(["language", "import", str(tmp_path / name)]) == 2
         assert message in capsys.readouterr().err
     assert len(texts.stored()) == 2
@@ -204,7 +201,7 @@ def set_of(passages: list[str], title: str = "") -> QuestionSet:
 
 def test_passages_become_documents_without_titles() -> None:
     passages = ["배가 고프다", "배를 탔다"]
-    keep_set(set_of(passages, title="배"))
+    save_question_set(set_of(passages, title="배"))
     corpus: Corpus = find_corpus("passages")
     assert [*corpus.documents()] == passages == [*corpus.documents()]
     assert (corpus.name, corpus.characters) == ("passages", 11)
@@ -215,7 +212,7 @@ def test_passages_become_documents_without_titles() -> None:
 def test_finds_file_by_path_and_stored_text_by_reference(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("배가 고프다\n배를 탔다\n", encoding="utf-8")
-    stored_text = texts.keep(BytesIO(path.read_bytes()), "낱말")
+    stored_text = texts.save_text(BytesIO(path.read_bytes()), "낱말")
     for reference, name in ((str(path), "words"), (stored_text.reference, "낱말"), ("text:낱말", "낱말")):
         corpus = find_corpus(reference)
         assert (corpus.name, corpus.fingerprint) == (name, stored_text.fingerprint)

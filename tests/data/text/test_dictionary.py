@@ -1,4 +1,4 @@
-"""A dictionary is read from its lines, or everything wrong is told with its row; kept, it is found by what names it."""
+"""Tests of dictionaries: lines, errors with rows, stored dictionaries and references."""
 
 import tomllib
 import unicodedata
@@ -80,7 +80,7 @@ def test_reads_line_endings_of_every_system(content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "row", "told"),
+    ("lines", "code", "row", "details"),
     [
         ("", "no_words", None, {}),
         ("# 주석\n\n \t \n", "no_words", None, {}),
@@ -115,29 +115,26 @@ def test_reads_line_endings_of_every_system(content: bytes) -> None:
         ("가\n나\n\udcb0\udca1", "not_utf8", 3, {"byte": "0xB0"}),
     ],
 )
-def test_reports_row_of_invalid_line(lines: str, code: str, row: int | None, told: dict[str, object]) -> None:
+def test_reports_row_of_invalid_line(lines: str, code: str, row: int | None, details: dict[str, object]) -> None:
     with pytest.raises(DictionaryError) as raised:
         read_dictionary(lines.encode(errors="surrogateescape"))
     assert (raised.value.code, raised.value.details.get("row")) == (code, row)
-    assert told.items() <= raised.value.details.items()
+    assert details.items() <= raised.value.details.items()
 
 
 def test_reports_every_invalid_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DictionaryError) as raised:
         read("가,\n나\n다\tFOO\n!!\n")
     errors = [raised.value, *raised.value.others]
-    assert [(problem.code, problem.details["row"]) for problem in errors] == [
-        ("empty_word", 1),
-        ("unknown_tag", 3),
-        ("no_letter", 4),
-    ]
-    monkeypatch.setattr(dictionary_file, "MOST_TOLD", 5)
+    codes = [(problem.code, problem.details["row"]) for problem in errors]
+    assert codes == [("empty_word", 1), ("unknown_tag", 3), ("no_letter", 4)]
+    monkeypatch.setattr(dictionary_file, "MAX_REPORTED_LINES", 5)
     with pytest.raises(DictionaryError) as raised:
         read("!\n" * 50)
     assert len(raised.value.others) == 4
 
 
-@pytest.mark.parametrize(("limit", "code"), [("MOST_BYTES", "too_many_bytes"), ("MOST_LINES", "too_many_lines")])
+@pytest.mark.parametrize(("limit", "code"), [("MAX_BYTES", "too_many_bytes"), ("MAX_LINES", "too_many_lines")])
 def test_rejects_files_beyond_the_limits(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionary_file, limit, 3)
     with pytest.raises(DictionaryError) as raised:
@@ -185,11 +182,8 @@ def test_adds_words() -> None:
     more = with_words(
         READ, [Word("임세영"), Word("세종시", "NNG"), Word("1,2-다이옥신"), Word("가 나", parts=("가", "나"))]
     )
-    assert more.words[len(READ.words) :] == (
-        Word("임세영"),
-        Word("1,2-다이옥신", "NNP"),
-        Word("가 나", "NNP", parts=("가", "나")),
-    )
+    added = (Word("임세영"), Word("1,2-다이옥신", "NNP"), Word("가 나", "NNP", parts=("가", "나")))
+    assert more.words[len(READ.words) :] == added
     assert more.words[0] == Word("세종시", "NNG", parts=("세종", "시"))
     assert more.synonyms == READ.synonyms
     assert with_lines(READ, "버스, 시내버스\n").synonyms == (*READ.synonyms, ("버스", "시내버스"))
@@ -237,12 +231,8 @@ CITIES = read(CITY_LINES)
 def test_loads_and_finds_stored_dictionary(tmp_path: Path) -> None:
     stored_dictionary = save(CITIES, "도시", source="cities.txt")
     assert stored() == [stored_dictionary]
-    assert (stored_dictionary.name, stored_dictionary.words, stored_dictionary.synonyms, stored_dictionary.source) == (
-        "도시",
-        1,
-        1,
-        "cities.txt",
-    )
+    assert (stored_dictionary.name, stored_dictionary.source) == ("도시", "cities.txt")
+    assert (stored_dictionary.words, stored_dictionary.synonyms) == (1, 1)
     loaded = load(stored_dictionary.key)
     of_it = (CITIES.words, CITIES.synonyms, stored_dictionary.fingerprint)
     assert (loaded.words, loaded.synonyms, loaded.fingerprint) == of_it

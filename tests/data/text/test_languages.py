@@ -1,4 +1,4 @@
-"""The analyzers of languages: their stems, stop words and places, and which language a corpus is in."""
+"""Tests of languages: stems, stop words, spans and detection."""
 
 import tomllib
 import unicodedata
@@ -31,7 +31,7 @@ ANY_TEXT = ANY_CHARACTERS | st.text(max_size=30)
 
 
 def stem_in_python(language: str, word: str) -> str:
-    """The stem by the implementation of Snowball in Python, which is another than the one in C."""
+    """Return the stem by the Python implementation of Snowball."""
     name = STEMMED[language]
     module = import_module(f"snowballstemmer.{name}_stemmer")
     return str(getattr(module, f"{name.capitalize()}Stemmer")().stemWord(word)) or word
@@ -65,7 +65,7 @@ def test_stems_vocabulary_like_single_words(analyzer: Analyzer, options: dict[st
     tokens = tokens_of(analysis, texts)
     assert tokens.texts() == analyze(analysis, texts)
     assert tokens.vocabulary == list(dict.fromkeys(token for text in tokens.texts() for token in text))
-    assert [analyze(analysis, [text])[0] for text in texts] == tokens.texts(), "a question alone reads the same"
+    assert [analyze(analysis, [text])[0] for text in texts] == tokens.texts(), "a single question has the same tokens"
 
 
 @settings(deadline=None, max_examples=100)

@@ -13,7 +13,7 @@ from mrc_workbench.data.text.marking import (
 
 
 @pytest.mark.parametrize(
-    ("text", "answers", "found"),
+    ("text", "answers", "expected"),
     [
         ("시계는 보루각에 놓였다.", ["보루각"], ["보루각"]),
         ("1934년의 3번째, 3", ["3"], ["3", "3"]),
@@ -27,8 +27,8 @@ from mrc_workbench.data.text.marking import (
         ("무엇이든", ["", "  "], []),
     ],
 )
-def test_finds_answers_in_a_text(text: str, answers: list[str], found: list[str]) -> None:
-    assert [text[start:end] for start, end in answer_spans(text, answers)] == found
+def test_finds_answers_in_a_text(text: str, answers: list[str], expected: list[str]) -> None:
+    assert [text[start:end] for start, end in answer_spans(text, answers)] == expected
 
 
 def test_composes_decomposed_text() -> None:

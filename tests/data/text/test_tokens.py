@@ -16,12 +16,12 @@ TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
 
 @pytest.fixture
 def parts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", 2)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", 2)
 
 
 @pytest.fixture
 def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that are analyzed from now on."""
+    """Record the analyzed texts."""
     seen: list[str] = []
 
     def analyze_and_note(analyzer: Analyzer, texts: list[str]) -> list[list[str]]:
@@ -91,7 +91,7 @@ def test_maps_ids_to_another_vocabulary() -> None:
 @pytest.mark.parametrize("count", range(len(TEXTS) + 1))
 def test_joins_parts(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tokens_of(Analyzer.WORD, TEXTS[:count])
-    monkeypatch.setattr(tokens_module, "PART", 2)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", 2)
     joined = tokens_of(Analyzer.WORD, TEXTS[:count])
     assert joined.vocabulary == whole.vocabulary
     assert joined.ids.tolist() == whole.ids.tolist()
@@ -111,16 +111,16 @@ def test_resumes_and_analyzes_only_new_parts(analyzed: list[str]) -> None:
 
 @pytest.mark.parametrize("part", [2, 100])
 def test_counts_terms_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", part)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", part)
     terms = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
-    for _ in ("counted", "kept"):
+    for _ in ("computed", "cached"):
         corpus = term_statistics(Analyzer.WORD, TEXTS)
         positions = corpus.positions_of(terms)
         assert corpus.document_frequencies[positions[:6]].tolist() == [2, 2, 2, 2, 1, 1]
         assert positions[6:].tolist() == [-1, -1]
         assert len(corpus.document_frequencies) == len(set(positions[:6].tolist())) == 6
         assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
-        monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
+        monkeypatch.setattr(tokens_module, "analyze", None)  # cached tokens are not analyzed again
 
 
 @pytest.mark.usefixtures("parts_of_two")
@@ -135,7 +135,7 @@ def test_counts_terms_in_joined_tokens_like_in_parts(monkeypatch: pytest.MonkeyP
 
 
 def test_each_text_is_in_a_single_part_and_progress_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", 3)
+    monkeypatch.setattr(tokens_module, "TEXTS_PER_PART", 3)
     fractions: list[float] = []
     assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS, fractions.append)] == [3, 3, 1]
     assert fractions == [3 / 7, 6 / 7, 1.0]

@@ -15,8 +15,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, is_held_out
@@ -225,7 +224,7 @@ def test_rejects_metrics_of_another_version(folder: Path) -> None:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep_set(SET)
+    return save_question_set(SET)
 
 
 def create_model_folder(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) -> str:
@@ -311,7 +310,7 @@ def test_stores_error_of_unreadable_tokenizer(data: StoredSet, monkeypatch: pyte
 
 
 def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = texts.keep(BytesIO("\n".join(TEXTS).encode()), "문장들")
+    text = texts.save_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = study.TokenizerRequest(text.reference, SINGLE_TOKENIZER)
     job = study.STUDY.job(request, text.fingerprint)
@@ -322,7 +321,7 @@ def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = texts.keep(BytesIO(b"one\ntwo\n"), "gone")
+    text = texts.save_text(BytesIO(b"one\ntwo\n"), "gone")
     texts.remove(text.key)
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = study.TokenizerRequest(text.reference, TWO_SPLITS)
@@ -332,7 +331,7 @@ def test_missing_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_small_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = keep_set(QuestionSet("alone", [Passage("1", "하나")], ()))
+    alone = save_question_set(QuestionSet("alone", [Passage("1", "하나")], ()))
     job = run_job_in_process(monkeypatch, alone, TWO_SPLITS)
     assert (job.status().state, job.status().code, job.failed) == (State.FAILED, "nothing_held_out", True)
 

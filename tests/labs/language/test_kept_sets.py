@@ -37,7 +37,7 @@ class Kind:
 
 
 def _questions(words: str, name: str) -> StoredItem:
-    return question_store.keep(QuestionSet(name, (Passage("a", words),), ()))
+    return question_store.save_question_set(QuestionSet(name, (Passage("a", words),), ()))
 
 
 def _pairs(words: str, name: str) -> StoredItem:
@@ -49,7 +49,7 @@ def _dictionary(words: str, name: str) -> StoredItem:
 
 
 def _text(words: str, name: str) -> StoredItem:
-    return text_store.keep(BytesIO(words.encode()), name)
+    return text_store.save_text(BytesIO(words.encode()), name)
 
 
 KINDS = {

@@ -9,7 +9,7 @@ import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, evaluate, read_experiment
 from mrc_workbench.labs.reading.scores import ScoringRules, read_predictions, score_answers
 from mrc_workbench.labs.reading.study import as_dict, export_scores
@@ -40,7 +40,7 @@ SPECS = (BM25Spec(name="BM25"), BM25Spec(name="Words", analyzer="whitespace"))
 def experiment(monkeypatch: pytest.MonkeyPatch) -> ReadingExperiment:
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
     return ReadingExperiment(
-        data=keep(SET).key,
+        data=save_question_set(SET).key,
         split=Part.TEST,
         test_share=0.4,
         validation_share=0.3,
@@ -116,7 +116,7 @@ model = "{model}"
 
 def write_experiment(folder: Path, who: str, model: str) -> Path:
     path = folder / "experiment.toml"
-    path.write_text(FILE.format(data=keep(SET).key, who=who, model=model), encoding="utf-8")
+    path.write_text(FILE.format(data=save_question_set(SET).key, who=who, model=model), encoding="utf-8")
     return path
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs.processes import Process, detached
+from mrc_workbench.data.jobs.processes import Process, start_detached
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import generator
@@ -167,7 +167,7 @@ def test_api_key_never_leaks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
 def start_batch(server: ChatServer, monkeypatch: pytest.MonkeyPatch, log: Path, concurrency: int) -> Process:
     monkeypatch.setenv("OPENAI_BASE_URL", server.address)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    return detached("tests.labs.reading.cities", concurrency, log=log)
+    return start_detached("tests.labs.reading.cities", concurrency, log=log)
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import study
@@ -32,7 +31,7 @@ def experiment_of(stored: StoredSet, *models: str, **options: object) -> Reading
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep_set(SET)
+    return save_question_set(SET)
 
 
 @pytest.fixture

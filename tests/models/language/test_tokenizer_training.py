@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from mrc_workbench.data.text.corpora import LONGEST, Corpus, is_held_out
+from mrc_workbench.data.text.corpora import MAX_DOCUMENT_CHARACTERS, Corpus, is_held_out
 from mrc_workbench.models.language.tokenizer_training import (
     BOUNDARY,
     SPECIAL,
@@ -231,7 +231,7 @@ def test_wordpiece_matches_longest_piece_first() -> None:
 
 @pytest.mark.slow
 def test_tokenizes_longest_document() -> None:
-    text = "학교" * (LONGEST // 2)
+    text = "학교" * (MAX_DOCUMENT_CHARACTERS // 2)
     assert "".join(piece.text for piece in prepared(TokenizerKind.BPE).pieces(text)) == text
 
 

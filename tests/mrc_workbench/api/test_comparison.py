@@ -12,7 +12,7 @@ import pytest
 import mrc_workbench as mrc
 from mrc_workbench.api.values import ApiError
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added_retrievers, parse_spec
@@ -31,7 +31,7 @@ def result() -> mrc.ComparisonResult:
 
 
 def test_stores_result_as_the_page_does(result: mrc.ComparisonResult, sample: QuestionSet) -> None:
-    stored = keep(sample)
+    stored = save_question_set(sample)
     experiment = choices_for(stored).experiment(stored, ["BM25", "BM25 words"], result.comparison.experiment.split)
     assert ComparisonJob.of(experiment, sample.fingerprint).id == result.key
     stored_comparison = get_comparison(result.key)

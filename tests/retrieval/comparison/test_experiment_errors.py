@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
 from mrc_workbench.retrieval.comparison import experiment as experiment_file
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -154,7 +154,7 @@ def page() -> None:
 
 
 def test_page_displays_question_with_score() -> None:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     add_retriever(data.fingerprint, SPEC)
     experiment = choices_for(data).experiment(data, [SPEC.name], Part.ALL)
     keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)

@@ -219,7 +219,7 @@ def test_memory_counts_postings_and_lists() -> None:
 @pytest.fixture
 def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (analysis, bm25):
-        monkeypatch.setattr(module, "PART", 8)
+        monkeypatch.setattr(module, "TEXTS_PER_PART", 8)
 
 
 def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterator[Tokens]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
@@ -163,7 +163,7 @@ def test_compares_and_exports_plugins(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("MRC_RETRIEVERS", REGISTERED)
     path = tmp_path / "experiment.toml"
     out = tmp_path / "out"
-    data = keep(small_set())
+    data = save_question_set(small_set())
     with searching(PASSAGES) as server:
         path.write_text(EXPERIMENT.format(data=data.key, address=server.address), encoding="utf-8")
         assert main(["compare", str(path), "--out", str(out)]) == 0

@@ -193,20 +193,19 @@ def test_escapes_names(name: str, in_markdown: str, in_latex: str) -> None:
 
 def test_marks_synthetic_questions_in_every_export(tmp_path: Path) -> None:
     small = small_set()
-    questions = tuple(
-        replace(question, made="model: m") if row == 1 else question for row, question in enumerate(small.questions)
-    )
+    first, second, *others = small.questions
+    questions = (first, replace(second, generator="model: m"), *others)
     compared = comparison_of({"A": RIGHT}, replace(small, questions=questions))
     entries = [json.loads(line) for line in per_question_json(compared).splitlines()]
-    assert [entry["made"] for entry in entries[:3]] == ["", "model: m", ""]
-    assert per_question_table(compared)["made"].tolist()[:3] == ["", "model: m", ""]
+    assert [entry["generator"] for entry in entries[:3]] == ["", "model: m", ""]
+    assert per_question_table(compared)["generator"].tolist()[:3] == ["", "model: m", ""]
     statistics = evidence(compared)
     for table in (markdown_table, latex_table):
         assert "(1 of them made of passages and asked by nobody)" in table(compared, statistics)
         assert "nobody" not in table(comparison_of({"A": RIGHT}), evidence(comparison_of({"A": RIGHT})))
     write_beir(tmp_path / "beir", compared.question_set)
     queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text().splitlines()]
-    assert [query.get("metadata") for query in queries[:3]] == [None, {"made": "model: m"}, None]
+    assert [query.get("metadata") for query in queries[:3]] == [None, {"generator": "model: m"}, None]
     assert compared.as_dict()["made_questions"] == {"model: m": 1}
     assert provenance(compared)["data"]["made_questions"] == {"model: m": 1}
     assert "made_questions" not in provenance(comparison_of({"A": RIGHT}))["data"]

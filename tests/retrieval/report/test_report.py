@@ -272,7 +272,7 @@ def test_reports_unjudged_results_if_judgements_exist(language: str) -> None:
 def test_warns_about_synthetic_questions(language: str) -> None:
     small = small_set()
     first, *others = small.questions
-    partly_synthetic = replace(small, questions=(replace(first, made="sentence", hidden=True), *others))
+    partly_synthetic = replace(small, questions=(replace(first, generator="sentence", hidden=True), *others))
     synthetic_html, original_html = (
         report(comparison_of({"A": RIGHT}, dataset), language) for dataset in (partly_synthetic, small)
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.workspace import PROJECT, read_json, workspace
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
@@ -227,7 +227,7 @@ def test_library_retriever_matches_workbench(library: ExportTarget, tmp_path: Pa
 
 @pytest.fixture
 def key() -> str:
-    stored = keep_set(small_set())
+    stored = save_question_set(small_set())
     experiment = experiment_of(BIGRAMS, WORDS, ODD).model_copy(update={"data": stored.key})
     keep_comparison(compare(experiment, small_set()), workspace() / "comparisons" / ("ab" * 8))
     return kept_comparisons()[0].key

@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.models.encoders import CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, find_model
@@ -198,7 +198,7 @@ def test_resumed_training_reuses_teacher_scores(
             assert train(run).state is State.STOPPED
         if step == 1:
             assert scored_pairs.pairs > 0
-            assert [status.share for status in statuses if status.phase == Phase.TEACHING][-1] == 1.0
+            assert [status.progress for status in statuses if status.phase == Phase.TEACHING][-1] == 1.0
             scored_pairs.pairs = 0
         again(run)
     train(run)
@@ -234,7 +234,7 @@ def test_estimate_includes_missing_teacher_scores() -> None:
 
 @pytest.mark.parametrize("objective", DISTILLATION_OBJECTIVES)
 def test_command_trains_with_teacher(objective: BiEncoderObjective, tiny: str) -> None:
-    words = ["bi-encoder", "--data", keep(small_set()).key, "--base", tiny, "--objective", objective.value]
+    words = ["bi-encoder", "--data", save_question_set(small_set()).key, "--base", tiny, "--objective", objective.value]
     words += ["--negatives", "1", "--epochs", "1"]
     words += ["--validation-share", "0.25", "--test-share", "0.25", "--split-seed", "1"]
     assert main(["train", *words]) == 2  # nobody to learn from

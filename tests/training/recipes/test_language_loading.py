@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 @pytest.fixture(autouse=True)
 def report_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.data.text.corpora._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("mrc_workbench.data.text.corpora._CHARACTERS_BETWEEN_REPORTS", 100)
     monkeypatch.setattr("mrc_workbench.training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 
@@ -85,7 +85,7 @@ def test_status_progress_restarts_with_each_phase(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Run, "write_status", noted)
     train_to_end(create_language_run(text_file(60, seed=5), **OPTIONS))
-    shares = {phase: [status.share for status in statuses if status.phase == phase] for phase in Phase}
+    shares = {phase: [status.progress for status in statuses if status.phase == phase] for phase in Phase}
     assert shares[Phase.LOADING] == sorted(shares[Phase.LOADING])
     assert len(set(shares[Phase.LOADING])) > 20
     assert shares[Phase.LOADING][-1] == 1.0
@@ -138,7 +138,7 @@ def test_stops_while_tokenizing_text(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", stopped_in_the_second_part)
         ended = train(run)
     assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LOADING, 0)
-    assert 0.9 < ended.share < 1, "nearly all was cut"
+    assert 0.9 < ended.progress < 1, "nearly all was cut"
     assert parts == ["train", "validation"]
     assert len(make_base("tokenizers")) == 1, "that was done by then"
     assert make_base("tokens") == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mrc_workbench.data.questions.judgements import mark_negative
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.store import find, save_question_set
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
@@ -344,7 +344,7 @@ def test_makes_examples_of_marked_passages() -> None:
 def test_plan_stores_current_marks() -> None:
     question_set = small_set()
     mark_negative(question_set.fingerprint, "q1", "p3")
-    data = (keep(question_set).key, question_set.name, question_set.fingerprint)
+    data = (save_question_set(question_set).key, question_set.name, question_set.fingerprint)
     plan = new_plan(CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), make_options(1))
     run = create_run(plan)
     mark_negative(question_set.fingerprint, "q1", "p4")

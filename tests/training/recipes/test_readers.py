@@ -12,7 +12,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.reading.extractive import best_threshold, read_contexts
 from mrc_workbench.labs.reading.scores import ScoringRules, score_answer
 from mrc_workbench.models.inference import Precision
@@ -263,7 +263,7 @@ def test_continues_from_bi_encoder_and_reader() -> None:
 
 
 def test_command_trains_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = keep(cue_set(30))
+    data = save_question_set(cue_set(30))
     words = [READER, "--data", data.key, "--base", get_base(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
     words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
     assert main(["train", *words]) == 0

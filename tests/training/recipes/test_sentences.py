@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs import PairKind, split_pairs
 from mrc_workbench.data.pairs.store import find, save_pairs
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import keep as keep_questions
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.judgement import spearman
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
@@ -133,7 +133,7 @@ def test_card_lists_metrics_with_intervals(run: Run) -> None:
 
 def test_result_is_usable_as_bi_encoder(run: Run) -> None:
     question_set = shuffled(12, 12)
-    data = keep_questions(question_set)
+    data = save_question_set(question_set)
     spec = DenseSpec(name="Dense", model=run.id)
     (result,) = compare(Experiment(data=data.key, split=Part.ALL, retriever=(spec,)), question_set).results
     assert not result.error

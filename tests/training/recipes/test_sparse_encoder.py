@@ -12,7 +12,7 @@ from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmb
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.models.loading import load_sparse_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -51,7 +51,7 @@ def workspace_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(workspace_folder: Path) -> dict[str, Run]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(workspace_folder / "workspace"))
-        key = keep(shuffled(20, 20)).key
+        key = save_question_set(shuffled(20, 20)).key
         for name, options in TRAININGS.items():
             words = ["--data", key, "--base", str(workspace_folder / "tiny"), "--out", str(workspace_folder / name)]
             assert main(["train", SPARSE_ENCODER, *words, *SHARES, *OFTEN, *options]) == 0

@@ -53,7 +53,7 @@ def page() -> None:
 
 @pytest.fixture(autouse=True)
 def _provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace_module, "_told_by", [])
+    monkeypatch.setattr(workspace_module, "_user_providers", [])
     set_user_provider(access._current_user)
 
 

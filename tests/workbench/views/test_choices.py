@@ -11,7 +11,7 @@ import streamlit as st
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
-from mrc_workbench.data.store import StoredSet, find, keep
+from mrc_workbench.data.store import StoredSet, find, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.packaged import PackagedBase
 from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, add_retriever, write_experiment
@@ -36,7 +36,7 @@ CHOICES = RetrieverChoices(SPECS, (), {}, (), Analyzer.KIWI_BIGRAM, {})
 
 
 def sample() -> StoredSet:
-    return keep(whole_sample())
+    return save_question_set(whole_sample())
 
 
 def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
@@ -70,7 +70,7 @@ def test_drops_weak_baselines_only_if_two_others_remain(picked: list[str], told:
 def single_passage_choices(passage: str, question: str) -> RetrieverChoices:
     passages = (Passage("p", passage),)
     questions = (Question("q", question, (), ("p",)),)
-    return choices_for(keep(QuestionSet("one", passages, questions)))
+    return choices_for(save_question_set(QuestionSet("one", passages, questions)))
 
 
 def test_offers_word_bm25_only_beside_another_analyzer() -> None:
@@ -281,7 +281,7 @@ def before_there_was_a_choice(run: Run) -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_evaluates_earlier_model_on_its_strict_split(strict: bool) -> None:
     """The questions it was trained on would be test questions of the split that is drawn now."""
-    data = keep(chain(60)) if strict else sample()
+    data = save_question_set(chain(60)) if strict else sample()
     before_there_was_a_choice(finished(BI_ENCODER, "old", data))
     choices = choices_for(data)
     name = next(iter(choices.trained))

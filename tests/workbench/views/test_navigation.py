@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import StoredSet, keep, last_used, remove
+from mrc_workbench.data.store import StoredSet, last_used, remove, save_question_set
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.views import navigation
 from mrc_workbench.workbench.views.navigation import PAGES, Page
@@ -136,7 +136,7 @@ def in_use(app: AppTest) -> str:
 @pytest.fixture
 def sets() -> tuple[StoredSet, StoredSet]:
     """An older and a newer set."""
-    return keep(a_set("older")), keep(a_set("newer"))
+    return save_question_set(a_set("older")), save_question_set(a_set("newer"))
 
 
 def test_session_without_address_opens_last_used_dataset(sets: tuple[StoredSet, StoredSet]) -> None:
@@ -179,7 +179,7 @@ def test_uses_newest_dataset_if_last_used_is_missing(sets: tuple[StoredSet, Stor
 
 def test_counts_split_questions_and_names_split_unit() -> None:
     for title, unit in (("도시", "document"), ("", "passage")):
-        app = opened(page, data=keep(a_set("도시", title)).key)
+        app = opened(page, data=save_question_set(a_set("도시", title)).key)
         (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
         assert split.value == "Questions: 4 training · 0 validation · 1 test"
         assert f"split by {unit}" in split.proto.help
@@ -223,7 +223,7 @@ def named_alike(*texts: str) -> list[str]:
         QuestionSet("질문", (Passage("p1", text),), (Question(f"q-{text}", f"{text}?", relevant=("p1",)),))
         for text in texts
     ]
-    return [keep(question_set).key for question_set in sets]
+    return [save_question_set(question_set).key for question_set in sets]
 
 
 def sidebar() -> None:

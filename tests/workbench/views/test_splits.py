@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.split import Part, split
-from mrc_workbench.data.store import StoredSet, keep, load
+from mrc_workbench.data.store import StoredSet, load, save_question_set
 from mrc_workbench.retrieval.report.words import catalog, describe_split, few_questions_warning
 from tests.data.split.worlds import chain, tangle
 from tests.workbench.views.compare.worlds import compared
@@ -29,7 +29,7 @@ def warnings(app: AppTest) -> list[str]:
 
 @pytest.fixture
 def small() -> StoredSet:
-    return keep(chain(30, more_passages=9))
+    return save_question_set(chain(30, more_passages=9))
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
@@ -53,14 +53,14 @@ def test_tune_warns_of_few_validation_questions(small: StoredSet) -> None:
 
 
 def test_train_warns_of_small_parts_and_leaks() -> None:
-    keep(tangle(120))
+    save_question_set(tangle(120))
     app = opened(train_page)
     assert [warning[:32] for warning in warnings(app)] == ["Too few validation questions: 12"]
     assert "24 of 24 test questions share a relevant passage with a training question" in captions(app)
 
 
 def test_data_page_and_sidebar_report_published_split() -> None:
-    keep(chain(60, parts=["train"] * 35 + ["validation"] * 25))
+    save_question_set(chain(60, parts=["train"] * 35 + ["validation"] * 25))
     app = opened(data_page, look="figures")
     assert "Published split: 31 training, 4 validation and 25 test questions." in captions(app)
     assert any(warning.startswith("Too few validation questions: 4.") for warning in warnings(app))

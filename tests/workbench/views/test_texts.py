@@ -9,8 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data import workspace as data_workspace
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, plain
@@ -39,11 +38,11 @@ def page() -> None:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep_set(small_set())
+    return save_question_set(small_set())
 
 
 def store_text(content: str = "배가 고프다\n배를 탔다\n", name: str = "낱말") -> texts.StoredText:
-    return texts.keep(BytesIO(content.encode()), name)
+    return texts.save_text(BytesIO(content.encode()), name)
 
 
 def selected_label(app: AppTest) -> str:
@@ -61,7 +60,7 @@ def upload(app: AppTest, name: str, content: bytes) -> AppTest:
 
 def signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let somebody be at work, in whatever thread."""
-    monkeypatch.setattr(data_workspace, "_told_by", [lambda: "a" * 32])
+    monkeypatch.setattr(data_workspace, "_user_providers", [lambda: "a" * 32])
 
 
 def box(app: AppTest) -> Any:
@@ -90,7 +89,7 @@ def test_trains_on_passages_unless_a_text_is_selected(data: StoredSet) -> None:
 
 def test_keeps_selected_text_and_replaces_passages_with_another_dataset(data: StoredSet) -> None:
     text = store_text()
-    other = keep_set(replace(small_set(), passages=small_set().passages[:3], questions=()))
+    other = save_question_set(replace(small_set(), passages=small_set().passages[:3], questions=()))
     app = opened(page, data=data.key)
     for selected, expected in ((data.key, other.key), (text.reference, text.reference)):
         app.query_params["data"] = data.key
@@ -144,7 +143,7 @@ def test_reads_rejected_file_only_once(data: StoredSet, monkeypatch: pytest.Monk
         read.append(name)
         raise Failure("", "no more of it")
 
-    monkeypatch.setattr("mrc_workbench.workbench.views.study.keep", refuse)
+    monkeypatch.setattr("mrc_workbench.workbench.views.study.save_text", refuse)
     app = AppTest.from_function(page, default_timeout=60)
     app.query_params.update({"lang": "en", "data": data.key})
     run(app).file_uploader[0].set_value(("a.txt", b"a", "text/plain"))

@@ -18,7 +18,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.text import dictionary as dictionaries
 from mrc_workbench.data.text.analysis import WITH_KIWI
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
-from mrc_workbench.data.text.dictionary import MOST_BYTES, Dictionary, DictionaryError, StoredDictionary, Word
+from mrc_workbench.data.text.dictionary import MAX_BYTES, Dictionary, DictionaryError, StoredDictionary, Word
 from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec
@@ -260,9 +260,9 @@ def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
                     words.draw_remove(stored.key, dictionaries.remove, confirmation=confirmation, message=done_message)
     words.draw_damaged(dictionaries.damaged(), dictionaries.remove)
     key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # another one begins anew, empty
-    translate_field(key, megabytes=MOST_BYTES // 10**6)
+    translate_field(key, megabytes=MAX_BYTES // 10**6)
     types = ("txt", "dic", "dict", "tsv", "csv")
-    file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MOST_BYTES // 10**6, key=key)
+    file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MAX_BYTES // 10**6, key=key)
     st.caption(word("dictionary_page.lines"))
     uploaded = None
     with show_errors():
@@ -276,7 +276,7 @@ def _store_file(file: UploadedFile) -> StoredDictionary | None:
     if read != file.file_id:
         try:
             name = PurePath(file.name).stem or word("dictionary_page.usual_name")
-            content = dictionaries.read_dictionary(file.read(MOST_BYTES + 1))
+            content = dictionaries.read_dictionary(file.read(MAX_BYTES + 1))
             stored = _store_version(content, name, source=file.name)
         except Failure as error:
             st.session_state[_REFUSED] = file.file_id, error

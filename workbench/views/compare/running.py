@@ -250,7 +250,7 @@ def _draw_finished_only(selected: SelectedComparison, names: list[str], label: s
         return
     with show_errors():
         if selected.job.running:
-            selected.job.end()
+            selected.job.kill()
         split = selected.experiment.split
         grade = selected.experiment.relevant_from
         finished = replace(selected, experiment=selected.choices.experiment(selected.data, names, split, grade))

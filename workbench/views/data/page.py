@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data import apart
+from mrc_workbench.data import subprocess_reader
 from mrc_workbench.data.generate import (
     FailedPassage,
     GeneratedQuestions,
@@ -26,7 +26,7 @@ from mrc_workbench.data.questions import Audit
 from mrc_workbench.data.questions.read import EXPORT_LAYOUTS, export_archive, folder_name
 from mrc_workbench.data.records import QuestionGenerator, QuestionSet, strip_hidden_text
 from mrc_workbench.data.split import Split, SplitOptions
-from mrc_workbench.data.store import CATALOG, CatalogEntry, StoredSet, keep, obtain
+from mrc_workbench.data.store import CATALOG, CatalogEntry, StoredSet, fetch, save_question_set
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, users_may_set_address
 from mrc_workbench.workbench.views.data import audit as data_audit
@@ -62,7 +62,7 @@ _SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for e
 
 
 def draw() -> None:
-    apart.make_ready()
+    subprocess_reader.preload_server()
     st.title(word("page.data"), anchor=False)
     kinds = ["questions", "pairs"]
     kwargs: dict[str, Any] = {"format_func": lambda kind: word(f"data_page.sort_{kind}"), "required": True}
@@ -178,7 +178,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
             options = GenerationOptions(**settings)
             name = word("made.name", data=set_name(data.name), by=generator_name(options.generator_label))
             generated = _generate(questions, options, container, None if make_stored else server, name)
-            stored = keep(generated.question_set, source=data.name)
+            stored = save_question_set(generated.question_set, source=data.name)
             st.session_state[f"{_UNANSWERED}_{stored.key}"] = (generated.pending_count, generated.failed_passages)
             use_set(stored.key)
             st.toast(word("made.done", name=plain(stored.name)), icon=":material/check_circle:")
@@ -302,7 +302,7 @@ def _open_entry(entry: CatalogEntry) -> None:
     preview.drop()
     bar = st.empty()
     try:
-        content = obtain(entry, download_progress(bar.progress))
+        content = fetch(entry, download_progress(bar.progress))
     except DataError as error:
         preview.STATE.show(DatasetPreview(entry.path.name, entry.id, set_name(entry.title), error=error))
         st.rerun()

@@ -9,7 +9,6 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import display_text as shortened
@@ -19,6 +18,7 @@ from mrc_workbench.data.pairs.builder import Scale
 from mrc_workbench.data.pairs.store import PairFileReading, PairReadOptions, read_pairs_in_subprocess, save_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.data.subprocess_reader import UnusableFileError
 from mrc_workbench.workbench.views.data import widgets
 from mrc_workbench.workbench.views.data.preview import PreviewState, encodings_if_guessed
 from mrc_workbench.workbench.views.names import pairs_name

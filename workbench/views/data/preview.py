@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from mrc_workbench.data.apart import File, OnFilesRead, UnusableFileError
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import display_text as shortened
@@ -18,7 +17,8 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions import Audit, audit
 from mrc_workbench.data.questions.read import QuestionSetReading, read_files_in_subprocess
 from mrc_workbench.data.split import Split, split
-from mrc_workbench.data.store import CATALOG, display_name, keep
+from mrc_workbench.data.store import CATALOG, display_name, save_question_set
+from mrc_workbench.data.subprocess_reader import File, OnFilesRead, UnusableFileError
 from mrc_workbench.workbench.views.resources.sets import use_set
 
 P = TypeVar("P")
@@ -233,7 +233,9 @@ def drop() -> None:
 def use(preview: DatasetPreview, read: AuditedDataset, name: str = "") -> None:
     """Store the set of a preview, under a name if given, and use it everywhere. Raises `LimitError` and `OSError`."""
     question_set = read.reading.question_set
-    stored = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
+    stored = save_question_set(
+        replace(question_set, name=display_name(name) or question_set.name), source=preview.source
+    )
     use_set(stored.key)
     drop()
     STATE.note_stored(stored.key)

@@ -12,7 +12,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data import store
-from mrc_workbench.data.apart import OnFilesRead
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.rows import FileReading
 from mrc_workbench.data.formats.tables import column_names
@@ -21,6 +20,7 @@ from mrc_workbench.data.pairs.store import PairFileReading, StoredPairs
 from mrc_workbench.data.problems import Problem
 from mrc_workbench.data.questions.read import QuestionSetReading
 from mrc_workbench.data.store import MAX_NAME_CHARACTERS, Progress, StoredItem, display_name
+from mrc_workbench.data.subprocess_reader import OnFilesRead
 from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.resources.sets import Cached, pair_set, question_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables

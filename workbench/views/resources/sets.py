@@ -21,12 +21,12 @@ from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.store import (
     CATALOG,
     StoredSet,
-    keep,
     last_used,
     load,
     passages_of,
     read_entry,
     record_last_used,
+    save_question_set,
     stored,
 )
 from mrc_workbench.data.workspace import workspace
@@ -116,7 +116,7 @@ def stored_sets() -> list[StoredSet]:
 
 @cached(validate=lambda dataset: any(known.key == dataset.key for known in stored()))
 def _store_sample() -> StoredSet:
-    return keep(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
+    return save_question_set(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
 
 
 question_set = cached(max_entries=4)(load)

@@ -20,7 +20,7 @@ from mrc_workbench.data.generate.judge import Verdicts
 from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict
 from mrc_workbench.data.records import Passage, Question, QuestionSet, composed
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.analysis.evidence import PooledPair, pool
@@ -181,7 +181,7 @@ def _make_set(
         return
     with show_errors():
         with st.spinner(word("data_page.keeping")):
-            st.session_state[_STORED_SET] = keep(new_set, source=data.source)
+            st.session_state[_STORED_SET] = save_question_set(new_set, source=data.source)
         st.rerun()
 
 

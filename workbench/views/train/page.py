@@ -54,7 +54,7 @@ def draw() -> None:
     QUEUE.ensure_worker()  # after a restart of the machine, queued runs have no worker
     data = sets.selected_set()
     st.title(word("train.title"))
-    running = QUEUE.at_work()
+    running = QUEUE.running_job()
     if running:
         scroll_to_top(running.id)
         draw_running(running)
@@ -83,7 +83,7 @@ def draw() -> None:
 
 def draw_untrained(data: StoredSet) -> None:
     """Draw the best score of untrained retrievers in comparisons of the same questions, except on test questions."""
-    if data.questions - data.made < MIN_LABELLED_QUESTIONS:
+    if data.questions - data.generated < MIN_LABELLED_QUESTIONS:
         return
     best: tuple[str, Measure, float] | None = None
     questions: tuple[Part, int, int] | None = None
@@ -156,8 +156,8 @@ def pick_pairs() -> StoredPairs:
 def _draw_training(kind: str, data: TextSource | StoredPairs) -> None:
     name = pair_set_name(data) if isinstance(data, StoredPairs) else text_source_name(data)
     st.markdown(word_or(f"train.get_{kind}", get_recipe(kind).does, data=plain(name)))
-    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
-        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
+    if isinstance(data, StoredSet) and data.generated and kind != LANGUAGE_MODEL:
+        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.generated:,}')}")
     base = pick_base(kind)
     st.toggle(word("train.settings"), key="show_settings")  # only on narrow screens: see look.css
     with st.container(key="settings_objective"):

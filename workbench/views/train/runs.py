@@ -115,7 +115,7 @@ def _seconds_left(run: Run, plan: TrainingPlan, status: Status) -> float:
 @st.fragment(run_every=2.0)
 def draw_queue(previous_running: Run | None, previous_waiting: list[Run]) -> None:
     """Draw the queue, if any; polls also while empty, because another user or a command may start a training."""
-    running = QUEUE.at_work()
+    running = QUEUE.running_job()
     waiting = QUEUE.queued()
     if (running, waiting) != (previous_running, previous_waiting):
         st.rerun()

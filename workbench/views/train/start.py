@@ -81,7 +81,7 @@ def dry_run_of(plan: TrainingPlan | None, task: DryRunTask) -> DryRun | None:
     key = _dry_run_key(task)
     earlier: DryRunJob | None = st.session_state.get(key)
     if earlier and job != earlier:
-        earlier.end()
+        earlier.kill()
         del st.session_state[key]
     return DryRun(plan, job) if plan and job else None
 
@@ -111,7 +111,7 @@ def start_default_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
 
 def may_start_without_request(plan: TrainingPlan, form: OptionFields) -> bool:
     """Whether the settings are the defaults, the queue is empty, and the base is downloaded."""
-    if form.changed or QUEUE.at_work() or QUEUE.queued():
+    if form.changed or QUEUE.running_job() or QUEUE.queued():
         return False
     hub_id = find_model(plan.options.base).hub_id
     return hub_id is None or bool(downloaded_commits(hub_id))
@@ -166,7 +166,7 @@ def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * estimate.seconds)))
     if estimate.seconds_teaching:
         st.caption(word("train.estimate_teaching", teaching=duration(estimate.seconds_teaching)))
-    if QUEUE.at_work():
+    if QUEUE.running_job():
         st.caption(word("train.estimate_busy"))
 
 
@@ -245,7 +245,7 @@ def trainings_started() -> int:
 
 
 def draw_start_button(plan: TrainingPlan | None, messages: DeltaGenerator) -> None:
-    is_running = QUEUE.at_work() is not None or bool(QUEUE.queued())
+    is_running = QUEUE.running_job() is not None or bool(QUEUE.queued())
     label, icon = ("enqueue", "playlist_add") if is_running else ("start", "play_arrow")
     kwargs = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if is_running else None}
     pressed = pressed_once(word(f"train.{label}"), "train_start", type="primary", disabled=plan is None, **kwargs)
@@ -301,7 +301,7 @@ def begin(make: Callable[[], object], messages: DeltaGenerator, count: int = 1) 
         QUEUE.admit(count)
         estimate: DryRunJob | None = st.session_state.pop(_dry_run_key(DryRunTask.ESTIMATE), None)
         if estimate and estimate.running:
-            estimate.end()  # the training needs the machine
+            estimate.kill()  # the training needs the machine
         make()
         QUEUE.start_worker()
 

@@ -90,13 +90,13 @@ def _draw(job: Job, text: Callable[[Status], str], draw_below: Callable[[Status]
         st.rerun()
     status = job.status()
     bar, button = st.columns([5, 1], vertical_alignment="bottom")
-    bar.progress(min(1.0, status.share), text=text(status))
+    bar.progress(min(1.0, status.progress), text=text(status))
     # a job that saves is asked first, and ended at once where that is not enough
     is_stopping = status.state is State.STOPPING
     name, icon = ("end", "dangerous") if is_stopping else ("stop", "stop")
     kwargs: dict[str, Any] = {"icon": f":material/{icon}:", "key": f"{name}_{job.id}", "width": "stretch"}
     kwargs["help"] = word(f"job.{name}_help") if job.can_save else None
-    button.button(word(f"job.{name}"), on_click=job.stop if job.can_save and not is_stopping else job.end, **kwargs)
+    button.button(word(f"job.{name}"), on_click=job.stop if job.can_save and not is_stopping else job.kill, **kwargs)
     if draw_below:
         draw_below(status)
 

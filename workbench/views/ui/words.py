@@ -172,7 +172,9 @@ def show_errors() -> Iterator[None]:
     try:
         yield
     except (DataError, DictionaryError, LanguageError, LimitError, ImportError) as error:
-        if isinstance(error, ImportError) and not isinstance(problems.with_extra(error), problems.MissingExtraError):
+        if isinstance(error, ImportError) and not isinstance(
+            problems.as_missing_extra(error), problems.MissingExtraError
+        ):
             raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
@@ -203,7 +205,7 @@ def attempt(
 
 def failure_text(error: Exception) -> str:
     """Return why something failed, of what nobody foresaw its own words: not Markdown, escape it with `plain`."""
-    error = problems.with_extra(error)
+    error = problems.as_missing_extra(error)
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
@@ -231,7 +233,7 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
 
 def search_failure_text(error: Exception) -> str:
     """Return why a search failed; of what nobody foresaw only the first line, said to be such."""
-    if isinstance(problems.with_extra(error), Failure):
+    if isinstance(problems.as_missing_extra(error), Failure):
         return failure_text(error)
     first_line = next(iter(str(error).splitlines()), "")[:300]
     return word("search.failed", reason=first_line or type(error).__name__)

@@ -9,8 +9,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.data.pairs.store import StoredPairs, save_pairs, stored
 from mrc_workbench.data.split import Part, SplitOptions
-from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.store import keep as keep_questions
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.embeddings.encoder import add_model
@@ -223,7 +222,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> StoredSet:
     """A question set in use; no comparison of it starts."""
     monkeypatch.setattr(ComparisonJob, "start", lambda *_: None)
     monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
-    return keep_questions(small_set())
+    return save_question_set(small_set())
 
 
 def test_adds_missing_dense_retrievers(questions: StoredSet) -> None:

@@ -15,7 +15,7 @@ from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs.store import save_pairs
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import keep as keep_questions
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.labs.language.layers import LayerSearch, PoolingMode
 from mrc_workbench.labs.language.network import predict_by_checkpoint
 from mrc_workbench.labs.language.pages.predictions import format_probability, layer_table, split_words
@@ -287,7 +287,7 @@ def test_measures_layers_after_click(model: str) -> None:
 
 
 def test_searches_layers_with_current_questions(model: str) -> None:
-    data = keep_questions(make_question_set())
+    data = save_question_set(make_question_set())
     app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
     assert "Samples up to 200 questions and 300 passages from “few”" in texts(app)
     press(app, "search_layers")
@@ -301,7 +301,7 @@ def test_searches_layers_with_current_questions(model: str) -> None:
 
 
 def test_reports_set_without_questions(model: str) -> None:
-    data = keep_questions(QuestionSet("alone", make_question_set().passages, ()))
+    data = save_question_set(QuestionSet("alone", make_question_set().passages, ()))
     app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
     assert "“alone” has no questions" in texts(app)
 

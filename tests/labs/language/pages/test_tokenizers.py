@@ -18,11 +18,9 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.passages import Passage
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.studies import StudyJob
-from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.data.text.corpora import keep as keep_text
+from mrc_workbench.data.text.corpora import LanguageError, save_text
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.language import study
 from mrc_workbench.labs.language.comparison import HeldOutDocuments, TokenizerGrid, TokenizerResult, measure_fertility
@@ -60,7 +58,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[study.TokenizerRequest]:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep_set(SET)
+    return save_question_set(SET)
 
 
 @cache
@@ -277,7 +275,7 @@ def test_reports_end_of_job(data: StoredSet, status: Status, told: str) -> None:
 
 
 def test_compares_tokenizers_on_stored_text(requests: list[study.TokenizerRequest]) -> None:
-    text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
+    text = save_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     app = opened(page, corpus=text.reference, **ADDRESS)
     assert "2 tokenizers on 60 documents" in texts(app)
     next(button for button in app.button if str(button.key).startswith("start_")).click()
@@ -294,7 +292,7 @@ def test_compares_tokenizers_on_stored_text(requests: list[study.TokenizerReques
 
 
 def test_reports_broken_text_by_name() -> None:
-    text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
+    text = save_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     request = study.TokenizerRequest(text.reference, TokenizerGrid(KINDS, (PreTokenization.WORDS,), (1_000,)))
     job = study.STUDY.job(request, text.fingerprint)
     job.folder.mkdir(parents=True)

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
@@ -41,7 +41,7 @@ BOTH = "BM25 words|BM25"
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(DISPUTED)
+    return save_question_set(DISPUTED)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from mrc_workbench.data.questions.judgements import (
 )
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import acting_as, user_of, workspace, write_json
 from mrc_workbench.labs.reading.pages.page import AvailableReaders, marked_example
 from mrc_workbench.models.files import ModelError
@@ -38,7 +38,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **굵게** 수도 <script>alert(2)</scri
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(SET)
+    return save_question_set(SET)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_no_example_without_contained_answer() -> None:
 def test_example_escapes_the_text_of_users() -> None:
     passage = Passage("p1", HOSTILE)
     question = replace(QUESTIONS[0], text=HOSTILE, answers=("수도",), relevant=("p1",))
-    app = opened(page, data=keep(QuestionSet("hostile", [passage], (question,))).key)
+    app = opened(page, data=save_question_set(QuestionSet("hostile", [passage], (question,))).key)
     assert "<img" not in page_html(app)
     assert "<mark>수도</mark>" in page_html(app)
 
@@ -98,7 +98,10 @@ def test_example_escapes_the_text_of_users() -> None:
 def test_shows_estimated_minutes_of_this_set(data: StoredSet) -> None:
     assert opened(page).button(key="train_reader").label == EN["answers.train_one"]
     options = ReaderOptions.defaults_for(default_base(READER))
-    for seconds, stored_set in ((3000.0, keep(replace(SET, name="other", questions=QUESTIONS[:3]))), (130.0, data)):
+    for seconds, stored_set in (
+        (3000.0, save_question_set(replace(SET, name="other", questions=QUESTIONS[:3]))),
+        (130.0, data),
+    ):
         plan = new_plan(
             READER, "any", (stored_set.key, stored_set.name, stored_set.fingerprint), SplitOptions(), options
         )
@@ -110,7 +113,7 @@ def test_shows_estimated_minutes_of_this_set(data: StoredSet) -> None:
 def test_shows_running_training(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     run_of = create_finished_run(data)
     (run_of.folder / "status.json").write_text(json.dumps({"state": "running"}), encoding="utf-8")
-    monkeypatch.setattr(type(QUEUE), "at_work", lambda _: run_of)
+    monkeypatch.setattr(type(QUEUE), "running_job", lambda _: run_of)
     app = opened(page)
     assert EN["answers.is_trained"] in texts(app)
     assert app.button(key="train_reader").label == EN["answers.see_training"]
@@ -193,7 +196,7 @@ def test_reports_no_answer_above_threshold(
 
 def test_explains_wrong_passage(data: StoredSet) -> None:
     wordy = Passage("p0", "나라의 수도 런던 나라의 수도", "")
-    keep(QuestionSet("wordy", (wordy, *PASSAGES), QUESTIONS))
+    save_question_set(QuestionSet("wordy", (wordy, *PASSAGES), QUESTIONS))
     create_finished_run(data)
     app = open_with_question("나라의 수도")
     (why,) = [caption.value.replace("\\", "") for caption in app.caption if "was selected" in caption.value]
@@ -210,7 +213,7 @@ def test_reads_shared_passage_once(data: StoredSet, readers_loaded: list[NextWor
 
 
 def test_escapes_question_and_passages(data: StoredSet) -> None:
-    keep(QuestionSet("hostile", (Passage("p<1>", f"{HOSTILE} 서울", "<b>t</b>"), *PASSAGES), ()))
+    save_question_set(QuestionSet("hostile", (Passage("p<1>", f"{HOSTILE} 서울", "<b>t</b>"), *PASSAGES), ()))
     create_finished_run(data)
     app = open_with_question(f"{HOSTILE} 수도")
     assert "<script" not in page_html(app)
@@ -281,10 +284,10 @@ def test_reports_endpoint_error_without_key(data: StoredSet) -> None:
 
 def test_language_model_answers_signed_in_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "is_on", lambda: True)
-    monkeypatch.setattr(workspace_module, "_told_by", [access._current_user])
+    monkeypatch.setattr(workspace_module, "_user_providers", [access._current_user])
     name = user_of("https://id.example.org", "alice")
     with acting_as(name):
-        create_finished_run(keep(SET))
+        create_finished_run(save_question_set(SET))
     with chat_server(lambda _: "한강 [1]") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.address)
         monkeypatch.setenv("OPENAI_MODEL", MODEL)
@@ -315,5 +318,5 @@ def test_has_seen_training_questions(data: StoredSet) -> None:
     assert readers.has_seen(run.id, data, Part.ALL)
     assert readers.has_seen(run.id, data, Part.TRAIN)
     assert not readers.has_seen(run.id, data, Part.TEST)
-    assert not readers.has_seen(run.id, keep(small_set()), Part.ALL)
+    assert not readers.has_seen(run.id, save_question_set(small_set()), Part.ALL)
     assert not readers.has_seen("hub/reader", data, Part.ALL)

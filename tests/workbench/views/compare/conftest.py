@@ -1,6 +1,6 @@
 import pytest
 
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
@@ -24,4 +24,4 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(small_set())
+    return save_question_set(small_set())

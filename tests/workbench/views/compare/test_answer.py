@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.analysis.evidence import evidence
@@ -55,7 +55,7 @@ def compared(data: StoredSet, rows_by_name: RowsByRetriever) -> None:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(many_questions(COPIES)[0])
+    return save_question_set(many_questions(COPIES)[0])
 
 
 def looked_at(*names: str, **more: str) -> AppTest:
@@ -195,7 +195,7 @@ def test_displays_disputed_question_of_bm25_and_dense_with_answers(data: StoredS
     assert "Answer: **" in text
     small = small_set()
     question_set = replace(small, questions=tuple(replace(question, answers=()) for question in small.questions))
-    text = comparison_page_text(keep(question_set), {"BM25": LATE, "Dense": RIGHT})
+    text = comparison_page_text(save_question_set(question_set), {"BM25": LATE, "Dense": RIGHT})
     assert "the question they disagree on most" in text
     assert "****" not in text
     assert "Answer:" not in text
@@ -204,7 +204,7 @@ def test_displays_disputed_question_of_bm25_and_dense_with_answers(data: StoredS
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_reports_disadvantaged_retriever_with_metrics(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     question_set, compared = partly_judged(DEFAULT_KS, depth=100)
-    data = keep(question_set)
+    data = save_question_set(question_set)
     words = catalog(language)
     by_name = dict(zip(choices_for(data).specs, compared.results, strict=False))
     results: list[Result] = [replace(result, name=name) for name, result in by_name.items()]
@@ -232,19 +232,19 @@ def test_reports_disadvantaged_retriever_with_metrics(language: str, monkeypatch
 def test_offers_relevance_grades_if_several_exist(started: list[Experiment]) -> None:
     question_set, _ = partly_judged()
     mixed = replace(question_set.questions[0], grades=((question_set.questions[0].relevant[0], 1),))
-    data = keep(replace(question_set, questions=(mixed, *question_set.questions[1:])))
+    data = save_question_set(replace(question_set, questions=(mixed, *question_set.questions[1:])))
     app = opened(page, data=data.key, grade="2")
     assert app.selectbox(key="grade_en").options == ["1", "2"]
     assert [item.relevant_from for item in started] == [2]
     opened(page, data=data.key, grade="7")
     assert [item.relevant_from for item in started] == [2, 1], "what is no grade of the set is the usual one"
-    plain = opened(page, data=keep(small_set()).key)
+    plain = opened(page, data=save_question_set(small_set()).key)
     assert not [item for item in plain.selectbox if item.key == "grade_en"]
 
 
 def test_reports_judgements_of_only_relevant_passages() -> None:
     question_set = small_set()
-    data = keep(question_set)
+    data = save_question_set(question_set)
     names = [*choices_for(data).specs][:2]
     compared = comparison_of(dict.fromkeys(names, RIGHT), question_set, DEFAULT_KS, depth=100)
     folder = store_results(data, names, question_set, compared.results)

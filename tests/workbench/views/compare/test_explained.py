@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
@@ -69,7 +69,7 @@ def test_term_contributions_sum_to_score() -> None:
 @pytest.mark.parametrize("search", [None, *MilvusSearchMode])
 def test_explains_best_window_and_milvus_as_local_retriever(search: MilvusSearchMode | None) -> None:
     question_set = small_set()
-    data = keep(question_set)
+    data = save_question_set(question_set)
     spec = MilvusSpec(name="Own", search=search) if search else WindowedBM25Spec(name="Own")
     add_retriever(data.fingerprint, spec)
     retriever = (
@@ -120,7 +120,7 @@ def test_compares_with_another_wrong_passage() -> None:
 def with_model(spec: Spec) -> AppTest:
     """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
     question_set = small_set()
-    data = keep(question_set)
+    data = save_question_set(question_set)
     add_retriever(data.fingerprint, spec)
     searched(data, question_set, {"Own": Fixed("Own", DENSE)})
     app = opened(retrievers="Own", question="q2", shows="scores")
@@ -151,7 +151,7 @@ def test_displays_best_part_of_long_passage(tmp_path: Path, kind: str) -> None:
     words = " ".join(SENTENCES).split()
     long = Passage("p2", " ".join(words[n * n % len(words)] for n in range(300)), "한강")
     question_set = replace(small_set(), passages=(PASSAGES[0], long, *PASSAGES[2:]))
-    data = keep(question_set)
+    data = save_question_set(question_set)
     if kind == "dense":
         folder = build_bi_encoder(tmp_path / "tiny")
         specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec
@@ -30,7 +30,10 @@ NAMES = ("BM25", "Dense")
 def compared(question_set: QuestionSet, rows_by_name: dict[str, list[list[int]] | None]) -> Path:
     """Keep a comparison of these retrievers over all questions, those without rankings failed; returns its folder."""
     return store_results(
-        keep(question_set), rows_by_name, question_set, comparison_of(rows_by_name, question_set, KS, depth=100).results
+        save_question_set(question_set),
+        rows_by_name,
+        question_set,
+        comparison_of(rows_by_name, question_set, KS, depth=100).results,
     )
 
 
@@ -117,14 +120,14 @@ def test_single_question_has_no_significant_difference() -> None:
     assert table.loc["BM25", 1] == "50.00 [0.0, 100.0]"
     part = QuestionSet("part", PASSAGES, (QUESTIONS[0],))
     compared(part, {"BM25": [[0]], "Dense": [[1]]})
-    table = look(view="where", k="1", data=keep(part).key).dataframe[0].value
+    table = look(view="where", k="1", data=save_question_set(part).key).dataframe[0].value
     dense = table.set_index("retriever").loc["Dense"]
     assert (dense["difference"], dense["difference_low"], dense["difference_high"]) == (-100.0, -100.0, 100.0)
     assert (dense["low"], dense["high"]) == pytest.approx((0.0, 97.5))
 
 
 def test_keeps_metrics_of_others_if_first_stage_failed() -> None:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     (result,) = comparison_of({"BM25": RELEVANT_ROWS}, small_set(), KS, depth=100).results
     failed = (Result(name, error=RuntimeError("gone")) for name in ("Dense", "Hybrid"))
     store_results(data, ["BM25", "Dense", "Hybrid"], small_set(), [result, *failed])
@@ -135,7 +138,7 @@ def test_keeps_metrics_of_others_if_first_stage_failed() -> None:
 
 @pytest.mark.parametrize("code", ["address", "unreachable", "refused", "busy", "failed"])
 def test_translates_milvus_errors(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     add_retriever(data.fingerprint, MilvusSpec(name="Milvus"))
     failure = MilvusError(f"milvus_{code}", "in the program's words", milvus="http://host:1/mine")
     store_results(data, ["Milvus"], small_set(), [Result("Milvus", error=failure)])
@@ -158,7 +161,7 @@ def test_opens_page_with_invalid_address(view: str) -> None:
 
 
 def test_escapes_retriever_names() -> None:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     name = "*a* _b_ $c$ :smile: [d](e) <b>"
     add_retriever(data.fingerprint, BM25Spec(name=name, analyzer="word"))
     store_results(data, [name], small_set(), comparison_of({name: RELEVANT_ROWS}, small_set(), KS, depth=100).results)
@@ -172,7 +175,7 @@ def test_reports_generated_questions() -> None:
     small = small_set()
     first, *others = small.questions
     rows_by_name: dict[str, list[list[int]] | None] = dict.fromkeys(NAMES, RELEVANT_ROWS)
-    compared(replace(small, questions=(replace(first, made="sentence", hidden=True), *others)), rows_by_name)
+    compared(replace(small, questions=(replace(first, generator="sentence", hidden=True), *others)), rows_by_name)
     assert "**1 of 6 questions were generated from passages** (Sentence)" in page_text(look())
     compared(small, rows_by_name)
     assert "asked by nobody" not in page_text(look())

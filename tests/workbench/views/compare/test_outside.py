@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import user_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import (
@@ -122,7 +122,7 @@ def test_names_secret_by_its_variable(data: StoredSet, server: SearchServer, mon
 
 def test_rejects_addresses_of_users_unless_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", user_of("https://issuer", "someone"))
-    keep(small_set())
+    save_question_set(small_set())
     app = opened(page, retrievers="BM25")
     app.selectbox(key="add_kind").set_value("http")
     run(app)

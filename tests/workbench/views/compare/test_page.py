@@ -15,7 +15,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -97,7 +97,7 @@ def test_displays_intervals_and_tests_every_pair(data: StoredSet) -> None:
 
 
 def test_marks_published_results() -> None:
-    data = keep(replace(small_set(), name="KorQuAD 1.0 dev"))
+    data = save_question_set(replace(small_set(), name="KorQuAD 1.0 dev"))
     store_results(data, choices_for(data).specs, small_set(), by_hand({"BM25": RELEVANT_ROWS, "Dense": MISSED}))
     app = opened(page)
     table = next(frame.value for frame in app.dataframe if "kind" in frame.value).set_index("name")
@@ -209,7 +209,7 @@ def test_displays_earlier_comparison_with_most_selected_retrievers(data: StoredS
 def test_requests_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
     by = {"BM25": RELEVANT_ROWS * 8, "Dense": MISSED * 8}
     many = many_questions(8)[0]
-    dataset = keep(many)
+    dataset = save_question_set(many)
     store_results(dataset, by, many, comparison_of(by, many, KS, depth=100).results)
     app = opened(page, data=dataset.key, part="all", retrievers=retrievers)
     assert (EN["compare.pick_another"] in page_text(app)) == is_asked
@@ -231,7 +231,7 @@ def test_reports_storage_and_time_of_late_interaction_first() -> None:
     assert isinstance(late, LateSpec)
     characters = sum(len(dataset_questions.passages[row].text) for row in range(len(dataset_questions.passages)))
     assert late.expected_bytes(dataset_questions.passages) == pytest.approx(0.6 * characters * 384 * 2, abs=1)
-    own = keep(replace(dataset_questions, name="own"))
+    own = save_question_set(replace(dataset_questions, name="own"))
     cost = EN["compare.cost"].format(name="Late", megabytes=math.ceil(0.6 * characters * 384 * 2 / 1e6), passages=200)
     assert cost in page_text(opened(page, data=own.key, retrievers="Late"))
     assert cost not in page_text(opened(page, data=own.key, retrievers="BM25"))

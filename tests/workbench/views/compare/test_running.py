@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import process_of
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep, remove
+from mrc_workbench.data.store import StoredSet, remove, save_question_set
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -261,7 +261,9 @@ def test_reports_deleted_dataset_only(data: StoredSet, started: list[Experiment]
         data, ["BM25"], small_set(), comparison_of({"BM25": RELEVANT_ROWS}, small_set(), KS, depth=100).results
     )
     app = opened(whole_page, data=data.key, part="all", retrievers="BM25")
-    other = keep(replace(small_set("other"), passages=small_set().passages[:4], questions=small_set().questions[:4]))
+    other = save_question_set(
+        replace(small_set("other"), passages=small_set().passages[:4], questions=small_set().questions[:4])
+    )
     remove(data.key)
     run(app)
     assert EN["missing_set.deleted"].format(name="small") in page_text(app)

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, kept_comparisons, rename
@@ -112,7 +112,7 @@ def test_reload_with_deselected_retriever_stays_on_dataset_page(data: StoredSet)
 
 def test_another_dataset_starts_with_its_defaults(data: StoredSet) -> None:
     finished(data, "BM25", "Reranked")
-    other = keep(many_questions(2)[0])
+    other = save_question_set(many_questions(2)[0])
     app = opened(page, data=data.key, retrievers="BM25|Reranked")
     app.sidebar.selectbox[0].select(other.key)
     run(app)
@@ -157,7 +157,7 @@ def choose(app: AppTest, row: int, button: str = "", *, by_cell: bool = False) -
 
 def test_lists_comparisons_in_page_language() -> None:
     sample = replace(small_set(), name="Korean sample")
-    finished(keep(sample), question_set=sample)
+    finished(save_question_set(sample), question_set=sample)
     app = opened(page, lang="ko", view="kept")
     table = next(frame.value for frame in app.dataframe if "made" in frame.value)
     assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
@@ -198,7 +198,7 @@ def test_displays_depths_of_imported_comparison(data: StoredSet) -> None:
 def test_switches_to_dataset_of_comparison(data: StoredSet) -> None:
     key = finished(data)
     other, _ = many_questions(2)
-    newer = keep(other)
+    newer = save_question_set(other)
     app = opened(page, comparison=key, data=newer.key)
     assert app.query_params["data"] == data.key
     assert "Saved comparison of" in page_text(app)
@@ -210,7 +210,7 @@ def test_switches_to_dataset_of_comparison(data: StoredSet) -> None:
 
 def test_reports_missing_dataset_of_comparison(data: StoredSet) -> None:
     key = finished(data)
-    keep(many_questions(2)[0])
+    save_question_set(many_questions(2)[0])
     shutil.rmtree(workspace() / "datasets" / data.key)
     app = opened(page, comparison=key)
     assert "is no longer in the workspace" in page_text(app)
@@ -274,7 +274,7 @@ def test_names_best_retriever_by_leading_metric(data: StoredSet) -> None:
 def test_does_not_pair_comparisons_of_other_questions(data: StoredSet) -> None:
     finished(data)
     question_set, others = many_questions(2)
-    keep_comparison(others, ComparisonJob.of(others.experiment, keep(question_set).fingerprint).folder)
+    keep_comparison(others, ComparisonJob.of(others.experiment, save_question_set(question_set).fingerprint).folder)
     app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.retrieval.comparison.experiment import add_retriever
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
@@ -29,7 +29,7 @@ EN = catalog("en")
 
 @pytest.fixture
 def folder() -> Path:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     rows_by_name = dict.fromkeys(("BM25", "Dense", "Hybrid", "Reranked"), RELEVANT_ROWS)
     return store_results(
         data, choices_for(data).specs, small_set(), comparison_of(rows_by_name, small_set(), KS, depth=100).results
@@ -73,7 +73,7 @@ def test_export_button_opens_tab_and_address_has_selection(folder: Path, asked: 
 
 
 def test_rejects_late_interaction_over_candidates_with_alternative(asked: list[ExportRequest]) -> None:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     name = "Late over BM25"
     add_retriever(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
     rows_by_name = {"BM25": RELEVANT_ROWS, name: RELEVANT_ROWS}

@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.dictionary import Dictionary, Word, remove
 from mrc_workbench.data.text.dictionary import save as keep_dictionary
@@ -78,7 +78,7 @@ def test_marks_synonyms_and_dictionary_words() -> None:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(SET)
+    return save_question_set(SET)
 
 
 def opened(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: str = "") -> AppTest:

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -29,7 +29,7 @@ WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(worlds.whole_sample())
+    return save_question_set(worlds.whole_sample())
 
 
 def texts(app: AppTest) -> str:
@@ -82,9 +82,9 @@ def test_displays_progress_of_running_lab_and_stops_it(
     experiment = labs.hybrid_lab(compared(data, "BM25", "Words"), "BM25", "Words")
     job = ComparisonJob.of(experiment, data.fingerprint)
     pid, began = this_process()
-    job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
+    job.write_status(Status(State.RUNNING, "rrf · 0.4", progress=0.25, pid=pid, pid_started=began))
     stopped: list[str] = []
-    monkeypatch.setattr(ComparisonJob, "end", lambda item: stopped.append(item.id))
+    monkeypatch.setattr(ComparisonJob, "kill", lambda item: stopped.append(item.id))
     app = at_labs("BM25", "Words", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
@@ -242,7 +242,7 @@ def test_explains_missing_retriever_and_offers_no_labs_without_split(
     kinds = {"hybrid": "hybrid weights", "rerank": "reranking", "index": "the dense index"}
     for lab, tuned in (kinds | {"layers": "the layers of late interaction"}).items():
         assert worlds.informs(at_labs("BM25", lab=lab), f"To tune {tuned}, select"), lab
-    small = keep(small_set())
+    small = save_question_set(small_set())
     compared(small, "BM25")
     app = at_labs("BM25", data=small.key)
     assert any(warning.value.startswith("This dataset has no validation questions") for warning in app.warning)

@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.analysis.questions import Slice, SliceProperty, slice_labels
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
@@ -66,7 +66,7 @@ def forty(
 ) -> StoredSet:
     """Keep the forty questions and a comparison of them."""
     of = of or questions_of()
-    data = keep(of)
+    data = save_question_set(of)
     results = []
     for spec in specs:
         rankings = placed(ranks[spec["name"]], 10)

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.questions.judgements import load_remarks, mark_negative, write_note
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.retrieval.combine import Hybrid
 from mrc_workbench.retrieval.comparison.experiment import add_run
 from mrc_workbench.retrieval.lexical.bm25 import BM25
@@ -52,7 +52,7 @@ DENSE = [[1, 2, 3], [4, 3, 0, 2, 1], [2], [3], [4], [4, 3, 0, 1, 2]]
 
 def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
     """Keep a set and a finished comparison of it: BM25 as it is, Dense as told, Hybrid of both, Reranked like BM25."""
-    data = keep(question_set)
+    data = save_question_set(question_set)
     bm25 = BM25("BM25", question_set.passages)
     fixed = Fixed("Dense", dense)
     hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(question_set.passages))
@@ -258,7 +258,7 @@ def test_marks_passages_of_same_article_as_confusers() -> None:
 
 def test_displays_shallow_imported_run_beside_others() -> None:
     question_set = small_set()
-    data = keep(question_set)
+    data = save_question_set(question_set)
     lines = [
         f"{q.id} Q0 {question_set.passages[row].id} {index} {9 - index} x"
         for q in question_set.questions

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary, Word, format_dictionary, load, stored
 from mrc_workbench.data.text.dictionary import save as keep_dictionary
@@ -49,7 +49,7 @@ def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str 
     """Keep a set of twenty, read at once."""
     passages = tuple(Passage(f"p{n}", passage.format(n=n), f"River {n}") for n in range(20))
     questions = tuple(Question(f"q{n}", question.format(n=n), (), (f"p{n}",)) for n in range(20))
-    return keep(QuestionSet("Rivers", passages, questions))
+    return save_question_set(QuestionSet("Rivers", passages, questions))
 
 
 def store_comparison(data: StoredSet, *names: str) -> None:

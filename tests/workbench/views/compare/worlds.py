@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import CATALOG, StoredSet, keep, read_entry
+from mrc_workbench.data.store import CATALOG, StoredSet, read_entry, save_question_set
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
@@ -47,7 +47,7 @@ def whole_sample() -> QuestionSet:
 
 def sample() -> StoredSet:
     """The sample with every fourth question: it is read in a second."""
-    return keep(whole_sample().with_questions(range(0, len(whole_sample().questions), 4)))
+    return save_question_set(whole_sample().with_questions(range(0, len(whole_sample().questions), 4)))
 
 
 def store_results(data: StoredSet, names: Iterable[str], question_set: QuestionSet, results: Iterable[Result]) -> Path:

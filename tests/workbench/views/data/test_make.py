@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.store import keep, load, stored
+from mrc_workbench.data.store import load, save_question_set, stored
 from mrc_workbench.data.workspace import workspace
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server
 from tests.workbench.views.driving import data_page, opened, press, run, texts
@@ -37,7 +37,7 @@ def choose(app: AppTest, by: str) -> AppTest:
 
 @pytest.fixture
 def app() -> AppTest:
-    return opened(data_page, data=keep(CORPUS).key)
+    return opened(data_page, data=save_question_set(CORPUS).key)
 
 
 def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
@@ -63,7 +63,7 @@ def test_previews_and_generates_questions_and_links_to_training(app: AppTest) ->
     assert len(stored()) == 1, "a preview stores nothing"
     press(app, "made_make")
     generated, _ = stored()
-    assert (generated.name, generated.questions, generated.made, generated.source) == (
+    assert (generated.name, generated.questions, generated.generated, generated.source) == (
         "도시 · generated (Sentence)",
         6,
         6,
@@ -85,7 +85,7 @@ def test_generates_questions_from_titles(app: AppTest) -> None:
 
 def test_reports_generation_failure() -> None:
     untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
-    app = opened(data_page, data=keep(untitled).key)
+    app = opened(data_page, data=save_question_set(untitled).key)
     press(app, "made_make")
     assert "No passage has a sentence to use" in texts(app)
     choose(app, "title")
@@ -149,10 +149,12 @@ def test_keeps_answers_after_limit_and_creates_set_from_them(app: AppTest) -> No
     ],
 )
 def test_reports_missing_questions_on_other_pages(name: str, expected: str) -> None:
-    assert expected in texts(opened(other_page, at=name, data=keep(CORPUS).key))
+    assert expected in texts(opened(other_page, at=name, data=save_question_set(CORPUS).key))
 
 
 def test_searches_passages_without_questions() -> None:
-    app = opened(other_page, at="search", data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
+    app = opened(
+        other_page, at="search", data=save_question_set(CORPUS).key, q="the old market of 부산", columns="BM25"
+    )
     assert "This dataset has no questions, so the answer passage is unknown." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
@@ -17,6 +16,7 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.judgements import RelevanceVerdict, annotation_path, judge_passage
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.store import load, stored
+from mrc_workbench.data.subprocess_reader import UnusableFileError
 from mrc_workbench.workbench.views.data.page import sample_csv
 from mrc_workbench.workbench.views.data.preview import AuditedDataset, DatasetPreview, preview_of, preview_with
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog

@@ -11,7 +11,7 @@ from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import Part, SplitOptions, split
-from mrc_workbench.data.store import keep, load
+from mrc_workbench.data.store import load, save_question_set
 from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, Word
 from mrc_workbench.data.workspace import PROJECT, acting_as, user_of, workspace
@@ -75,7 +75,7 @@ def test_caches_separately_for_each_function() -> None:
 
 def test_set_of_one_user_is_missing_for_another() -> None:
     with acting_as(ALICE):
-        key = keep(small_set("Alice's")).key
+        key = save_question_set(small_set("Alice's")).key
         assert question_set(key).name == "Alice's"
         assert audit_of(key).passage_count == 5
     for name in (BOB, ""):
@@ -86,7 +86,7 @@ def test_set_of_one_user_is_missing_for_another() -> None:
             with pytest.raises(DataError):
                 split_of(key, SplitOptions())
     with acting_as(BOB):
-        keep(small_set("Bob's"))
+        save_question_set(small_set("Bob's"))
         assert (question_set(key).name, load(key).name) == ("Bob's", "Bob's")
     with acting_as(ALICE):
         assert question_set(key).name == "Alice's"

@@ -1,9 +1,9 @@
 import pytest
 
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from tests.doubles import small_set
 
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(small_set())
+    return save_question_set(small_set())

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.cache import save_arrays
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.models.encoders import BiEncoder, vectors_path
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import find_model
@@ -56,7 +56,7 @@ def test_selects_first_retriever_if_none_is_quick(monkeypatch: pytest.MonkeyPatc
 
 def test_estimates_no_wait_for_stored_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [Passage(f"p{row}", f"{row}번 지문입니다. " * 40, "") for row in range(600)]
-    data = keep(QuestionSet("many", many, (Question("q", "몇 번?", (), ("p1",)),)))
+    data = save_question_set(QuestionSet("many", many, (Question("q", "몇 번?", (), ("p1",)),)))
     choices = choices_for(data)
     dense = DenseSpec(name="Dense", model=str(DEFAULT.reference), windows=True)
     monkeypatch.setitem(choices.specs, "Dense", dense)

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.questions.judgements import RelevanceVerdict, judge_passage, load_judgements
 from mrc_workbench.data.records import Passage, Question, QuestionSet, composed
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import StoredSet, keep, load, stored
+from mrc_workbench.data.store import StoredSet, load, save_question_set, stored
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import add_retriever
@@ -80,7 +80,7 @@ def test_empty_page_explains_search_and_offers_first_questions() -> None:
     assert examples(app) == [q.text for q in QUESTIONS[:3]]
     assert columns(app) == []
     assert app.text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
-    alone = keep(QuestionSet("alone", PASSAGES, ())).key
+    alone = save_question_set(QuestionSet("alone", PASSAGES, ())).key
     assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_alone"]
 
 
@@ -138,7 +138,7 @@ def test_offers_examples_in_page_language_first() -> None:
     passages = (Passage("p1", "Seoul is the capital of Korea.", ""), Passage("p2", "서울은 한국의 수도이다.", ""))
     pairs = [("한국의 수도는?", "p2"), ("Which city is the capital?", "p1"), ("수도는 어느 도시?", "p2")]
     questions = tuple(Question(f"q{n}", text, (), (right,)) for n, (text, right) in enumerate(pairs))
-    both = keep(QuestionSet("both", passages, questions)).key
+    both = save_question_set(QuestionSet("both", passages, questions)).key
     english = opened(page, data=both)
     assert examples(english) == ["Which city is the capital?", "한국의 수도는?", "수도는 어느 도시?"]
     assert english.text_input(key="question_box").placeholder == "For example: Which city is the capital?"
@@ -179,7 +179,9 @@ def test_escapes_user_text(data: StoredSet) -> None:
     answer = '"><b>답</b>'
     passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *PASSAGES)
     questions = (Question("q", HOSTILE, (answer,), ("<i>id</i>",)),)
-    app = ask(opened(page, data=keep(QuestionSet("hostile", passages, questions)).key, columns="BM25"), HOSTILE)
+    app = ask(
+        opened(page, data=save_question_set(QuestionSet("hostile", passages, questions)).key, columns="BM25"), HOSTILE
+    )
     text = "".join(columns(app) + column_headers(app))
     for never in ("<img", "<script", "<i>", "<b>"):
         assert never not in text

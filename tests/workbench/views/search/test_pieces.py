@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import ModelSource
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def search_page(question_set: QuestionSet, question: str, spec: LateSpec) -> AppTest:
-    data = keep(question_set)
+    data = save_question_set(question_set)
     add_retriever(data.fingerprint, spec)
     return opened(page, data=data.key, columns=f"{spec.name}|BM25", q=question)
 

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.generate.judge import load_model_verdicts
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, judge_passage, load_judgements
-from mrc_workbench.data.store import StoredSet, keep, load, stored
+from mrc_workbench.data.store import StoredSet, load, save_question_set, stored
 from mrc_workbench.models.llm import ADDRESS, KEY, MODEL
 from mrc_workbench.retrieval.analysis.evidence import pool
 from mrc_workbench.workbench.views.choices import choices_for
@@ -81,7 +81,7 @@ def test_navigation_judges_nothing_and_new_verdict_replaces_old(data: StoredSet,
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_reports_missing_judging_list(language: str, data: StoredSet, comparison: Path) -> None:
-    other = keep(small_set().with_questions([0]))
+    other = save_question_set(small_set().with_questions([0]))
     for key, of in (("0" * 16, data), ("../..", data), (comparison.name, other)):
         app = opened(page, data=of.key, pool=key, pool_n="-3", pool_k="x", lang=language)
         assert catalog(language)["pool.gone"] in texts(app)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.models.files import HubRevision
 from mrc_workbench.training.runs import Run, TrainingPlan, create_rounds
 from mrc_workbench.workbench.views.train import base
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(small_set())
+    return save_question_set(small_set())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.cli import plan_ablation
@@ -54,7 +54,7 @@ UNTRAINED = Variant(
 
 def stored_ablation(table: AblationTable, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
     """Store an ablation with the runs in its table."""
-    dataset = keep(small_set())
+    dataset = save_question_set(small_set())
     settings: dict[str, Any] = {"text": dataset.key, "questions": dataset.key, "untrained": True}
     if vary:
         settings["vary"] = {"whole_words": ["spaces"], "mask_share": [0.3]}
@@ -206,7 +206,7 @@ def test_compares_all_models_on_test_questions(app: AppTest, monkeypatch: pytest
     open_page = "mrc_workbench.workbench.views.train.composite.open_page"
     monkeypatch.setattr(open_page, lambda page, **address: opened.update(page=page, **address))
     click(run(app), f"compare_{ablation.id}")
-    dataset = keep(small_set())
+    dataset = save_question_set(small_set())
     expected = {"page": "compare", "data": dataset.key, "part": "test", "lang": "en"}
     assert opened == expected | {"retrievers": "BM25|Dense · mine 1|Dense · mine 3"}
     assert set(opened["retrievers"].split("|")) <= choices_for(dataset).specs.keys()
@@ -229,7 +229,7 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
 )
 def test_displays_running_variant_and_known_metrics(app: AppTest, vary: bool, phase: str, expected: str) -> None:
     known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
-    status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
+    status = {"phase": phase, "step": 4, "total_steps": 9, "progress": 0.5, "seconds_left": 90.0}
     ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)
     assert any(expected in text and "1 min 30 s" in text for text in progress_texts(app))

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.text.corpora import keep as keep_text
+from mrc_workbench.data.text.corpora import save_text
 from mrc_workbench.models.language.masking import Size
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.recipes import get_recipe
@@ -50,7 +50,7 @@ def test_started_training_finds_its_text(app: AppTest, data: StoredSet, submitte
 
 
 def test_trains_on_stored_text(submitted: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    text = keep_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
+    text = save_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
 
     app = opened(page, train=LANGUAGE_MODEL, base=STARTER, corpus=text.reference)
     assert "on the text of **\\*낱말\\***" in texts(app)
@@ -61,7 +61,7 @@ def test_trains_on_stored_text(submitted: list[Run], monkeypatch: pytest.MonkeyP
 
 
 def test_other_kinds_offer_no_text(data: StoredSet) -> None:
-    text = keep_text(BytesIO(b"one\n"), "one")
+    text = save_text(BytesIO(b"one\n"), "one")
 
     app = opened(page, train="bi-encoder", base=STARTER, corpus=text.reference, data=data.key)
     assert not [box for box in app.selectbox if str(box.key).startswith("corpus_")]

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.labs.reading.scores import ScoringRules
 from mrc_workbench.models.sources import DEFAULT_READER, STARTER
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
@@ -46,7 +46,7 @@ def reader_questions(*answers: str) -> QuestionSet:
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(reader_questions("here"))
+    return save_question_set(reader_questions("here"))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_rejects_overlapping_windows_missing_answers_and_starter(app: AppTest) -
     enter(run(app), READER, max_length=64)
     assert EN["option_problem.overlap"] in [error.value for error in app.error]
     assert button(app, "start").disabled
-    app.query_params["data"] = keep(reader_questions()).key
+    app.query_params["data"] = save_question_set(reader_questions()).key
     enter(app, READER, max_length=384)
     assert [error.value for error in app.error] == [f"**{EN['option.data']}**: {EN['option_problem.no_answers']}"]
     assert button(app, "start").disabled

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import keep
+from mrc_workbench.data.store import save_question_set
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.jobs import SettingsSearch, SettingsSearchResult, TrialResult, create_search
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
@@ -42,7 +42,7 @@ def finished_search(
     trials: int = 3,
     **status: object,
 ) -> SettingsSearch:
-    dataset = keep(small_set())
+    dataset = save_question_set(small_set())
     options = BiEncoderOptions.defaults_for() if kind == BI_ENCODER else CrossEncoderOptions.defaults_for()
     plan = new_plan(kind, "mine", (dataset.key, dataset.name, dataset.fingerprint), SplitOptions(), options)
     search = create_search(plan, 10.0)
@@ -126,7 +126,7 @@ def test_switches_to_kind_of_the_search(app: AppTest) -> None:
 
 
 def test_displays_progress_and_can_be_stopped(app: AppTest) -> None:
-    status = {"phase": "trying_2", "step": 2, "total_steps": 3, "share": 0.5, "seconds_left": 90.0}
+    status = {"phase": "trying_2", "step": 2, "total_steps": 3, "progress": 0.5, "seconds_left": 90.0}
     search = finished_search(ALIKE, State.RUNNING, trials=2, **status)
     run(app)
     assert any("round 2 of 3, settings 2 of 3" in text and "1 min 30 s" in text for text in progress_texts(app))

@@ -12,7 +12,7 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import StoredSet, save_question_set
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Run, create_run, new_plan
@@ -59,7 +59,7 @@ def unopened(page: Callable[[], None], *, whole: bool = True, **address: str) ->
 
 
 def stored_dataset(question_set: QuestionSet | None = None) -> StoredSet:
-    return keep(question_set or small_set())
+    return save_question_set(question_set or small_set())
 
 
 def create_test_run(

@@ -11,8 +11,16 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, failure_dict, with_extra
-from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.problems import (
+    TEMPLATES,
+    DataError,
+    Failure,
+    Problem,
+    ProblemCode,
+    as_missing_extra,
+    failure_dict,
+)
+from mrc_workbench.data.store import save_question_set, stored
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.labs.reading.scores import ReadingError
@@ -247,7 +255,7 @@ def test_shows_full_disk_and_missing_library_but_raises_others(error: Exception,
 
 def test_names_extra_of_a_failed_import() -> None:
     error = ModuleNotFoundError("No module named 'faiss'", name="faiss")
-    stored = Failure.from_dict(failure_dict(with_extra(error)))
+    stored = Failure.from_dict(failure_dict(as_missing_extra(error)))
     expected = catalog("en")["extra.missing_extra"].format(module="faiss", extra="models")
     assert failure_text(error) == failure_text(stored) == search_failure_text(error) == expected
 
@@ -288,8 +296,8 @@ def test_lists_run_with_other_damaged_files(name: str) -> None:
 
 
 def test_lists_and_removes_unreadable_dataset() -> None:
-    dataset = keep(small_set())
-    lost = keep(small_set("other").with_questions([0, 1]))
+    dataset = save_question_set(small_set())
+    lost = save_question_set(small_set("other").with_questions([0, 1]))
     (workspace() / "datasets" / lost.key / "set.json").write_bytes(DEEP)
     app = opened(data_page, data=dataset.key)
     assert is_reported_damaged(app, lost.key)
@@ -300,7 +308,7 @@ def test_lists_and_removes_unreadable_dataset() -> None:
 
 @pytest.mark.parametrize("name", ["scores.json", "provenance.json"])
 def test_lists_and_removes_unreadable_comparison(name: str) -> None:
-    data = keep(small_set())
+    data = save_question_set(small_set())
     folders = [store_small_comparison(data.key, data.fingerprint, ks) for ks in ((1, 3), (1, 2))]
     (folders[1] / name).write_bytes(DEEP)
     app = opened(compare_page, data=data.key, comparison=folders[0].name, view="kept")

@@ -1,4 +1,4 @@
-"""Files read in a process of its own come out as in this one, and what that process does harms nobody."""
+"""Tests of reading in a subprocess: the same results as in this process, limits, and crashes."""
 
 import errno
 import os
@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from mrc_workbench.data import apart
-from mrc_workbench.data.apart import ReadingLimits, UnusableFileError, make_ready
+from mrc_workbench.data import subprocess_reader
 from mrc_workbench.data.formats.columns import PairColumns, QuestionColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
@@ -33,6 +32,7 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
 from mrc_workbench.data.questions.read import read, read_paths_in_subprocess
 from mrc_workbench.data.split import Part
+from mrc_workbench.data.subprocess_reader import ReadingLimits, UnusableFileError, preload_server
 from mrc_workbench.data.workspace import workspace
 from tests.data.sample_files import FILES, read_in_subprocess
 
@@ -48,34 +48,33 @@ PAIR_FILES = [
 OPTIONS = PairReadOptions({"part": None}, PairKind.SCORED, (0, 6), (None, Part.TEST))
 
 
-@pytest.fixture(params=["forked", "served", "fresh"])
+@pytest.fixture(params=["fork_process", "fork_from_server", "start_new_process"])
 def started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", getattr(apart, request.param))
-    monkeypatch.setattr(apart, "_POLITE", 0)  # pages wait for nothing here
+    monkeypatch.setattr(subprocess_reader, "start_process", getattr(subprocess_reader, request.param))
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)
 
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.forked)
-    monkeypatch.setattr(apart, "_POLITE", 0)
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_process)
+    monkeypatch.setattr(subprocess_reader, "_NICENESS", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _server_ends() -> Iterator[None]:
     yield
-    for server in apart._server:
+    for server in subprocess_reader._server:
         server.kill()
         server.wait()
-    apart._server.clear()
+    subprocess_reader._server.clear()
 
 
 def check_pairs(options: PairReadOptions | None) -> None:
     separate = read_pairs_in_subprocess(PAIR_FILES, options)
     direct = read_pairs(PAIR_FILES, options)
     assert separate.files == direct.files
-    assert all(
-        actual.rejected.equals(other.rejected) for actual, other in zip(separate.files, direct.files, strict=True)
-    )
+    for actual, expected in zip(separate.files, direct.files, strict=True):
+        assert actual.rejected.equals(expected.rejected)
     assert separate.pairs.name == direct.pairs.name == "sts"
     assert separate.pairs.fingerprint == direct.pairs.fingerprint
     assert separate.left_out == 2
@@ -101,15 +100,10 @@ def test_reads_the_same_by_every_start_method() -> None:
     with pytest.raises(UnusableFileError, match="No context column found") as exc_info:
         read_in_subprocess(UNKNOWN, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert exc_info.value.proposal == Proposal(
-        QuestionColumns("가", title="제목"),
-        ("가", "나", "제목"),
-        (first,),
-        (QuestionColumns("가", "나", title="제목"),),
-    )
-    assert read_in_subprocess(UNKNOWN, "set.csv", {"context": "나"}).columns == QuestionColumns(
-        "가", "나", title="제목"
-    )
+    columns = QuestionColumns("가", "나", title="제목")
+    guess = replace(columns, context=None)
+    assert exc_info.value.proposal == Proposal(guess, ("가", "나", "제목"), (first,), (columns,))
+    assert read_in_subprocess(UNKNOWN, "set.csv", {"context": "나"}).columns == columns
 
 
 @needs_fork
@@ -140,7 +134,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
         (QuestionColumns("질문", "답변"), QuestionColumns("질문", "비고")),
         (EncodingCandidate("shift_jis", "首都は?"), EncodingCandidate("euc_jp", "錣楕は?")),
     )
-    monkeypatch.setattr(apart, "started", apart.run_request)
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.run_request)
 
     def fail(*_: object) -> None:
         raise DataError.from_code(ProblemCode.EMPTY_FILE)
@@ -148,7 +142,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
     work = replace(reading.WORK, read=fail, propose=lambda _: proposal)
     monkeypatch.setattr(reading, "WORK", work)
     with pytest.raises(UnusableFileError) as failure:
-        apart.run_in_subprocess(work, [apart.File(Content(b"a"), "a.csv")], {})
+        subprocess_reader.run_in_subprocess(work, [subprocess_reader.File(Content(b"a"), "a.csv")], {})
     assert failure.value.proposal == proposal
 
 
@@ -163,7 +157,7 @@ def test_error_returns_candidate_columns_and_encodings(monkeypatch: pytest.Monke
             ReadingLimits(2**30, 10),
             r"The process that read this file ended.*more than 1\.0 GiB",
         ),
-        # piece by piece: what the collector frees in the copied process does not count against the limit
+        # in pieces: memory freed by the collector in the fork does not count
         (
             lambda: [bytearray(2**26) for _ in range(128)],
             ReadingLimits(2**28, 10),
@@ -179,7 +173,7 @@ def test_reports_exceeded_limits_and_dead_process(
 ) -> None:
     monkeypatch.setattr(reading, "select_sources", lambda *_: work())
     monkeypatch.setattr(pair_store, "read_pairs", lambda *_: work())
-    monkeypatch.setattr(ReadingLimits, "of", lambda *_: limits)
+    monkeypatch.setattr(ReadingLimits, "for_contents", lambda *_: limits)
     with pytest.raises(DataError, match=words):
         read_in_subprocess(TABLE, "set.csv")
     with pytest.raises(DataError, match=words):
@@ -201,7 +195,7 @@ def test_raises_os_error_if_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class ReadOnly(type(Path())):  # type: ignore[misc]
-    """A folder in which nothing can be made."""
+    """A folder without write permission."""
 
     def mkdir(self, *_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -214,12 +208,12 @@ class ReadOnly(type(Path())):  # type: ignore[misc]
 def test_reads_with_a_read_only_workspace(*, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr(apart, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(subprocess_reader, "gettempdir", lambda: str(temporary))
     if is_there:
         workspace().mkdir(parents=True, exist_ok=True)
-        monkeypatch.setattr(apart.os, "access", lambda *_: False)
+        monkeypatch.setattr(subprocess_reader.os, "access", lambda *_: False)
     else:
-        monkeypatch.setattr(apart, "workspace", lambda: ReadOnly(tmp_path / "workspace"))
+        monkeypatch.setattr(subprocess_reader, "workspace", lambda: ReadOnly(tmp_path / "workspace"))
     result = read_in_subprocess(TABLE, "set.csv")
     assert result.question_set.passages.texts == ("서울은 수도이다.",)
     assert list(temporary.iterdir()) == []
@@ -228,10 +222,10 @@ def test_reads_with_a_read_only_workspace(*, is_there: bool, tmp_path: Path, mon
 @needs_fork
 @pytest.mark.slow
 def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "started", apart.served)
-    make_ready()
-    apart._server[0].kill()
-    apart._server[0].wait()
+    monkeypatch.setattr(subprocess_reader, "start_process", subprocess_reader.fork_from_server)
+    preload_server()
+    subprocess_reader._server[0].kill()
+    subprocess_reader._server[0].wait()
     assert read_in_subprocess(TABLE, "set.csv").row_count == 3
 
 
@@ -240,11 +234,11 @@ def test_restarts_a_killed_server(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forks_from_the_server_if_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     requested: list[Path] = []
-    monkeypatch.setattr(apart, "served", requested.append)
+    monkeypatch.setattr(subprocess_reader, "fork_from_server", requested.append)
     end = threading.Event()
     other = threading.Thread(target=end.wait)
     other.start()
-    apart.started(Path("folder"))
+    subprocess_reader.start_process(Path("folder"))
     end.set()
     other.join()
     assert requested == [Path("folder")]
@@ -261,7 +255,7 @@ def test_reads_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
 
 @pytest.fixture
 def special(tmp_path: Path) -> Path:
-    """A folder of what is no regular file."""
+    """A folder with a pipe and a link to a device."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     return tmp_path
@@ -291,9 +285,9 @@ def test_rejects_virtual_files_of_the_system() -> None:
 
 
 def test_limits_grow_with_the_file() -> None:
-    small = ReadingLimits.of(Content(b"a" * 1000))
-    large = ReadingLimits.of(Content(b"a" * 20_000_000))
-    packed = ReadingLimits.of(Content(b"PAR1" + b"a" * 2_000_000))
+    small = ReadingLimits.for_contents(Content(b"a" * 1000))
+    large = ReadingLimits.for_contents(Content(b"a" * 20_000_000))
+    packed = ReadingLimits.for_contents(Content(b"PAR1" + b"a" * 2_000_000))
     assert (small.seconds, large.seconds, packed.seconds) == (11, 14, 15)
     assert 2**29 <= small.memory < 2**29 + 10_000
     assert small.memory < large.memory <= 2**29 + 160_000_000
@@ -308,7 +302,7 @@ def ten_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def max_reserved_memory(limits: list[ReadingLimits]) -> int:
-    """Bytes promised at the same time, where each reading waits until no other one can begin."""
+    """Return the maximum of bytes reserved at the same time."""
     reserved = 0
     seen = [0]
     lock = threading.Lock()
@@ -333,10 +327,8 @@ def max_reserved_memory(limits: list[ReadingLimits]) -> int:
 def test_reading_waits_until_memory_is_free() -> None:
     assert max_reserved_memory([ReadingLimits(3 * GIB, 10)] * 6) <= 8 * GIB
     small = [ReadingLimits(GIB // 2, 10)] * 4
-    assert max_reserved_memory([ReadingLimits(6 * GIB, 10), *small]) == 8 * GIB, "small ones go on beside a large one"
-    assert max_reserved_memory([ReadingLimits(20 * GIB, 10)] * 2) == 20 * GIB, (
-        "one that is larger than all memory is read alone"
-    )
+    assert max_reserved_memory([ReadingLimits(6 * GIB, 10), *small]) == 8 * GIB, "small requests run beside a large one"
+    assert max_reserved_memory([ReadingLimits(20 * GIB, 10)] * 2) == 20 * GIB, "larger than the memory"
 
 
 @pytest.mark.usefixtures("ten_free")

@@ -1,11 +1,10 @@
-"""Files are read in a subprocess: no content of a file ends another process or takes the machine's memory.
+"""Reads files in a subprocess, so that a file can neither crash the caller nor exhaust the machine's memory.
 
-The subprocess is a copy of one that has imported the libraries, so it begins at once, or a new one. Both exchange files
-in a folder: `request.json`, and the bytes that are in no file; then columns, as the kind of reading writes them, and
-last `reading.json` or `failure.json`. Without either, the process died. `Limits` are set in advance, and the system
-enforces them.
+The subprocess is a fork of a server that has imported the libraries, or a new process. Caller and subprocess exchange
+files in a folder: first `request.json` and uploaded bytes, then the columns, last `reading.json` or `failure.json`. If
+both are missing, the process died. The operating system enforces `ReadingLimits`.
 
-`python -m mrc_workbench.data.apart FOLDER` reads what the folder requests; `--serve` waits for folders.
+`python -m mrc_workbench.data.subprocess_reader FOLDER` runs the request in a folder; `--serve` starts the server.
 """
 
 import errno
@@ -41,65 +40,60 @@ from mrc_workbench.data.workspace import read_json, workspace, write_json, write
 
 logger = logging.getLogger(__name__)
 
-_TASK_MODULES = {
-    "questions": "mrc_workbench.data.questions.read",
-    "pairs": "mrc_workbench.data.pairs.store",
-}  # each has a `WORK`
-_FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
-_POLITE = 10  # pages are drawn first
-_FOLDER_PREFIX = ".reading."  # how the names of the folders begin in which both sides meet
+# modules with a `ReadingTask` called `WORK`
+_TASK_MODULES = {"questions": "mrc_workbench.data.questions.read", "pairs": "mrc_workbench.data.pairs.store"}
+_FORKS = sys.platform == "linux"  # forking is not safe with the system libraries of macOS
+_NICENESS = 10  # pages have priority
+_FOLDER_PREFIX = ".reading."  # of the folders that exchange files
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
-_MODULE = "mrc_workbench.data.apart"
+_MODULE = "mrc_workbench.data.subprocess_reader"
 
 _server_lock = threading.Lock()
-_server: list["subprocess.Popen[str]"] = []  # none or one
+_server: list["subprocess.Popen[str]"] = []  # at most one
 
 R = TypeVar("R")
 
 _POLL_SECONDS = 0.05
-_PROGRESS = "progress.txt"  # in the folder in which both meet
+_PROGRESS = "progress.txt"
 
-OnFilesRead = Callable[[int, int], None]  # files read, of how many
-_progress_file: list[Path] = []  # of the reading that this process carries out
-_last_report = [0.0]  # when, by the monotonic clock
+OnFilesRead = Callable[[int, int], None]  # number of files read, number of files
+_progress_file: list[Path] = []  # of the request that this process runs
+_last_report = [0.0]  # on the monotonic clock
 
-_WALL_TIME_FACTOR = 10  # by the clock: others may be at work, too
-# bytes, and how often the size of the text
-_BASE_MEMORY = 2**29
-_MEMORY_PER_BYTE = 8
-# a tenth of the pace at which rows are read
+_WALL_TIME_FACTOR = 10  # wall time per processor time: other processes may be running
+_BASE_MEMORY = 2**29  # bytes
+_MEMORY_PER_BYTE = 8  # bytes of memory per byte of text
 _BASE_SECONDS = 10.0
-_BYTES_PER_SECOND = 5_000_000
+_BYTES_PER_SECOND = 5_000_000  # a tenth of the measured speed
 _SECONDS_PER_FILE = 0.02  # after the first
-# texts are a tenth of their size in a workbook, another archive, Parquet or a document
+# workbooks, archives, Parquet and documents, which compress their text to about a tenth
 _COMPRESSED_SIGNATURES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0"))
 _COMPRESSION_FACTOR = 10
 _FREE_MEMORY_FRACTION = 0.8
 
-_reserved_bytes: list[int] = []  # bytes, of the readings at work
+_reserved_bytes: list[int] = []  # of the running requests
 _reservations_changed = threading.Condition()
 
 
 @dataclass(frozen=True)
 class ReadingLimits:
-    """What reading a file may take: bytes of memory, and seconds of a processor."""
+    """The memory (bytes) and the processor time (seconds) that a request may use."""
 
     memory: int
     seconds: int
 
     @classmethod
-    def of(cls, *contents: Content) -> "ReadingLimits":
-        """Return those for some files: they grow with them, and never beyond the memory that is free."""
-        size = sum(
-            content.size * (_COMPRESSION_FACTOR if content.signature.startswith(_COMPRESSED_SIGNATURES) else 1)
-            for content in contents
-        )
+    def for_contents(cls, *contents: Content) -> "ReadingLimits":
+        size = 0
+        for content in contents:
+            is_compressed = content.signature.startswith(_COMPRESSED_SIGNATURES)
+            size += content.size * (_COMPRESSION_FACTOR if is_compressed else 1)
         memory = min(_BASE_MEMORY + _MEMORY_PER_BYTE * size, max(_BASE_MEMORY, _available_memory()))
         return cls(memory, ceil(_BASE_SECONDS + size / _BYTES_PER_SECOND + _SECONDS_PER_FILE * (len(contents) - 1)))
 
     @contextmanager
     def reserve_memory(self) -> Iterator[None]:
-        """Wait until other readings leave as much memory free, and reserve it: each is promised memory of its own."""
+        """Wait until the memory is available beside that of other requests, and reserve it."""
         with _reservations_changed:
             _reservations_changed.wait_for(
                 lambda: not _reserved_bytes or sum(_reserved_bytes) + self.memory <= _available_memory()
@@ -113,13 +107,12 @@ class ReadingLimits:
                 _reservations_changed.notify_all()
 
     def exceeded_error(self, code: ProblemCode) -> DataError:
-        """Return the error for a file that needs more time or memory, or whose process ended without a word."""
         if code is ProblemCode.NEEDS_TIME:
             return DataError.from_code(code, seconds=self.seconds)
         return DataError.from_code(code, memory=f"{self.memory / 2**30:.1f} GiB")
 
     def enforce(self) -> None:
-        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
+        """Have the operating system enforce the limits, even if the parent process ends."""
         if sys.platform == "win32":
             return
         import resource
@@ -127,12 +120,10 @@ class ReadingLimits:
         signal.alarm(self.seconds * _WALL_TIME_FACTOR + 1)
         used_seconds = ceil(time.process_time())
         resource.setrlimit(resource.RLIMIT_CPU, (used_seconds + self.seconds + 1, used_seconds + self.seconds + 2))
-        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
+        if sys.platform == "linux":  # other systems do not enforce this limit; there the parent kills the process
             process_status = Path("/proc/self/status").read_text(encoding="utf-8")
-            data_bytes = (
-                int(process_status.partition("VmData:")[2].split()[0]) * 1024
-            )  # bytes, as the limit counts them
-            limit = data_bytes + self.memory
+            used_kibibytes = int(process_status.partition("VmData:")[2].split()[0])
+            limit = used_kibibytes * 1024 + self.memory
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -142,7 +133,7 @@ def _available_memory() -> int:
 
 
 def report_files_read(read: int, total: int) -> None:
-    """Tell the process that waits for this one how many files are read; nothing if no process waits."""
+    """Report the number of files read to the parent process, if there is one."""
     if _progress_file and (read == total or time.monotonic() - _last_report[0] >= _POLL_SECONDS):
         _last_report[0] = time.monotonic()
         with suppress(OSError):
@@ -156,24 +147,23 @@ class File(NamedTuple):
     name: str
 
     def with_encoding(self, encoding: str) -> "File":
-        """Return the file with the encoding that the user names; if empty, it is detected."""
         return File(Content(self.content.source, encoding), self.name)
 
 
 @dataclass(frozen=True)
 class ReadingTask(Generic[R]):
-    """One kind of reading, whose result is stored in a folder and opened again."""
+    """A kind of request: how to read files, and how to pass the result to the parent process."""
 
     name: str
-    columns: Callable[..., Any]  # a dataclass of column names by role
+    columns: Callable[..., Any]  # dataclass of column names by role
     read: Callable[[Sequence[File], Mapping[str, Any]], R]  # raises `DataError`
-    propose: Callable[[Sequence[File]], Proposal[Any]]  # returns the choices after an error
-    write: Callable[[Path, R], dict[str, Any]]  # writes what is large, and returns the rest as JSON
+    propose: Callable[[Sequence[File]], Proposal[Any]]  # returns choices for the user after an error
+    write: Callable[[Path, R], dict[str, Any]]  # writes the columns into the folder, returns the rest as JSON
     open: Callable[[Path, dict[str, Any]], R]
 
 
 class UnusableFileError(DataError):
-    """A file that cannot be used as it is, and what could be chosen of it."""
+    """The error of a file, with a proposal of choices that might read it."""
 
     def __init__(self, error: DataError, proposal: Proposal[Any]) -> None:
         super().__init__(error.problem, error.others)
@@ -183,11 +173,11 @@ class UnusableFileError(DataError):
 def run_in_subprocess(
     work: ReadingTask[R], files: Sequence[File], options: Mapping[str, Any], report: OnFilesRead | None = None
 ) -> R:
-    """Read files in a subprocess. Raises `UnusableFileError`, also for exceeded `Limits`; `OSError` for a full disk."""
-    limits = ReadingLimits.of(*(file.content for file in files))
+    """Read files in a subprocess. Raises `UnusableFileError`, or `OSError` if the disk is full."""
+    limits = ReadingLimits.for_contents(*(file.content for file in files))
     parent = _parent_folder()
     remove_leftovers_of(_FOLDER_PREFIX, parent)
-    # what is mapped stays until it is not needed
+    # files that are mapped into memory stay readable after the folder is removed
     with limits.reserve_memory(), temporary_folder(_FOLDER_PREFIX, parent) as folder:
         file_entries = []
         for number, (content, name) in enumerate(files):
@@ -198,14 +188,14 @@ def run_in_subprocess(
                 path.write_bytes(content.whole)
             file_entries.append({"path": str(path), "name": name, "encoding": content.named_encoding})
         request = {"work": work.name, "files": file_entries, "options": dict(options), "limits": asdict(limits)}
-        write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
-        pid = started(folder)
+        write_text(folder / "request.json", json.dumps(request))  # ASCII: file names may contain lone surrogates
+        pid = start_process(folder)
         code = _watch(pid, limits, folder, report) if pid is not None else None
         return _load_result(folder, work, limits, code)
 
 
 def _parent_folder() -> Path:
-    """Return the workspace, or the system's temporary folder, which may be memory, if the workspace is read-only."""
+    """Return the workspace, or the temporary folder (which may be in memory) if the workspace is read-only."""
     folder = workspace()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -217,19 +207,18 @@ def _parent_folder() -> Path:
 
 
 def _watch(pid: int, limits: ReadingLimits, folder: Path, report: OnFilesRead | None) -> ProblemCode | None:
-    """Wait until the process has ended and report its progress; kill it, and return the limit that it exceeds."""
+    """Wait for the process and report its progress. Kills it if it exceeds a limit, and returns that limit's code."""
     end = time.monotonic() + limits.seconds * _WALL_TIME_FACTOR
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        # user and system
         initial_memory = process.memory_info().rss
-        initial_seconds = sum(process.cpu_times()[:2])
+        initial_seconds = sum(process.cpu_times()[:2])  # user and system time
         while True:
             with suppress(psutil.TimeoutExpired):
                 process.wait(_POLL_SECONDS)
                 return None
             if report is not None:
-                with suppress(OSError, ValueError):  # it has reported nothing yet, or is writing right now
+                with suppress(OSError, ValueError):  # the file is missing or incomplete
                     read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
                     report(read, total)
             if sum(process.cpu_times()[:2]) - initial_seconds > limits.seconds or time.monotonic() > end:
@@ -242,12 +231,12 @@ def _watch(pid: int, limits: ReadingLimits, folder: Path, report: OnFilesRead | 
             process.wait()
             return code
     with suppress(ChildProcessError):
-        os.waitpid(pid, 0)  # it ended before it was looked at
+        os.waitpid(pid, 0)  # the process ended before psutil saw it
     return None
 
 
 def _load_result(folder: Path, work: ReadingTask[R], limits: ReadingLimits, exceeded: ProblemCode | None) -> R:
-    """Return what was read; raises `UnusableFileError`, and `OSError` where the disk was full."""
+    """Return the result. Raises `UnusableFileError`, or `OSError` if the disk was full."""
     if exceeded is not None:
         raise UnusableFileError(limits.exceeded_error(exceeded), Proposal(work.columns()))
     failure = read_json(folder / "failure.json")
@@ -265,8 +254,8 @@ def _load_result(folder: Path, work: ReadingTask[R], limits: ReadingLimits, exce
     return work.open(folder, reading)
 
 
-def make_ready() -> None:
-    """Let the libraries be read before a file is given: its reading then begins at once."""
+def preload_server() -> None:
+    """Start the server before the first upload, so that reading begins without delay."""
     if _FORKS and not _server and _server_lock.acquire(blocking=False):
         try:
             _start_server()
@@ -274,21 +263,21 @@ def make_ready() -> None:
             _server_lock.release()
 
 
-def started(folder: Path) -> int | None:
-    """Start a process that runs a folder's request; returns its number, None if all is done. Raises `OSError`."""
+def start_process(folder: Path) -> int | None:
+    """Run a folder's request in a process; returns its pid, or None if the request is done. Raises `OSError`."""
     if not _FORKS:
-        return fresh(folder)
-    return forked(folder) if threading.active_count() == 1 else served(folder)
+        return start_new_process(folder)
+    return fork_process(folder) if threading.active_count() == 1 else fork_from_server(folder)
 
 
-def fresh(folder: Path) -> int:
+def start_new_process(folder: Path) -> int:
     """Run the request in a new process, which imports the libraries."""
     with (folder / "log.txt").open("wb") as log:
         return start_module(_MODULE, str(folder), stdout=log, stderr=log).pid
 
 
-def forked(folder: Path) -> int:
-    """Run the request in a copy of this process, which must have no other thread."""
+def fork_process(folder: Path) -> int:
+    """Run the request in a fork of this process, which must have only one thread."""
     pid = os.fork()
     if pid:
         return pid
@@ -296,28 +285,28 @@ def forked(folder: Path) -> int:
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT, 0o600)
         for stream in (1, 2):
             os.dup2(log, stream)
-        os.nice(_POLITE)
+        os.nice(_NICENESS)
         _limits_of(folder).enforce()
         run_request(folder)
     except BaseException:
         sys.excepthook(*sys.exc_info())  # into the log
     finally:
-        os._exit(0)  # what happened stands in the folder; nothing of the other process may be done twice
+        os._exit(0)  # the result is in the folder; exit handlers of the parent process must not run here
 
 
-def served(folder: Path) -> int:
-    """Run the request in a copy of the server."""
+def fork_from_server(folder: Path) -> int:
+    """Run the request in a fork of the server."""
     with _server_lock:
         if _server:
             with suppress(OSError, ValueError):
                 return _request_fork(folder)
-            _server.pop().kill()  # it is gone
+            _server.pop().kill()  # it does not answer
         _start_server()
         return _request_fork(folder)
 
 
 def _start_server() -> None:
-    """Start what copies itself for every file. It ends with this process, which holds its input."""
+    """Start the server. It ends with this process, which holds its standard input."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     _server.append(start_module(_MODULE, "--serve", env=environment, text=True, start_new_session=True, **pipes))
@@ -332,7 +321,7 @@ def _request_fork(folder: Path) -> int:
 
 
 def run_request(folder: Path) -> None:
-    """Run a folder's request, and write the result there, or the error: also that memory or the disk ran out."""
+    """Run a folder's request and write the result or the error there, also if memory or the disk is exhausted."""
     request = read_json(folder / "request.json")
     _progress_file[:] = [folder / _PROGRESS]
     work: ReadingTask[Any] = import_module(_TASK_MODULES[request["work"]]).WORK
@@ -346,7 +335,7 @@ def run_request(folder: Path) -> None:
         memory_error = _limits_of(folder).exceeded_error(ProblemCode.NEEDS_MEMORY)
         _write_failure(folder, UnusableFileError(memory_error, Proposal(work.columns())))
     except OSError as error:
-        for path in folder.glob("*s.*"):  # the columns, so that there is room for the reason
+        for path in folder.glob("*s.*"):  # the columns: the error needs space on the disk
             path.unlink()
         write_json(folder / "failure.json", {"errno": error.errno})
 
@@ -374,18 +363,18 @@ def _read_files(work: ReadingTask[R], files: Sequence[File], options: Mapping[st
 
 
 def _serve() -> None:
-    """Copy this process for every folder of the input, and tell the copy's number."""
-    for name in (*_TASK_MODULES.values(), *_LIBRARIES):  # which commands read only for what they need
+    """Fork for every folder named on the standard input, and write the pid of each fork."""
+    for name in (*_TASK_MODULES.values(), *_LIBRARIES):
         import_module(name)
-    gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes the copies away when they end
+    gc.freeze()  # the garbage collector of a fork must not copy memory pages of the server
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombie processes
     for line in sys.stdin:
-        sys.stdout.write(f"{forked(Path(json.loads(line)))}\n")
+        sys.stdout.write(f"{fork_process(Path(json.loads(line)))}\n")
         sys.stdout.flush()
 
 
 def main(argument: str) -> None:
-    """Read what the folder of this name asks for, or serve (`--serve`)."""
+    """Run the request in a folder, or the server (`--serve`)."""
     if argument == "--serve":
         _serve()
     else:
@@ -394,4 +383,4 @@ def main(argument: str) -> None:
 
 
 if __name__ == "__main__":
-    import_module(_MODULE).main(sys.argv[1])  # not this copy: readings import that one
+    import_module(_MODULE).main(sys.argv[1])  # the same module object that the task modules import
