@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.commands import add_options, stop_message
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import (
     Passages,
@@ -52,7 +53,10 @@ _LIST_MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _MAX_EXCERPT_LENGTH = 200  # characters of an answer that nothing could be made of
 _MAX_LISTED = 5  # passages of a preview, questions, and passages without one
 _QUESTIONS = TypeAdapter(list[str])
-K = TypeVar("K")
+_EARLIER_NAMES = {
+    "most": "limit", "taken_out": "removal_fraction", "shortest": "min_length", "longest": "max_length",
+}  # fmt: skip
+RequestT = TypeVar("RequestT")
 Progress = Callable[[int, int], None]  # passages done, passages in all
 
 
@@ -79,11 +83,11 @@ class GenerationOptions:
     by: QuestionGenerator = option(
         QuestionGenerator.SENTENCE, "what asks: the article's title, a sentence of the passage, or a language model"
     )
-    most: int = option(0, "passages (by title: articles) that are asked about, drawn by the seed; 0: all", 0)
+    limit: int = option(0, "passages (by title: articles) that are asked about, drawn by the seed; 0: all", 0)
     per_passage: int = option(1, "questions a passage at most (sentence, model)", 1, 20)
-    taken_out: float = option(0.9, "share of the sentences that are taken out of their passage in training", 0, 1)
-    shortest: int = option(20, "characters of a sentence, and of what is left of its passage, at least", 2, 1000)
-    longest: int = option(200, "characters of a sentence at most", 2, 10_000)
+    removal_fraction: float = option(0.9, "share of the sentences that are taken out of it in training", 0, 1)
+    min_length: int = option(20, "characters of a sentence, and of what is left of its passage, at least", 2, 1000)
+    max_length: int = option(200, "characters of a sentence at most", 2, 10_000)
     model: str = option("", "name of the language model at the endpoint")
     language: PromptLanguage = option(PromptLanguage.KOREAN, "language of the prompt, where none is given")
     prompt: str = option("", "what the language model is told; {n} stands for the number of questions")
@@ -100,9 +104,9 @@ class GenerationOptions:
             high = known.metadata.get("high")
             if (low is not None and not value >= low) or (high is not None and not value <= high):
                 expected = f"between {low} and {high}" if high is not None else f"{low} or more"
-                raise QuestionsError("range", f"{known.name} must be {expected}, not {value}", wanted=expected)
-        if self.longest < self.shortest:
-            raise QuestionsError("range", "longest must not be below shortest", wanted=str(self.shortest))
+                raise QuestionsError("range", f"{known.name} must be {expected}, not {value}", expected=expected)
+        if self.max_length < self.min_length:
+            raise QuestionsError("range", "max_length must not be below min_length", expected=str(self.min_length))
         if self.by is QuestionGenerator.MODEL and not self.model.strip():
             raise QuestionsError("no_model", "name the language model that is to write the questions")
 
@@ -207,7 +211,7 @@ def _no_questions_error(options: GenerationOptions, failed_passages: Sequence[Fa
 def _sample_indices(count: int, options: GenerationOptions) -> list[int]:
     """Draw numbers below `count`, ascending. A preview shows what comes: fewer numbers are among those of more."""
     numbers = np.random.default_rng(options.seed).permutation(count)
-    return sorted(numbers[: options.most or count].tolist())
+    return sorted(numbers[: options.limit or count].tolist())
 
 
 def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft]:
@@ -222,7 +226,7 @@ def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft
 
 
 def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
-    """Draw sentences that no other passage has, by a lottery for each passage (`taken_out`: Lee et al. 2019, 5.1)."""
+    """Draw sentences that no other passage has, by a lottery for each passage (Lee et al. 2019, 5.1)."""
     drafts: list[_Draft] = []
     seen = set[int]()
     repeated = set[int]()
@@ -252,7 +256,7 @@ def _is_informative(sentence: str, options: GenerationOptions) -> bool:
     words = len(sentence.split())
     letter_count = len(_LETTER.findall(sentence))
     is_spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
-    has_length = options.shortest <= len(sentence) <= options.longest
+    has_length = options.min_length <= len(sentence) <= options.max_length
     return has_length and is_spaced and letter_count >= _MIN_LETTER_FRACTION * (len(sentence) - words + 1)
 
 
@@ -263,15 +267,15 @@ def _sample_sentences(text: str, sentences: list[str], row: int, options: Genera
     rng = np.random.default_rng([options.seed, int.from_bytes(content[:8], "little")])
     taken: list[str] = []
     for index in rng.permutation(len(usable)).tolist():
-        if len(remove_sentences(text, [*taken, usable[index]])) >= options.shortest:
+        if len(remove_sentences(text, [*taken, usable[index]])) >= options.min_length:
             taken.append(usable[index])
-            yield _Draft(usable[index], row, hidden=bool(rng.random() < options.taken_out))
+            yield _Draft(usable[index], row, hidden=bool(rng.random() < options.removal_fraction))
         if len(taken) == options.per_passage:
             return
 
 
 def parse_questions(answer: str, limit: int) -> list[str]:
-    """Return the first JSON list of texts in an answer, or its lines if all end with a question mark; up to `most`."""
+    """Return the first JSON list of texts in an answer, or its lines if all end with a question mark; up to `limit`."""
     text = remove_thoughts(answer)
     lines = [_LIST_MARKER.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
     questions = lines if all(line.endswith(("?", "？")) for line in lines) else []
@@ -294,11 +298,11 @@ def prompts() -> dict[str, dict[str, str]]:
 
 
 def collect_failed_answers(
-    requests: Sequence[K], ask: Callable[[K], str], concurrency: int, on_progress: Callable[[int], None]
-) -> list[tuple[K, str | EndpointError]]:
+    requests: Sequence[RequestT], ask: Callable[[RequestT], str], concurrency: int, on_progress: Callable[[int], None]
+) -> list[tuple[RequestT, str | EndpointError]]:
     """Ask about each request; return those with an error, or with an answer that `ask` returns as it cannot use it."""
     done = 0
-    failed: list[tuple[K, str | EndpointError]] = []
+    failed: list[tuple[RequestT, str | EndpointError]] = []
     with closing(run_requests(requests, ask, concurrency)) as answers:
         for result in answers:
             if result is not None:
@@ -359,6 +363,7 @@ def _model_drafts(
     excluded=("prompt",),
     required=("by",),
     default_instance=GenerationOptions(model=os.environ.get(MODEL, "")),
+    earlier_names=_EARLIER_NAMES,
 )
 def generate(
     data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
@@ -378,11 +383,12 @@ def generate(
     language model at a chat endpoint writes questions that a passage answers. Environment variables name the endpoint:
     OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, if it needs one, OPENAI_API_KEY.
     """
+    option_values = current_names(option_values, _EARLIER_NAMES, "mrc data generate")
     option_values.setdefault("model", os.environ.get(MODEL, ""))
     if prompt:
         option_values["prompt"] = prompt.read_text(encoding="utf-8")
     if preview:
-        option_values["most"] = min(_MAX_LISTED, option_values.get("most", 0) or _MAX_LISTED)
+        option_values["limit"] = min(_MAX_LISTED, option_values.get("limit", 0) or _MAX_LISTED)
     options = GenerationOptions(**option_values)
     question_set = find(data)
     endpoint = Endpoint.from_input() if options.by is QuestionGenerator.MODEL and not no_calls else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.generate import PromptLanguage, QuestionsError, collect_failed_answers, prompts
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, annotation_path, collect_verdicts
 from mrc_workbench.data.records import Passage, composed
@@ -24,6 +25,7 @@ _MAX_EXCERPT_LENGTH = 200
 _BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
 _AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
 _COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
+_EARLIER_NAMES = {"asked": "request", "said": "answer"}  # of the keys of a line
 Verdicts = Mapping[tuple[str, str], RelevanceVerdict]  # by the question as `composed` has it, and the passage's id
 
 
@@ -73,7 +75,8 @@ def judge_with_model(
     `on_progress` gets the number done and of all. Raises `EndpointError` if the endpoint will not answer others either,
     `LimitError` (`megabytes`), and `ValueError` if `corpus` is no fingerprint.
     """
-    stored_verdicts = StoredAnswers(annotation_path("judgements", corpus, ".jsonl"), "asked", _stored_verdict)
+    path = annotation_path("judgements", corpus, ".jsonl")
+    stored_verdicts = StoredAnswers(path, "request", _stored_verdict, _EARLIER_NAMES)
     new = [candidate for candidate in requests if stored_verdicts.get(_request_key(candidate, options)) is None]
     known = len(requests) - len(new)
     if new:
@@ -91,7 +94,7 @@ def judge_with_model(
             "question": request.question,
             "passage": request.passage.id,
             "verdict": verdict,
-            "said": answer[:_MAX_STORED_LENGTH],
+            "answer": answer[:_MAX_STORED_LENGTH],
         }
         stored_verdicts.add(_request_key(request, options), verdict, {"model": options.model, **entry})
         return ""
@@ -134,7 +137,8 @@ def _strip_punctuation(text: str) -> str:
 def load_model_verdicts(corpus: str) -> dict[str, Verdicts]:
     """Return the readable verdicts by model, the latest of each. Raises `ValueError` if it is no fingerprint."""
     verdicts_by_model: dict[str, dict[tuple[str, str], RelevanceVerdict]] = {}
-    for entry in read_json_lines(annotation_path("judgements", corpus, ".jsonl")):
+    for line in read_json_lines(annotation_path("judgements", corpus, ".jsonl")):
+        entry = current_names(line, _EARLIER_NAMES, "judgements")
         try:
             pair = (composed(str(entry["question"])), str(entry["passage"]))
             verdict = _stored_verdict(entry)
@@ -195,7 +199,7 @@ def measure_agreement(person: Verdicts, model: Verdicts) -> Agreement:
 def _stored_verdict(entry: dict[str, Any]) -> RelevanceVerdict:
     """Return the verdict of a stored line. Raises `ValueError` if the answer stored beside it is no such verdict."""
     verdict = RelevanceVerdict(entry["verdict"])
-    answer = str(entry.get("said", ""))
+    answer = str(entry.get("answer", ""))
     is_whole = 0 < len(answer) < _MAX_STORED_LENGTH
     if is_whole and parse_verdict(answer) is not verdict:
         raise ValueError(f"{answer[:_MAX_EXCERPT_LENGTH]!r} is not the verdict {verdict}")

@@ -295,7 +295,7 @@ def require_single_collection(sources: Sequence[DataSource]) -> None:
         )
         outside = next(passages, "")
         listing = ", ".join(path or outside for path in collection_paths)
-        raise DataError.from_code(ProblemCode.SEVERAL_COLLECTIONS, found=display_text(listing, 300))
+        raise DataError.from_code(ProblemCode.SEVERAL_COLLECTIONS, available=display_text(listing, 300))
 
 
 def _collection_path(name: str) -> str:

@@ -237,7 +237,7 @@ def source_beside_others(detected: DetectedFile, selected_columns: SelectedColum
     if columns.question is None or are_ids:
         cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
         code = ProblemCode.NO_KNOWN_COLUMN if any(" " in cell for cell in cells) else ProblemCode.ONLY_IDS
-        raise DataError.from_code(code, found=display_text(", ".join(source.names), 300))
+        raise DataError.from_code(code, available=display_text(", ".join(source.names), 300))
     return as_questions(source)
 
 
@@ -277,7 +277,7 @@ def _no_passages_error(sources: Sequence[DataSource], names: Sequence[str]) -> D
     ]
     code = ProblemCode.ONLY_JUDGEMENTS if judging and all(judging) else ProblemCode.NO_PASSAGES
     file_names = dict.fromkeys(source.name.partition(": ")[0] for source in sources) or names
-    return DataError.from_code(code, found=display_text(", ".join(file_names), 200))
+    return DataError.from_code(code, available=display_text(", ".join(file_names), 200))
 
 
 def _detect_layout(sources: Sequence[DataSource]) -> Layout:

@@ -214,7 +214,7 @@ def missing_passages_error(columns: QuestionColumns, names: Sequence[str], sampl
         candidate.context for candidate in candidate_columns(columns, names, sample) if candidate.context is not None
     ]
     flags = " / ".join(map(column_flag, candidates[:_MAX_FLAGS])) or column_flag("NAME")
-    details = {"found": display_text(", ".join(names), 300), "flags": flags}
+    details = {"available": display_text(", ".join(names), 300), "flags": flags}
     has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
     plain_names = {name: plain_name(name) for name in names}
     # an evaluation has answers of a system beside reference answers; its `contexts` were retrieved
@@ -237,7 +237,7 @@ def missing_passages_error(columns: QuestionColumns, names: Sequence[str], sampl
         details |= {"question": display_text(columns.question, 80), "answers": display_text(columns.answers, 80)}
         return DataError.from_code(ProblemCode.ANSWERS_ALONE, **details | {"flags": column_flag(columns.answers)})
     return DataError.from_code(
-        ProblemCode.MISSING_COLUMN, **details, role="context", wanted=example_names(NAMES["context"])
+        ProblemCode.MISSING_COLUMN, **details, role="context", known_names=example_names(NAMES["context"])
     )
 
 

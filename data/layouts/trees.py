@@ -239,8 +239,8 @@ def _join_path(path: str, name: str) -> str:
 
 
 def _broken_row(location: str, value: object, expected: str) -> RawRow:
-    problem = Problem.from_code(ProblemCode.BROKEN_PART, place=location, found=describe_kind(value), expected=expected)
-    return RawRow(0, {}, problem, is_question=False)
+    details = {"location": location, "found": describe_kind(value), "expected": expected}
+    return RawRow(0, {}, Problem.from_code(ProblemCode.BROKEN_PART, None, **details), is_question=False)
 
 
 def flat_opener(items: Items) -> Opener | None:

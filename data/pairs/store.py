@@ -221,10 +221,10 @@ class _OpenedFile:
                 available = display_text(", ".join(self.names), 300)
                 known_names = example_names(PAIR_NAMES[role])
                 if role == SENTENCES[0]:
-                    raise DataError.from_code(ProblemCode.NO_SENTENCE, found=available, wanted=known_names)
+                    raise DataError.from_code(ProblemCode.NO_SENTENCE, available=available, known_names=known_names)
                 flags = f"--columns {role}=NAME"
                 raise DataError.from_code(
-                    ProblemCode.MISSING_COLUMN, role=role, found=available, wanted=known_names, flags=flags
+                    ProblemCode.MISSING_COLUMN, role=role, available=available, known_names=known_names, flags=flags
                 )
         return columns
 

@@ -66,13 +66,13 @@ class Overlap:
     """Shares of questions' wording that passages have, 0 to 1; means are NaN where nothing can be measured."""
 
     unit: OverlapUnit
-    shares: np.ndarray = field(repr=False)  # (n_answerable,) float64, NaN of a question without any unit
+    fractions: np.ndarray = field(repr=False)  # (n_answerable,) float64, NaN of a question without any unit
     mean: float
     by_chance: float  # mean of questions, each with a passage that is not theirs
 
     @property
     def measured(self) -> int:
-        return int(np.count_nonzero(~np.isnan(self.shares)))
+        return int(np.count_nonzero(~np.isnan(self.fractions)))
 
 
 def measure_overlap(question_set: QuestionSet) -> Overlap:
@@ -148,10 +148,10 @@ class Audit:
     question_lengths: np.ndarray = field(repr=False)  # (n_questions,) int64
     overlap: Overlap
     duplicate_questions: dict[str, tuple[str, ...]]  # text -> the ids of the questions that ask it
-    answers_not_found: tuple[str, ...]  # ids of questions with an answer in none of their passages
+    missing_answer_ids: tuple[str, ...]  # ids of questions with an answer in none of their passages
     labels: tuple[str, ...]  # the answers, where they are a few labels such as True and False, not of the passages
     kinds: dict[str, int]  # question kind -> count, the most frequent first; without a kind: not counted
-    made: dict[str, int]  # how questions were made of passages -> count, the most frequent first
+    generated_counts: dict[str, int]  # generator -> number of its questions, the most frequent first
 
 
 def audit(question_set: QuestionSet) -> Audit:
@@ -174,10 +174,10 @@ def audit(question_set: QuestionSet) -> Audit:
         question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
         overlap=measure_overlap(question_set),
         duplicate_questions={text: tuple(same) for text, same in ids.items() if len(same) > 1},
-        answers_not_found=missing_answer_ids,
+        missing_answer_ids=missing_answer_ids,
         labels=_labels(question_set, missing_answer_ids),
         kinds=dict(Counter(question.kind for question in questions if question.kind).most_common()),
-        made=question_set.generated_counts,
+        generated_counts=question_set.generated_counts,
     )
 
 
@@ -253,7 +253,7 @@ def histogram(values: np.ndarray, width: float = 0.0, max_bins: int = 40) -> pd.
 def kinds_table(question_set: QuestionSet, audit_result: Audit) -> pd.DataFrame:
     """Tell the question kinds apart: columns "kind", "count", "share" of all questions, and mean "overlap"."""
     kinds = [question_set.questions[row].kind for row in question_set.answerable]
-    overlap = pd.Series(audit_result.overlap.shares).groupby(kinds).mean()
+    overlap = pd.Series(audit_result.overlap.fractions).groupby(kinds).mean()
     counts = audit_result.kinds.items()
     rows = [(kind, count, count / audit_result.question_count, overlap.get(kind, np.nan)) for kind, count in counts]
     return pd.DataFrame(rows, columns=["kind", "count", "share", "overlap"])
@@ -324,14 +324,18 @@ def audit_lines(audit_result: Audit) -> list[str]:
         f"Characters a passage: {format_range(audit_result.passage_lengths)}; a question: {format_range(audit_result.question_lengths)}",
         f"Wording that question and passage share: {overlap}",
         f"Questions asked more than once: {len(audit_result.duplicate_questions):,}; "
-        f"answers not found in their passage: {len(audit_result.answers_not_found):,}",
+        f"answers not found in their passage: {len(audit_result.missing_answer_ids):,}",
         *(
             [f"The answers are labels, not parts of passages: {', '.join(audit_result.labels)}"]
             if audit_result.labels
             else []
         ),
         *([f"Kinds: {format_counts(audit_result.kinds)}"] if audit_result.kinds else []),
-        *([f"Made of passages, asked by nobody: {format_counts(audit_result.made)}"] if audit_result.made else []),
+        *(
+            [f"Made of passages, asked by nobody: {format_counts(audit_result.generated_counts)}"]
+            if audit_result.generated_counts
+            else []
+        ),
     ]
 
 

@@ -62,7 +62,7 @@ class QuestionSetReading(FileReading):
 
     `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` contexts before equal ones
     are merged. `columns` is None for SQuAD files and collections. A collection has a `layout`, and `gaps` say what its
-    files lack of each other. `published_split` is whether files name the part of each question.
+    files lack of each other. `has_published_split` is whether files name the part of each question.
     """
 
     question_set: InstanceOf[QuestionSet]
@@ -72,7 +72,7 @@ class QuestionSetReading(FileReading):
     files: tuple[CollectionFile, ...] = ()
     judgement_count: int = 0
     gaps: tuple[Problem, ...] = ()
-    published_split: bool = False
+    has_published_split: bool = False
 
 
 def read_file(path: Path, columns: QuestionColumns | None = None) -> QuestionSetReading:
@@ -176,7 +176,7 @@ def _read(files: Sequence[File], selected_columns: SelectedColumns) -> QuestionS
         files=() if rows is not None else tuple(collection_files),
         judgement_count=builder.questions.judgement_count if rows is None or rows.columns.label else 0,
         gaps=(*builder.gaps(), *unread, *selected.skipped),
-        published_split=any(question.part for question in question_set.questions),
+        has_published_split=any(question.part for question in question_set.questions),
         **report._asdict(),
         **reading_fields(selected.sources[0].recognised, builder.rejection, names, first_rows, builder.row_count),
     )

@@ -87,7 +87,7 @@ def test_inspect_prints_json(file: Path, output: Command) -> None:
             "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         }
     ]
-    assert report["audit"]["answers_not_found"] == ["3"]
+    assert report["audit"]["missing_answer_ids"] == ["3"]
     assert report["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
     assert report["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 

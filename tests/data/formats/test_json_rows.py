@@ -173,7 +173,7 @@ def test_keeps_ids_and_kinds_and_generates_missing_ids() -> None:
 
 def test_names_broken_parts() -> None:
     reading = _read("x", {"paragraphs": None}, {"paragraphs": [7, {"context": "가", "qas": {}}]}, _article(QUESTION))
-    assert [problem.details["place"] for problem in reading.problems] == [
+    assert [problem.details["location"] for problem in reading.problems] == [
         "data[0]",
         "data[1]",
         "data[2].paragraphs[0]",

@@ -164,16 +164,16 @@ VERDICT_WORDS = st.sampled_from([*RelevanceVerdict]).flatmap(
 
 @settings(max_examples=300)
 @given(
-    drawn=VERDICT_WORDS,
+    verdict_and_capitals=VERDICT_WORDS,
     before=st.text(alphabet=" \n*_\"'(“「", max_size=4),
     after=st.text(alphabet=" \n*_\"')”」.,!。", max_size=4),
     copula=st.sampled_from(["", "입니다", "이다", "임", "예요", "이에요"]),
     full_width=st.booleans(),
 )
 def test_ignores_case_width_and_punctuation(
-    drawn: tuple[RelevanceVerdict, list[bool]], before: str, after: str, copula: str, full_width: bool
+    verdict_and_capitals: tuple[RelevanceVerdict, list[bool]], before: str, after: str, copula: str, full_width: bool
 ) -> None:
-    verdict, capitals = drawn
+    verdict, capitals = verdict_and_capitals
     word = "".join(letter.upper() if is_upper else letter for letter, is_upper in zip(verdict, capitals, strict=True))
     if full_width:
         word = "".join(chr(ord(letter) + 0xFEE0) for letter in word)
@@ -213,12 +213,26 @@ def test_retries_stored_verdicts_that_contradict_their_answer() -> None:
         assert judged(server) == JudgingResult(5)
         path = annotation_path("judgements", CORPUS, ".jsonl")
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-        lines[0] |= {"verdict": "right", "said": "It is not right"}
+        lines[0] |= {"verdict": "right", "answer": "It is not right"}
         path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
         assert len(load_model_verdicts(CORPUS)[MODEL]) == 4
         assert judged(server) == JudgingResult(5)
         assert len(server.requests) == 6
     assert len(load_model_verdicts(CORPUS)[MODEL]) == 5
+
+
+def test_reads_verdicts_under_earlier_keys(caplog: pytest.LogCaptureFixture) -> None:
+    with chat_server(lambda _: "WRONG") as server:
+        assert judged(server) == JudgingResult(5)
+        path = annotation_path("judgements", CORPUS, ".jsonl")
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace('"request":', '"asked":').replace('"answer":', '"said":'), encoding="utf-8")
+        assert '"asked":' in path.read_text(encoding="utf-8")
+        current_verdicts = load_model_verdicts(CORPUS)
+        assert len(current_verdicts[MODEL]) == 5
+        assert judged(server) == JudgingResult(5)
+        assert len(server.requests) == 5
+    assert "'asked' is now 'request'" in caplog.text
 
 
 @pytest.mark.parametrize("language", [*PromptLanguage])

@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,10 @@ corpora = st.lists(
 options_of_sentences = st.builds(
     GenerationOptions,
     by=st.just(QuestionGenerator.SENTENCE),
-    most=st.integers(0, 8),
+    limit=st.integers(0, 8),
     per_passage=st.integers(1, 4),
-    taken_out=st.sampled_from((0.0, 0.5, 1.0)),
-    shortest=st.integers(2, 25),
+    removal_fraction=st.sampled_from((0.0, 0.5, 1.0)),
+    min_length=st.integers(2, 25),
     seed=st.integers(0, 3),
 )
 
@@ -61,21 +62,21 @@ def test_sentence_questions_belong_to_their_passage(corpus: QuestionSet, options
         of_passage[id_] = of_passage.get(id_, 0) + 1
         holding = [passage.id for passage in corpus.passages if question.text in split_sentences(passage.text)]
         assert id_ in holding
-        assert holding == [id_] or options.most  # of a sample, passages that were not drawn are not looked at
-        assert options.shortest <= len(question.text) <= options.longest
+        assert holding == [id_] or options.limit  # of a sample, passages that were not drawn are not looked at
+        assert options.min_length <= len(question.text) <= options.max_length
         assert question.made == "sentence"
         if question.hidden:
             assert question.text not in trained.passages.texts[row]
-        assert len(trained.passages.texts[row]) >= options.shortest
-        assert question.hidden == {0.0: False, 1.0: True}.get(options.taken_out, question.hidden)
+        assert len(trained.passages.texts[row]) >= options.min_length
+        assert question.hidden == {0.0: False, 1.0: True}.get(options.removal_fraction, question.hidden)
     assert max(of_passage.values()) <= options.per_passage
-    assert len(of_passage) <= (options.most or len(corpus.passages))
+    assert len(of_passage) <= (options.limit or len(corpus.passages))
 
 
 @given(corpora, st.integers(0, 3))
 @settings(max_examples=20, deadline=None)
 def test_title_questions_belong_to_all_article_passages(corpus: QuestionSet, most: int) -> None:
-    generated = generate(corpus, GenerationOptions(by=QuestionGenerator.TITLE, most=most))
+    generated = generate(corpus, GenerationOptions(by=QuestionGenerator.TITLE, limit=most))
     known = {passage.title.strip() for passage in corpus.passages} - {""}
     assert (generated is None) == (not known)
     if generated is None:
@@ -109,7 +110,7 @@ def numbered(count: int) -> QuestionSet:
 def test_preview_is_a_subset_of_the_full_set() -> None:
     corpus = numbered(30)
     few, all_ = (
-        generate(corpus, GenerationOptions(by=QuestionGenerator.SENTENCE, most=most, shortest=5)) for most in (5, 20)
+        generate(corpus, GenerationOptions(by=QuestionGenerator.SENTENCE, limit=most, min_length=5)) for most in (5, 20)
     )
     assert few
     assert all_
@@ -118,7 +119,7 @@ def test_preview_is_a_subset_of_the_full_set() -> None:
 
 
 def test_removes_the_configured_fraction_of_sentences() -> None:
-    generated = generate(numbered(400), GenerationOptions(by=QuestionGenerator.SENTENCE, shortest=5))
+    generated = generate(numbered(400), GenerationOptions(by=QuestionGenerator.SENTENCE, min_length=5))
     assert generated
     hidden = sum(question.hidden for question in generated.questions)
     assert len(generated.questions) == 400
@@ -127,7 +128,7 @@ def test_removes_the_configured_fraction_of_sentences() -> None:
 
 def test_skips_tables_and_dates() -> None:
     text = "1999. 10. 3. 12,345 67,890 2001 2002. 짧다. 이 문장만이 물어볼 만한 문장이다. 이 문장도 물어볼 만하지 않나."
-    generated = generate(QuestionSet("set", [Passage("p", text)], ()), GenerationOptions(per_passage=9, shortest=10))
+    generated = generate(QuestionSet("set", [Passage("p", text)], ()), GenerationOptions(per_passage=9, min_length=10))
     assert generated
     assert sorted(question.text for question in generated.questions) == [
         "이 문장도 물어볼 만하지 않나.",
@@ -139,7 +140,7 @@ def test_keeps_decomposed_characters() -> None:
     text = unicodedata.normalize("NFD", "첫 문장은 이렇게 생겼다. 다음 문장은 저렇게 생겼다.")
     latin = "Cafe\u0301 au lait is served here. Plain water is served there."
     corpus = QuestionSet("set", [Passage("a", text), Passage("b", latin)], ())
-    generated = generate(corpus, GenerationOptions(shortest=5, per_passage=2))
+    generated = generate(corpus, GenerationOptions(min_length=5, per_passage=2))
     for question in generated.questions if generated else ():
         assert question.text in corpus.passages[corpus.row_of_passage[question.relevant[0]]].text
 
@@ -156,9 +157,9 @@ def test_reports_sets_without_titles_or_sentences() -> None:
     ("wrong", "code"),
     [
         ({"per_passage": 0}, "range"),
-        ({"taken_out": 1.5}, "range"),
-        ({"taken_out": float("nan")}, "range"),
-        ({"shortest": 50, "longest": 40}, "range"),
+        ({"removal_fraction": 1.5}, "range"),
+        ({"removal_fraction": float("nan")}, "range"),
+        ({"min_length": 50, "max_length": 40}, "range"),
         ({"by": QuestionGenerator.MODEL}, "no_model"),
     ],
 )
@@ -182,7 +183,7 @@ def file(tmp_path: Path) -> str:
 
 
 def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "generate", file, "--by", "sentence", "--shortest", "10", "--seed", "3"]) == 0
+    assert main(["data", "generate", file, "--by", "sentence", "--min-length", "10", "--seed", "3"]) == 0
     output = capsys.readouterr().out
     assert "3 questions of 3 passages: 도시 · sentence" in output
     assert "They are made, not asked" in output
@@ -197,8 +198,21 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     assert find(stored_set.key).generated_counts == {"sentence": 3}
 
 
+def test_accepts_earlier_option_names(
+    file: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    earlier = ["--most", "2", "--shortest", "10", "--longest", "90", "--taken-out", "1"]
+    assert main(["data", "generate", file, "--by", "sentence", "--preview", *earlier]) == 0
+    assert "2 questions of 2 passages" in capsys.readouterr().out
+    for option in ("limit", "min_length", "max_length", "removal_fraction"):
+        assert f"is now {option!r}" in caplog.text
+    with suppress(SystemExit):
+        main(["data", "generate", "--help"])
+    assert "--taken-out" not in capsys.readouterr().out
+
+
 def test_preview_stores_nothing(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "generate", file, "--by", "title", "--preview", "--most", "2"]) == 0
+    assert main(["data", "generate", file, "--by", "title", "--preview", "--limit", "2"]) == 0
     assert "2 questions of 2 passages" in capsys.readouterr().out
     assert stored() == []
 
@@ -227,7 +241,7 @@ def test_reads_the_model_from_the_environment(
 
 
 def test_command_reports_missing_titles_or_model(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "generate", file, "--by", "sentence", "--shortest", "900", "--longest", "900"]) == 2
+    assert main(["data", "generate", file, "--by", "sentence", "--min-length", "900", "--max-length", "900"]) == 2
     assert capsys.readouterr().err.startswith("error: no passage has a sentence to spare")
     assert main(["data", "generate", "nowhere", "--by", "title"]) == 2
     assert main(["data", "generate", file, "--by", "model"]) == 2

@@ -59,10 +59,10 @@ def test_requests_questions_for_each_passage_once() -> None:
 
 def test_reuses_stored_answers() -> None:
     with chat_server(asks) as server:
-        few = generate(server, most=3)
+        few = generate(server, limit=3)
         first = generate(server)
         assert len(server.requests) == len(CITIES)
-        again = generate(server, most=3)
+        again = generate(server, limit=3)
         assert len(server.requests) == len(CITIES)
         generate(server, prompt="{n} questions, please")
         assert len(server.requests) == 2 * len(CITIES)
@@ -73,7 +73,7 @@ def test_reuses_stored_answers() -> None:
 
 def test_prompts_come_in_two_languages() -> None:
     with chat_server(asks) as server:
-        generate(server, language=PromptLanguage.ENGLISH, most=1)
+        generate(server, language=PromptLanguage.ENGLISH, limit=1)
     system, user = (message["content"] for message in server.requests[0]["messages"])
     assert system.startswith("You write questions")
     assert user.startswith("Title: ")
@@ -251,7 +251,7 @@ def test_limits_concurrent_requests() -> None:
 
 def test_torn_line_affects_no_other() -> None:
     with chat_server(asks) as server:
-        generate(server, most=4)
+        generate(server, limit=4)
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_bytes(path.read_bytes()[:-7])
         generate(server)
@@ -261,10 +261,10 @@ def test_torn_line_affects_no_other() -> None:
 
 def test_skips_unreadable_stored_answers(tmp_path: Path) -> None:
     with chat_server(asks) as server:
-        generate(server, most=2)
+        generate(server, limit=2)
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_text('\n[]\n{"passage": 1}\nnull\n\x00', encoding="utf-8")
-        assert generate(server, most=2).passage_count == 2
+        assert generate(server, limit=2).passage_count == 2
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_joins_parts_into_a_dataset(name: str) -> None:
     assert [read_question.answers for read_question in reading.question_set.questions] == [
         (answer,) for answer in ANSWERS
     ]
-    assert (reading.left_out, reading.published_split, reading.layout) == (0, True, Layout.ROWS)
+    assert (reading.left_out, reading.has_published_split, reading.layout) == (0, True, Layout.ROWS)
     assert {file.name for file in reading.files} == {*SHARDS[name]}
 
 
@@ -88,7 +88,7 @@ def test_shards_of_a_file_have_no_part() -> None:
     reading = read_all(files)
     assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert {*parts(reading).values()} == {""}
-    assert not reading.published_split
+    assert not reading.has_published_split
 
 
 def test_assigns_repeated_questions_to_the_strictest_part() -> None:
@@ -178,7 +178,7 @@ NAMING: dict[str, Files] = {
         "문서.csv": as_csv(KOREAN, "cp949"),
     },
     "question without id": {
-        "qa.csv": as_csv([{"질문": question, "근거문서": number} for number, question in enumerate(CONTEXT_BY_QUESTION, 11)]),
+        "qa.csv": as_csv([{"질문": text, "근거문서": number} for number, text in enumerate(CONTEXT_BY_QUESTION, 11)]),
         "docs.csv": as_csv(DOCUMENTS),
     },
     "question id beside it": {

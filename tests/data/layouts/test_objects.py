@@ -64,7 +64,7 @@ def test_reads_column_oriented_json() -> None:
 def test_reads_lists_named_as_parts_as_split(first: str, second: str) -> None:
     reading = read_json({"version": "1", first: FLAT[:2], second: FLAT[2:]})
     assert [question.part for question in reading.question_set.questions] == ["train", "train", "validation"]
-    assert (reading.published_split, reading.unused_columns) == (True, ("version",))
+    assert (reading.has_published_split, reading.unused_columns) == (True, ("version",))
 
 
 def test_joins_lists_with_the_same_keys() -> None:
@@ -318,7 +318,7 @@ def test_reports_objects_with_unknown_ids(value: Any) -> None:
         ("predictions.json", by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS]), ProblemCode.PREDICTIONS),
         (
             "nbest_predictions.json",
-            by_id("q", [[{"text": one, "score": 1}] for one in ANSWERS]),
+            by_id("q", [[{"text": answer, "score": 1}] for answer in ANSWERS]),
             ProblemCode.PREDICTIONS,
         ),
         ("relevant_docs.json", by_id("q", [["d1"], ["d2"]]), ProblemCode.WRONG_SHAPE),

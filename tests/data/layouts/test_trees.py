@@ -120,14 +120,14 @@ def test_questions_inherit_the_published_part_of_their_article() -> None:
     ]
     reading = read_json(data)
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
-    assert reading.published_split
+    assert reading.has_published_split
 
 
 def test_reports_broken_parts_and_reads_the_rest() -> None:
     rows: list[Any] = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
     reading = read_json([rows[0], "글", {"context": TEXTS[1], "qas": "글"}, {"nothing": 1}, rows[2]])
     assert list(relevant_texts(reading)) == [QUESTIONS[0], QUESTIONS[2]]
-    codes = [(problem.code, problem.details["place"]) for problem in reading.problems]
+    codes = [(problem.code, problem.details["location"]) for problem in reading.problems]
     assert codes == [(ProblemCode.BROKEN_PART, f"data[{row}]") for row in (1, 2, 3)]
 
 

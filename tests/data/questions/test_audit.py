@@ -49,13 +49,13 @@ def test_audits_a_small_set() -> None:
     assert result.question_lengths.tolist() == [9, 4, 9, 11, 2]
     assert result.overlap.mean == pytest.approx((1 / 5 + 1 + 1) / 3)
     assert result.duplicate_questions == {"수도는 어디인가?": ("1", "3")}
-    assert result.answers_not_found == ("2",)
+    assert result.missing_answer_ids == ("2",)
     assert result.kinds == {"keyword": 2, "year": 1}
 
 
 def test_audits_a_set_without_answerable_questions() -> None:
     result = audit(QuestionSet("set", SET.passages, (SET.questions[2],)))
-    assert len(result.overlap.shares) == 0
+    assert len(result.overlap.fractions) == 0
     assert math.isnan(result.overlap.mean)
     assert result.passages_without_question == 3
 

@@ -198,14 +198,14 @@ def similarity(a: str, b: str, shingle: int = 5) -> float:
     return len(first & second) / len(first | second)
 
 
-@pytest.mark.parametrize(("first", "letters"), [(0xAC00, 11_000), (ord("a"), 26), (0x4E00, 5_000), (0x3041, 80)])
-def test_finds_the_same_pairs_as_exact_similarity(first: int, letters: int) -> None:
-    texts = random_texts(400, first, letters)
+@pytest.mark.parametrize(("first", "alphabet_size"), [(0xAC00, 11_000), (ord("a"), 26), (0x4E00, 5_000), (0x3041, 80)])
+def test_finds_the_same_pairs_as_exact_similarity(first: int, alphabet_size: int) -> None:
+    texts = random_texts(400, first, alphabet_size)
     rng = np.random.default_rng(1)
     for row in range(100):
         changed = list(texts[row])
         for at in rng.integers(0, 300, row // 8):
-            changed[int(at)] = chr(first + int(rng.integers(letters)))
+            changed[int(at)] = chr(first + int(rng.integers(alphabet_size)))
         texts[300 + row] = "".join(changed)
     expected = {(row, 300 + row) for row in range(100) if similarity(texts[row], texts[300 + row]) >= SIMILARITY}
     duplicates = find_near_duplicates(texts)

@@ -211,11 +211,11 @@ def rest_of(relevance: object, rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("wanted", [1, 20, 150, 299])
-def test_cuts_a_chain_once(wanted: int, seed: int) -> None:
+@pytest.mark.parametrize("target_count", [1, 20, 150, 299])
+def test_cuts_a_chain_once(target_count: int, seed: int) -> None:
     relevance = chain(300).relevance
-    rows = select_least_shared(relevance, wanted, np.random.default_rng(seed))
-    assert len(np.unique(rows)) == wanted
+    rows = select_least_shared(relevance, target_count, np.random.default_rng(seed))
+    assert len(np.unique(rows)) == target_count
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) == 1
 
 

@@ -132,7 +132,7 @@ def _lacks_passages(preview: DatasetPreview, files: Sequence[GivenFile] = ()) ->
     """Whether files are parts of a collection, these `files` among them, and only its passages are missing."""
     if preview.error is None or preview.error.problem.code not in _LACKS_PASSAGES:
         return False
-    parts = str(preview.error.problem.details["found"]).split(", ")
+    parts = str(preview.error.problem.details["available"]).split(", ")
     return all(name in parts for _, name in files)
 
 
