@@ -32,6 +32,7 @@ from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
 from mrc_workbench.data.problems import ProblemCode
 
 Opener = Callable[[], RawTable]
+Sample = Sequence[Mapping[str, object]]  # some rows of a table
 # plain names (see `plain_name`), the best name first
 ID_NAMES = (
     "docid", "passageid", "psgid", "pid", "contextid", "paragraphid", "chunkid", "documentid", "nodeid",
@@ -206,7 +207,7 @@ def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
     return is_plural and (plain_name(name) != "context" or any(passage.title for passage in passages))
 
 
-def is_unclear_list(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
+def is_unclear_list(name: str, sample: Sample) -> bool:
     """Whether a column of these rows holds lists that `is_unclear` reports."""
     cells = [row.get(name) for row in sample[:50]]
     return is_unclear(name, [passages_in(cell) for cell in cells if is_collection(cell) or isinstance(cell, str)])
@@ -339,7 +340,7 @@ def reject_once(reader: RowReader, code: ProblemCode, role: str, **details: str 
         reader.refuse(code, role, **details)
 
 
-def holds_lists(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
+def holds_lists(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are lists or objects, or the text of a list or object."""
     cells = [cell for row in sample if not is_blank(cell := row.get(name))]
     values = [parsed(str(cell).strip()) if is_list_text(cell) else cell for cell in cells]
@@ -351,7 +352,7 @@ def is_list_text(cell: object) -> bool:
     return isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{")
 
 
-def separates_answers(answers: str, context: str | None, sample: Sequence[Mapping[str, object]]) -> bool:
+def separates_answers(answers: str, context: str | None, sample: Sample) -> bool:
     """Whether `|` separates answers: parts of cells occur in their passages, or several cells contain `|`."""
     cells = [(text, row) for row in sample if isinstance(text := row.get(answers), str) and "|" in text]
     if not cells or not all(all(map(str.strip, text.split("|"))) for text, _ in cells):

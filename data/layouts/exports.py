@@ -82,7 +82,7 @@ def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:
 
 
 def reject_predictions(names: Sequence[str], name: str, value: object) -> None:
-    """Raise `DataError` if columns, or the name of a file with texts by id, mark the answers as a model's predictions."""
+    """Raise `DataError` if columns, or the name of a file with texts by id, say that a model predicted the answers."""
     is_by_id = isinstance(value, dict) and "text" in names and not any(map(is_known, value))
     if _PREDICTION in names or (is_by_id and guess_columns(names).question is None and is_named_prediction(name)):
         raise DataError.from_code(ProblemCode.PREDICTIONS, name=name)

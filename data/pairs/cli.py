@@ -68,41 +68,41 @@ def reading_lines(reading: PairReading) -> list[str]:
     return lines
 
 
-def audit_lines(audit_result: PairAudit) -> list[str]:
+def audit_lines(result: PairAudit) -> list[str]:
     """Return counts of sentences, labels, scores and repeated rows, and the split."""
-    labels = format_counts({label.name.lower(): count for label, count in audit_result.labels.items()})
-    bins = zip(audit_result.score_edges, audit_result.score_edges[1:], audit_result.score_counts, strict=False)
+    labels = format_counts({label.name.lower(): count for label, count in result.labels.items()})
+    bins = zip(result.score_edges, result.score_edges[1:], result.score_counts, strict=False)
     scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
     return [
-        f"Different sentences: {audit_result.sentence_count:,}; characters: {'; '.join(map(format_range, audit_result.lengths))}",
+        f"Different sentences: {result.sentence_count:,}; characters: {'; '.join(map(format_range, result.lengths))}",
         *([f"Labels: {labels}"] if labels else []),
         *([f"Scores: {scores}"] if scores else []),
-        f"Rows that repeat an earlier one's sentences: {len(audit_result.repeated):,}; pairs judged differently: "
-        f"{audit_result.disputed_count:,}; rows with the same sentence twice: {audit_result.equal_count:,}",
-        *_split_lines(audit_result),
+        f"Rows that repeat an earlier one's sentences: {len(result.repeated):,}; pairs judged differently: "
+        f"{result.disputed_count:,}; rows with the same sentence twice: {result.equal_count:,}",
+        *_split_lines(result),
     ]
 
 
-def _split_lines(audit_result: PairAudit) -> list[str]:
-    sampled = [part for part in PARTS if part not in audit_result.published and audit_result.part_counts[part]]
-    sources = [f"{', '.join(audit_result.published)} as published"] if audit_result.published else []
+def _split_lines(result: PairAudit) -> list[str]:
+    sampled = [part for part in PARTS if part not in result.published and result.part_counts[part]]
+    sources = [f"{', '.join(result.published)} as published"] if result.published else []
     sources += [f"{', '.join(sampled)} drawn by shared sentences, seed {SplitOptions().seed}"] if sampled else []
     leaks = [
         f"  {len(leak.rows):,} {second} rows hold {leak.sentences:,} sentences of {first} rows, "
         f"{leak.repeated:,} a whole row"
-        for (first, second), leak in audit_result.leaks.items()
+        for (first, second), leak in result.leaks.items()
         if leak.sentences
     ]
     shared = leaks or ["  no sentence stands in two parts"]
-    return [f"Split: {format_counts(audit_result.part_counts)}; {'; '.join(sources)}", *shared]
+    return [f"Split: {format_counts(result.part_counts)}; {'; '.join(sources)}", *shared]
 
 
-def report_as_json(reading: PairReading, audit_result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
+def report_as_json(reading: PairReading, result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
     """Return the set, its files, its audit and its split, `rows` by part."""
     pairs = reading.pairs
     leaks = [
         {"from": first, "into": second, "sentences": leak.sentences, "rows": len(leak.rows), "repeated": leak.repeated}
-        for (first, second), leak in audit_result.leaks.items()
+        for (first, second), leak in result.leaks.items()
     ]
     return {
         "name": pairs.name,
@@ -116,17 +116,17 @@ def report_as_json(reading: PairReading, audit_result: PairAudit, rows: dict[Par
             for file in reading.files
         ],
         "audit": {
-            "sentence_count": audit_result.sentence_count,
-            "lengths": [value_as_json(lengths) for lengths in audit_result.lengths],
-            "labels": {label.name.lower(): count for label, count in audit_result.labels.items()},
-            "score_counts": audit_result.score_counts.tolist(),
-            "score_edges": audit_result.score_edges.tolist(),
-            "equal_count": audit_result.equal_count,
-            "repeated_count": len(audit_result.repeated),
-            "disputed_count": audit_result.disputed_count,
+            "sentence_count": result.sentence_count,
+            "lengths": [value_as_json(lengths) for lengths in result.lengths],
+            "labels": {label.name.lower(): count for label, count in result.labels.items()},
+            "score_counts": result.score_counts.tolist(),
+            "score_edges": result.score_edges.tolist(),
+            "equal_count": result.equal_count,
+            "repeated_count": len(result.repeated),
+            "disputed_count": result.disputed_count,
             "leaks": leaks,
         },
-        "split": {"published": audit_result.published, "rows": {part: len(indices) for part, indices in rows.items()}},
+        "split": {"published": result.published, "rows": {part: len(indices) for part, indices in rows.items()}},
     }
 
 
@@ -164,11 +164,11 @@ def inspect(
     """
     reading = _read_pairs((file, *files), choices)
     rows = split_pairs(reading.pairs)
-    audit_result = audit_pairs(reading.pairs, rows)
+    result = audit_pairs(reading.pairs, rows)
     if as_json:
-        print_line(json.dumps(report_as_json(reading, audit_result, rows), ensure_ascii=False, indent=1))
+        print_line(json.dumps(report_as_json(reading, result, rows), ensure_ascii=False, indent=1))
     else:
-        print_line("\n".join([*reading_lines(reading), *audit_lines(audit_result)]))
+        print_line("\n".join([*reading_lines(reading), *audit_lines(result)]))
     return 0
 
 

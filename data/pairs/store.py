@@ -33,10 +33,10 @@ from mrc_workbench.data.formats.rows import FileReading, reading_fields
 from mrc_workbench.data.formats.tables import RawTable, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.formats.text import Content, line_table
 from mrc_workbench.data.jobs.processes import without_garbage_collection
-from mrc_workbench.data.layouts.cells import Opener
+from mrc_workbench.data.layouts.cells import Opener, Sample
 from mrc_workbench.data.layouts.members import data_files, list_files_of_paths, propose_or_encodings, select_data_files
 from mrc_workbench.data.layouts.references import parse_part
-from mrc_workbench.data.layouts.roles import Sample, SelectedColumns, filled_columns, holds_texts
+from mrc_workbench.data.layouts.roles import SelectedColumns, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
 from mrc_workbench.data.layouts.tables import mapped_cells_opener
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write_pairs
@@ -174,14 +174,14 @@ def read_pairs_in_subprocess(
 
 
 def assign_pair_columns(
-    names: Sequence[str], sample: Sample = (), selected_columns: SelectedColumns | None = None
+    names: Sequence[str], sample: Sample = (), selection: SelectedColumns | None = None
 ) -> PairColumns:
     """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
 
     A known name wins, whole or behind its last dot ("labels.label"). Without any, columns of texts are taken in order.
     """
     filled = filled_columns(names, sample)
-    given = {role: name for role, name in (selected_columns or {}).items() if name is not None}
+    given = {role: name for role, name in (selection or {}).items() if name is not None}
     roles = roles_by_name(
         PAIR_NAMES,
         ((name_after_dot, filled), (name_after_dot, names)),
@@ -193,7 +193,7 @@ def assign_pair_columns(
         free = [name for name in filled if name not in roles.values() and holds_texts(name, sample)]
         left = [name for name in free if 2 * sum(not is_blank(row.get(name)) for row in sample) > len(sample)]
         roles |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
-    return replace(PairColumns(**roles), **{role: None for role in selected_columns or {} if role not in given})
+    return replace(PairColumns(**roles), **{role: None for role in selection or {} if role not in given})
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class _OpenedFile:
         return columns
 
 
-def _open_file(file: File, selected_columns: SelectedColumns) -> _OpenedFile:
+def _open_file(file: File, selection: SelectedColumns) -> _OpenedFile:
     recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(file.name, recognised, lambda: RawTable((), ()), PairColumns(), _SQUAD, ())
@@ -244,8 +244,8 @@ def _open_file(file: File, selected_columns: SelectedColumns) -> _OpenedFile:
         names = dict.fromkeys(name for cells in (table.names, *map(flatten, sample)) for name in cells)
         opener = mapped_cells_opener(opener, [name for name in names if name not in objects], flatten)
         table, sample = preview_table(opener())
-    columns = assign_pair_columns(table.names, sample, selected_columns)
-    require_columns(selected_columns, table.names)
+    columns = assign_pair_columns(table.names, sample, selection)
+    require_columns(selection, table.names)
     return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
 
 

@@ -232,7 +232,7 @@ def test_card_lists_the_files_in_yaml(layout: Layout) -> None:
     paths = {config["data_files"][0]["path"] for config in metadata["configs"]}
     assert {f"a_b_c_d/{path}" for path in paths} == files.keys() - {"a_b_c_d/README.md"}
     assert "3 passages, 2 questions, 3 judgements" in body
-    assert "asked by nobody: title 1" in body
+    assert "generated from passages: title 1" in body
     assert "groups" in body
 
 
