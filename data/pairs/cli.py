@@ -44,9 +44,8 @@ _PAIR_FILE_HELP = (
 )
 PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
 PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
-Kind = Annotated[
-    PairKind | None, choice_option(PairKind, help="how the pairs are labelled; by default the columns decide")
-]
+_KIND_HELP = "how the pairs are labelled; by default the columns decide"
+Kind = Annotated[PairKind | None, choice_option(PairKind, help=_KIND_HELP)]
 Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
 NamedPairColumns = Annotated[dict[str, str] | None, columns_option(PairColumns)]
 _PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
@@ -54,7 +53,7 @@ NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is n
 
 
 def reading_lines(reading: PairReading) -> list[str]:
-    """Return what was read from which file and column, and the problems of each file."""
+    """Return lines about each file with its columns and problems."""
     pairs = reading.pairs
     has_several_files = len(reading.files) > 1
     scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
@@ -69,7 +68,7 @@ def reading_lines(reading: PairReading) -> list[str]:
 
 
 def audit_lines(result: PairAudit) -> list[str]:
-    """Return counts of sentences, labels, scores and repeated rows, and the split."""
+    """Return lines about sentences, labels, scores, repeated rows, and the split."""
     labels = format_counts({label.name.lower(): count for label, count in result.labels.items()})
     bins = zip(result.score_edges, result.score_edges[1:], result.score_counts, strict=False)
     scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
@@ -77,7 +76,7 @@ def audit_lines(result: PairAudit) -> list[str]:
         f"Different sentences: {result.sentence_count:,}; characters: {'; '.join(map(format_range, result.lengths))}",
         *([f"Labels: {labels}"] if labels else []),
         *([f"Scores: {scores}"] if scores else []),
-        f"Rows that repeat an earlier one's sentences: {len(result.repeated):,}; pairs judged differently: "
+        f"Rows that repeat an earlier row: {len(result.repeated):,}; pairs judged differently: "
         f"{result.disputed_count:,}; rows with the same sentence twice: {result.equal_count:,}",
         *_split_lines(result),
     ]
@@ -98,7 +97,7 @@ def _split_lines(result: PairAudit) -> list[str]:
 
 
 def report_as_json(reading: PairReading, result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
-    """Return the set, its files, its audit and its split, `rows` by part."""
+    """Return the set, its files, its audit and its split; `rows` are those of each part."""
     pairs = reading.pairs
     leaks = [
         {"from": first, "into": second, "sentences": leak.sentences, "rows": len(leak.rows), "repeated": leak.repeated}
@@ -137,15 +136,14 @@ def _convert_parts(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
 
 
-Parts = Annotated[
-    tuple[Part | None, ...], Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
-]
+_PARTS_PARAMETER = Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
+Parts = Annotated[tuple[Part | None, ...], _PARTS_PARAMETER]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class PairCommandOptions:
-    """What a user says of the files; the rest is guessed."""
+    """The options of a user; missing values are guessed from the files."""
 
     kind: Kind = None
     scale: Scale = None
@@ -156,13 +154,13 @@ class PairCommandOptions:
 
 @commands.command
 def inspect(
-    file: PairFile, /, *files: PairFiles, choices: PairCommandOptions = PairCommandOptions(), as_json: AsJson = False
+    file: PairFile, /, *files: PairFiles, options: PairCommandOptions = PairCommandOptions(), as_json: AsJson = False
 ) -> int:
-    """Show what files of sentence pairs hold.
+    """Show the content of files of sentence pairs.
 
     Several files are parts of one dataset.
     """
-    reading = _read_pairs((file, *files), choices)
+    reading = _read_pairs((file, *files), options)
     rows = split_pairs(reading.pairs)
     result = audit_pairs(reading.pairs, rows)
     if as_json:
@@ -173,12 +171,12 @@ def inspect(
 
 
 @commands.command(name="import")
-def import_files(file: PairFile, /, *files: PairFiles, choices: PairCommandOptions = PairCommandOptions()) -> int:
+def import_files(file: PairFile, /, *files: PairFiles, options: PairCommandOptions = PairCommandOptions()) -> int:
     """Import sentence pairs, and print their key.
 
     Several files are parts of one dataset.
     """
-    reading = _read_pairs((file, *files), choices)
+    reading = _read_pairs((file, *files), options)
     stored_pairs = save_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
     print_line("\n".join([*reading_lines(reading), f"stored as {stored_pairs.key}"]))
     return 0
@@ -196,7 +194,6 @@ def list_command(*, as_json: AsJson = False) -> int:
 
 
 def _read_pairs(files: tuple[Path, ...], choices: PairCommandOptions) -> PairReading:
-    """Read files, or the catalog's dataset of this name. Raises `DataError`."""
     entry = PAIR_CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if choices.parts and len(choices.parts) != len(files) and entry is None:
         raise CoercionError(msg=f"--parts names {len(choices.parts)} parts of {len(files)} files")

@@ -186,7 +186,7 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     assert main(["data", "generate", file, "--by", "sentence", "--min-length", "10", "--seed", "3"]) == 0
     output = capsys.readouterr().out
     assert "3 questions of 3 passages: 도시 · sentence" in output
-    assert "They are made, not asked" in output
+    assert "These questions are synthetic" in output
     (stored_set,) = stored()
     assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.made) == (
         "도시 · sentence",
@@ -231,12 +231,12 @@ def test_reads_the_model_from_the_environment(
         output = capsys.readouterr().out
         assert "2 questions of 2 passages" in output
         assert "서울은 어디인가?" in output
-        assert "Passages of which no question came: 1\n  p3: unusable: 음…" in output
+        assert "Passages without a question: 1\n  p3: unusable: 음…" in output
         server.reply = lambda _: Reply(404, {})
         assert main(words) == 2
         assert capsys.readouterr().err.startswith("error: the endpoint knows no model")
         assert main([*words, "--no-calls", "--name", "둘"]) == 0
-        assert "Passages not asked about yet: 1" in capsys.readouterr().out
+        assert "Passages without a request yet: 1" in capsys.readouterr().out
     assert [stored_set.name for stored_set in stored()] == ["둘"]  # the same content, under its newest name
 
 
