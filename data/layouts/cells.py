@@ -29,39 +29,20 @@ from mrc_workbench.data.formats.tables import (
     parsed,
 )
 from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import ProblemCode
 
 Opener = Callable[[], RawTable]
 Sample = Sequence[Mapping[str, object]]  # some rows of a table
 # plain names (see `plain_name`), the best name first
-ID_NAMES = (
-    "docid", "passageid", "psgid", "pid", "contextid", "paragraphid", "chunkid", "documentid", "nodeid",
-    "wikipediaid", "corpusid", "id", "문서id", "문서번호",
-)  # fmt: skip
-TITLE_NAMES = (
-    "title", "doctitle", "documenttitle", "wikipediatitle", "wikipediapagetitle", "pagetitle", "wikititle", "headline",
-    "docname", "documentname", "제목", "문서제목", "문서명",
-)  # fmt: skip
-TEXT_NAMES = (
-    "text", "passagetext", "paragraphtext", "evidencetext", "pagecontent", "contexttext", "chunktext", "snippettext",
-    "contents", "content", "context", "passage", "paragraph", "chunk", "snippet", "body", "wikicontext",
-    "searchcontext", "sentences", "paragraphs", "sentence", "texts", "passages", "chunks", "document",
-    "본문", "지문", "문단", "내용", "텍스트",
-)  # fmt: skip
-_MARK_NAMES = (
-    "isselected", "issupporting", "isrelevant", "relevant", "relevance", "ispositive", "isgold", "isanswer",
-    "hasanswer", "label", "관련여부", "관련도",
-)  # fmt: skip
-_UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
+ID_NAMES = WORDS["passage_id"]
+TITLE_NAMES = WORDS["passage_title"]
+TEXT_NAMES = WORDS["passage_text"]
+_MARK_NAMES = WORDS["passage_mark"]
+_UNCLEAR_NAMES = WORDS["unclear_passages"]
 # lower case, except O and X, which mark right and wrong in Korea and Japan like ○ and ×
-_TRUE = (
-    "true", "yes", "y", "positive", "relevant", "correct", "entailment", "O", "○", "◯", "〇", "✓", "✔", "예", "네",
-    "참", "관련", "관련있음", "적합", "正解", "はい", "相关", "是", "ja",
-)  # fmt: skip
-_FALSE = (
-    "false", "no", "n", "negative", "irrelevant", "incorrect", "X", "×", "✕", "✗", "아니오", "아니요", "거짓", "무관",
-    "관련없음", "부적합", "不正解", "いいえ", "不相关", "否", "nein",
-)  # fmt: skip
+_TRUE = WORDS["marks_true"]
+_FALSE = WORDS["marks_false"]
 _MARKS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 _NEGATION = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4

@@ -44,6 +44,7 @@ from mrc_workbench.data.layouts.references import (
     tokenize_name,
 )
 from mrc_workbench.data.layouts.sources import DataSource
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -52,12 +53,9 @@ _MAX_PATHS = 100_000  # searched in a folder
 _ZIP = b"PK\x03\x04"
 _MAX_NAME_LENGTH = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
-_NON_TEXT_SUFFIXES = {
-    *(".py", ".ipynb", ".sh", ".js", ".css", ".yaml", ".yml", ".toml", ".bib", ".cff", ".lock", ".crc"),
-    *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".mp3", ".mp4", ".wav"),
-}
+_NON_TEXT_SUFFIXES = {*WORDS["non_text_suffixes"]}
 _SYSTEM_FILES = ("__MACOSX", "Thumbs.db", "desktop.ini")
-_DESCRIPTION_STEMS = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
+_DESCRIPTION_STEMS = WORDS["description_stems"]
 _SPLIT_ROLES = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 _WORDS = re.compile(r"[^\W\d_]+")
 _STATE = "state.json"

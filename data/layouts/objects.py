@@ -18,6 +18,7 @@ from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, Opener, find_
 from mrc_workbench.data.layouts.exports import mapped_items_opener, number_items
 from mrc_workbench.data.layouts.references import part_from_word
 from mrc_workbench.data.layouts.tables import normalize_answers, passage_roles, question_roles, question_text
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import DataError
 
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
@@ -30,12 +31,9 @@ _QUESTION_NAMES = ("id", "text", "response")
 _PASSAGE_NAMES = ("id", "text", "title")
 JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
 ANSWER_NAMES = ("id", "answers")
-_QUESTIONS = ("queries", "questions", "query", "topics")
-_PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
-_JUDGEMENTS = (
-    "relevantdocs", "relevantdocuments", "relevantpassages", "qrels", "qrel", "judgements", "judgments", "relevance",
-    "labels",
-)  # fmt: skip
+_QUESTIONS = WORDS["question_objects"]
+_PASSAGES = WORDS["passage_objects"]
+_JUDGEMENTS = WORDS["judgement_objects"]
 _ANSWERS = ("responses", "answers")
 _ANSWER_KEYS = {"text", "answerstart"}
 

@@ -16,20 +16,12 @@ from typing import NamedTuple
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection
 from mrc_workbench.data.layouts.cells import ID_NAMES, NOT_RELEVANT, Sample, list_items
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.records import RELEVANT_GRADE
 
 _NUMBER = re.compile(r"0*(\d{1,18})(?:\.0{1,9})?", re.ASCII)
 _SCIENTIFIC = re.compile(r"\d(?:\.\d{1,17})?[eE]\+?0?[1-9]\d?", re.ASCII)
-_PART_WORDS = {
-    "train": ("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"),
-    "validation": (
-        "dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発",
-    ),
-    "test": (
-        "test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트",
-        "評価", "テスト", "测试", "測試",
-    ),
-}  # fmt: skip
+_PART_WORDS = {part: WORDS[f"part_{part}"] for part in ("train", "validation", "test")}
 _PART_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
 _WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
 _CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])")
@@ -54,12 +46,9 @@ _FILE_WITH_PAGE = re.compile(  # a file name, followed by a page
 _MAX_DEPTH = 4  # of lists in a cell
 _MAX_VALUES = 50  # of a sampled cell
 _MIN_MATCHING_FRACTION = 0.5  # of the sampled values: a corpus may lack some passages
-_QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
-_PASSAGE_WORDS = (
-    "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
-    "문서", "지문", "본문", "코퍼스", "말뭉치",
-)  # fmt: skip
-JUDGEMENT_WORDS = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}
+_QUESTION_WORDS = WORDS["question_files"]
+_PASSAGE_WORDS = WORDS["passage_files"]
+JUDGEMENT_WORDS = {*WORDS["judgement_files"]}
 ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *JUDGEMENT_WORDS, "rel", "default"}
 # words that do not distinguish collections
 GENERIC_WORDS = ROLE_WORDS | {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}

@@ -20,6 +20,7 @@ from mrc_workbench.data.formats.tables import as_text, display_text, is_collecti
 from mrc_workbench.data.layouts.cells import Sample, is_unclear_list, list_items, parse_mark, passages_in
 from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
 from mrc_workbench.data.layouts.references import parse_part
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
@@ -32,29 +33,17 @@ _MAX_LABEL = 10  # larger numbers are scores of a search engine or no grades
 
 SelectedColumns = Mapping[str, str | None]  # columns that the user named, by role
 _SIBLINGS = ("positives", "negatives", "candidates")
-_UNAMBIGUOUS_LABELS = {
-    "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
-    "관련도", "관련여부", "관련성", "적합도", "적합여부",
-}  # fmt: skip
+_UNAMBIGUOUS_LABELS = {*WORDS["clear_labels"]}
 _AMBIGUOUS_LABELS = {"label", "라벨", "레이블"}  # may also be answers to yes-no questions
 _YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
-_NOT_PASSAGE_NAMES = {
-    "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
-    "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
-    "memo", "embedding", "embeddings", "vector", "vectors", "url", "urls", "uri", "link", "links", "path", "file",
-    "files", "filename", "source", "sources", "sourcedoc", "sourcedocs", "sourcedocument", "sourcefile", "metadata",
-    "비고", "메모", "응답", "출력", "예측", "생성답변", "모델답변", "해설", "풀이", "출처", "파일", "파일명", "경로",
-    "링크", "주소", "벡터", "임베딩",
-}  # fmt: skip
+_NOT_PASSAGE_NAMES = {*WORDS["not_passages"]}
 _NOT_PASSAGE_PATTERN = re.compile(
     r"^(retriev|predict|generat|model|llm|system|neg|hardneg|expected|gold(en)?answer|reference(answer)?s?$|검색|부정|오답)"
     r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
 )
 _RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
 # names that mean a passage for any values; columns with other names may hold ids
-_UNAMBIGUOUS_PASSAGES = {
-    "text", "context", "contexttext", "passagetext", "contents", "paragraph", "지문", "본문", "문맥", "문단",
-}  # fmt: skip
+_UNAMBIGUOUS_PASSAGES = {*WORDS["clear_passages"]}
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
 _MAX_FLAGS = 5

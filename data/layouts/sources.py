@@ -35,16 +35,14 @@ from mrc_workbench.data.layouts.roles import (
     unique_column,
 )
 from mrc_workbench.data.layouts.trees import NestedTable
+from mrc_workbench.data.layouts.words import WORDS
 
-_QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
-_PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
+_QUESTION_IDS = WORDS["question_id_columns"]
+_PASSAGE_IDS = WORDS["passage_id_columns"]
 _IDS = ("id", "num", "number")
-_GRADES = (
-    "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
-    "judgement", "관련도", "점수", "평점",
-)  # fmt: skip
-_QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
-_PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
+_GRADES = WORDS["grade_columns"]
+_QUESTIONS = WORDS["question_columns"]
+_PASSAGES = WORDS["passage_columns"]
 _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}

@@ -29,6 +29,7 @@ from mrc_workbench.data.layouts.cells import (
     plain_value,
 )
 from mrc_workbench.data.layouts.roles import assign_columns, find_question_column, holds_texts
+from mrc_workbench.data.layouts.words import WORDS
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
@@ -54,8 +55,8 @@ _PASSAGE_KEYS = {
     PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "chunkid", "storyid", "docid"),
     SPLIT: ("split", "partition"),
 }  # fmt: skip
-_ANSWER_TEXTS = ("text", "texts", "inputtext", "answertext", "answer", "value", "spantext")
-_ANSWER_STARTS = ("answerstart", "answerstarts", "start", "textstart")
+_ANSWER_TEXTS = WORDS["answer_text"]
+_ANSWER_STARTS = WORDS["answer_start"]
 Node = Mapping[str, Any]
 key_name = lru_cache(maxsize=4_096)(plain_name)  # the same few keys in every object
 
@@ -162,12 +163,7 @@ def with_parsed_cells(cells: Node) -> dict[str, Any]:
 Cells = dict[str, object]
 CellTransform = Callable[[Mapping[str, Any]], Cells]  # maps the cells of a row
 _SUPPORTING_FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
-_POSITIVES = (
-    "snippets", "evidence", "evidences", "answerparagraphs", "answerpassages", "goldpassages", "goldparagraphs",
-    "goldctxs", "golddocs", "golddocuments", "supportingpassages", "supportingparagraphs", "supportingcontexts",
-    "relevantpassages", "relevantparagraphs", "relevantdocuments", "relevantdocs", "entitypages", "searchresults",
-    "oraclectxs", "oraclecontexts", "근거", "근거문단", "근거지문",
-)  # fmt: skip
+_POSITIVES = WORDS["positive_lists"]
 _ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
 _PROVENANCE = "provenance"
 _SAMPLE_ROWS = 50
