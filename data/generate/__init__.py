@@ -81,7 +81,7 @@ class GenerationOptions:
     """How to generate questions. Raises `QuestionsError` for an option out of range."""
 
     by: QuestionGenerator = option(
-        QuestionGenerator.SENTENCE, "source: the article's title, a sentence of the passage, or a language model"
+        QuestionGenerator.SENTENCE, "titles of articles, sentences of passages, or a language model"
     )
     limit: int = option(0, "passages (by title: articles) with questions, drawn by the seed; 0: all", 0)
     per_passage: int = option(1, "maximal number of questions per passage (sentence, model)", 1, 20)
@@ -222,7 +222,6 @@ def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft
 
 
 def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
-    """Sample sentences that no other passage contains (Lee et al. 2019, 5.1)."""
     drafts: list[_Draft] = []
     seen = set[int]()
     repeated = set[int]()
@@ -292,7 +291,7 @@ def prompts() -> dict[str, dict[str, str]]:
     return tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
 
 
-def collect_failed_answers(
+def collect_failures(
     requests: Sequence[RequestT], ask: Callable[[RequestT], str], concurrency: int, on_progress: Callable[[int], None]
 ) -> list[tuple[RequestT, str | EndpointError]]:
     """Send the requests; return those with an error, or with an unusable answer, which `ask` returns."""
@@ -339,9 +338,7 @@ def _model_drafts(
             stored.add(keys[row], questions, {"questions": questions})
             return ""
 
-        failed = collect_failed_answers(
-            new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows))
-        )
+        failed = collect_failures(new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows)))
     on_progress(len(rows), len(rows))
     drafts = [_Draft(question, row) for row in rows for question in stored.get(keys[row]) or []]
     failed_passages = [

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.earlier_names import current_names
-from mrc_workbench.data.generate import PromptLanguage, QuestionsError, collect_failed_answers, prompts
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError, collect_failures, prompts
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, annotation_path, collect_verdicts
 from mrc_workbench.data.records import Passage, composed
 from mrc_workbench.data.workspace import require_storage
@@ -95,9 +95,7 @@ def judge_with_model(
         stored_verdicts.add(_request_key(request, options), verdict, entry)
         return ""
 
-    failed = collect_failed_answers(
-        new, ask, options.concurrency, lambda done: on_progress(known + done, len(requests))
-    )
+    failed = collect_failures(new, ask, options.concurrency, lambda done: on_progress(known + done, len(requests)))
     errors = [answer for _, answer in failed if isinstance(answer, EndpointError)]
     texts = [" ".join(answer.split())[:_MAX_EXCERPT_LENGTH] for _, answer in failed if isinstance(answer, str)]
     return JudgingResult(len(requests) - len(failed), len(failed), next(iter(errors), None), next(iter(texts), ""))
@@ -144,12 +142,10 @@ def load_model_verdicts(corpus: str) -> dict[str, Verdicts]:
     return {**verdicts_by_model}
 
 
-def add_model_verdicts(
-    judged_questions: Sequence[JudgedQuestion], model_verdicts: Verdicts
-) -> tuple[JudgedQuestion, ...]:
+def add_model_verdicts(judged: Sequence[JudgedQuestion], model_verdicts: Verdicts) -> tuple[JudgedQuestion, ...]:
     """Return the judgements of people, with a model's verdicts for passages that no person judged."""
-    person_verdicts = collect_verdicts(judged_questions)
-    by_text = {composed(entry.question): entry for entry in judged_questions}
+    person_verdicts = collect_verdicts(judged)
+    by_text = {composed(entry.question): entry for entry in judged}
     for (question, passage), verdict in model_verdicts.items():
         if (question, passage) not in person_verdicts:
             by_text[question] = by_text.get(question, JudgedQuestion(question, ())).with_verdict(passage, verdict)

@@ -14,14 +14,7 @@ from mrc_workbench.data.formats.tables import (
     is_missing_mark,
     other_ids_in,
 )
-from mrc_workbench.data.layouts.cells import (
-    NOT_RELEVANT,
-    listed_passages,
-    parse_grade,
-    parse_groups,
-    parse_ids,
-    parse_own_metadata,
-)
+from mrc_workbench.data.layouts import cells
 from mrc_workbench.data.layouts.questions import (
     LabelTracker,
     PendingQuestion,
@@ -188,7 +181,7 @@ class QuestionSetBuilder(DatasetBuilder):
             id_ = ""
             question = self.questions.find("", text, passage_position)
         answers = self._answers(reader)
-        grade = parse_grade(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
+        grade = cells.parse_grade(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None:
@@ -235,15 +228,14 @@ class QuestionSetBuilder(DatasetBuilder):
     def _listed_passages(self, reader: RowReader) -> list[JudgedPassage]:
         passages: list[JudgedPassage] = []
         for role, names, grade in self._row_plan.lists:
-            for id_, title, text, is_relevant in listed_passages(reader, names, role):
-                own_grade = grade if is_relevant is None or grade == NOT_RELEVANT else int(is_relevant)
+            for id_, title, text, is_relevant in cells.listed_passages(reader, names, role):
+                own_grade = grade if is_relevant is None or grade == cells.NOT_RELEVANT else int(is_relevant)
                 passages.append((id_, title, text, own_grade))
         return passages
 
     def _add_passages_of(
         self, reader: RowReader, context: str, judged: Sequence[JudgedPassage], *, asks: bool
     ) -> Problem | None:
-        """Add the passages of a row without a question."""
         number = reader.row.number
         if not context and not judged:
             role, code = ("question", ProblemCode.EMPTY_QUESTION) if asks else ("context", ProblemCode.EMPTY_CONTEXT)
@@ -282,7 +274,7 @@ class QuestionSetBuilder(DatasetBuilder):
         number = reader.row.number
         position = self._store_context(context, reader)
         if position in question.grades or position in question.rejected:
-            known = question.grades.get(position, NOT_RELEVANT)
+            known = question.grades.get(position, cells.NOT_RELEVANT)
             if self._row_plan.source.columns.label is None or known == grade:
                 return None if self._row_plan.lists else _repeated_row_problem(number, question)
             details = {"question": display_text(question.text, 80), "passage": display_text(context, 80)}
@@ -310,7 +302,7 @@ class QuestionSetBuilder(DatasetBuilder):
             return _duplicate_id_problem(number, id_, question)
         if question is not None and not columns.positives and not source.references:
             return _repeated_row_problem(number, question)
-        groups = parse_groups(reader) if source.shape is SourceShape.AUTORAG else []
+        groups = cells.parse_groups(reader) if source.shape is SourceShape.AUTORAG else []
         judged = self._listed_passages(reader)
         if reader.is_refused():
             return reader.problem
@@ -323,7 +315,7 @@ class QuestionSetBuilder(DatasetBuilder):
             for answer in reader.answers():
                 question.answers.setdefault(answer, UNKNOWN_START)
         if source.metadata:
-            question.metadata = parse_own_metadata(reader.row.cells.get(source.metadata)) or question.metadata
+            question.metadata = cells.parse_own_metadata(reader.row.cells.get(source.metadata)) or question.metadata
         self.questions.add_groups(question, groups)
         for listed_id, title, passage, listed_grade in judged:
             # here, unlike in rows, ids name the passages of the corpus
@@ -333,7 +325,7 @@ class QuestionSetBuilder(DatasetBuilder):
             elif reader.dropped is None:
                 reader.dropped = Problem.from_code(ProblemCode.OTHER_TEXT, number, id=display_text(listed_id, 80))
             self.questions.judge(question, position, listed_grade)
-        grade = parse_grade(reader, "label") if source.references and columns.label else RELEVANT_GRADE
+        grade = cells.parse_grade(reader, "label") if source.references and columns.label else RELEVANT_GRADE
         if not reader.is_refused():
             self.questions.judge_references(question, reader, source.references, grade)
         return reader.problem
@@ -356,8 +348,8 @@ class QuestionSetBuilder(DatasetBuilder):
         else:
             id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
             question = self.questions.find("", id_)
-        passages = parse_ids(reader, "passage_id")
-        grade = parse_grade(reader, "label") if columns.label else RELEVANT_GRADE
+        passages = cells.parse_ids(reader, "passage_id")
+        grade = cells.parse_grade(reader, "label") if columns.label else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None and columns.question and not columns.id:

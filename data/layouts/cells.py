@@ -195,7 +195,6 @@ def is_unclear_list(name: str, sample: Sample) -> bool:
 
 
 def _parsed_value(cell: object, *, only_objects: bool = False) -> Any:
-    """Return the cell; JSON or Python text is parsed."""
     brackets = ("{",) if only_objects else ("[", "{")
     if isinstance(cell, bytes):
         cell = as_text(cell)

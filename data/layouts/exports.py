@@ -246,7 +246,6 @@ def _rank_eval_questions(requests: list[Any]) -> Iterator[RawRow]:
 
 
 def _ratings(passage_key: str, entries: Iterable[tuple[object, object, object]]) -> Iterator[RawRow]:
-    """Yield the rows of questions, which are given by id, text and ratings."""
     numbers = count(1)
     for id_, query, ratings in entries:
         for rating in ratings if isinstance(ratings, list) else [ratings]:

@@ -251,7 +251,6 @@ def missing_shards(files: Sequence[File]) -> list[str]:
 
 
 def _files_listed_in(file: File) -> Iterable[str]:
-    """Return the files that a `state.json` lists; an empty list for any other file."""
     path = PurePosixPath(file.name)
     if path.name != _STATE or not 0 < file.content.size <= _MAX_STATE_BYTES:
         return []

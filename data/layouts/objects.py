@@ -27,6 +27,7 @@ _SAMPLE = 50
 _MIN_TEXT_LENGTH = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
 Pairs = Sequence[tuple[str, Any]]
+Rows = Callable[[], Iterable[Sequence[Any]]]
 _QUESTION_NAMES = ("id", "text", "response")
 _PASSAGE_NAMES = ("id", "text", "title")
 JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
@@ -100,7 +101,6 @@ def _parsed(items: Iterable[Any]) -> list[Any]:
 
 
 def _is_document(item: Any) -> bool:
-    """Whether an object is a document of LangChain, plain or serialized."""
     if not isinstance(item, dict):
         return False
     arguments = item.get("kwargs")
@@ -140,7 +140,6 @@ def _is_row(item: Mapping[str, Any]) -> bool:
 
 
 def _with_id(id_: str, item: Any) -> Any:
-    """Return a row with its key as the id."""
     if isinstance(item, str):
         return {"id": id_, "text": item}
     if not isinstance(item, dict):
@@ -149,7 +148,6 @@ def _with_id(id_: str, item: Any) -> Any:
 
 
 def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the columns of an object of cells by row, as pandas writes a table; {} for any other object."""
     objects = {name: cells for name, cells in value.items() if isinstance(cells, dict) and cells}
     if not any(map(is_known, objects)):
         return {}
@@ -219,14 +217,11 @@ def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
 
 
 def _find_object_key(value: Mapping[str, Any], known: Sequence[str]) -> str:
-    """Return the first key with a known name that holds an object, else ""."""
     by_plain = {plain_name(name): name for name, cell in value.items() if isinstance(cell, dict)}
     return next((by_plain[name] for name in known if name in by_plain), "")
 
 
-def _rows_table(
-    names: tuple[str, ...], rows: Callable[[], Iterable[Sequence[Any]]], skipped: tuple[str, ...] = ()
-) -> RawTable:
+def _rows_table(names: tuple[str, ...], rows: Rows, skipped: tuple[str, ...] = ()) -> RawTable:
     cells = (dict(zip(names, row, strict=True)) for row in rows())
     return RawTable(names, (RawRow(number, row) for number, row in enumerate(cells, start=1)), skipped=skipped)
 

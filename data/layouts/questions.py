@@ -289,7 +289,6 @@ class QuestionBuilder:
         )
 
     def _known_id(self, name: str) -> str | None:
-        """Return the id of a passage that a judgement names; counts unknown names."""
         id_ = self._names.resolve_id(name)
         if id_ is None:
             self.unknown_passages.add(name)

@@ -16,7 +16,7 @@ from mrc_workbench.data.formats.columns import QuestionColumns, plain_name, requ
 from mrc_workbench.data.formats.opening import Format, derive_name, name_file_in_errors
 from mrc_workbench.data.formats.tables import answers_in, as_text, display_text, is_collection
 from mrc_workbench.data.formats.text_tables import json_table
-from mrc_workbench.data.layouts import objects
+from mrc_workbench.data.layouts import objects, sighting
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction
 from mrc_workbench.data.layouts.members import dataset_name, require_single_collection, select_data_files, with_parts
@@ -29,20 +29,13 @@ from mrc_workbench.data.layouts.references import (
     tokenize_name,
 )
 from mrc_workbench.data.layouts.roles import (
-    SelectedColumns,
+    Selection,
     assign_columns,
     candidate_columns,
     holds_texts,
     missing_passages_error,
 )
-from mrc_workbench.data.layouts.sighting import (
-    DetectedFile,
-    assign_document_ids,
-    detect_sources,
-    holds_dataset,
-    row_source,
-    split_sheets,
-)
+from mrc_workbench.data.layouts.sighting import DetectedFile
 from mrc_workbench.data.layouts.sources import (
     DataSource,
     SourceShape,
@@ -115,7 +108,7 @@ class SelectedSources:
     skipped: tuple[Problem, ...] = ()
 
 
-def select_sources(files: Sequence[File], name: str, selection: SelectedColumns) -> SelectedSources:
+def select_sources(files: Sequence[File], name: str, selection: Selection) -> SelectedSources:
     """Select the sources of a dataset; `name` replaces the name of the files, `selection` names columns by role.
 
     Raises `DataError` if files cannot be read or are no dataset; its detail `file` names the file if there are several.
@@ -126,21 +119,21 @@ def select_sources(files: Sequence[File], name: str, selection: SelectedColumns)
 
 
 def select_rows(
-    detected: DetectedFile, name: str, selection: SelectedColumns, skipped: Sequence[Problem] = ()
+    detected: DetectedFile, name: str, selection: Selection, skipped: Sequence[Problem] = ()
 ) -> SelectedSources:
     """Select a single file with questions and passages in its rows."""
-    source = row_source(detected, selection)
+    source = sighting.row_source(detected, selection)
     return SelectedSources((source,), derive_name(name or detected.file.name, "questions"), skipped=tuple(skipped))
 
 
-def _select_from_files(files: Sequence[File], name: str, selection: SelectedColumns) -> SelectedSources:
+def _select_from_files(files: Sequence[File], name: str, selection: Selection) -> SelectedSources:
     detected_files: list[DetectedFile] = []
     refused: list[DataError] = []
     for file in files:
         try:
             with name_file_in_errors(file.name, files):
-                detected = detect_sources(file, selection, is_single=len(files) == 1)
-                detected_files += split_sheets(detected, selection)
+                detected = sighting.detect_sources(file, selection, is_single=len(files) == 1)
+                detected_files += sighting.split_sheets(detected, selection)
         except DataError as error:
             refused.append(error)
     if not detected_files:
@@ -148,7 +141,7 @@ def _select_from_files(files: Sequence[File], name: str, selection: SelectedColu
     require_columns(selection, [column for detected in detected_files for column in detected.names])
     problems = [error.problem for error in refused]
     try:
-        return _select_together(assign_document_ids(detected_files), problems, name, selection)
+        return _select_together(sighting.assign_document_ids(detected_files), problems, name, selection)
     except DataError as error:
         if refused and error.problem.code in _MISSING_CONTENT_CODES:
             raise _combine_errors(refused) from error  # the refused files may hold the missing content
@@ -156,18 +149,17 @@ def _select_from_files(files: Sequence[File], name: str, selection: SelectedColu
 
 
 def _combine_errors(errors: Sequence[DataError]) -> DataError:
-    """Return the error of the first file, with the problems of all files if there are several."""
     files = [error.problem for error in errors] if len(errors) > 1 else []
     return DataError(errors[0].problem, [*errors[0].others, *files])
 
 
 def _select_together(
-    files: Sequence[DetectedFile], refused: Sequence[Problem], name: str, selection: SelectedColumns
+    files: Sequence[DetectedFile], refused: Sequence[Problem], name: str, selection: Selection
 ) -> SelectedSources:
     """Select from files with known content; `refused` are the problems of the other files."""
     file_names = [detected.file.name for detected in files]
     if any(problem.code is ProblemCode.BROKEN_ARCHIVE for problem in refused):
-        has_dataset = any(file.table is not None and holds_dataset(file.table, file.sample) for file in files)
+        has_dataset = any(file.table is not None and sighting.holds_dataset(file.table, file.sample) for file in files)
         if not has_dataset and not any(holds_passages(source) for detected in files for source in detected.sources):
             raise _no_passages_error([], file_names)  # the broken files may hold passages
     if len(files) == 1 and not (files[0].sources and is_standalone(files[0].sources[0])):
@@ -193,10 +185,7 @@ def _select_together(
     return SelectedSources(tuple(sources), dataset_name(read, name, layout.label), layout, tuple(skipped))
 
 
-def _collect_sources(
-    files: Sequence[DetectedFile], selection: SelectedColumns
-) -> tuple[list[DataSource], list[Problem]]:
-    """Return the sources of all files, and the problems of files without a source."""
+def _collect_sources(files: Sequence[DetectedFile], selection: Selection) -> tuple[list[DataSource], list[Problem]]:
     sources: list[DataSource] = []
     problems: list[Problem] = []
     texts: list[str] = []
@@ -214,12 +203,12 @@ def _collect_sources(
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
-def source_beside_others(detected: DetectedFile, selection: SelectedColumns) -> DataSource:
+def source_beside_others(detected: DetectedFile, selection: Selection) -> DataSource:
     """Return the source of a table that is read together with other files.
 
     Rows without a passage are questions about passages of other files. Raises `DataError` without any question.
     """
-    source = row_source(detected, {role: name for role, name in selection.items() if name in detected.names})
+    source = sighting.row_source(detected, {role: name for role, name in selection.items() if name in detected.names})
     columns = source.columns
     if columns.has_passages:
         return source
@@ -246,14 +235,12 @@ def exclude_describing_documents(sources: Sequence[DataSource]) -> tuple[list[Da
     return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
 
 
-def _require_passage_column(
-    files: Sequence[DetectedFile], sources: Sequence[DataSource], selection: SelectedColumns
-) -> None:
+def _require_passage_column(files: Sequence[DetectedFile], sources: Sequence[DataSource], selection: Selection) -> None:
     """Raise `DataError` if all files are tables of questions with a column that may hold passages, such as FAQs."""
     names = {source.name for source in sources}
     tables = [detected for detected in files if detected.file.name in names and not detected.sources]
     for detected in tables if len(tables) >= len(sources) else ():
-        source = row_source(detected, selection)
+        source = sighting.row_source(detected, selection)
         table = source.columns, source.names, source.sample
         candidates = [columns.context or "" for columns in candidate_columns(*table)]
         if any(name == source.columns.answers or holds_texts(name, source.sample) for name in candidates):
@@ -282,7 +269,6 @@ def _detect_layout(sources: Sequence[DataSource]) -> Layout:
 
 
 def _detect_layout_of_parts(passages: DataSource, by_role: Mapping[Role, DataSource], *, has_lines: bool) -> Layout:
-    """Return the layout of passages, questions and judgements in separate tables."""
     id_ = plain_name(passages.columns.id or "")
     is_miracl = id_ == "docid" and passages.columns.title is not None
     if passages.shape is SourceShape.LINES:
@@ -327,7 +313,6 @@ def resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedF
 
 
 def _object_value(detected: DetectedFile) -> dict[str, Any]:
-    """Return the JSON object of a file if its keys may be ids, {} for any other file."""
     value = detected.recognised.value if detected.recognised is not None else None
     is_nested = any(source.shape is SourceShape.NESTED for source in detected.sources)
     return value if isinstance(value, dict) and not is_nested else {}
@@ -353,7 +338,6 @@ def _known_ids(detected: DetectedFile) -> _KnownIds:
 
 
 def _sampled_sources(detected: DetectedFile) -> Iterator[tuple[QuestionColumns, Role, Iterable[Mapping[str, object]]]]:
-    """Yield the columns, the role and a sample of rows of each source of a file."""
     for source in detected.sources:
         if source.shape is SourceShape.NESTED:
             yield source.columns, source.role, (row.cells for row in islice(source.table().rows, _MAX_ROWS))

@@ -242,7 +242,6 @@ def _without_extension(path: str) -> str:
 
 
 def _is_same_path(path: str, other: str) -> bool:
-    """Whether one of two paths ends with the other."""
     shorter, longer = sorted((path, other), key=len)
     return bool(shorter) and f"/{longer}".endswith(f"/{shorter}")
 

@@ -31,7 +31,7 @@ _MEDIA = ({"bytes", "path"}, {"array", "sampling_rate"})  # images, sounds and v
 _MAX_ITEMS = 5  # sampled from a list
 _MAX_LABEL = 10  # larger numbers are scores of a search engine or no grades
 
-SelectedColumns = Mapping[str, str | None]  # columns that the user named, by role
+Selection = Mapping[str, str | None]  # columns that the user named, by role
 _SIBLINGS = ("positives", "negatives", "candidates")
 _UNAMBIGUOUS_LABELS = {*WORDS["clear_labels"]}
 _AMBIGUOUS_LABELS = {"label", "라벨", "레이블"}  # may also be answers to yes-no questions
@@ -79,7 +79,6 @@ def _matches_pattern(name: str, sample: Sample, pattern: re.Pattern[str]) -> boo
 
 
 def _items(name: str, sample: Sample) -> list[object]:
-    """Return the filled cells of a column, with lists replaced by their first items."""
     cells = [row.get(name) for row in sample if not is_missing(row.get(name))]
     return [item for cell in cells for item in (list_items(cell)[:_MAX_ITEMS] if is_collection(cell) else [cell])]
 
@@ -122,7 +121,7 @@ def is_label(value: object) -> bool:
     return parse_mark(text) is not None and not any(map(str.isdigit, text))
 
 
-def assign_columns(names: Sequence[str], sample: Sample, selection: SelectedColumns | None = None) -> QuestionColumns:
+def assign_columns(names: Sequence[str], sample: Sample, selection: Selection | None = None) -> QuestionColumns:
     """Assign roles to the columns of rows that hold questions, passages, or both.
 
     `selection` maps roles to columns that the user named. Long texts do not suffice for a column of passages.

@@ -25,7 +25,7 @@ from mrc_workbench.data.layouts import exports, lines, objects
 from mrc_workbench.data.layouts.cells import Opener, Sample
 from mrc_workbench.data.layouts.references import Role, role_from_names
 from mrc_workbench.data.layouts.roles import (
-    SelectedColumns,
+    Selection,
     assign_columns,
     find_question_column,
     is_ambiguous_label,
@@ -101,7 +101,7 @@ class DetectedFile:
         return any(source.shape is SourceShape.DOCUMENT for source in self.sources)
 
 
-def detect_sources(file: File, selection: SelectedColumns, *, is_single: bool) -> DetectedFile:
+def detect_sources(file: File, selection: Selection, *, is_single: bool) -> DetectedFile:
     """Detect the content of a file; `selection` names columns by role. Raises `DataError` if the file is broken.
 
     Plain text is a document if there are several files; a single file is a list of passages or sentences.
@@ -179,7 +179,7 @@ def _with_relative_id(folder: str, detected: DetectedFile) -> DetectedFile:
     return replace(detected, sources=[replace(source, table=opener)])
 
 
-def _detect_file(file: File, selection: SelectedColumns) -> DetectedFile:
+def _detect_file(file: File, selection: Selection) -> DetectedFile:
     is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
     try:
         text = EncodedText(file.content, file.content.encoding) if is_text else None
@@ -210,7 +210,7 @@ def has_sheets(recognised: RecognisedFile) -> bool:
     return isinstance(recognised.value, Workbook) and bool(recognised.value.sheets)
 
 
-def split_sheets(detected: DetectedFile, selection: SelectedColumns) -> list[DetectedFile]:
+def split_sheets(detected: DetectedFile, selection: Selection) -> list[DetectedFile]:
     """Return a file; a workbook with several sheets of data is returned as a file per sheet."""
     recognised = detected.recognised
     if recognised is None or not has_sheets(recognised):
@@ -223,7 +223,7 @@ def split_sheets(detected: DetectedFile, selection: SelectedColumns) -> list[Det
     return sheets
 
 
-def _detect_table(file: File, recognised: RecognisedFile, opener: Opener, selection: SelectedColumns) -> DetectedFile:
+def _detect_table(file: File, recognised: RecognisedFile, opener: Opener, selection: Selection) -> DetectedFile:
     table, sample = preview_table(opener())
     if (tree := tree_in_rows(opener, sample)) is not None:
         flat = flat_opener(tree.items)
@@ -247,7 +247,6 @@ def _detect_table(file: File, recognised: RecognisedFile, opener: Opener, select
 
 
 def _detect_other_tables(file: File, recognised: RecognisedFile) -> DetectedFile | None:
-    """Return a file with text, nested data or several tables; None for a single table."""
     if recognised.format is Format.TEXT:
         return DetectedFile(file, [], recognised)
     if (tree := tree_in(recognised)) is not None:
@@ -272,7 +271,7 @@ def _source_by_id(name: str, recognised: RecognisedFile) -> DataSource | None:
     return None
 
 
-def row_source(detected: DetectedFile, selection: SelectedColumns) -> DataSource:
+def row_source(detected: DetectedFile, selection: Selection) -> DataSource:
     """Return the rows of questions and passages in a file; `selection` names columns by role. Raises `DataError`."""
     file = detected.file
     recognised = detected.recognised or recognise(file.content, name=file.name)
@@ -351,7 +350,6 @@ def holds_dataset(table: RawTable, sample: Sample) -> bool:
 
 
 def _text_sources(name: str, text: EncodedText) -> list[DataSource]:
-    """Return the sources of a text without a header: markup, lines of a kind, a list of judgements."""
     recognised = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
     if (marked := lines.detect_markup(text)) is not None:
         markup, opener = marked
@@ -367,7 +365,6 @@ def _text_sources(name: str, text: EncodedText) -> list[DataSource]:
 
 
 def _rating_sources(name: str, ratings: exports.Ratings, recognised: RecognisedFile) -> list[DataSource]:
-    """Return the judgements of a search tool and, if its questions have ids, their texts."""
     question_id, question, passage_id, grade = exports.RATING_COLUMNS
     judged = QuestionColumns(passage_id=passage_id, label=grade)
     judged = replace(judged, id=question_id) if ratings.has_ids else replace(judged, question=question)

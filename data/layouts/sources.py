@@ -27,7 +27,7 @@ from mrc_workbench.data.layouts.references import (
     role_from_names,
 )
 from mrc_workbench.data.layouts.roles import (
-    SelectedColumns,
+    Selection,
     assign_columns,
     columns_in_use,
     holds_locations,
@@ -133,7 +133,7 @@ def is_known_column(name: str) -> bool:
     return plain_name(name) in _KNOWN or is_known(name)
 
 
-def kind_from_selected_columns(selection: SelectedColumns, names: Sequence[str], sample: Sample) -> SourceKind | None:
+def kind_from_selected_columns(selection: Selection, names: Sequence[str], sample: Sample) -> SourceKind | None:
     """Return the kind of rows by the columns that the user named; None if these are not in the file."""
     if not selection:
         return None
@@ -308,7 +308,7 @@ def is_standalone(source: DataSource) -> bool:
     return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS
 
 
-def with_references(source: DataSource, passages: PassageNames, selection: SelectedColumns) -> DataSource:
+def with_references(source: DataSource, passages: PassageNames, selection: Selection) -> DataSource:
     """Return a source of questions with its columns that name passages by id, file or title; others unchanged."""
     columns = source.columns
     if source.role is Role.ROWS:

@@ -217,7 +217,6 @@ def with_passage_columns(table: RawTable, sample: Sample) -> tuple[RawTable, Sam
 
 
 def _passage_lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
-    """Return the passages of a column in each row of the sample; an empty list if it holds no lists of passages."""
     if not holds_texts(name, sample):
         return []
     cells = [cell for row in sample[:_SAMPLE_ROWS] if not is_blank(cell := row.get(name))]
@@ -278,7 +277,6 @@ def _with_marks(name: str, field: str, column: str, referenced_in: Callable[[Any
 
 
 def _names_entries(column: str, name: str, sample: Sample) -> bool:
-    """Whether the values of a column are ids of passages in the list of the same row, in all rows with values."""
     rows = [(ids, row.get(name)) for row in sample[:_SAMPLE_ROWS] if column != name and (ids := _ids(row.get(column)))]
     return bool(rows) and all(ids <= {passage.id for passage in passages_in(cell)} for ids, cell in rows)
 

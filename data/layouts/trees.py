@@ -109,12 +109,12 @@ def tree_in_rows(opener: Opener, sample: Sequence[Mapping[str, object]]) -> Tree
     """Return the tree of a table whose cells hold lists of questions, None for any other table."""
     if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
-    return _tree(
-        lambda: (
-            with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
-            for row in opener().rows
-        )
-    )
+
+    def items() -> Iterator[Any]:
+        for row in opener().rows:
+            yield with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+
+    return _tree(items)
 
 
 def _tree(items: Items) -> Tree | None:
@@ -184,7 +184,6 @@ class _TreeReader:
     def _shared_cells(
         self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: tuple[str, ...]
     ) -> dict[str, Any]:
-        """Return the cells that the questions below an object share."""
         shape = (path, tuple(node), context, lists)
         keys = self._keys_by_shape.get(shape)
         if keys is None:
@@ -224,7 +223,6 @@ class _TreeReader:
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
 
     def _report(self, shape: _NodeShape, keys: dict[str, str], used: Collection[str], metadata: str = "") -> None:
-        """Report the keys of objects of a new shape."""
         path, names, *_ = shape
         self.keys.add(path, names, used, metadata)
         if len(self._keys_by_shape) < _MAX_KEYS:
@@ -263,7 +261,6 @@ def _flat_rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any
 
 
 def _is_row(node: Node) -> bool:
-    """Whether an object asks a question, which may be a broken question: a list of texts."""
     name = question_roles(node).get("question", "")
     is_list = isinstance(node.get(name), list) and not objects_in(node[name])
     return has_question(node) or is_list

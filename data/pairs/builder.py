@@ -180,7 +180,6 @@ class PairBuilder(DatasetBuilder):
             column.clear()
 
     def _sentences(self, reader: RowReader, role: str) -> list[str]:
-        """Return the sentence of a role, or the sentences of a list; rejects the row if it is empty."""
         cell = reader.cell(role)
         is_list = is_collection(cell) or (isinstance(cell, str) and cell.lstrip().startswith("["))
         passages = passages_in(cell) if is_list and self.kind is PairKind.TRIPLETS else []

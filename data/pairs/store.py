@@ -36,7 +36,7 @@ from mrc_workbench.data.jobs.processes import without_garbage_collection
 from mrc_workbench.data.layouts.cells import Opener, Sample
 from mrc_workbench.data.layouts.members import data_files, list_files_of_paths, propose_or_encodings, select_data_files
 from mrc_workbench.data.layouts.references import parse_part
-from mrc_workbench.data.layouts.roles import SelectedColumns, filled_columns, holds_texts
+from mrc_workbench.data.layouts.roles import Selection, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
 from mrc_workbench.data.layouts.tables import mapped_cells_opener
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write_pairs
@@ -74,7 +74,7 @@ class PairReadOptions:
     A part of None is no published part; without `parts` the names of the files decide. Raises `ValueError`.
     """
 
-    columns: SelectedColumns = field(default_factory=dict)
+    columns: Selection = field(default_factory=dict)
     kind: PairKind | None = None
     scale: Scale | None = None
     parts: tuple[Part | None, ...] = ()
@@ -172,9 +172,7 @@ def read_pairs_in_subprocess(
     return run_in_subprocess(WORK, given, _OPTIONS.dump_python(options or PairReadOptions(), mode="json"))
 
 
-def assign_pair_columns(
-    names: Sequence[str], sample: Sample = (), selection: SelectedColumns | None = None
-) -> PairColumns:
+def assign_pair_columns(names: Sequence[str], sample: Sample = (), selection: Selection | None = None) -> PairColumns:
     """Assign roles to the columns of sentence pairs; `selection` are columns that the user named by role.
 
     Known names come first, whole or after the last dot ("labels.label"), then columns of texts in order.
@@ -222,7 +220,7 @@ class _OpenedFile:
         return columns
 
 
-def _open_file(file: File, selection: SelectedColumns) -> _OpenedFile:
+def _open_file(file: File, selection: Selection) -> _OpenedFile:
     recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(file.name, recognised, lambda: RawTable((), ()), PairColumns(), _SQUAD, ())
@@ -243,7 +241,6 @@ def _open_file(file: File, selection: SelectedColumns) -> _OpenedFile:
 
 
 def _flatten(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, object]:
-    """Return the cells of a row; objects become cells with a dot in their names."""
     flattened: dict[str, object] = {}
     for name, value in cells.items():
         inner = value if name in objects and isinstance(value, dict) else None
@@ -252,7 +249,6 @@ def _flatten(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, o
 
 
 def _infer_kind_and_scale(files: Sequence[_OpenedFile], options: PairReadOptions) -> tuple[PairKind, Scale]:
-    """Return the given or guessed kind of all files, and the scale of their scores."""
     kind = options.kind
     scale = options.scale
     if kind is None or (kind is PairKind.SCORED and scale is None):

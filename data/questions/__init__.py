@@ -392,15 +392,13 @@ def as_json(reading: QuestionSetReading, result: Audit, parts: Split, notes: Seq
     }
 
 
-def dataset_as_json(
-    reading: QuestionSetReading, result: Audit, parts: Split, file_names: Sequence[str]
-) -> dict[str, Any]:
-    """Return counts, files and columns; a reading of rows does not list its files, so `file_names` does."""
+def dataset_as_json(reading: QuestionSetReading, result: Audit, parts: Split, names: Sequence[str]) -> dict[str, Any]:
+    """Return counts, files and columns; `names` are the files of a reading that does not list them."""
     return {
         "articles": result.article_count,
         "split": {part: len(parts.rows[part]) for part in PARTS},
         "published_split": parts.is_published,
-        "files": [file.name for file in reading.files] or list(file_names),
+        "files": [file.name for file in reading.files] or list(names),
         **columns_as_json(reading),
     }
 

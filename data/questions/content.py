@@ -87,7 +87,7 @@ def content_notes(question_set: QuestionSet, split: Split) -> tuple[Problem, ...
         *_check_damage(texts, ids),
         *_check_unicode_forms(question_set, texts, ids, "NFC"),
         *_check_unicode_forms(question_set, texts, ids, "NFKC"),
-        *_check_near_duplicates(question_set, split, texts, rows),
+        *_check_duplicates(question_set, split, texts, rows),
         *_check_repeated_questions(question_set, split),
     )
 
@@ -145,11 +145,8 @@ def _check_unicode_forms(question_set: QuestionSet, texts: Texts, ids: Texts, fo
     examples_with_ids += [(question.id, question.text) for question in questions[:_EXAMPLES]]
     words = ((id_, next((word for word in text.split() if has_form(word)), "")) for id_, text in examples_with_ids)
     examples = _format_examples(f"{id_}: {display_text(word, _EXAMPLE_LENGTH)}" for id_, word in words)
-    details: dict[str, str | int] = {
-        "passages": len(rows),
-        "questions": len(questions),
-        "lost": _format_percent(lost_fraction),
-    }
+    lost = _format_percent(lost_fraction)
+    details: dict[str, str | int] = {"passages": len(rows), "questions": len(questions), "lost": lost}
     yield Problem.from_code(code, None, **details, examples=examples)
 
 
@@ -177,7 +174,6 @@ def _lost_fraction(question_set: QuestionSet, form: _Form) -> float:
 
 
 def _spellings(text: str, form: _Form, *, in_pairs: bool) -> dict[str, set[str]]:
-    """Return the spellings of the words, or pairs of neighbouring letters, of a text by their normal form."""
     spellings: defaultdict[str, set[str]] = defaultdict(set)
     for word in _WORD.findall(text.lower()):
         characters = _GRAPHEME.findall(word) if in_pairs else []
@@ -186,9 +182,7 @@ def _spellings(text: str, form: _Form, *, in_pairs: bool) -> dict[str, set[str]]
     return spellings
 
 
-def _check_near_duplicates(
-    question_set: QuestionSet, split: Split, texts: Texts, rows: np.ndarray
-) -> Iterator[Problem]:
+def _check_duplicates(question_set: QuestionSet, split: Split, texts: Texts, rows: np.ndarray) -> Iterator[Problem]:
     duplicates = find_near_duplicates(texts)
     ids = question_set.passages.ids
     if _exceeds_threshold(duplicates.duplicate_count, len(texts)):
@@ -321,7 +315,6 @@ def _jaccard(first: set[str], second: set[str]) -> float:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield normalized texts in blocks of about `_BLOCK` characters."""
     block: list[str] = []
     size = 0
     for text in texts:
@@ -355,7 +348,6 @@ def _minhash_signatures(texts: Sequence[str], shingle_length: int) -> tuple[np.n
 
 
 def _visible_characters(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the characters of all texts without white space, uint64, and the count per text, `(n,)` int64."""
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     ends = np.cumsum([len(text) for text in texts])
     is_visible = codes > ord(" ")
@@ -364,7 +356,6 @@ def _visible_characters(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shingle_hashes(codes: np.ndarray, lengths: np.ndarray, shingle_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hash of every shingle of the joined texts, uint64, and the row of its text."""
     count = max(0, len(codes) - shingle_length + 1)
     hashes = np.zeros(count, dtype=np.uint64)
     for offset in range(shingle_length):  # polynomial, modulo 2**64

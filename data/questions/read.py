@@ -28,7 +28,7 @@ from mrc_workbench.data.layouts.builder import QuestionSetBuilder
 from mrc_workbench.data.layouts.members import data_files, list_files, list_files_of_paths, propose_or_encodings
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from mrc_workbench.data.layouts.references import Role
-from mrc_workbench.data.layouts.roles import SelectedColumns, candidate_columns, holds_texts, missing_passages_error
+from mrc_workbench.data.layouts.roles import Selection, candidate_columns, holds_texts, missing_passages_error
 from mrc_workbench.data.layouts.sighting import DetectedFile, has_sheets, row_source
 from mrc_workbench.data.layouts.sources import (
     ColumnReport,
@@ -96,7 +96,7 @@ def read_files(files: Sequence[File], columns: QuestionColumns | None = None) ->
 
 def read_paths_in_subprocess(
     paths: Sequence[Path],
-    selection: SelectedColumns | None = None,
+    selection: Selection | None = None,
     encoding: str = "",
     report: OnFilesRead | None = None,
 ) -> QuestionSetReading:
@@ -106,7 +106,7 @@ def read_paths_in_subprocess(
 
 
 def read_files_in_subprocess(
-    files: Sequence[File], selection: SelectedColumns | None = None, report: OnFilesRead | None = None
+    files: Sequence[File], selection: Selection | None = None, report: OnFilesRead | None = None
 ) -> QuestionSetReading:
     """Run `read_files` in a subprocess; `report` gets the number of files read and of all files.
 
@@ -115,7 +115,7 @@ def read_files_in_subprocess(
     return run_in_subprocess(WORK, files, selection or {}, report)
 
 
-def _select_sources(files: Sequence[File], selection: SelectedColumns, *, is_single: bool = False) -> SelectedSources:
+def _select_sources(files: Sequence[File], selection: Selection, *, is_single: bool = False) -> SelectedSources:
     inner = data_files(files)
     if len(inner) == 1 and is_single:
         return select_rows(DetectedFile(inner[0]), "", selection)
@@ -154,7 +154,7 @@ def _propose_from_files(files: Sequence[File]) -> Proposal[QuestionColumns]:
 
 
 @without_garbage_collection()
-def _read(files: Sequence[File], selection: SelectedColumns) -> QuestionSetReading:
+def _read(files: Sequence[File], selection: Selection) -> QuestionSetReading:
     selected = _select_sources(files, selection)
     rows = selected.sources[0] if selected.layout is None else None  # a single table
     if rows is not None and not rows.columns.has_passages:
@@ -178,7 +178,7 @@ def _read(files: Sequence[File], selection: SelectedColumns) -> QuestionSetReadi
 
 
 def _read_sources(
-    builder: QuestionSetBuilder, selected: SelectedSources, selection: SelectedColumns
+    builder: QuestionSetBuilder, selected: SelectedSources, selection: Selection
 ) -> tuple[list[CollectionFile], ColumnReport, list[Problem]]:
     """Read all sources; return their files, the use of their columns, and the problems of unreadable documents."""
     files: list[CollectionFile] = []
@@ -265,7 +265,6 @@ class _ExportFile:
 
 
 def _export_files(question_set: QuestionSet, layout: Layout) -> list[_ExportFile]:
-    """Return the files of a layout; each published part has a file of judgements."""
     files = []
     for config, (name, write) in _WRITERS[layout].items():
         if config == "default":
@@ -295,7 +294,6 @@ def folder_name(name: str) -> str:
 
 
 def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_ExportFile]) -> str:
-    """Return the card of a set: Markdown with YAML front matter that lists the files."""
     passages = question_set.passages
     questions = question_set.questions
     size = next((name for limit, name in _SIZES if len(passages) < limit), "n>1M")

@@ -252,7 +252,6 @@ def _count_held_out_leaks(relevance: csr_array, parts: Mapping[Part, np.ndarray]
 
 
 def _ungrouped_split(question_set: QuestionSet, options: SplitOptions, rows: Rows, method: SplitMethod) -> Split:
-    """Return a split with parts that may share passages: each passage is a group, and `leaks` are counted."""
     relevance = question_set.relevance
     return Split(
         options=options,
@@ -275,7 +274,6 @@ def _published_parts(labels: set[str]) -> dict[str, Part]:
 
 
 def _split_as_published(question_set: QuestionSet, options: SplitOptions, published_as: Mapping[str, Part]) -> Split:
-    """Use the published parts; a missing validation part is sampled from the training questions."""
     answerable = question_set.answerable
     part_of = np.array([published_as[question_set.questions[int(row)].part].value for row in answerable])
     rows = {Part.ALL: answerable, **{part: answerable[part_of == part.value] for part in PARTS}}

@@ -61,7 +61,6 @@ def select_least_shared(relevance: csr_array, target_count: int, rng: np.random.
 
 
 def _bipartite(relevance: csr_array) -> csr_array:
-    """Return the square adjacency matrix of questions (first) and passages (after them)."""
     edges = relevance.astype(np.int8)
     return block_array([[None, edges], [edges.T, None]], format="csr")
 
@@ -195,7 +194,6 @@ def _assign_folds(training_set: QuestionSet) -> np.ndarray:
 
 
 def _assign_grouped_folds(groups: np.ndarray) -> np.ndarray:
-    """Put each group, in a fixed random order, into the fold with the fewest questions."""
     names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
     fold_of_group = np.zeros(len(names), dtype=np.int64)
     sizes = np.zeros(FOLDS, dtype=np.int64)
