@@ -173,10 +173,11 @@ def _bulk_items(lines: Items) -> Iterator[tuple[int, Any, object]]:
             yield _broken_action(action.number, "an action without a document", action.original)
             action = None
         if is_action:
-            action = _Action(number, *next(iter(item.items())), original)
-            if action.name == "delete":
+            name, target = next(iter(item.items()))
+            if name == "delete":
                 yield _broken_action(number, "an action that deletes a document", original)
-                action = None
+            else:
+                action = _Action(number, name, target, original)
         elif isinstance(item, Problem):
             yield number, item, original
         else:

@@ -134,7 +134,10 @@ class _FileStore(Generic[C]):
             write_json(path, TypeAdapter(self.content).dump_python(transform(known), exclude=excluded))
 
 
-_JUDGEMENT_ENTRIES = {"questions": TypeAdapter(JudgedQuestion), "answers": TypeAdapter(JudgedAnswer)}
+_JUDGEMENT_ENTRIES: dict[str, TypeAdapter[Any]] = {
+    "questions": TypeAdapter(JudgedQuestion),
+    "answers": TypeAdapter(JudgedAnswer),
+}
 _JUDGEMENTS = _FileStore("judgements", _StoredJudgements, _JUDGEMENT_ENTRIES)
 _REMARKS = _FileStore("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
 

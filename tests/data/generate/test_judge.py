@@ -62,14 +62,12 @@ def test_stopping_stores_verdicts_and_resumes() -> None:
             raise KeyboardInterrupt
 
     with chat_server(knows) as server:
-        sequential_options = JudgeOptions(MODEL, concurrency=1)
+        options = JudgeOptions(MODEL, concurrency=1)
         with pytest.raises(KeyboardInterrupt):
-            judge_with_model(CORPUS, REQUESTS, sequential_options, Endpoint(server.address, KEY), stop_after_two)
+            judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), stop_after_two)
         assert 2 <= len(load_model_verdicts(CORPUS)[MODEL]) <= 3
         progress: list[tuple[int, int]] = []
-        judge_with_model(
-            CORPUS, REQUESTS, sequential_options, Endpoint(server.address, KEY), lambda *of: progress.append(of)
-        )
+        judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), lambda *n: progress.append(n))
         assert progress[0][0] >= 2, "it goes on where it was"
         assert progress[-1] == (5, 5)
         assert len(server.requests) <= 6
@@ -274,16 +272,12 @@ def test_kappa_measures_agreement_beyond_chance() -> None:
     """Cohen's example of the formula: (observed - chance) / (1 - chance), summed by hand."""
     rng = random.Random(0)
     person = {("q", f"p{row}"): rng.choice([*RelevanceVerdict]) for row in range(200)}
-    model = {
-        pair: verdict if rng.random() < 0.6 else rng.choice([*RelevanceVerdict]) for pair, verdict in person.items()
-    }
+    model = {pair: v if rng.random() < 0.6 else rng.choice([*RelevanceVerdict]) for pair, v in person.items()}
     model = {pair: verdict for pair, verdict in model.items() if pair[1] != "p0"} | {("q", "only the model's"): RIGHT}
     result = measure_agreement(person, model)
     sure = [(person[of], model[of]) for of in person if of in model and UNSURE not in (person[of], model[of])]
     observed = sum(a == b for a, b in sure) / len(sure)
-    chance = (
-        sum(sum(a is of for a, _ in sure) * sum(b is of for _, b in sure) for of in RelevanceVerdict) / len(sure) ** 2
-    )
+    chance = sum(sum(a is v for a, _ in sure) * sum(b is v for _, b in sure) for v in RelevanceVerdict) / len(sure) ** 2
     assert result.kappa == pytest.approx((observed - chance) / (1 - chance))
     assert (result.judged_count, result.unsure) == (len(sure), 199 - len(sure))
     assert result.both_right == sum(of == (RIGHT, RIGHT) for of in sure)

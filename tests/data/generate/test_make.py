@@ -95,11 +95,9 @@ def test_sampling_of_a_passage_is_independent_of_others(corpus: QuestionSet, opt
     for question in generated.questions if generated else ():
         (id_,) = question.relevant
         alone = QuestionSet("one", [corpus.passages[corpus.row_of_passage[id_]]], ())
-        generated_alone = generate(alone, options)
-        assert generated_alone
-        assert (question.text, question.hidden) in [
-            (expected.text, expected.hidden) for expected in generated_alone.questions
-        ]
+        separate = generate(alone, options)
+        assert separate
+        assert (question.text, question.hidden) in [(e.text, e.hidden) for e in separate.questions]
 
 
 def numbered(count: int) -> QuestionSet:
@@ -110,7 +108,7 @@ def numbered(count: int) -> QuestionSet:
 def test_preview_is_a_subset_of_the_full_set() -> None:
     corpus = numbered(30)
     few, all_ = (
-        generate(corpus, GenerationOptions(by=QuestionGenerator.SENTENCE, limit=most, min_length=5)) for most in (5, 20)
+        generate(corpus, GenerationOptions(by=QuestionGenerator.SENTENCE, limit=n, min_length=5)) for n in (5, 20)
     )
     assert few
     assert all_
@@ -130,7 +128,7 @@ def test_skips_tables_and_dates() -> None:
     text = "1999. 10. 3. 12,345 67,890 2001 2002. 짧다. 이 문장만이 물어볼 만한 문장이다. 이 문장도 물어볼 만하지 않나."
     generated = generate(QuestionSet("set", [Passage("p", text)], ()), GenerationOptions(per_passage=9, min_length=10))
     assert generated
-    assert sorted(question.text for question in generated.questions) == [
+    assert sorted(q.text for q in generated.questions) == [
         "이 문장도 물어볼 만하지 않나.",
         "이 문장만이 물어볼 만한 문장이다.",
     ]
@@ -170,8 +168,8 @@ def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> No
 
 
 TEXT = "\n".join(
-    f"{city},{city}은 사람들이 많이 사는 큰 도시이다. {city}에는 오래된 시장과 넓은 공원이 있다."
-    for city in ("서울", "부산", "대구")
+    f"{c},{c}은 사람들이 많이 사는 큰 도시이다. {c}에는 오래된 시장과 넓은 공원이 있다."
+    for c in ("서울", "부산", "대구")
 )
 
 
@@ -187,18 +185,18 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     output = capsys.readouterr().out
     assert "3 questions of 3 passages: 도시 · sentence" in output
     assert "These questions are synthetic" in output
-    (stored_set,) = stored()
-    assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.made) == (
+    (entry,) = stored()
+    assert (entry.name, entry.source, entry.questions, entry.made) == (
         "도시 · sentence",
         "도시",
         3,
         3,
     )
-    assert f"stored as {stored_set.key}" in output
-    assert find(stored_set.key).generated_counts == {"sentence": 3}
+    assert f"stored as {entry.key}" in output
+    assert find(entry.key).generated_counts == {"sentence": 3}
 
 
-def test_accepts_earlier_option_names(
+def test_accepts_earlier_options(
     file: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     earlier = ["--most", "2", "--shortest", "10", "--longest", "90", "--taken-out", "1"]
@@ -237,7 +235,7 @@ def test_reads_the_model_from_the_environment(
         assert capsys.readouterr().err.startswith("error: the endpoint knows no model")
         assert main([*words, "--no-calls", "--name", "둘"]) == 0
         assert "Passages without a request yet: 1" in capsys.readouterr().out
-    assert [stored_set.name for stored_set in stored()] == ["둘"]  # the same content, under its newest name
+    assert [entry.name for entry in stored()] == ["둘"]  # the same content, under its newest name
 
 
 def test_command_reports_missing_titles_or_model(file: str, capsys: pytest.CaptureFixture[str]) -> None:

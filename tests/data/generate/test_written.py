@@ -82,8 +82,8 @@ def test_prompts_come_in_two_languages() -> None:
 def test_reports_and_retries_unusable_answers() -> None:
     with chat_server(lambda text: "죄송합니다." if "부산" in text else asks(text)) as server:
         generated = generate(server)
-        (failed_passage,) = generated.failed_passages
-        assert (CITIES[failed_passage.row], failed_passage.code, failed_passage.answer_excerpt) == (
+        (failed,) = generated.failed_passages
+        assert (CITIES[failed.row], failed.code, failed.answer_excerpt) == (
             "부산",
             "unusable",
             "죄송합니다.",
@@ -140,16 +140,16 @@ def test_refused_passage_affects_no_other() -> None:
     too_long = Reply(400, {"error": {"message": "the passage is too long"}})
     with chat_server(lambda text: too_long if "대구" in text else asks(text)) as server:
         generated = generate(server)
-    (failed_passage,) = generated.failed_passages
-    assert (CITIES[failed_passage.row], failed_passage.code) == ("대구", "refused")
-    assert "too long" in failed_passage.answer_excerpt
+    (failed,) = generated.failed_passages
+    assert (CITIES[failed.row], failed.code) == ("대구", "refused")
+    assert "too long" in failed.answer_excerpt
 
 
 def test_empty_and_null_answers_are_unusable() -> None:
     nothing = completion("")
     nothing["choices"][0]["message"]["content"] = None  # what a model that only calls tools gives
     with chat_server(lambda text: Reply(200, nothing) if "서울" in text else asks(text)) as server:
-        assert [failed_passage.code for failed_passage in generate(server).failed_passages] == ["unusable"]
+        assert [failed.code for failed in generate(server).failed_passages] == ["unusable"]
 
 
 def test_reports_a_wrong_key_without_leaking_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -205,9 +205,7 @@ def test_reports_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(slow) as server:
         generated = generate(server)
         late.set()
-    assert [(CITIES[failed_passage.row], failed_passage.code) for failed_passage in generated.failed_passages] == [
-        ("서울", "timeout")
-    ]
+    assert [(CITIES[failed.row], failed.code) for failed in generated.failed_passages] == [("서울", "timeout")]
 
 
 def test_stopping_stores_results_and_sends_no_more_requests() -> None:

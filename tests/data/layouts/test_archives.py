@@ -307,11 +307,7 @@ def test_reads_a_single_line_text_as_document() -> None:
 
 def test_reads_text_files_of_ids_beside_a_corpus() -> None:
     passages = jsonl([{"_id": "1", "title": "a", "text": "first"}, {"_id": "2", "title": "b", "text": "second"}])
-    files = {
-        "corpus.jsonl": passages,
-        "queries.txt": b"q1\twhich is first?\nq2\twhich is second?\n",
-        "qrels.txt": b"q1 0 1 1\n",
-    }
+    files = {"corpus.jsonl": passages, "queries.txt": b"q1\twho?\nq2\twhy?\n", "qrels.txt": b"q1 0 1 1\n"}
     reading = read_all(files)
     assert [question.relevant for question in reading.question_set.questions] == [("1",), ()]
 

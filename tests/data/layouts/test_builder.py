@@ -213,9 +213,7 @@ def test_reads_a_faq_with_answers_selected_as_passages() -> None:
     ],
 )
 @pytest.mark.parametrize("is_zip", [False, True])
-def test_offers_candidate_readings_for_several_tables(
-    header: str, code: ProblemCode, columns: list[str], is_zip: bool
-) -> None:
+def test_offers_candidates_for_several_tables(header: str, code: ProblemCode, columns: list[str], is_zip: bool) -> None:
     cells = ",".join(["{0} 둘 셋"] * header.count(","))
     files = {
         f"{part}.csv": f"{header}\n{part}은 무엇인가?,{cells.format(part)}\n".encode() for part in ("train", "test")

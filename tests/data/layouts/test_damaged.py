@@ -129,9 +129,7 @@ def _assert_other_files_unchanged(whole: QuestionSetReading, reading: QuestionSe
     if Role.PASSAGES not in damaged:
         assert reading.question_set.passages == whole.question_set.passages
     if Role.QUESTIONS not in damaged:
-        assert [question.text for question in reading.question_set.questions] == [
-            question.text for question in whole.question_set.questions
-        ]
+        assert [q.text for q in reading.question_set.questions] == [q.text for q in whole.question_set.questions]
 
 
 def _assert_has_message(error: DataError) -> None:
@@ -153,9 +151,7 @@ def test_rejects_damaged_zip_or_reads_it_unchanged(name: str) -> None:
             refused += 1
             continue
         names_lost = len(question_set.files) < len(LAYOUTS[name]()) or question_set.gaps
-        assert {*question_set.question_set.passages} <= {*whole.passages}, (
-            f"{seed}: what has a checksum is never another text"
-        )
+        assert {*question_set.question_set.passages} <= {*whole.passages}, f"{seed}: a checksum protects texts"
         assert names_lost or question_set.question_set == whole, seed
     assert refused > VARIANTS / 4
 
@@ -253,9 +249,7 @@ def test_reads_the_expected_counts(layout: PublicLayout) -> None:
     text_of = {passage.id: passage.text for passage in question_set.passages}
     assert sorted(text_of.values()) == sorted(layout.texts)
     assert [question.text for question in question_set.questions] == list(layout.questions)
-    assert [[text_of[id_] for id_ in question.relevant] for question in question_set.questions] == [
-        [text] for text in layout.texts
-    ]
+    assert [[text_of[id_] for id_ in q.relevant] for q in question_set.questions] == [[text] for text in layout.texts]
     judged = [grade for question in question_set.questions for grade in question.grade_of.values()]
     assert judged.count(0) == layout.not_relevant
     assert sum(bool(passage.title) for passage in question_set.passages) == layout.titles

@@ -159,10 +159,7 @@ def sparse(judgements: str, queries: str) -> QuestionSetReading:
 def test_resolves_questions_by_position(queries: str, line: str) -> None:
     reading = sparse("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
     assert [question.relevant for question in reading.question_set.questions] == [("1",), ("2",), ("3",)]
-    assert [problem.code for problem in reading.problems] == [
-        ProblemCode.TITLE_AS_TEXT,
-        ProblemCode.QUESTIONS_BY_POSITION,
-    ]
+    assert [p.code for p in reading.problems] == [ProblemCode.TITLE_AS_TEXT, ProblemCode.QUESTIONS_BY_POSITION]
     assert reading.gaps == ()
 
 
@@ -220,9 +217,7 @@ def test_keeps_grade_zero_in_trec_judgements() -> None:
 def test_reports_entries_without_text() -> None:
     content = DOCUMENTS + ".I 4\n.X\n1\t2\t3\n"
     reading = read_all({"a.all": content.encode(), "a.qry": QUERIES.encode(), "a.rel": b"1 1 0 0\n2 4 0 0\n"})
-    assert [(problem.code.value, problem.row) for problem in reading.problems if problem.leaves_out_row] == [
-        ("empty_context", 21)
-    ]
+    assert [(p.code.value, p.row) for p in reading.problems if p.leaves_out_row] == [("empty_context", 21)]
     assert gaps(reading)["unknown_passages"]["examples"] == "4"
 
 

@@ -33,9 +33,7 @@ def test_reads_documents_by_id(value: Any) -> None:
 
 def test_reads_texts_by_id() -> None:
     question_set = read_json({f"d{row}": TEXTS[row] for row in ROWS}).question_set
-    assert [(passage.id, passage.text) for passage in question_set.passages] == [
-        (f"d{row}", TEXTS[row]) for row in ROWS
-    ]
+    assert [(p.id, p.text) for p in question_set.passages] == [(f"d{row}", TEXTS[row]) for row in ROWS]
 
 
 def test_does_not_read_settings_as_documents() -> None:
@@ -88,9 +86,7 @@ def test_reads_several_lists_as_a_collection() -> None:
     questions = [{"id": f"q{row}", "question": QUESTIONS[row]} for row in ROWS]
     judgements = [{"query_id": f"q{row}", "doc_id": f"d{row}", "relevance": 1} for row in ROWS]
     question_set = read_json({"questions": questions, "documents": DOCUMENTS, "qrels": judgements}).question_set
-    assert [(question.id, question.relevant) for question in question_set.questions] == [
-        (f"q{row}", (f"d{row}",)) for row in ROWS
-    ]
+    assert [(q.id, q.relevant) for q in question_set.questions] == [(f"q{row}", (f"d{row}",)) for row in ROWS]
 
 
 def test_rejects_ambiguous_lists() -> None:
@@ -137,9 +133,7 @@ DOCUMENT = {"page_content": TEXTS[0], "metadata": {"source": "a.md", "title": TI
 )
 def test_reads_langchain_documents(content: str) -> None:
     question_set = read(content.encode(), "docs.jsonl").question_set
-    assert [(passage.text, passage.title) for passage in question_set.passages] == [
-        (text, TITLES[0]) for text in TEXTS[:2]
-    ]
+    assert [(p.text, p.title) for p in question_set.passages] == [(text, TITLES[0]) for text in TEXTS[:2]]
 
 
 GRADES = [{f"d{row}": 1} for row in ROWS]
@@ -150,10 +144,7 @@ def by_id(letter: str, values: Any) -> dict[str, Any]:
 
 
 def read_all(files: dict[str, Any], *, is_zip: bool = False) -> QuestionSetReading:
-    contents = {
-        name: (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
-        for name, value in files.items()
-    }
+    contents = {n: (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)).encode() for n, v in files.items()}
     if is_zip:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:

@@ -201,9 +201,7 @@ def test_resolves_passages_by_a_name_column(column: str, names: Any, reference_c
 
 
 def test_marks_every_chunk_of_a_named_file_relevant() -> None:
-    chunks = [{"text": text, "source": "birds.pdf"} for text in TEXTS] + [
-        {"text": "곰은 산에 산다.", "source": "bear.pdf"}
-    ]
+    chunks = [{"text": t, "source": "birds.pdf"} for t in TEXTS] + [{"text": "곰은 산에 산다.", "source": "bear.pdf"}]
     questions = [{"question": QUESTIONS[0], "source": "birds.pdf"}, {"question": QUESTIONS[1], "source": "bear.pdf"}]
     reading = _read({"chunks.jsonl": jsonl(chunks), "questions.jsonl": jsonl(questions)})
     assert [len(question.relevant) for question in reading.question_set.questions] == [2, 1]

@@ -97,9 +97,7 @@ def test_reports_empty_members() -> None:
 def test_reports_empty_files_of_a_folder(tmp_path: Path) -> None:
     write_all(tmp_path, {**beir(), "scifact/dev.tsv": b""})
     reading = read_paths_in_subprocess([tmp_path / "scifact"])
-    assert {gap.details.get("file") for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE} == {
-        "scifact/dev.tsv"
-    }
+    assert {g.details.get("file") for g in reading.gaps if g.code is ProblemCode.EMPTY_FILE} == {"scifact/dev.tsv"}
 
 
 def test_rejects_an_empty_corpus_file() -> None:

@@ -115,9 +115,7 @@ def test_does_not_read_subquestions_as_questions() -> None:
 
 
 def test_questions_inherit_the_published_part_of_their_article() -> None:
-    data = [
-        {"split": part, "context": TEXTS[row], "qas": [QA[row]]} for row, part in enumerate(("train", "dev", "test"))
-    ]
+    data = [{"split": p, "context": TEXTS[row], "qas": [QA[row]]} for row, p in enumerate(("train", "dev", "test"))]
     reading = read_json(data)
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
     assert reading.has_published_split
@@ -199,9 +197,7 @@ def test_reads_questions_with_own_passages_at_any_level(level: str, kind: str) -
     reading = read_json(LEVELS[level]([question(row) | OWN_PASSAGES[kind][row] for row in ROWS]))
     assert list(relevant_texts(reading).values()) == [[text] for text in TEXTS]
     questions = reading.question_set.questions
-    assert [(question_read.id, question_read.answers) for question_read in questions] == [
-        (f"q{row}", (ANSWERS[row],)) for row in ROWS
-    ]
+    assert [(q.id, q.answers) for q in questions] == [(f"q{row}", (ANSWERS[row],)) for row in ROWS]
     assert reading.problems == ()
 
 
@@ -252,9 +248,7 @@ def test_rejects_questions_and_answers_without_passages(level: str) -> None:
 
 def test_reports_every_enclosing_key() -> None:
     items = [question(row) | OWN_PASSAGES["texts"][row] for row in ROWS]
-    parts = [
-        {"name": "가", "split": part, "qas": [item]} for part, item in zip(("train", "dev", "test"), items, strict=True)
-    ]
+    parts = [{"name": "가", "split": p, "qas": [item]} for p, item in zip(("train", "dev", "test"), items, strict=True)]
     reading = read_json({"version": 2, "data": [{"editor": "이", "sections": parts}]})
     assert reading.used_columns == ("split", "id", "question", "answer", "contexts")
     assert reading.unused_columns == ("version", "data[].editor", "data[].sections[].name")

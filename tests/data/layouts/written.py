@@ -70,16 +70,11 @@ def read_json(value: Any, columns: QuestionColumns | None = None) -> QuestionSet
 def judged_texts(reading: QuestionSetReading) -> dict[str, dict[str, int]]:
     """Question -> text of each judged passage -> grade."""
     text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {
-        question.text: {text_of[id_]: grade for id_, grade in question.grade_of.items()}
-        for question in reading.question_set.questions
-    }
+    return {q.text: {text_of[id_]: g for id_, g in q.grade_of.items()} for q in reading.question_set.questions}
 
 
 def relevant_texts(reading: QuestionSetReading) -> dict[str, list[str]]:
-    return {
-        question: [text for text, grade in held.items() if grade] for question, held in judged_texts(reading).items()
-    }
+    return {q: [text for text, g in held.items() if g] for q, held in judged_texts(reading).items()}
 
 
 def write_all(folder: Path, contents: Files) -> None:
@@ -184,8 +179,8 @@ def mr_tydi() -> Files:
         grades = JUDGED.get(question, {}).items()
         return [
             {"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]}
-            for id_, grade in grades
-            if (grade > 0) is positive
+            for id_, g in grades
+            if (g > 0) is positive
         ]
 
     return {

@@ -203,9 +203,7 @@ def test_parts_are_disjoint_without_shared_sentences(rows: list[tuple[str, str, 
     assert sorted(np.concatenate([rows_by_part[part] for part in PARTS]).tolist()) == list(range(len(rows)))
     for index, part in enumerate(PARTS):
         if index and index in published:
-            assert rows_by_part[part].tolist() == [
-                row for row, published_index in enumerate(published) if published_index == index
-            ]
+            assert rows_by_part[part].tolist() == [row for row, p in enumerate(published) if p == index]
         elif index:
             others = np.setdiff1d(rows_by_part[Part.ALL], rows_by_part[part])
             assert not sentences(pairs, rows_by_part[part]) & sentences(pairs, others)

@@ -86,8 +86,8 @@ def test_reads_three_numbers_as_labels_and_two_as_scores() -> None:
 def test_flattens_objects_in_cells() -> None:
     labels = [{"label": row / 4, "binary": 1} for row in range(12)]
     rows = [
-        {"guid": f"n{row}", "sentence1": f"가 {row}", "sentence2": f"나 {row}", "labels": label}
-        for row, label in enumerate(labels)
+        {"guid": f"n{n}", "sentence1": f"가 {n}", "sentence2": f"나 {n}", "labels": label}
+        for n, label in enumerate(labels)
     ]
     for content in (as_json(rows).encode(), as_jsonl(rows).encode(), as_parquet(rows)):
         reading = read(content)

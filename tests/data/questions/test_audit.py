@@ -231,11 +231,7 @@ def test_finds_passages_in_any_case() -> None:
 
 def test_lists_questions_by_passage() -> None:
     questions_by_row = group_questions_by_passage(small_set(), [2, 0, 4])
-    assert {row: [question.id for question in questions] for row, questions in questions_by_row.items()} == {
-        2: ["q3", "q6"],
-        0: ["q1"],
-        4: ["q5"],
-    }
+    assert {row: [q.id for q in qs] for row, qs in questions_by_row.items()} == {2: ["q3", "q6"], 0: ["q1"], 4: ["q5"]}
 
 
 @st.composite
@@ -262,9 +258,7 @@ def test_splits_by_article_and_covers_every_question(question_set: QuestionSet, 
 
 def _articles(question_set: QuestionSet) -> set[str]:
     relevant = [
-        question_set.passages[question_set.row_of_passage[id_]]
-        for question in question_set.questions
-        for id_ in question.relevant
+        question_set.passages[question_set.row_of_passage[id_]] for q in question_set.questions for id_ in q.relevant
     ]
     return {passage.title or f"passage {passage.id}" for passage in relevant}
 

@@ -128,9 +128,7 @@ def test_reports_decomposed_latin_characters() -> None:
     rng = np.random.default_rng(0)
     texts = [f"{text} " + "".join(chr(97 + c) for c in rng.integers(0, 26, 60)) for text in texts]
     questions = [f"Which café in Zürich is number {row}?" for row in range(100)]
-    details = notes(make_set([_decomposed(text) for text in texts], questions))[
-        ProblemCode.DECOMPOSED_CHARACTERS
-    ].details
+    details = notes(make_set([_decomposed(t) for t in texts], questions))[ProblemCode.DECOMPOSED_CHARACTERS].details
     assert details["lost"] == "40.0%", "café and Zürich of five shared words: café, in, zürich, number, the figure"
 
 
@@ -139,9 +137,7 @@ def test_reports_full_width_characters_if_matches_are_lost() -> None:
     notes_by_code = notes(make_set(wide))
     assert list(notes_by_code) == [ProblemCode.FULL_WIDTH]
     assert notes_by_code[ProblemCode.FULL_WIDTH].details["lost"] != "0.0%"
-    same = [
-        question.text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for question in make_set(TEXTS).questions
-    ]
+    same = [q.text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for q in make_set(TEXTS).questions]
     assert notes(make_set(wide, same)) == {}, "both sides have the same form"
 
 

@@ -70,9 +70,7 @@ def test_stores_judgements_by_corpus() -> None:
 def test_concurrent_judgements_lose_nothing() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: judge_passage(CORPUS, f"질문 {number}", "p1", RelevanceVerdict.RIGHT), range(40)))
-    assert {judged_question.question for judged_question in load_judgements(CORPUS)} == {
-        f"질문 {number}" for number in range(40)
-    }
+    assert {entry.question for entry in load_judgements(CORPUS)} == {f"질문 {number}" for number in range(40)}
 
 
 @pytest.mark.parametrize(
@@ -197,9 +195,7 @@ def test_wrong_passages_get_grade_zero() -> None:
     assert len(both.questions) == len(SET.questions), "a new question without a right passage measures nothing"
     assert both.questions[0].grade_of == {"p1": 1, "p2": 1, "p3": 0, "p5": 0}, "unsure is unjudged"
     assert both.questions[1:] == SET.questions[1:]
-    assert merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1], (
-        "with what the set knows"
-    )
+    assert merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1]
     assert (
         merge_judgements(SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False).questions
         == SET.questions

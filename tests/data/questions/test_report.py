@@ -149,9 +149,7 @@ def test_export_keeps_aliases(layout: Layout) -> None:
     aliased = replace(GRADED, name="aliased", aliases={"사본 1": "d 1", "copy": "d 1", "x": "d2"})
     reading = read(export_archive(aliased, layout), "aliased.zip")
     assert reading.question_set == aliased
-    assert not [problem for problem in reading.problems if problem.code is ProblemCode.MERGED_PASSAGES], (
-        "no row was merged"
-    )
+    assert not [p for p in reading.problems if p.code is ProblemCode.MERGED_PASSAGES], "no row was merged"
 
 
 @pytest.mark.parametrize("layout", EXPORT_LAYOUTS)
@@ -212,11 +210,7 @@ def test_beir_loads_the_exported_folder(tmp_path: Path) -> None:
 
 def test_exports_tables_with_mteb_columns() -> None:
     files = _files(Layout.MTEB)
-    tables = {
-        name.split("/")[1]: pq.read_table(io.BytesIO(content))
-        for name, content in files.items()
-        if name.endswith(".parquet")
-    }
+    tables = {n.split("/")[1]: pq.read_table(io.BytesIO(c)) for n, c in files.items() if n.endswith(".parquet")}
     assert tables["corpus"].column_names == ["_id", "title", "text"]
     assert tables["queries"].column_names[:2] == ["_id", "text"]
     assert tables["default"].to_pylist()[0] == {"query-id": "q 1", "corpus-id": "d 1", "score": 2}
