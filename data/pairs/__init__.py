@@ -275,17 +275,6 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
     )
 
 
-def measure_leak(first: PairSet, second: PairSet) -> Leak:
-    """Return the leak from the first set into the second, for example from training data into a test set."""
-    numbers = number_sentences(first, second)
-    width = max(first.kind.width, second.kind.width)
-    padded = [np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1) for rows in numbers]
-    both = np.concatenate(padded)
-    pair_numbers = _pair_numbers(both, ordered=PairKind.SCORED not in (first.kind, second.kind))
-    joint_leak = _measure_leak(both, pair_numbers, np.arange(len(first)), np.arange(len(first), len(both)))
-    return Leak(joint_leak.sentences, joint_leak.rows - len(first), joint_leak.repeated)
-
-
 def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
     """Number the rows, with equal numbers for rows of the same sentences, `(n_rows,)`."""
     import pandas as pd
@@ -296,8 +285,7 @@ def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
 
 
 def _measure_leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:
-    known = np.unique(numbers[first])
-    is_known = np.isin(numbers[second], known[known >= 0])  # -1 is padding
+    is_known = np.isin(numbers[second], numbers[first])
     return Leak(
         sentences=len(np.unique(numbers[second][is_known])),
         rows=second[is_known.any(axis=1)],
