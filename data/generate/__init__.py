@@ -45,17 +45,14 @@ from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, StoredAnswe
 
 _LETTER = regex.compile(r"\p{L}")
 _MIN_LETTER_FRACTION = 0.6  # of the characters; dates, tables and formulas have fewer letters
-# characters of a question
-_MAX_QUESTION_LENGTH = 300
+_MAX_QUESTION_LENGTH = 300  # characters
 _MIN_QUESTION_LENGTH = 4
 _MAX_PASSAGE_LENGTH = 8000  # characters that are sent
 _LIST_MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _MAX_EXCERPT_LENGTH = 200  # characters of an unusable answer
 _MAX_LISTED = 5  # passages of a preview, questions, and passages without a question
 _QUESTIONS = TypeAdapter(list[str])
-_EARLIER_NAMES = {
-    "most": "limit", "taken_out": "removal_fraction", "shortest": "min_length", "longest": "max_length",
-}  # fmt: skip
+_EARLIER_NAMES = {"most": "limit", "taken_out": "removal_fraction", "shortest": "min_length", "longest": "max_length"}
 RequestT = TypeVar("RequestT")
 Progress = Callable[[int, int], None]  # passages done, passages in all
 
@@ -80,12 +77,10 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
 class GenerationOptions:
     """How to generate questions. Raises `QuestionsError` for an option out of range."""
 
-    by: QuestionGenerator = option(
-        QuestionGenerator.SENTENCE, "titles of articles, sentences of passages, or a language model"
-    )
+    by: QuestionGenerator = option(QuestionGenerator.SENTENCE, "titles, sentences of passages, or a language model")
     limit: int = option(0, "passages (by title: articles) with questions, drawn by the seed; 0: all", 0)
     per_passage: int = option(1, "maximal number of questions per passage (sentence, model)", 1, 20)
-    removal_fraction: float = option(0.9, "share of the sentences that are taken out of it in training", 0, 1)
+    removal_fraction: float = option(0.9, "fraction of sentences that training removes from their passage", 0, 1)
     min_length: int = option(20, "minimal characters of a sentence, and of the rest of its passage", 2, 1000)
     max_length: int = option(200, "maximal characters of a sentence", 2, 10_000)
     model: str = option("", "name of the language model at the endpoint")
@@ -108,7 +103,7 @@ class GenerationOptions:
         if self.max_length < self.min_length:
             raise QuestionsError("range", "max_length must not be below min_length", expected=str(self.min_length))
         if self.by is QuestionGenerator.MODEL and not self.model.strip():
-            raise QuestionsError("no_model", "name the language model that is to write the questions")
+            raise QuestionsError("no_model", "name the language model that writes the questions")
 
     @property
     def generator_label(self) -> str:
@@ -168,9 +163,8 @@ def generate_questions(
         raise _no_questions_error(options, failed_passages)
     questions = _merge_drafts(drafts, passages, options)
     name = name or f"{question_set.name} · {options.generator_label}"
-    passage_count = len({draft.row for draft in drafts})
-    generated_set = replace(question_set, name=name, questions=questions)
-    return GeneratedQuestions(generated_set, passage_count, tuple(failed_passages), pending_count)
+    generated = replace(question_set, name=name, questions=questions)
+    return GeneratedQuestions(generated, len({draft.row for draft in drafts}), tuple(failed_passages), pending_count)
 
 
 def _merge_drafts(drafts: list[_Draft], passages: Passages, options: GenerationOptions) -> tuple[Question, ...]:
@@ -195,10 +189,7 @@ def _no_questions_error(options: GenerationOptions, failed_passages: Sequence[Fa
         return QuestionsError("nothing_usable", f"no answer held a list of questions; the first: {first}", first=first)
     errors = {
         QuestionGenerator.TITLE: ("no_titles", "no passage has a title that could ask for it"),
-        QuestionGenerator.SENTENCE: (
-            "no_sentences",
-            "no passage has a sentence to spare: all are too short or repeated",
-        ),
+        QuestionGenerator.SENTENCE: ("no_sentences", "no passage has a sentence to spare: all are short or repeated"),
         QuestionGenerator.MODEL: ("nothing_written", "no questions are stored yet: an endpoint is needed"),
     }
     return QuestionsError(*errors[options.by])
@@ -217,8 +208,8 @@ def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft
         if title.strip():
             rows_of[title.strip()].append(row)
     titles = list(rows_of)
-    sampled_titles = [titles[index] for index in _sample_indices(len(titles), options)]
-    return [_Draft(title, row, hidden=True) for title in sampled_titles for row in rows_of[title]]
+    sampled = [titles[index] for index in _sample_indices(len(titles), options)]
+    return [_Draft(title, row, hidden=True) for title in sampled for row in rows_of[title]]
 
 
 def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
@@ -313,7 +304,6 @@ def _model_drafts(
     instruction = options.prompt.strip() or prompts()[options.language]["instruction"].strip()
     instruction = instruction.replace("{n}", str(options.per_passage))
     title_word = prompts().get(options.language, prompts()[PromptLanguage.ENGLISH])["title"]
-    # stored with one model, prompt and temperature, by passage
     key = key_of(options.model, instruction, options.language, options.temperature)[:16]
     path = workspace() / "cache" / "questions" / f"{key}.jsonl"
     stored = StoredAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"]))
@@ -324,7 +314,6 @@ def _model_drafts(
     if endpoint and new:
         from mrc_workbench.models.llm_connection import Chat  # imports the library
 
-        known = len(rows) - len(new)
         chat = Chat(endpoint, options.model, options.temperature)
 
         def ask(row: int) -> str:
@@ -338,24 +327,24 @@ def _model_drafts(
             stored.add(keys[row], questions, {"questions": questions})
             return ""
 
+        known = len(rows) - len(new)
         failed = collect_failures(new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows)))
     on_progress(len(rows), len(rows))
     drafts = [_Draft(question, row) for row in rows for question in stored.get(keys[row]) or []]
-    failed_passages = [
-        FailedPassage(row, answer.code, str(answer), answer.details)
-        if isinstance(answer, EndpointError)
-        else FailedPassage(row, "unusable", " ".join(answer.split())[:_MAX_EXCERPT_LENGTH])
-        for row, answer in sorted(failed, key=lambda failure: failure[0])
-    ]
+    failed_passages: list[FailedPassage] = []
+    for row, answer in sorted(failed, key=lambda failure: failure[0]):
+        if isinstance(answer, EndpointError):
+            failed_passages.append(FailedPassage(row, answer.code, str(answer), answer.details))
+        else:
+            failed_passages.append(FailedPassage(row, "unusable", " ".join(answer.split())[:_MAX_EXCERPT_LENGTH]))
     return drafts, failed_passages, 0 if endpoint else len(new)
 
 
+_DEFAULTS = GenerationOptions(model=os.environ.get(MODEL, ""))
+
+
 @add_options(
-    GenerationOptions,
-    excluded=("prompt",),
-    required=("by",),
-    default_instance=GenerationOptions(model=os.environ.get(MODEL, "")),
-    earlier_names=_EARLIER_NAMES,
+    GenerationOptions, excluded=("prompt",), required=("by",), default_instance=_DEFAULTS, earlier_names=_EARLIER_NAMES
 )
 def generate(
     dataset: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
@@ -382,14 +371,12 @@ def generate(
     options = GenerationOptions(**option_values)
     question_set = find(dataset)
     endpoint = Endpoint.from_input() if options.by is QuestionGenerator.MODEL and not no_calls else None
+
+    def on_progress(done: int, total: int) -> None:
+        report_progress(f"{done:,} of {total:,} passages", done / max(1, total))
+
     with stop_message("Stopped. Answers of the language model are stored: run the same command again to continue."):
-        generated = generate_questions(
-            question_set,
-            options,
-            endpoint,
-            name=name,
-            on_progress=lambda done, total: report_progress(f"{done:,} of {total:,} passages", done / max(1, total)),
-        )
+        generated = generate_questions(question_set, options, endpoint, name=name, on_progress=on_progress)
     end_progress_line()
     print_line("\n".join(_result_lines(generated)))
     if not preview:

@@ -24,12 +24,7 @@ from mrc_workbench.data.formats.workbooks import Workbook
 from mrc_workbench.data.layouts import exports, lines, objects
 from mrc_workbench.data.layouts.cells import Opener, Sample
 from mrc_workbench.data.layouts.references import Role, role_from_names
-from mrc_workbench.data.layouts.roles import (
-    Selection,
-    assign_columns,
-    find_question_column,
-    is_ambiguous_label,
-)
+from mrc_workbench.data.layouts.roles import Selection, assign_columns, find_question_column, is_ambiguous_label
 from mrc_workbench.data.layouts.sources import (
     DataSource,
     SourceShape,

@@ -50,6 +50,7 @@ _MAX_NAME_LENGTH = 200  # characters of a title
 _SAMPLE_ROWS = 500
 _MAX_JUDGED_ROWS = 20_000
 _ROLES_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
+FindKnownColumn = Callable[..., str | None]  # takes plain names
 
 
 class SourceShape(StrEnum):
@@ -57,7 +58,7 @@ class SourceShape(StrEnum):
 
     TABLE = "table"
     NESTED = "nested"
-    PARTS = "parts"  # of one file
+    PARTS = "parts"  # of a file
     LINES = "lines"
     MARKUP = "markup"
     SMART = "smart"
@@ -160,9 +161,6 @@ def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind:
     if kind is None and columns.question and passages is not None and holds_texts(passages, sample):
         return SourceKind(Role.ROWS)  # texts of passages, unlike the names of passages in another file
     return kind or _judgement_kind(find_column) or _text_kind(find_column, sample)
-
-
-FindKnownColumn = Callable[..., str | None]  # takes plain names
 
 
 def _question_kind(find_column: FindKnownColumn) -> SourceKind | None:
@@ -372,20 +370,15 @@ class ColumnReport(NamedTuple):
 
 def column_report(source: DataSource) -> ColumnReport:
     """Return the columns and keys of a source by use. The keys of nested data are complete after the last row."""
+    table = source.table() if source.role is Role.ROWS else None
+    if isinstance(table, NestedTable):
+        return ColumnReport(**table.keys.columns())
     used = _used_columns(source)
     metadata = {name for name in (source.columns.kind, source.metadata) if name is not None}
-    joined = tuple[str, ...]()
-    skipped = tuple[str, ...]()
-    if source.role is Role.ROWS:
-        table = source.table()
-        if isinstance(table, NestedTable):
-            return ColumnReport(**table.keys.columns())
-        joined = table.joined
-        skipped = table.skipped
     return ColumnReport(
-        (*(name for name in source.names if name in used - metadata), *joined),
+        (*(name for name in source.names if name in used - metadata), *(table.joined if table else ())),
         tuple(name for name in source.names if name in metadata),
-        (*(name for name in source.names if name not in used), *skipped),
+        (*(name for name in source.names if name not in used), *(table.skipped if table else ())),
     )
 
 

@@ -10,18 +10,9 @@ import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
 from mrc_workbench.data.commands import AsJson, choice_option, columns_option, command_group, print_stored
+from mrc_workbench.data.formats import rows as reports
 from mrc_workbench.data.formats.columns import PairColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
-from mrc_workbench.data.formats.rows import (
-    column_lines,
-    columns_as_json,
-    format_columns,
-    format_counts,
-    format_range,
-    problem_lines,
-    reading_as_json,
-    value_as_json,
-)
 from mrc_workbench.data.pairs import PairAudit, PairKind, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
@@ -60,20 +51,21 @@ def reading_lines(reading: PairReading) -> list[str]:
     lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
     for file in reading.files:
         form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
-        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {format_columns(file.columns)}")
+        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {reports.format_columns(file.columns)}")
     for file in reading.files:
         suffix = f" in {file.name}" if has_several_files else ""
-        lines += column_lines(file, file.columns, suffix) + problem_lines(file, suffix)
+        lines += reports.column_lines(file, file.columns, suffix) + reports.problem_lines(file, suffix)
     return lines
 
 
 def audit_lines(result: PairAudit) -> list[str]:
     """Return lines about sentences, labels, scores, repeated rows, and the split."""
-    labels = format_counts({label.name.lower(): count for label, count in result.labels.items()})
+    labels = reports.format_counts({label.name.lower(): count for label, count in result.labels.items()})
     bins = zip(result.score_edges, result.score_edges[1:], result.score_counts, strict=False)
     scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
+    lengths = "; ".join(map(reports.format_range, result.lengths))
     return [
-        f"Different sentences: {result.sentence_count:,}; characters: {'; '.join(map(format_range, result.lengths))}",
+        f"Different sentences: {result.sentence_count:,}; characters: {lengths}",
         *([f"Labels: {labels}"] if labels else []),
         *([f"Scores: {scores}"] if scores else []),
         f"Rows that repeat an earlier row: {len(result.repeated):,}; pairs judged differently: "
@@ -93,7 +85,7 @@ def _split_lines(result: PairAudit) -> list[str]:
         if leak.sentences
     ]
     shared = leaks or ["  no sentence stands in two parts"]
-    return [f"Split: {format_counts(result.part_counts)}; {'; '.join(sources)}", *shared]
+    return [f"Split: {reports.format_counts(result.part_counts)}; {'; '.join(sources)}", *shared]
 
 
 def report_as_json(reading: PairReading, result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
@@ -111,12 +103,14 @@ def report_as_json(reading: PairReading, result: PairAudit, rows: dict[Part, np.
         "row_count": len(pairs),
         "rows_left_out": reading.left_out,
         "files": [
-            {"name": file.name, "part": file.part, **reading_as_json(file, file.columns), **columns_as_json(file)}
+            {"name": file.name, "part": file.part}
+            | reports.reading_as_json(file, file.columns)
+            | reports.columns_as_json(file)
             for file in reading.files
         ],
         "audit": {
             "sentence_count": result.sentence_count,
-            "lengths": [value_as_json(lengths) for lengths in result.lengths],
+            "lengths": [reports.value_as_json(lengths) for lengths in result.lengths],
             "labels": {label.name.lower(): count for label, count in result.labels.items()},
             "score_counts": result.score_counts.tolist(),
             "score_edges": result.score_edges.tolist(),

@@ -21,16 +21,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from mrc_workbench.data.apart import UnusableFileError
-from mrc_workbench.data.formats.rows import (
-    column_lines,
-    columns_as_json,
-    format_columns,
-    format_counts,
-    format_range,
-    problem_lines,
-    reading_as_json,
-    value_as_json,
-)
+from mrc_workbench.data.formats import rows as reports
 from mrc_workbench.data.formats.tables import display_text
 from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.questions.read import QuestionSetReading
@@ -282,12 +273,10 @@ def reading_lines(reading: QuestionSetReading) -> list[str]:
     passages = f"{len(reading.question_set.passages):,} passages"
     encoding = f", {reading.encoding}" if reading.encoding else ""
     if reading.layout is None:
-        lines = [
-            f"{reading.question_set.name}: {reading.format}{encoding}",
-            f"{reading.paragraph_count:,} paragraphs -> {passages}; "
-            f"{reading.row_count:,} rows -> {len(questions):,} questions",
-        ]
-        if reading.columns and (named := format_columns(reading.columns)):
+        rows = f"{reading.row_count:,} rows -> {len(questions):,} questions"
+        lines = [f"{reading.question_set.name}: {reading.format}{encoding}"]
+        lines.append(f"{reading.paragraph_count:,} paragraphs -> {passages}; {rows}")
+        if reading.columns and (named := reports.format_columns(reading.columns)):
             lines.append(f"Columns: {named}")
     else:
         graded = sum(bool(question.grades) for question in questions)
@@ -299,11 +288,11 @@ def reading_lines(reading: QuestionSetReading) -> list[str]:
     for file in reading.files:
         form = ", ".join(filter(None, (file.role, file.format, file.encoding)))
         row_counts[file.name if len(reading.files) <= _MAX_LISTED_FILES else "", form].append(file.row_count)
-    for (name, form), rows in row_counts.items():
-        lines.append(f"  {name or f'{len(rows):,} files'}: {form}; {sum(rows):,} rows")
-    lines += column_lines(reading, reading.columns)
+    for (name, form), counted in row_counts.items():
+        lines.append(f"  {name or f'{len(counted):,} files'}: {form}; {sum(counted):,} rows")
+    lines += reports.column_lines(reading, reading.columns)
     lines += [] if questions else [_NO_QUESTION]
-    return [*lines, *(f"  {gap.message}" for gap in reading.gaps), *problem_lines(reading)]
+    return [*lines, *(f"  {gap.message}" for gap in reading.gaps), *reports.problem_lines(reading)]
 
 
 def audit_lines(result: Audit) -> list[str]:
@@ -313,11 +302,11 @@ def audit_lines(result: Audit) -> list[str]:
         unit_noun = {OverlapUnit.WORDS: "words", OverlapUnit.PAIRS: "letter pairs"}[result.overlap.unit]
         by_chance = "-" if math.isnan(result.overlap.by_chance) else f"{result.overlap.by_chance:.1%}"
         overlap = f"{result.overlap.mean:.1%} of the {unit_noun}; by chance {by_chance}"
-    passage_lengths = format_range(result.passage_lengths)
+    passage_lengths = reports.format_range(result.passage_lengths)
     lines = [
         f"Articles: {result.article_count:,}; passages without a question: "
         f"{result.passages_without_question:,}; unanswerable questions: {result.unanswerable_count:,}",
-        f"Characters a passage: {passage_lengths}; a question: {format_range(result.question_lengths)}",
+        f"Characters a passage: {passage_lengths}; a question: {reports.format_range(result.question_lengths)}",
         f"Wording that question and passage share: {overlap}",
         f"Questions asked more than once: {len(result.duplicate_questions):,}; "
         f"answers not found in their passage: {len(result.missing_answer_ids):,}",
@@ -325,9 +314,9 @@ def audit_lines(result: Audit) -> list[str]:
     if result.labels:
         lines.append(f"The answers are labels, not parts of passages: {', '.join(result.labels)}")
     if result.kinds:
-        lines.append(f"Kinds: {format_counts(result.kinds)}")
+        lines.append(f"Kinds: {reports.format_counts(result.kinds)}")
     if result.generated_counts:
-        lines.append(f"Synthetic questions, generated from passages: {format_counts(result.generated_counts)}")
+        lines.append(f"Synthetic questions, generated from passages: {reports.format_counts(result.generated_counts)}")
     return lines
 
 
@@ -368,26 +357,19 @@ def rejection_lines(error: DataError) -> list[str]:
 def as_json(reading: QuestionSetReading, result: Audit, parts: Split, notes: Sequence[Problem]) -> dict[str, Any]:
     """Return the content of the files, the audit, the split, and notes about the texts."""
     split = {"seed": parts.options.seed, **parts.summary(), "groups": parts.group_counts}
+    columns = ["name", "role", "format", "rows", "left_out"]
+    files = [(file.name, file.role, file.format, file.row_count, file.left_out) for file in reading.files]
     return {
         "name": reading.question_set.name,
         "fingerprint": reading.question_set.fingerprint,
         "paragraph_count": reading.paragraph_count,
-        **reading_as_json(reading, reading.columns),
+        **reports.reading_as_json(reading, reading.columns),
         "layout": reading.layout,
         "judgement_count": reading.judgement_count,
-        "files": [
-            {
-                "name": file.name,
-                "role": file.role,
-                "format": file.format,
-                "rows": file.row_count,
-                "left_out": file.left_out,
-            }
-            for file in reading.files
-        ],
+        "files": [dict(zip(columns, values, strict=True)) for values in files],
         "gaps": [{"code": gap.code, "message": gap.message, **gap.details} for gap in reading.gaps],
         "notices": [{"code": note.code, "message": note.message, **note.details} for note in notes],
-        "audit": value_as_json(result),
+        "audit": reports.value_as_json(result),
         "split": {**split, "warnings": _split_warnings(parts)},
     }
 
@@ -399,23 +381,16 @@ def dataset_as_json(reading: QuestionSetReading, result: Audit, parts: Split, na
         "split": {part: len(parts.rows[part]) for part in PARTS},
         "published_split": parts.is_published,
         "files": [file.name for file in reading.files] or list(names),
-        **columns_as_json(reading),
+        **reports.columns_as_json(reading),
     }
 
 
 def records_as_json(question_set: QuestionSet) -> dict[str, Any]:
     """Return all passages, and all questions with the grade of every judged passage."""
     passages = [{"id": known.id, "title": known.title, "text": known.text} for known in question_set.passages]
-    return {
-        "passages": passages,
-        "questions": [
-            {
-                "id": question.id,
-                "text": question.text,
-                "grades": {**question.grade_of, **dict.fromkeys(question.rejected, 0)},
-                "answers": question.answers,
-                "starts": question.starts,
-            }
-            for question in question_set.questions
-        ],
-    }
+    questions = []
+    for question in question_set.questions:
+        grades = {**question.grade_of, **dict.fromkeys(question.rejected, 0)}
+        answers = {"answers": question.answers, "starts": question.starts}
+        questions.append({"id": question.id, "text": question.text, "grades": grades, **answers})
+    return {"passages": passages, "questions": questions}

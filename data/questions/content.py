@@ -1,9 +1,8 @@
 """Checks texts for problems that change scores: markup, unusual characters, damage, near-duplicates, repetition.
 
-A note has a count, three examples and advice, and appears only above a threshold.
-MinHash over character shingles detects near-duplicates: one permutation hashing (Li, Owen and Zhang 2012) with
-densification by rotation (Shrivastava and Li 2014). Texts that share a band of their signatures are candidates; their
-Jaccard similarity is then computed from the shingles.
+A note has a count, three examples and advice, and appears only above a threshold. Near-duplicates are detected by
+MinHash over character shingles: one permutation hashing (Li, Owen and Zhang 2012) with densification by rotation
+(Shrivastava and Li 2014), then the Jaccard similarity of texts that share a band of their signatures.
 """
 
 import re
@@ -151,10 +150,7 @@ def _check_unicode_forms(question_set: QuestionSet, texts: Texts, ids: Texts, fo
 
 
 def _lost_fraction(question_set: QuestionSet, form: _Form) -> float:
-    """Return the fraction of the common wording of questions and passages that only matches in a normal form, or NaN.
-
-    NFKC is compared with NFC, and NFC with the original texts.
-    """
+    """Return the fraction of common wording that only matches in a normal form, or NaN. NFKC is compared with NFC."""
     in_pairs = overlap_unit(question_set) is OverlapUnit.PAIRS
     question_rows = np.random.default_rng(0).permutation(question_set.answerable)[:_MAX_SAMPLED_QUESTIONS]
     texts = question_set.passages.texts
@@ -397,7 +393,6 @@ def _candidate_pairs(signatures: np.ndarray, rows: np.ndarray) -> np.ndarray:
         is_first = np.ones(len(order), dtype=bool)
         is_first[repeats] = False
         first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))[repeats]
-        for partner in (first, repeats - 1):
-            pair_keys.append(rows[order[partner]] * n + rows[order[repeats]])
+        pair_keys += [rows[order[partner]] * n + rows[order[repeats]] for partner in (first, repeats - 1)]
     keys = np.unique(np.concatenate(pair_keys))
     return np.stack([keys // max(1, n), keys % max(1, n)], axis=1)

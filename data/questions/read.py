@@ -95,10 +95,7 @@ def read_files(files: Sequence[File], columns: QuestionColumns | None = None) ->
 
 
 def read_paths_in_subprocess(
-    paths: Sequence[Path],
-    selection: Selection | None = None,
-    encoding: str = "",
-    report: OnFilesRead | None = None,
+    paths: Sequence[Path], selection: Selection | None = None, encoding: str = "", report: OnFilesRead | None = None
 ) -> QuestionSetReading:
     """Read files and folders, see `read_files_in_subprocess`; an empty `encoding` is detected."""
     files = [file.with_encoding(encoding) for file in list_files_of_paths(paths)]
@@ -217,14 +214,8 @@ def _load_result(folder: Path, saved: dict[str, Any]) -> QuestionSetReading:
 
 
 _READING = TypeAdapter(QuestionSetReading)
-WORK = ReadingTask(
-    "questions",
-    QuestionColumns,
-    _read,
-    partial(propose_or_encodings, _propose_from_files, QuestionColumns()),
-    _save_result,
-    _load_result,
-)
+_PROPOSE = partial(propose_or_encodings, _propose_from_files, QuestionColumns())
+WORK = ReadingTask("questions", QuestionColumns, _read, _PROPOSE, _save_result, _load_result)
 EXPORT_LAYOUTS = (Layout.BEIR, Layout.MTEB)
 _METADATA_FIELDS = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups", "part")  # of a question
 _UNSAFE = re.compile(r"[^\w.+-]+")

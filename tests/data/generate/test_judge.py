@@ -1,4 +1,4 @@
-"""A language model judges passages, at a server that speaks the protocol; kappa against scikit-learn's own sums."""
+"""Judging passages with a language model at a local server; kappa compared with scikit-learn."""
 
 import json
 import random
@@ -33,7 +33,7 @@ RIGHT, WRONG, UNSURE = RelevanceVerdict
 
 
 def knows(text: str) -> str:
-    """Right where the passage names the king, and unsure of the last one."""
+    """Answer right for passages that name the king, and unsure for the last passage."""
     return "<think>WRONG?</think>Right." if "세종은" in text else "UNSURE" if "도서관" in text else "WRONG"
 
 
@@ -269,7 +269,7 @@ def test_model_verdicts_only_fill_gaps_of_person_verdicts() -> None:
 
 
 def test_kappa_measures_agreement_beyond_chance() -> None:
-    """Cohen's example of the formula: (observed - chance) / (1 - chance), summed by hand."""
+    """Cohen's formula: (observed - chance) / (1 - chance)."""
     rng = random.Random(0)
     person = {("q", f"p{row}"): rng.choice([*RelevanceVerdict]) for row in range(200)}
     model = {pair: v if rng.random() < 0.6 else rng.choice([*RelevanceVerdict]) for pair, v in person.items()}

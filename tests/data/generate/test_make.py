@@ -1,4 +1,4 @@
-"""Made questions: each is of its passage, the same call makes the same, and what is to be hidden can be."""
+"""Synthetic questions: they belong to their passage, are reproducible, and can be hidden from it."""
 
 import json
 import unicodedata
@@ -62,7 +62,7 @@ def test_sentence_questions_belong_to_their_passage(corpus: QuestionSet, options
         of_passage[id_] = of_passage.get(id_, 0) + 1
         holding = [passage.id for passage in corpus.passages if question.text in split_sentences(passage.text)]
         assert id_ in holding
-        assert holding == [id_] or options.limit  # of a sample, passages that were not drawn are not looked at
+        assert holding == [id_] or options.limit  # passages outside of the sample are not compared
         assert options.min_length <= len(question.text) <= options.max_length
         assert question.made == "sentence"
         if question.hidden:
@@ -186,12 +186,7 @@ def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.Capture
     assert "3 questions of 3 passages: 도시 · sentence" in output
     assert "These questions are synthetic" in output
     (entry,) = stored()
-    assert (entry.name, entry.source, entry.questions, entry.made) == (
-        "도시 · sentence",
-        "도시",
-        3,
-        3,
-    )
+    assert (entry.name, entry.source, entry.questions, entry.made) == ("도시 · sentence", "도시", 3, 3)
     assert f"stored as {entry.key}" in output
     assert find(entry.key).generated_counts == {"sentence": 3}
 

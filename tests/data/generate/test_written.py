@@ -1,4 +1,4 @@
-"""doc2query against a server that speaks the protocol: answers, errors, limits, garbage, stops."""
+"""doc2query with a local server: answers, errors, limits, unusable text, interruptions."""
 
 import json
 import logging
@@ -83,11 +83,7 @@ def test_reports_and_retries_unusable_answers() -> None:
     with chat_server(lambda text: "죄송합니다." if "부산" in text else asks(text)) as server:
         generated = generate(server)
         (failed,) = generated.failed_passages
-        assert (CITIES[failed.row], failed.code, failed.answer_excerpt) == (
-            "부산",
-            "unusable",
-            "죄송합니다.",
-        )
+        assert (CITIES[failed.row], failed.code, failed.answer_excerpt) == ("부산", "unusable", "죄송합니다.")
         assert len(generated.question_set.questions) == 9
         server.reply = asks
         assert len(generate(server).question_set.questions) == 10
@@ -147,7 +143,7 @@ def test_refused_passage_affects_no_other() -> None:
 
 def test_empty_and_null_answers_are_unusable() -> None:
     nothing = completion("")
-    nothing["choices"][0]["message"]["content"] = None  # what a model that only calls tools gives
+    nothing["choices"][0]["message"]["content"] = None  # a model that only calls tools
     with chat_server(lambda text: Reply(200, nothing) if "서울" in text else asks(text)) as server:
         assert [failed.code for failed in generate(server).failed_passages] == ["unusable"]
 

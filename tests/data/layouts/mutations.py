@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _OTHERS: tuple[Any, ...] = (None, "", "글", 7, True, [], {}, ["글"], {"글": "글"}, [None], [[]], [{}], 1.5, " \n")
-Position = tuple[Any, Any]  # a list or an object, and the position or key in it
+Position = tuple[Any, Any]  # a list or an object, and a position or key in it
 
 
 def mutate(content: bytes, seed: int, count: int = 3) -> bytes:

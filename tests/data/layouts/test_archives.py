@@ -1,4 +1,4 @@
-"""Names of files in archives without the flag of UTF-8, and compressed files."""
+"""Archives: file names without the UTF-8 flag, compressed and damaged files."""
 
 import bz2
 import gzip
@@ -26,7 +26,7 @@ ROWS = b"question,context\nwhich river?,The Han flows here.\nwhich hill?,Bukhans
 
 
 def zip_with_names(names: list[str], codec: str) -> bytes:
-    """An archive as programs write it that give names in the code page of their system."""
+    """Return an archive with names in the code page of a system."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for number, name in enumerate(names):
@@ -110,7 +110,7 @@ def zip_of(**contents: bytes) -> bytes:
 
 
 def with_broken_checksum(content: bytes, name: str) -> bytes:
-    """An archive in which the checksum of a member is wrong."""
+    """Return an archive with a wrong checksum of a member."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         right = archive.getinfo(name).CRC.to_bytes(4, "little")
     return content.replace(right, bytes(4))

@@ -1,4 +1,4 @@
-"""One builder for every table: labels, lists, triplets, rows without a question; the same data reads the same."""
+"""Tables of labels, lists, triplets and rows without a question give the same set for the same data."""
 
 import json
 from dataclasses import asdict
@@ -94,7 +94,7 @@ def test_reads_numbered_negative_columns() -> None:
             )
             for yes, no in (("true", "false"), ("Yes", "No"), ("relevant", "not relevant"), (True, False))
         ),
-        # rows of one anchor are one question, and a passage that is relevant once stays relevant
+        # rows with the same anchor share a question, and the highest grade applies
         ([{"anchor": "a?", "positive": p, "negative": n} for p, n in ("xy", "yz")], {"x": 1, "y": 1, "z": 0}),
         ([{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}], {"x y": 1, "z w": 1}),
     ],
@@ -133,7 +133,7 @@ def test_treats_missing_value_marks_as_blank() -> None:
     reading = read(b"question,context,answers,title\na?,x y,NaN,N/A\nnan,z w,q,t\nb?,N/A,q,\n", "set.csv")
     assert [(passage.text, passage.title) for passage in reading.question_set.passages] == [("x y", ""), ("z w", "t")]
     assert reading.question_set.questions[0].answers == ()
-    marks = [ProblemCode.BLANK_MARKS] * 2  # those of the title and of the answers, which nothing else reports
+    marks = [ProblemCode.BLANK_MARKS] * 2  # only these report the title and the answers
     assert codes(reading) == [ProblemCode.EMPTY_CONTEXT, ProblemCode.NO_QUESTION_IN_ROW, *marks]
 
 

@@ -1,4 +1,4 @@
-"""Exports of labelling and evaluation tools: their nested fields are columns."""
+"""Exports of labelling and evaluation tools, with nested fields as columns."""
 
 import json
 from typing import Any

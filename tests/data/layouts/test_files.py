@@ -1,4 +1,4 @@
-"""Several files that are one dataset: parts, shards, a wider corpus, and questions that name their documents."""
+"""Several files of a dataset: parts, shards, a larger corpus, and questions that name their documents."""
 
 import io
 import json

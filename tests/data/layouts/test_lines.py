@@ -1,4 +1,4 @@
-"""TREC's topics and documents between tags, however these are closed, and nothing that a file declares."""
+"""TREC topics and documents with any closing tags, SMART entries, and lines without a header."""
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_never_expands_declared_entities() -> None:
     assert "root" not in str(question)
 
 
-# a reader that looks to the end of the file for each tag takes minutes for each of these, which the suite's limit ends
+# a reader that searches the whole file for each tag exceeds the time limit of the suite
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tag", "entries"),
@@ -168,7 +168,7 @@ def test_resolves_questions_by_position(queries: str, line: str) -> None:
     [
         ("1 1 1\n4 2 1\n9 3 1", [("1",), ("2",), ("3",)]),  # ids
         ("1 1 1\n4 2 1\n7 3 1", [("1",), ("2",), ()]),  # ids, one of them unknown
-        ("2 1 1", [(), (), ()]),  # one question is no evidence
+        ("2 1 1", [(), (), ()]),  # a single question is no evidence
     ],
 )
 def test_prefers_ids_over_positions(judgements: str, relevant: list[tuple[str, ...]]) -> None:

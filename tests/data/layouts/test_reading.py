@@ -1,4 +1,4 @@
-"""Each layout, written after its description, is read to exactly what stands in it; what is missing is told."""
+"""Each published layout is read completely, and missing content is reported."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""How a cell names passages: by id, file name or title, one or several."""
+"""Cells that name one or several passages by id, file name or title."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""Files of one name, archives with odd entries, missing shards, and groups that the corpus cannot meet."""
+"""Files with equal names, unusual archives, missing shards, and groups without passages in the corpus."""
 
 import io
 import json
@@ -73,7 +73,7 @@ def test_rejects_several_collections_without_an_empty_name() -> None:
 
 
 def as_windows_writes(name: str, files: dict[str, bytes], encoding: str) -> bytes:
-    """A zip archive whose members lie in a folder of this name, written without the flag of UTF-8."""
+    """Return a zip archive of a folder with a name that has no UTF-8 flag."""
     placeholder = "x" * len(name.encode(encoding))
     content = zipped({f"{placeholder}/{file}": held for file, held in files.items()})
     return content.replace(placeholder.encode(), name.encode(encoding))

@@ -1,4 +1,4 @@
-"""One small collection in the layout of each publisher, written after its description."""
+"""A small collection in each published layout."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The figures of pairs, each against a count by hand."""
+"""Statistics of pairs, compared with simple counts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The catalog of pairs: what comes with the program, and what is got from its publisher; and kept sets."""
+"""The catalog of pairs, with packaged and downloaded sets, and stored sets."""
 
 import csv
 import hashlib
@@ -41,7 +41,7 @@ def content(score: int) -> bytes:
 
 @pytest.fixture
 def entry(workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PairEntry:
-    """A set of two files that lie in a folder of data, each under its checksum; no publisher answers."""
+    """A set of two files in a data folder with their checksums; the publisher is not reachable."""
     files = []
     for index, name in enumerate(("one.tsv", "two.tsv")):
         (tmp_path / name).write_bytes(content(index))

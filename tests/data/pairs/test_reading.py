@@ -1,4 +1,4 @@
-"""What is understood of files of pairs, and what is told of their rows."""
+"""Columns, kinds, scales and parts of files of pairs, and the problems of their rows."""
 
 import json
 from collections.abc import Sequence
@@ -194,7 +194,7 @@ def test_rejects_formula_errors_as_sentences() -> None:
     reading = read(workbook(lines))
     assert problem_codes(reading) == [
         (ProblemCode.EMPTY_SENTENCE, 2)
-    ]  # a workbook that nobody has opened holds no results
+    ]  # a workbook that was never opened holds no results
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_reports_ambiguous_commas() -> None:
     assert "1,000 (column score) were read as 1, with a decimal comma" in problem.message
     assert reading.pairs.values[:5].tolist() == [1, 2, 3, 4, 5]
     decimals = [*rows, ("다", "라", "2,5")]
-    assert problem_codes(read(table(*decimals, more=8))) == []  # here it parts decimals for certain
+    assert problem_codes(read(table(*decimals, more=8))) == []  # certainly a decimal comma
 
 
 @pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])

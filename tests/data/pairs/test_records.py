@@ -1,4 +1,4 @@
-"""Scores, labels and parts, and what a column of them means."""
+"""Scores, labels and parts, and the meaning of their columns."""
 
 from typing import Any
 
@@ -163,7 +163,7 @@ def test_rejects_scores_outside_the_scale(scores: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("scale", [(0, 1e39), (0, 1e300), (0, float("inf")), (-float("inf"), 5)])
 def test_rejects_infinite_scores_and_scales(scale: tuple[float, float]) -> None:
-    """Also of a set that was kept before such scores were left out: it is told as broken, and no figure is made."""
+    """A set stored before such scores were skipped is reported as broken."""
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="outside"):
         scored(0, 1e39, 3, scale=scale)
 
@@ -233,7 +233,7 @@ NAMES = ("문장1", "문장2", "값", "구분")
 
 
 def rows_of(value: st.SearchStrategy[str]) -> st.SearchStrategy[list[Row]]:
-    """Rows that tell at least two values apart."""
+    """Rows with at least two different values."""
     cells = st.tuples(SENTENCES, SENTENCES, value, st.sampled_from(["train", "dev", "test", ""]))
     rows = st.lists(cells, min_size=10, max_size=14).filter(lambda rows: len({row[2] for row in rows}) > 3)
     return rows.map(lambda rows: [dict(zip(NAMES, row, strict=True)) for row in rows])
@@ -284,7 +284,7 @@ GOOD: list[Row] = [{"sentence1": f"가 {row}", "sentence2": f"나 {row}", "score
 
 
 def use(content: bytes, options: PairReadOptions | None = None) -> PairSet | None:
-    """Read what may be anything: a set that can be used, or an error that can be told."""
+    """Read any content: the result is a usable set or an error with a message."""
     try:
         reading = read_pairs([(content, "짝")], options)
     except DataError as error:

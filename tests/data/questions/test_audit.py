@@ -74,8 +74,8 @@ def test_detects_answers_that_are_labels() -> None:
     "question_set",
     [
         labelled(["True", "False"] * 4),  # too few to tell
-        labelled([f"답 {row}" for row in range(30)]),  # each its own: wrong perhaps, but no labels
-        labelled(["지문", "모든"] * 15),  # few, and parts of the passages
+        labelled([f"답 {row}" for row in range(30)]),  # all different: no labels
+        labelled(["지문", "모든"] * 15),  # few, but parts of the passages
         SET,
     ],
 )
@@ -174,7 +174,7 @@ def test_classifies_word_overlap() -> None:
     [(1, OverlapLevel.FEW), (29, OverlapLevel.FEW), (30, OverlapLevel.HIGH), (300, OverlapLevel.HIGH)],
 )
 def test_does_not_classify_overlap_of_few_questions(measured: int, level: OverlapLevel) -> None:
-    shares = np.array([0.67] * measured + [np.nan] * 40)  # what cannot be measured does not count
+    shares = np.array([0.67] * measured + [np.nan] * 40)  # NaN is ignored
     assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, 0.67, 0.0)) is level
     assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, float("nan"), 0.0)) is OverlapLevel.UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Notes about texts: a kind of text is reported with its count and examples, and an ordinary set has no note."""
+"""Notes about texts: each problem is reported with its count and examples; a clean set has no note."""
 
 import unicodedata
 from collections.abc import Callable, Sequence

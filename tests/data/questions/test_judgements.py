@@ -1,4 +1,4 @@
-"""Judged questions: kept by corpus, made into sets, and never lost to another page or a damaged file."""
+"""Judged questions: stored by corpus, merged into sets, and safe from other pages and damaged files."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ OF = SET.fingerprint
 
 def test_stores_and_withdraws_judgements() -> None:
     judge_passage(CORPUS, "누가  한글을\n만들었나?", "p1", RelevanceVerdict.RIGHT)
-    for _ in range(2):  # judged twice it is judged once
+    for _ in range(2):  # a repeated judgement is stored once
         judge_passage(CORPUS, "누가 한글을 만들었나?", "p2", RelevanceVerdict.RIGHT)
     judge_passage(CORPUS, "다른 질문", "p3", RelevanceVerdict.RIGHT)
     assert load_judgements(CORPUS) == (
@@ -186,7 +186,7 @@ def test_wrong_passages_get_grade_zero() -> None:
     first = SET.questions[0]
     for passage, verdict in zip(("p2", "p3", "p4", "p5"), (*RelevanceVerdict, RelevanceVerdict.RIGHT), strict=True):
         judge_passage(CORPUS, first.text, passage, verdict)
-    judge_passage(CORPUS, first.text, "p5", RelevanceVerdict.WRONG)  # another word takes the place of the one before
+    judge_passage(CORPUS, first.text, "p5", RelevanceVerdict.WRONG)  # a new note replaces the old note
     judge_passage(CORPUS, "새 질문", "p1", RelevanceVerdict.WRONG)
     judged = load_judgements(CORPUS)
     assert judged[0] == JudgedQuestion(first.text, ("p2",), wrong=("p3", "p5"), unsure=("p4",))
@@ -343,7 +343,7 @@ def test_killed_write_keeps_the_old_remarks() -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, OF], cwd=PROJECT, check=False)
     assert done.returncode == -9
     assert load_remarks(OF).notes == (("q1", "first"),)
-    write_note(OF, "q2", "second")  # nobody holds the lock any more
+    write_note(OF, "q2", "second")  # the lock is released
     assert json.loads(file().read_text(encoding="utf-8"))["notes"] == [["q1", "first"], ["q2", "second"]]
 
 

@@ -266,7 +266,7 @@ def test_finds_texts_in_closed_blocks() -> None:
 
 
 class SameHash(str):
-    """Texts that only their letters tell apart."""
+    """Texts that differ only in their letters."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What the commands print of a reading, of its split, and of a refusal with its choices."""
+"""Printed lines of a reading, its split, and an error with proposals."""
 
 import io
 import json

@@ -24,7 +24,7 @@ def counts(result: Split) -> dict[str, int]:
 
 
 def assert_whole(question_set: QuestionSet, result: Split) -> None:
-    """Every answerable question is in one part, and the leak is counted right."""
+    """Check that every answerable question is in exactly one part, and that the leaks are correct."""
     rows = np.concatenate([result.rows[part] for part in PARTS])
     assert np.array_equal(np.sort(rows), question_set.answerable)
     assert np.array_equal(result.rows[Part.ALL], question_set.answerable)
@@ -43,7 +43,7 @@ def test_grouped_split_is_unchanged() -> None:
 
 
 def test_splits_a_chain_of_shared_passages() -> None:
-    """As in NFCorpus, whose 323 questions all hang together: 321 of them were one part, and one was compared."""
+    """All 323 questions of NFCorpus are linked; a split by groups would leave single questions in two parts."""
     question_set = chain(323, more_passages=3000)
     strict = split(question_set, SplitOptions(strict=True))
     assert sorted(counts(strict).values()) == [0, 0, 323]
@@ -86,11 +86,7 @@ def test_splits_a_single_article_by_passage() -> None:
     question_set = set_of(([row // 2] for row in range(400)), 200, titles=["The handbook"])
     assert sorted(counts(split(question_set, SplitOptions(strict=True))).values()) == [0, 0, 400]
     result = split(question_set)
-    assert (result.method, result.leaks, result.by_article) == (
-        SplitMethod.MINIMUM_LEAKAGE,
-        0,
-        False,
-    )
+    assert (result.method, result.leaks, result.by_article) == (SplitMethod.MINIMUM_LEAKAGE, 0, False)
     assert counts(result) == {"train": 280, "validation": 40, "test": 80}
     assert_whole(question_set, result)
 
@@ -168,7 +164,7 @@ def test_never_samples_training_questions_from_published_parts() -> None:
 
 @pytest.mark.parametrize("label", ["train", "validation", "test"])
 def test_ignores_a_single_published_part(label: str) -> None:
-    """A test file alone would leave nothing to train on, and a training file alone nothing to compare."""
+    """A single published part is not used: the other parts would be empty."""
     result = split(published((label, 100)))
     plain = split(chain(100))
     assert not result.is_published
