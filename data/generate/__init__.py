@@ -214,8 +214,8 @@ def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft
 
 def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
     drafts: list[_Draft] = []
-    seen = set[int]()
-    repeated = set[int]()
+    seen: set[int] = set()
+    repeated: set[int] = set()
     rows = _sample_indices(len(passages), options)
     for done, row in enumerate(rows):
         on_progress(done, len(rows))

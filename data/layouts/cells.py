@@ -270,7 +270,7 @@ def parse_groups(reader: RowReader) -> list[list[str]]:
     if any(isinstance(id_, dict) or is_collection(id_) for group in cells for id_ in group):
         reject_once(reader, ProblemCode.NO_LIST, "passage_id", found=describe_kind(reader.cell("passage_id")))
     groups = [[reader.mend_text(as_text(id_)) for id_ in group] for group in cells]
-    return [ids for group in groups if (ids := [id_ for id_ in group if id_])]
+    return [ids for ids in (list(filter(None, group)) for group in groups) if ids]
 
 
 def parse_ids(reader: RowReader, role: str) -> list[str]:

@@ -241,11 +241,12 @@ def _require_passage_column(files: Sequence[DetectedFile], sources: Sequence[Dat
     tables = [detected for detected in files if detected.file.name in names and not detected.sources]
     for detected in tables if len(tables) >= len(sources) else ():
         source = sighting.row_source(detected, selection)
-        table = source.columns, source.names, source.sample
-        candidates = [columns.context or "" for columns in candidate_columns(*table)]
-        if any(name == source.columns.answers or holds_texts(name, source.sample) for name in candidates):
+        columns = source.columns
+        proposed = candidate_columns(columns, source.names, source.sample)
+        candidates = [candidate.context or "" for candidate in proposed]
+        if any(name == columns.answers or holds_texts(name, source.sample) for name in candidates):
             with name_file_in_errors(detected.file.name, files):
-                raise missing_passages_error(*table)
+                raise missing_passages_error(columns, source.names, source.sample)
 
 
 def _no_passages_error(sources: Sequence[DataSource], names: Sequence[str]) -> DataError:
@@ -371,9 +372,11 @@ def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> Dete
         are_predicted = objects.holds_predictions(value) or is_named_prediction(detected.file.name)
         if recognised is None or are_predicted or any(has_answer.values()):
             raise DataError.from_code(ProblemCode.PREDICTIONS, name=file_name)
+        name = detected.file.name
         columns = QuestionColumns(id="id", answers="answers")
-        rows = objects.ANSWER_NAMES, objects.answers_opener(value), recognised
-        source = DataSource(detected.file.name, Role.ANSWERS, SourceShape.BY_ID, columns, *rows)
+        opener = objects.answers_opener(value)
+        names = objects.ANSWER_NAMES
+        source = DataSource(name, Role.ANSWERS, SourceShape.BY_ID, columns, names, opener, recognised)
         return DetectedFile(detected.file, [source], recognised)
     keys = {file_key(id_) for id_ in value}
     cells = [names for other in others for names in other.names.values()]

@@ -27,6 +27,7 @@ from mrc_workbench.data.layouts.references import Role, role_from_names
 from mrc_workbench.data.layouts.roles import Selection, assign_columns, find_question_column, is_ambiguous_label
 from mrc_workbench.data.layouts.sources import (
     DataSource,
+    SourceKind,
     SourceShape,
     is_known_column,
     kind_from_names,
@@ -58,9 +59,9 @@ _ROLE_OF_LIST = {
 }
 _DOCUMENT_FIELDS = QuestionColumns(id="DOCNO", title="TITLE", context="TEXT")
 _SOURCE_BY_MARKUP = {
-    lines.Markup.DOCUMENTS: (Role.PASSAGES, SourceShape.MARKUP, _DOCUMENT_FIELDS),
-    lines.Markup.TOPICS: (Role.QUESTIONS, SourceShape.MARKUP, QuestionColumns("title", id="num")),
-    lines.Markup.SMART: (Role.TEXTS, SourceShape.SMART, QuestionColumns(id=".I", title=".T", context=".W")),
+    lines.Markup.DOCUMENTS: SourceKind(Role.PASSAGES, SourceShape.MARKUP, _DOCUMENT_FIELDS),
+    lines.Markup.TOPICS: SourceKind(Role.QUESTIONS, SourceShape.MARKUP, QuestionColumns("title", id="num")),
+    lines.Markup.SMART: SourceKind(Role.TEXTS, SourceShape.SMART, QuestionColumns(id=".I", title=".T", context=".W")),
 }
 _JUDGED = QuestionColumns(id="query-id", passage_id="corpus-id", label="score")
 _JUDGEMENT_COLUMNS = {  # by `is_graded`
@@ -69,11 +70,11 @@ _JUDGEMENT_COLUMNS = {  # by `is_graded`
 }
 _TRIPLE_FIELDS = QuestionColumns("query", positives="positive", negatives="negative")
 _SOURCE_BY_LINE_KIND = {
-    lines.LineKind.TEXTS: (Role.TEXTS, SourceShape.LINES, QuestionColumns(id="id", context="text")),
-    lines.LineKind.TRIPLES: (Role.QUESTIONS, SourceShape.TRIPLES, _TRIPLE_FIELDS),
-    lines.LineKind.JUDGEMENTS: (Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
-    lines.LineKind.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
-    lines.LineKind.SMART_JUDGEMENTS: (Role.JUDGEMENTS, SourceShape.LINES, replace(_JUDGED, label=None)),
+    lines.LineKind.TEXTS: SourceKind(Role.TEXTS, SourceShape.LINES, QuestionColumns(id="id", context="text")),
+    lines.LineKind.TRIPLES: SourceKind(Role.QUESTIONS, SourceShape.TRIPLES, _TRIPLE_FIELDS),
+    lines.LineKind.JUDGEMENTS: SourceKind(Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
+    lines.LineKind.SHORT_JUDGEMENTS: SourceKind(Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
+    lines.LineKind.SMART_JUDGEMENTS: SourceKind(Role.JUDGEMENTS, SourceShape.LINES, replace(_JUDGED, label=None)),
 }
 
 
@@ -126,8 +127,7 @@ def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
     names_questions = role_from_names([PurePosixPath(name).name]) is Role.QUESTIONS
     if recognised is None or recognised.text is None or not names_questions:
         return None
-    rows = (), partial(line_table, recognised.text), recognised
-    source = DataSource(name, Role.QUESTIONS, SourceShape.TABLE, QuestionColumns(), *rows).with_first_rows()
+    source = SourceKind(Role.QUESTIONS).open_source(name, partial(line_table, recognised.text), recognised)
     question_column = find_question_column(source.names, source.sample)
     if question_column is None:
         return None
@@ -194,7 +194,8 @@ def _detect_file(file: File, selection: Selection) -> DetectedFile:
         if not openers and isinstance(value, dict):
             names = tuple(value)
             is_asking = assign_columns(names, [value]).question is not None
-            if is_asking or kind_from_names(names, [value]).role not in (None, Role.ROWS):
+            kind = kind_from_names(names, [value])
+            if is_asking or (kind is not None and kind.role is not Role.ROWS):
                 recognised = replace(recognised, format=Format.JSONL, value=None)  # a single line, which is a row
         opener = openers.get("") or table_opener(file.content, recognised)
     return _detect_table(file, recognised, opener, selection)
@@ -231,13 +232,12 @@ def _detect_table(file: File, recognised: RecognisedFile, opener: Opener, select
     exports.reject_predictions(table.names, file.name, recognised.value)
     given = {role: column for role, column in selection.items() if column in table.names}
     by_user = kind_from_selected_columns(given, table.names, sample)
-    role, shape, columns, metadata = by_user or kind_from_names(table.names, sample)
-    if role is None:
+    kind = by_user or kind_from_names(table.names, sample)
+    if kind is None:
         return DetectedFile(file, [], recognised, table, sample)
     if table.roles and by_user is None:
-        role = Role.ROWS
-    rows = table.names, opener, recognised, table.first, sample
-    source = DataSource(file.name, role, shape, columns, *rows, metadata=metadata)
+        kind = kind._replace(role=Role.ROWS)
+    source = kind.source(file.name, opener, recognised, table, sample)
     return DetectedFile(file, [source], recognised, table, sample)
 
 
@@ -259,10 +259,11 @@ def _source_by_id(name: str, recognised: RecognisedFile) -> DataSource | None:
     if (judgements := objects.judgements_opener(recognised.value)) is not None:
         opener, is_graded = judgements
         names, judged = _JUDGEMENT_COLUMNS[is_graded]
-        return DataSource(name, Role.JUDGEMENTS, SourceShape.BY_ID, judged, names, opener, recognised).with_first_rows()
+        kind = SourceKind(Role.JUDGEMENTS, SourceShape.BY_ID, judged)
+        return kind.open_source(name, opener, recognised, names)
     if (texts := objects.texts_opener(recognised.value)) is not None:
-        columns = QuestionColumns(id="id", context="text")
-        return DataSource(name, Role.TEXTS, SourceShape.BY_ID, columns, (), texts, recognised).with_first_rows()
+        kind = SourceKind(Role.TEXTS, SourceShape.BY_ID, QuestionColumns(id="id", context="text"))
+        return kind.open_source(name, texts, recognised)
     return None
 
 
@@ -282,17 +283,16 @@ def row_source(detected: DetectedFile, selection: Selection) -> DataSource:
         table, sample = preview_table(opener())
         if flat is None:
             _, table, sample = flatten_cells(opener, table, sample)
-    table, sample = with_passage_columns(table, sample)
-    require_columns(selection, table.names)
-    free = {role: name for role, name in table.roles.items() if name is None or name not in selection.values()}
+    joined, sample = with_passage_columns(table, sample)
+    require_columns(selection, joined.names)
+    free = {role: name for role, name in joined.roles.items() if name is None or name not in selection.values()}
     if any(selection.get(role) for role in _PASSAGE_ROLES):
         free = {role: name for role, name in free.items() if role not in _PASSAGE_ROLES}
     is_whole = selection.keys() == QuestionColumns.__dataclass_fields__.keys()
-    columns = QuestionColumns(**selection) if is_whole else assign_columns(table.names, sample, {**free, **selection})
-    rows = table.names, lambda: table, recognised, table.first, sample
+    columns = QuestionColumns(**selection) if is_whole else assign_columns(joined.names, sample, {**free, **selection})
+    source = SourceKind(Role.ROWS, columns=columns).source(file.name, lambda: joined, recognised, joined, sample)
     is_ambiguous = selection.get("label") is None and is_ambiguous_label(columns, sample)
-    ambiguous_label = columns.label or "" if is_ambiguous else ""
-    return DataSource(file.name, Role.ROWS, SourceShape.TABLE, columns, *rows, ambiguous_label=ambiguous_label)
+    return replace(source, ambiguous_label=columns.label or "") if is_ambiguous else source
 
 
 def _flat_opener(recognised: RecognisedFile) -> Opener | None:
@@ -319,13 +319,14 @@ def _detect_parts(file: File, recognised: RecognisedFile, openers: Mapping[str, 
     for part, opener in openers.items():
         table, sample = preview_table(opener())
         tables[part] = table, sample
-        role, shape, columns, metadata = kind_from_names(table.names, sample)
-        if role is Role.TEXTS:
-            role = _ROLE_OF_LIST.get(plain_name(part), role)
-        if role is not None:
-            shape = SourceShape.PARTS if shape is SourceShape.TABLE else shape
-            rows = table.names, opener, recognised, table.first, sample
-            sources.append(DataSource(f"{file.name}: {part}", role, shape, columns, *rows, metadata=metadata))
+        kind = kind_from_names(table.names, sample)
+        if kind is None:
+            continue
+        if kind.role is Role.TEXTS:
+            kind = kind._replace(role=_ROLE_OF_LIST.get(plain_name(part), kind.role))
+        if kind.shape is SourceShape.TABLE:
+            kind = kind._replace(shape=SourceShape.PARTS)
+        sources.append(kind.source(f"{file.name}: {part}", opener, recognised, table, sample))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return DetectedFile(file, sources, recognised)
@@ -348,28 +349,27 @@ def _text_sources(name: str, text: EncodedText) -> list[DataSource]:
     recognised = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
     if (marked := lines.detect_markup(text)) is not None:
         markup, opener = marked
-        return [DataSource(name, *_SOURCE_BY_MARKUP[markup], (), opener, recognised).with_first_rows()]
+        return [_SOURCE_BY_MARKUP[markup].open_source(name, opener, recognised)]
     if (ratings := exports.parse_rating_lines(text)) is not None:
         return _rating_sources(name, ratings, replace(recognised, format=Format.TEXT))
     kind = lines.detect_line_kind(text, is_known_column)
     if kind is None:
         return []
     recognised = replace(recognised, format=Format.TSV, delimiter="\t")
-    rows = (), partial(lines.line_rows, text, kind), recognised
-    return [DataSource(name, *_SOURCE_BY_LINE_KIND[kind], *rows).with_first_rows()]
+    return [_SOURCE_BY_LINE_KIND[kind].open_source(name, partial(lines.line_rows, text, kind), recognised)]
 
 
 def _rating_sources(name: str, ratings: exports.Ratings, recognised: RecognisedFile) -> list[DataSource]:
     question_id, question, passage_id, grade = exports.RATING_COLUMNS
     judged = QuestionColumns(passage_id=passage_id, label=grade)
     judged = replace(judged, id=question_id) if ratings.has_ids else replace(judged, question=question)
-    rows = judged, (), ratings.judgements, recognised
-    judgements = DataSource(name, Role.JUDGEMENTS, SourceShape.ENGINE, *rows).with_first_rows()
+    kind = SourceKind(Role.JUDGEMENTS, SourceShape.ENGINE, judged)
+    judgements = kind.open_source(name, ratings.judgements, recognised)
     if ratings.questions is None:
         return [judgements]
     id_, text = exports.QUESTION_COLUMNS
-    rows = QuestionColumns(text, id=id_), (), ratings.questions, recognised
-    return [DataSource(f"{name}: queries", Role.QUESTIONS, SourceShape.ENGINE, *rows).with_first_rows(), judgements]
+    kind = SourceKind(Role.QUESTIONS, SourceShape.ENGINE, QuestionColumns(text, id=id_))
+    return [kind.open_source(f"{name}: queries", ratings.questions, recognised), judgements]
 
 
 def _dictionary_sources(name: str, recognised: RecognisedFile, dictionaries: objects.Dictionaries) -> list[DataSource]:
@@ -382,6 +382,6 @@ def _dictionary_sources(name: str, recognised: RecognisedFile, dictionaries: obj
         (dictionaries.judgements, Role.JUDGEMENTS, names, judged),
     )
     return [
-        DataSource(f"{name}: {key}", role, shape, columns, names, opener, recognised).with_first_rows()
+        SourceKind(role, shape, columns).open_source(f"{name}: {key}", opener, recognised, names)
         for (key, opener), role, names, columns in parts
     ]

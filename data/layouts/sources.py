@@ -1,7 +1,6 @@
 """A file of a collection: its rows, the roles of its columns, and its role among other files.
 
-The kind of rows follows from the names of the columns and a sample. Rows with only an id and a text may be passages or
-questions: this depends on the ids, names and texts of all files.
+Rows with only an id and a text are passages or questions, depending on the ids, names and texts of all files.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from mrc_workbench.data.formats.columns import QuestionColumns, is_known, plain_name
 from mrc_workbench.data.formats.opening import RecognisedFile, preview_table
-from mrc_workbench.data.formats.tables import as_text, is_blank
+from mrc_workbench.data.formats.tables import RawTable, as_text, is_blank
 from mrc_workbench.data.layouts.cells import Opener, Sample, list_items
 from mrc_workbench.data.layouts.lines import has_numbered_ids
 from mrc_workbench.data.layouts.references import (
@@ -96,11 +95,6 @@ class DataSource:
     location: str | None = None  # column of passages with the file or address by which questions name them
     ambiguous_label: str = ""  # column of labels that may also be answers
 
-    def with_first_rows(self) -> Self:
-        """Return the source with its first rows and, if it has none, the column names of its table."""
-        table, sample = preview_table(self.table())
-        return replace(self, names=self.names or table.names, first_rows=table.first, sample=sample)
-
     def first_texts(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in the first `count` rows."""
         name = getattr(self.columns, role)
@@ -116,17 +110,27 @@ def as_questions(source: DataSource) -> DataSource:
 
 def holds_passages(source: DataSource) -> bool:
     """Whether the rows of a source hold passages: a corpus, or questions with their passages."""
-    may_hold = source.role in (Role.QUESTIONS, Role.ROWS) and source.columns.has_passages
-    return source.role is Role.PASSAGES or may_hold
+    return source.role is Role.PASSAGES or (source.role in (Role.QUESTIONS, Role.ROWS) and source.columns.has_passages)
 
 
 class SourceKind(NamedTuple):
-    """The kind of rows in a file; without a role they are no part of a collection."""
+    """The kind of rows in a file."""
 
-    role: Role | None
+    role: Role
     shape: SourceShape = SourceShape.TABLE
     columns: QuestionColumns = QuestionColumns()
     metadata: str | None = None
+
+    def source(self, name: str, opener: Opener, file: RecognisedFile, table: RawTable, sample: Sample) -> DataSource:
+        """Return the source of an opened table."""
+        source = DataSource(name, self.role, self.shape, self.columns, table.names, opener, file)
+        return replace(source, first_rows=table.first, sample=sample, metadata=self.metadata)
+
+    def open_source(self, name: str, opener: Opener, file: RecognisedFile, names: tuple[str, ...] = ()) -> DataSource:
+        """Return a source with its first rows; its columns have the given names, or those of its table."""
+        table, sample = preview_table(opener())
+        source = self.source(name, opener, file, table, sample)
+        return replace(source, names=names) if names else source
 
 
 def is_known_column(name: str) -> bool:
@@ -148,8 +152,8 @@ def kind_from_selected_columns(selection: Selection, names: Sequence[str], sampl
     return SourceKind(Role.QUESTIONS, columns=columns)
 
 
-def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind:
-    """Return the kind of rows by the names of their columns."""
+def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind | None:
+    """Return the kind of rows by the names of their columns; None if they are no part of a collection."""
     by_plain = {plain_name(name): name for name in reversed(names)}
 
     def find_column(*known: str) -> str | None:
@@ -193,7 +197,7 @@ def _judgement_kind(find_column: FindKnownColumn) -> SourceKind | None:
     return SourceKind(Role.JUDGEMENTS, SourceShape.TABLE if question_id else SourceShape.RATINGS, columns)
 
 
-def _text_kind(find_column: FindKnownColumn, sample: Sample) -> SourceKind:
+def _text_kind(find_column: FindKnownColumn, sample: Sample) -> SourceKind | None:
     """Return the kind of rows with an id and a text. The id of a passage differs in every row."""
     question_id = find_column(*_QUESTION_IDS)
     plain_id = find_column(*_IDS)
@@ -210,7 +214,7 @@ def _text_kind(find_column: FindKnownColumn, sample: Sample) -> SourceKind:
     ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := find_column(known)) is not None]
     id_ = unique_column(ids, sample)
     if text is None or question or id_ is None:
-        return SourceKind(Role.ROWS if text else None)
+        return SourceKind(Role.ROWS) if text else None
     title = find_column(*_TITLES)
     is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
     is_certain = is_titled or passage_id is not None or find_column(*_PASSAGES) is not None
@@ -234,12 +238,11 @@ def assign_roles(sources: Sequence[DataSource]) -> list[DataSource]:
     is_certain = Role.QUESTIONS in by_ids and bool(roles_by_ids - {Role.QUESTIONS})
     roles = [_resolve_role(source, role, is_certain=is_certain) for source, role in zip(sources, by_ids, strict=True)]
     unresolved = [row for row, role in enumerate(roles) if role is Role.TEXTS]
-    texts = {row: sources[row].first_texts("context", _SAMPLE_ROWS) for row in unresolved}
-    lengths = {row: sum(map(len, texts[row])) / max(1, len(texts[row])) for row in unresolved}
-    longest = max(lengths.values(), default=0.0)
+    texts = [sources[row].first_texts("context", _SAMPLE_ROWS) for row in unresolved]
+    lengths = [sum(map(len, values)) / max(1, len(values)) for values in texts]
     has_passages = Role.PASSAGES in roles
-    for row, length in lengths.items():
-        is_question = has_passages or (len(lengths) > 1 and length < longest)
+    for row, length in zip(unresolved, lengths, strict=True):
+        is_question = has_passages or (len(lengths) > 1 and length < max(lengths))
         roles[row] = Role.QUESTIONS if is_question else Role.PASSAGES
     return [_with_role(source, role) for source, role in zip(sources, roles, strict=True)]
 
@@ -312,16 +315,14 @@ def with_references(source: DataSource, passages: PassageNames, selection: Selec
     if source.role is Role.ROWS:
         context = columns.context or columns.positives or ""
         names = (as_text(item) for row in source.sample for item in list_items(row.get(context)))
-        is_certain = "context" in selection or "positives" in selection
-        is_certain = is_certain or any(len(name) > _MAX_NAME_LENGTH for name in names)
+        is_named = "context" in selection or "positives" in selection
+        is_certain = is_named or any(len(name) > _MAX_NAME_LENGTH for name in names)
         references = () if is_certain else naming_columns(source, passages)
         return replace(as_questions(source), references=references) if references else source
     if source.role is not Role.QUESTIONS or columns.positives or source.shape is SourceShape.AUTORAG:
         return source
     used = _used_columns(source)
-    free = [name for name in source.names if name not in used]
-    if columns.passage_id:
-        free = [columns.passage_id]
+    free = [columns.passage_id] if columns.passage_id else [name for name in source.names if name not in used]
     references = reference_columns(free, source.sample, passages) if free else ()
     if columns.passage_id and not references:
         references = (Reference(columns.passage_id, NameKind.ID),)  # unknown ids are reported
@@ -351,9 +352,8 @@ def naming_columns(source: DataSource, passages: PassageNames) -> tuple[Referenc
     """Return the columns of rows that name passages of another file; empty if the rows hold their passages."""
     columns = source.columns
     context = columns.context or columns.positives
-    if source.role is not Role.ROWS or source.shape is SourceShape.NESTED:
-        return ()
-    if columns.question is None or context is None:
+    is_table = source.role is Role.ROWS and source.shape is not SourceShape.NESTED
+    if not is_table or columns.question is None or context is None:
         return ()
     names = [context] if columns.negatives is None else [context, columns.negatives]
     references = reference_columns(names, source.sample, passages)

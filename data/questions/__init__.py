@@ -282,7 +282,8 @@ def reading_lines(reading: QuestionSetReading) -> list[str]:
         graded = sum(bool(question.grades) for question in questions)
         grouped = sum(bool(question.groups) for question in questions)
         counts = [passages, f"{len(questions):,} questions", f"{reading.judgement_count:,} judgements"]
-        counts += [f"{graded:,} questions with grades"] * bool(graded) + [f"{grouped:,} with groups"] * bool(grouped)
+        counts += [f"{graded:,} questions with grades"] if graded else []
+        counts += [f"{grouped:,} with groups"] if grouped else []
         lines = [f"{reading.question_set.name}: laid out as {reading.layout}", ", ".join(counts)]
     row_counts: defaultdict[tuple[str, str], list[int]] = defaultdict(list)  # many files are grouped by form
     for file in reading.files:

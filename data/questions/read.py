@@ -195,8 +195,9 @@ def _read_sources(
         finally:
             report_files_read(number, len(selected.sources))
         reports[source.name] = column_report(source)
-        kind = source.role, source.recognised.format, source.recognised.encoding
-        files.append(CollectionFile(source.name, *kind, rows, left_out, source.first_rows))
+        file = source.recognised
+        first_rows = source.first_rows
+        files.append(CollectionFile(source.name, source.role, file.format, file.encoding, rows, left_out, first_rows))
     if unread and not len(builder.passages):
         raise DataError(unread[0], [*unread, *selected.skipped])
     return files, join_reports(reports), unread

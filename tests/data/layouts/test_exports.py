@@ -94,7 +94,7 @@ def test_flatten_keeps_both_values_of_a_repeated_name() -> None:
 
 
 def test_reads_doccano_rows_as_passages() -> None:
-    rows = [{"id": n, "t": t, "label": [[0, 2, "악기"]]} for n, t in enumerate((CONTEXT, "장구는 타악기이다."))]
+    rows = [{"id": n, "text": t, "label": [[0, 2, "악기"]]} for n, t in enumerate((CONTEXT, "장구는 타악기이다."))]
     reading = read(jsonl(rows), "all.jsonl")
     assert sorted(reading.question_set.passages.texts) == sorted([CONTEXT, "장구는 타악기이다."])
     assert "label" in reading.unused_columns
