@@ -16,13 +16,12 @@ from typing import NamedTuple
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection
 from mrc_workbench.data.layouts.cells import ID_NAMES, NOT_RELEVANT, Sample, list_items
-from mrc_workbench.data.layouts.words import WORDS
+from mrc_workbench.data.layouts.words import PART_WORDS, WORDS
 from mrc_workbench.data.records import RELEVANT_GRADE
 
 _NUMBER = re.compile(r"0*(\d{1,18})(?:\.0{1,9})?", re.ASCII)
 _SCIENTIFIC = re.compile(r"\d(?:\.\d{1,17})?[eE]\+?0?[1-9]\d?", re.ASCII)
-_PART_WORDS = {part: WORDS[f"part_{part}"] for part in ("train", "validation", "test")}
-_PART_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
+_PART_BY_WORD = {word: part for part, words in PART_WORDS.items() for word in words}
 _WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
 _CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])")
 # a longer cell is a text

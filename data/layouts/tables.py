@@ -29,32 +29,14 @@ from mrc_workbench.data.layouts.cells import (
     plain_value,
 )
 from mrc_workbench.data.layouts.roles import assign_columns, find_question_column, holds_texts
-from mrc_workbench.data.layouts.words import WORDS
+from mrc_workbench.data.layouts.words import PASSAGE_KEYS, QUESTION_KEYS, WORDS
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
 SPLIT = "split"
-# plain names (see `plain_name`) by role, the best name first
-_QUESTION_KEYS = {
-    "question": ("question", "query", "questiontext", "querytext", "inputtext", "q", "질문", "질의", "질문내용"),
-    "answers": ("answers", "answer", "answertext", "goldanswer", "goldanswers", "a", "정답", "답변", "답"),
-    "start": NAMES["start"],
-    "id": ("id", "guid", "questionid", "queryid", "qid", "qaid", "uuid", "질문id", "질문번호"),
-    "kind": ("kind", "questiontype", "querytype", "qtype", "질문유형"),
-    "turn": ("turnid",),  # the number of a question in a conversation
-    IMPOSSIBLE: ("isimpossible", "impossible"),
-    SPLIT: ("split", "partition"),
-}
-_PASSAGE_KEYS = {
-    "context": (
-        "context", "contexttext", "story", "passage", "passagetext", "paragraph", "paragraphtext", "document",
-        "documenttext", "chunktext", "chunk", "text", "content", "contents", "body", "article", "지문", "본문", "문맥",
-        "문단", "내용", "청크",
-    ),
-    "title": (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES)),
-    PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "chunkid", "storyid", "docid"),
-    SPLIT: ("split", "partition"),
-}  # fmt: skip
+_QUESTION_KEYS = {"start": NAMES["start"], **QUESTION_KEYS}
+_PASSAGE_TITLES = (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES))
+_PASSAGE_KEYS = {"title": _PASSAGE_TITLES, **PASSAGE_KEYS}
 _ANSWER_TEXTS = WORDS["answer_text"]
 _ANSWER_STARTS = WORDS["answer_start"]
 Node = Mapping[str, Any]

@@ -43,9 +43,8 @@ def _change(holder: Any, key: Any, rng: random.Random) -> None:
         case 0:
             del holder[key]
         case 1 if isinstance(holder, dict):
-            holder[rng.choice(["이름", "questions", "context", "data", "id", "text", "answers", f"{key}2"])] = (
-                holder.pop(key)
-            )
+            value = holder.pop(key)
+            holder[rng.choice(["이름", "questions", "context", "data", "id", "text", "answers", f"{key}2"])] = value
         case 2:
             holder[key] = [copy.deepcopy(holder[key])]
         case 3:

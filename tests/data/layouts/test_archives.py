@@ -279,11 +279,9 @@ def test_reports_unreadable_documents_and_reads_the_rest() -> None:
     files = {**FILES, "자료/잠긴.pdf": pdf(["비밀"], is_encrypted=True), "자료/스캔.pdf": pdf(["", ""])}
     reading = read(zipped(files), "자료.zip")
     assert sorted(titles(reading)) == IDS
-    files_by_code = {gap.code: gap.details["file"] for gap in reading.gaps}
-    assert files_by_code == {
-        ProblemCode.ENCRYPTED_DOCUMENT: "자료/잠긴.pdf",
-        ProblemCode.SCANNED_DOCUMENT: "자료/스캔.pdf",
-    }
+    file_by_code = {gap.code: gap.details["file"] for gap in reading.gaps}
+    codes = (ProblemCode.ENCRYPTED_DOCUMENT, ProblemCode.SCANNED_DOCUMENT)
+    assert file_by_code == dict(zip(codes, ("자료/잠긴.pdf", "자료/스캔.pdf"), strict=True))
 
 
 def test_rejects_only_unreadable_documents() -> None:

@@ -226,11 +226,9 @@ def test_offers_candidates_for_several_tables(header: str, code: ProblemCode, co
     assert refused.value.problem.details["file"] in ("train.csv", "test.csv")
     candidates = refused.value.proposal.candidates
     assert [candidate.context for candidate in candidates] == columns
-    selected_columns = {role: name for role, name in asdict(candidates[0]).items() if name}
-    assert judged_texts(read_with(files, **selected_columns)) == {
-        "train은 무엇인가?": {"train 둘 셋": 1},
-        "test은 무엇인가?": {"test 둘 셋": 1},
-    }
+    selection = {role: name for role, name in asdict(candidates[0]).items() if name}
+    judged = judged_texts(read_with(files, **selection))
+    assert judged == {"train은 무엇인가?": {"train 둘 셋": 1}, "test은 무엇인가?": {"test 둘 셋": 1}}
 
 
 def test_requests_the_corpus_for_questions_without_passages() -> None:

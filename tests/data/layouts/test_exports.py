@@ -55,11 +55,8 @@ def label_studio() -> Rows:
 
 
 def in_forms(rows: Rows) -> dict[str, bytes]:
-    return {
-        "list": json.dumps(rows, ensure_ascii=False).encode(),
-        "lines": jsonl(rows),
-        "object": json.dumps({"examples": rows}).encode(),
-    }
+    content = json.dumps(rows, ensure_ascii=False).encode()
+    return {"list": content, "lines": jsonl(rows), "object": json.dumps({"examples": rows}).encode()}
 
 
 def answers(reading: QuestionSetReading) -> dict[str, tuple[str, ...]]:

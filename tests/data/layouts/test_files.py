@@ -211,11 +211,8 @@ def test_reads_a_graded_document_per_row() -> None:
 def test_gives_named_negatives_grade_zero() -> None:
     rows = [{**row, "negative_doc_id": 14} for row in naming("doc_id", [11, 12, 13])]
     reading = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)})
-    assert [q.grade_of for q in reading.question_set.questions] == [
-        {"11": 1, "14": 0},
-        {"12": 1, "14": 0},
-        {"13": 1, "14": 0},
-    ]
+    grades = [question.grade_of for question in reading.question_set.questions]
+    assert grades == [{id_: 1, "14": 0} for id_ in ("11", "12", "13")]
 
 
 def test_groups_passages_of_a_named_document() -> None:

@@ -76,10 +76,8 @@ def test_reports_lists_beside_the_data() -> None:
 
 
 def test_reports_keys_beside_the_data() -> None:
-    assert read_json({"version": "1", "data": FLAT, "license": {"name": "MIT"}}).unused_columns == (
-        "version",
-        "license",
-    )
+    reading = read_json({"version": "1", "data": FLAT, "license": {"name": "MIT"}})
+    assert reading.unused_columns == ("version", "license")
 
 
 def test_reads_several_lists_as_a_collection() -> None:
@@ -109,11 +107,8 @@ def test_reads_objects_by_id_with_grades() -> None:
 
 @pytest.mark.parametrize("named", [["d0"], "d0", [{"id": "d0"}], {"d0": 1}])
 def test_reads_judgements_by_id_in_every_form(named: Any) -> None:
-    value = {
-        "queries": {"q0": QUESTIONS[0]},
-        "corpus": {"d0": TEXTS[0], "d1": TEXTS[1]},
-        "relevant_docs": {"q0": named},
-    }
+    corpus = {"d0": TEXTS[0], "d1": TEXTS[1]}
+    value = {"queries": {"q0": QUESTIONS[0]}, "corpus": corpus, "relevant_docs": {"q0": named}}
     assert read_json(value).question_set.questions[0].relevant == ("d0",)
 
 

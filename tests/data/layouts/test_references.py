@@ -165,10 +165,8 @@ def test_reads_the_part_from_cells(cell: object, part: str) -> None:
 
 def test_ignores_a_single_published_part() -> None:
     assert published_parts(["qrels/test.tsv", "queries.jsonl"]) == {}
-    assert published_parts(["train.json", "dev.json", "notes.json"]) == {
-        "train.json": "train",
-        "dev.json": "validation",
-    }
+    parts = {"train.json": "train", "dev.json": "validation"}
+    assert published_parts(["train.json", "dev.json", "notes.json"]) == parts
 
 
 QUESTIONS = ("두루미는 어디로 날아오나?", "수달은 무엇을 먹나?")

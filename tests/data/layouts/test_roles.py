@@ -318,11 +318,9 @@ def test_reports_media_columns_as_unused(kind: str, name: str) -> None:
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("name", ["image", "document", "context"])
 def test_does_not_read_media_as_passages(kind: str, name: str) -> None:
+    columns = {"question": QUESTIONS, "answers": ["나무에서 열린다.", "가을에 익는다."], name: [MEDIA[kind]] * 2}
     with pytest.raises(DataError) as error:
-        read(
-            parquet(question=QUESTIONS, answers=["나무에서 열린다.", "가을에 익는다."], **{name: [MEDIA[kind]] * 2}),
-            "a",
-        )
+        read(parquet(**columns), "a")
     assert error.value.problem.code is ProblemCode.ANSWERS_ALONE
     assert f"context={name}" not in str(error.value)
 

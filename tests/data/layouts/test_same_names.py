@@ -125,11 +125,9 @@ def test_rejects_archives_with_trailing_bytes() -> None:
 
 
 def autorag(groups: list[list[str]]) -> QuestionSetReading:
-    rows = [
-        {"qid": "q1", "query": "무엇?", "retrieval_gt": groups},
-        {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]},
-    ]
-    return read_all({"qa.jsonl": jsonl(rows), "corpus.jsonl": CORPUS})
+    first = {"qid": "q1", "query": "무엇?", "retrieval_gt": groups}
+    second = {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]}
+    return read_all({"qa.jsonl": jsonl([first, second]), "corpus.jsonl": CORPUS})
 
 
 @pytest.mark.parametrize(

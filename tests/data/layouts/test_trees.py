@@ -88,12 +88,8 @@ def test_keeps_passages_without_questions() -> None:
 
 
 def test_every_key_is_used_or_reported() -> None:
-    row = {
-        "context": TEXTS[0],
-        "source": "신문",
-        "notes": [{"by": "가"}],
-        "qas": [{**QA[0], "kind": "wh", "hints": [1]}],
-    }
+    qas = [{**QA[0], "kind": "wh", "hints": [1]}]
+    row = {"context": TEXTS[0], "source": "신문", "notes": [{"by": "가"}], "qas": qas}
     reading = read_json({"version": 1, "data": [row]})
     assert reading.used_columns == (
         "data", "data[].context", "data[].qas", "data[].qas[].question", "data[].qas[].answer",

@@ -176,12 +176,8 @@ def miracl() -> Files:
 
 def mr_tydi() -> Files:
     def held(question: str, *, positive: bool) -> list[dict[str, str]]:
-        grades = JUDGED.get(question, {}).items()
-        return [
-            {"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]}
-            for id_, g in grades
-            if (g > 0) is positive
-        ]
+        ids = [id_ for id_, grade in JUDGED.get(question, {}).items() if (grade > 0) is positive]
+        return [{"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]} for id_ in ids]
 
     return {
         "train.jsonl": jsonl(

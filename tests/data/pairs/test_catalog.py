@@ -139,14 +139,10 @@ def test_entry_matches_the_published_file(file: CatalogEntry) -> None:
     ],
 )
 def test_reads_every_row_into_its_published_part(id_: str, kind: PairKind, rows: tuple[int, ...]) -> None:
-    pair_reading = reading(id_)
-    assert (pair_reading.pairs.kind, pair_reading.pairs.name, pair_reading.left_out) == (
-        kind,
-        PAIR_CATALOG[id_].title,
-        0,
-    )
-    assert tuple(len(split_pairs(pair_reading.pairs)[part]) for part in PARTS) == rows
-    assert all(file.problems == () for file in pair_reading.files)
+    result = reading(id_)
+    assert (result.pairs.kind, result.pairs.name, result.left_out) == (kind, PAIR_CATALOG[id_].title, 0)
+    assert tuple(len(split_pairs(result.pairs)[part]) for part in PARTS) == rows
+    assert all(file.problems == () for file in result.files)
 
 
 def test_reads_korsts_with_literal_quotes() -> None:

@@ -236,12 +236,8 @@ def test_given_options_override_guesses() -> None:
     content = tsv([("x", "y", "z"), *rows])
     guess = read(content)
     assert (guess.pairs.kind, guess.files[0].columns) == (PairKind.PARALLEL, PairColumns("x", "z"))
-    given = read(content, columns={"score": "y", "sentence1": "z", "sentence2": "x"}, scale=(0, 10))
-    assert (given.pairs.kind, given.pairs.scale, given.pairs.texts[0][0]) == (
-        PairKind.SCORED,
-        (0, 10),
-        "다른 문장 하나",
-    )
+    given = read(content, columns={"score": "y", "sentence1": "z", "sentence2": "x"}, scale=(0, 10)).pairs
+    assert (given.kind, given.scale, given.texts[0][0]) == (PairKind.SCORED, (0, 10), "다른 문장 하나")
     alone = read(content, kind=PairKind.SENTENCES)
     assert (alone.pairs.kind, len(alone.pairs.texts)) == (PairKind.SENTENCES, 1)
     as_parallel = read(table(), kind=PairKind.PARALLEL)

@@ -212,14 +212,8 @@ def test_finds_the_same_pairs_as_exact_similarity(first: int, alphabet_size: int
 
 def test_ignores_case_spaces_and_composition() -> None:
     text = "Zürich 두루미는 겨울에 철원 들판으로 날아온다. It stays until March."
-    variants = [
-        text,
-        text.upper(),
-        text.replace(" ", "\n "),
-        unicodedata.normalize("NFD", text),
-        "전혀 다른 글이다, 아주.",
-    ]
-    assert find_near_duplicates(variants).clusters.tolist() == [0, 0, 0, 0, 1]
+    variants = [text, text.upper(), text.replace(" ", "\n "), unicodedata.normalize("NFD", text)]
+    assert find_near_duplicates([*variants, "전혀 다른 글이다, 아주."]).clusters.tolist() == [0, 0, 0, 0, 1]
 
 
 def test_ignores_short_and_empty_texts() -> None:

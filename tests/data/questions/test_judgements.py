@@ -196,10 +196,8 @@ def test_wrong_passages_get_grade_zero() -> None:
     assert both.questions[0].grade_of == {"p1": 1, "p2": 1, "p3": 0, "p5": 0}, "unsure is unjudged"
     assert both.questions[1:] == SET.questions[1:]
     assert merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1]
-    assert (
-        merge_judgements(SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False).questions
-        == SET.questions
-    )
+    contradicted = merge_judgements(SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False)
+    assert contradicted.questions == SET.questions
     judge_passage(CORPUS, "새 질문", "p1", None)
     assert load_judgements(CORPUS) == judged[:1]
 

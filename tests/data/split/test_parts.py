@@ -118,11 +118,8 @@ def published(*sizes: tuple[str, int]) -> QuestionSet:
 def test_uses_published_parts() -> None:
     question_set = published(("train", 3), ("validation", 1), ("test", 2))
     result = split(question_set, SplitOptions(validation=0.4, test=0.4, seed=7))
-    assert (result.method, result.is_published, counts(result)) == (
-        SplitMethod.PUBLISHED,
-        True,
-        {"train": 3, "validation": 1, "test": 2},
-    )
+    assert (result.method, result.is_published) == (SplitMethod.PUBLISHED, True)
+    assert counts(result) == {"train": 3, "validation": 1, "test": 2}
     assert (result.draws_validation, result.tests_on_validation) == (False, False)
     assert_whole(question_set, result)
 
