@@ -161,9 +161,8 @@ def generate_questions(
             drafts, failed_passages, pending_count = _model_drafts(passages, options, endpoint, on_progress)
     if not drafts:
         raise _no_questions_error(options, failed_passages)
-    questions = _merge_drafts(drafts, passages, options)
     name = name or f"{question_set.name} · {options.generator_label}"
-    generated = replace(question_set, name=name, questions=questions)
+    generated = replace(question_set, name=name, questions=_merge_drafts(drafts, passages, options))
     return GeneratedQuestions(generated, len({draft.row for draft in drafts}), tuple(failed_passages), pending_count)
 
 

@@ -135,8 +135,7 @@ def load_model_verdicts(corpus: str) -> dict[str, Verdicts]:
         entry = current_names(line, _EARLIER_NAMES, "judgements")
         try:
             pair = (composed(str(entry["question"])), str(entry["passage"]))
-            verdict = _stored_verdict(entry)
-            verdicts_by_model.setdefault(str(entry["model"]), {})[pair] = verdict
+            verdicts_by_model.setdefault(str(entry["model"]), {})[pair] = _stored_verdict(entry)
         except (KeyError, TypeError, ValueError):
             continue
     return {**verdicts_by_model}

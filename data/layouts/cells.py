@@ -66,8 +66,7 @@ def passages_in(cell: object) -> list[ListedPassage]:
     Takes a text, a list of texts, objects with a text (and id, title, mark), [title, sentences] pairs, a dict of
     equally long lists, an object of passages by id, and the JSON or Python text of any of these.
     """
-    value = _parsed_value(cell)
-    entries = list(_entries(value, _MAX_DEPTH))
+    entries = list(_entries(_parsed_value(cell), _MAX_DEPTH))
     numbers = [entry.id for entry, id_name in entries if id_name == "id"]  # may number the entries of one list
     count = len(entries)
     is_numbered = count > 1 and numbers in ([*map(str, range(count))], [*map(str, range(1, count + 1))])

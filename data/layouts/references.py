@@ -130,8 +130,7 @@ def published_parts(paths: Iterable[str]) -> dict[str, str]:
 
 def name_words(text: str) -> list[str]:
     """Return the English and Korean words of a name, in lower case; parts of camelCase are words."""
-    separated = _CAMEL_CASE.sub(" ", unicodedata.normalize("NFC", text))
-    return _WORD.findall(separated.lower())
+    return _WORD.findall(_CAMEL_CASE.sub(" ", unicodedata.normalize("NFC", text)).lower())
 
 
 def _part_from_words(words: Iterable[str]) -> str:

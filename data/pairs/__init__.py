@@ -114,8 +114,7 @@ class PairSet:
     def gold(self) -> np.ndarray:
         """The scores, normalized from 0 (lowest of the scale) to 1 (highest), `(n_rows,)` float32."""
         low, high = self.scale
-        normalized: np.ndarray = (self.values - low) / (high - low)
-        return normalized
+        return np.asarray((self.values - low) / (high - low))
 
     def at(self, rows: np.ndarray) -> "PairSet":
         rows = np.asarray(rows, dtype=np.int64)
@@ -213,8 +212,7 @@ def row_groups(numbers: np.ndarray) -> np.ndarray:
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
     groups = linked_groups(first.ravel(), numbers.ravel(), count) if count else np.zeros(0, dtype=np.int64)
-    group_of_row: np.ndarray = groups[numbers[:, 0]].astype(np.int64)
-    return group_of_row
+    return np.asarray(groups[numbers[:, 0]], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -280,8 +278,7 @@ def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
     import pandas as pd
 
     table = pd.DataFrame(numbers if ordered else np.sort(numbers, axis=1))
-    pair_numbers: np.ndarray = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
-    return pair_numbers
+    return np.asarray(table.groupby(list(table.columns), sort=False).ngroup())
 
 
 def _measure_leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:

@@ -57,8 +57,7 @@ def part_from_name(name: str) -> Part | None:
 
 def strip_part(name: str) -> str:
     """Return the words of a file's name, without those that name a part, joined by hyphens."""
-    words = [word for word in re.split(r"[\s_.\-()]+", name) if word and not parse_part(word)]
-    return "-".join(words)
+    return "-".join([word for word in re.split(r"[\s_.\-()]+", name) if word and not parse_part(word)])
 
 
 @dataclass

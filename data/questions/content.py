@@ -363,8 +363,7 @@ def _shingle_hashes(codes: np.ndarray, lengths: np.ndarray, shingle_length: int)
     hashes *= np.uint64(0x94D049BB133111EB)
     hashes ^= hashes >> np.uint64(31)
     rows = np.repeat(np.arange(len(lengths)), lengths)[:count]
-    ends = np.cumsum(lengths)
-    is_whole = np.arange(count) + shingle_length <= ends[rows]
+    is_whole = np.arange(count) + shingle_length <= np.cumsum(lengths)[rows]
     return hashes[is_whole], rows[is_whole]
 
 

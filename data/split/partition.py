@@ -25,8 +25,7 @@ def select_groups(groups: np.ndarray, target_count: int, order: np.ndarray) -> n
     sizes = np.bincount(groups, minlength=int(order.max(initial=-1)) + 1)
     fitting = order[(sizes[order] > 0) & (sizes[order] <= 2 * target_count)]
     middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
-    selected: np.ndarray = fitting[middles <= target_count]
-    return selected
+    return np.asarray(fitting[middles <= target_count])
 
 
 def count_shared_questions(relevance: csr_array, first: np.ndarray, second: np.ndarray) -> int:
@@ -119,8 +118,7 @@ def linked_passages(relevance: csr_array) -> np.ndarray:
 def linked_groups(sources: np.ndarray, targets: np.ndarray, count: int) -> np.ndarray:
     """Number the connected components of `count` nodes with edges from `sources` to `targets`, `(count,)`."""
     links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(count, count))
-    groups: np.ndarray = connected_components(links, directed=False)[1]
-    return groups
+    return np.asarray(connected_components(links, directed=False)[1])
 
 
 def passage_groups(question_set: QuestionSet) -> np.ndarray:
@@ -200,8 +198,7 @@ def _assign_grouped_folds(groups: np.ndarray) -> np.ndarray:
     for group in np.random.default_rng(0).permutation(len(names)):
         fold_of_group[group] = sizes.argmin()
         sizes[fold_of_group[group]] += counts[group]
-    folds: np.ndarray = fold_of_group[number]
-    return folds
+    return np.asarray(fold_of_group[number])
 
 
 def _assign_ungrouped_folds(relevance: csr_array) -> np.ndarray:
