@@ -84,7 +84,7 @@ def require_columns(selected: Mapping[str, str | None], names: Sequence[str]) ->
     """Raise `DataError` if a column selected for a role is not in the file."""
     for role, name in selected.items():
         if name is not None and name not in names:
-            details = {"name": display_text(name, 80), "found": display_text(", ".join(names), 300)}
+            details = {"name": display_text(name, 80), "available": display_text(", ".join(names), 300)}
             raise DataError.from_code(ProblemCode.UNKNOWN_COLUMN, role=role, **details)
 
 

@@ -1,7 +1,7 @@
-"""A corpus becomes a question set whose questions were made of its passages; `mrc data generate` stores it.
+"""Generates synthetic questions from the passages of a corpus; `mrc data generate` stores the question set.
 
-Titles ask for all the passages of their article, and sentences for the rest of their passage: the inverse cloze task
-(Lee et al. 2019). Language models write questions as well: doc2query (Nogueira & Lin 2019).
+The title of an article is a question about its passages, and a sentence about the rest of its passage: the inverse
+cloze task (Lee et al. 2019). Language models write questions: doc2query (Nogueira & Lin 2019).
 """
 
 import hashlib
@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.commands import add_options, stop_message
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import (
     Passages,
@@ -43,25 +44,25 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, StoredAnswers, remove_thoughts, run_requests
 
 _LETTER = regex.compile(r"\p{L}")
-_MIN_LETTER_FRACTION = 0.6  # of its characters: what has fewer is a date, a table or a formula
-# characters of a question
-_MAX_QUESTION_LENGTH = 300
+_MIN_LETTER_FRACTION = 0.6  # of the characters; dates, tables and formulas have fewer letters
+_MAX_QUESTION_LENGTH = 300  # characters
 _MIN_QUESTION_LENGTH = 4
 _MAX_PASSAGE_LENGTH = 8000  # characters that are sent
 _LIST_MARKER = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
-_MAX_EXCERPT_LENGTH = 200  # characters of an answer that nothing could be made of
-_MAX_LISTED = 5  # passages of a preview, questions, and passages without one
+_MAX_EXCERPT_LENGTH = 200  # characters of an unusable answer
+_MAX_LISTED = 5  # passages of a preview, questions, and passages without a question
 _QUESTIONS = TypeAdapter(list[str])
-K = TypeVar("K")
+_EARLIER_NAMES = {"most": "limit", "taken_out": "removal_fraction", "shortest": "min_length", "longest": "max_length"}
+RequestT = TypeVar("RequestT")
 Progress = Callable[[int, int], None]  # passages done, passages in all
 
 
 class QuestionsError(Failure):
-    """Questions that cannot be made; `code` is a key of `made.` in the locale files."""
+    """Questions cannot be generated; `code` is a key of `made.` in the locale files."""
 
 
 class PromptLanguage(StrEnum):
-    """The language of the prompt that comes with the program."""
+    """The language of a default prompt."""
 
     KOREAN = "ko"
     ENGLISH = "en"
@@ -74,25 +75,23 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationOptions:
-    """How questions are made; every question names its `model`. Raises `QuestionsError` for an option out of range."""
+    """How to generate questions. Raises `QuestionsError` for an option out of range."""
 
-    by: QuestionGenerator = option(
-        QuestionGenerator.SENTENCE, "what asks: the article's title, a sentence of the passage, or a language model"
-    )
-    most: int = option(0, "passages (by title: articles) that are asked about, drawn by the seed; 0: all", 0)
-    per_passage: int = option(1, "questions a passage at most (sentence, model)", 1, 20)
-    taken_out: float = option(0.9, "share of the sentences that are taken out of their passage in training", 0, 1)
-    shortest: int = option(20, "characters of a sentence, and of what is left of its passage, at least", 2, 1000)
-    longest: int = option(200, "characters of a sentence at most", 2, 10_000)
+    by: QuestionGenerator = option(QuestionGenerator.SENTENCE, "titles, sentences of passages, or a language model")
+    limit: int = option(0, "passages (by title: articles) with questions, drawn by the seed; 0: all", 0)
+    per_passage: int = option(1, "maximal number of questions per passage (sentence, model)", 1, 20)
+    removal_fraction: float = option(0.9, "fraction of sentences that training removes from their passage", 0, 1)
+    min_length: int = option(20, "minimal characters of a sentence, and of the rest of its passage", 2, 1000)
+    max_length: int = option(200, "maximal characters of a sentence", 2, 10_000)
     model: str = option("", "name of the language model at the endpoint")
-    language: PromptLanguage = option(PromptLanguage.KOREAN, "language of the prompt, where none is given")
-    prompt: str = option("", "what the language model is told; {n} stands for the number of questions")
-    temperature: float = option(0.7, "how freely the language model writes", 0, 2)
-    concurrency: int = option(4, "passages that the endpoint is asked about at the same time", 1, 64)
-    seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
+    language: PromptLanguage = option(PromptLanguage.KOREAN, "language of the default prompt")
+    prompt: str = option("", "prompt of the language model; {n} is the number of questions")
+    temperature: float = option(0.7, "sampling temperature of the language model", 0, 2)
+    concurrency: int = option(4, "number of parallel requests to the endpoint", 1, 64)
+    seed: int = option(0, "random seed", 0, 2**31 - 1)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by", QuestionGenerator(self.by))  # read from a command, they are plain words
+        object.__setattr__(self, "by", QuestionGenerator(self.by))  # commands pass strings
         object.__setattr__(self, "language", PromptLanguage(self.language))
         for known in fields(self):
             value = getattr(self, known.name)
@@ -100,11 +99,11 @@ class GenerationOptions:
             high = known.metadata.get("high")
             if (low is not None and not value >= low) or (high is not None and not value <= high):
                 expected = f"between {low} and {high}" if high is not None else f"{low} or more"
-                raise QuestionsError("range", f"{known.name} must be {expected}, not {value}", wanted=expected)
-        if self.longest < self.shortest:
-            raise QuestionsError("range", "longest must not be below shortest", wanted=str(self.shortest))
+                raise QuestionsError("range", f"{known.name} must be {expected}, not {value}", expected=expected)
+        if self.max_length < self.min_length:
+            raise QuestionsError("range", "max_length must not be below min_length", expected=str(self.min_length))
         if self.by is QuestionGenerator.MODEL and not self.model.strip():
-            raise QuestionsError("no_model", "name the language model that is to write the questions")
+            raise QuestionsError("no_model", "name the language model that writes the questions")
 
     @property
     def generator_label(self) -> str:
@@ -112,16 +111,14 @@ class GenerationOptions:
 
 
 class _Draft(NamedTuple):
-    """What asks, the row of the passage it was made of, and whether training is to take it out there."""
-
     text: str
-    row: int
-    hidden: bool = False
+    row: int  # of the passage
+    hidden: bool = False  # training removes the text from the passage
 
 
 @dataclass(frozen=True)
 class FailedPassage:
-    """A passage of which no question came: why, a code of `made.` or `chat.` with its details, and what was said."""
+    """A passage without a question: a code of `made.` or `chat.` with its details, and an excerpt of the answer."""
 
     row: int
     code: str
@@ -131,7 +128,7 @@ class FailedPassage:
 
 @dataclass(frozen=True)
 class GeneratedQuestions:
-    """The set, the number of its passages with questions, those without usable ones, and of those not asked about."""
+    """A set, with the numbers of passages with a question and of passages without a request yet."""
 
     question_set: QuestionSet
     passage_count: int
@@ -147,10 +144,10 @@ def generate_questions(
     name: str = "",
     on_progress: Progress = lambda _done, _total: None,
 ) -> GeneratedQuestions:
-    """Make questions of the passages of a set; those it has are not looked at.
+    """Generate questions from the passages of a set; existing questions are replaced.
 
-    The same passages, options and stored answers give the same set. Equal questions are one, with the passages of all.
-    Raises `QuestionsError` if no question comes, `EndpointError` if the model cannot be asked; its answers are stored.
+    The same passages, options and stored answers give the same set. Equal questions are merged with all passages.
+    Raises `QuestionsError` without any question, and `EndpointError` if the model is not available; answers are stored.
     """
     passages = question_set.passages
     failed_passages: list[FailedPassage] = []
@@ -164,13 +161,9 @@ def generate_questions(
             drafts, failed_passages, pending_count = _model_drafts(passages, options, endpoint, on_progress)
     if not drafts:
         raise _no_questions_error(options, failed_passages)
-    questions = _merge_drafts(drafts, passages, options)
-    generated_set = replace(
-        question_set, name=name or f"{question_set.name} · {options.generator_label}", questions=questions
-    )
-    return GeneratedQuestions(
-        generated_set, len({draft.row for draft in drafts}), tuple(failed_passages), pending_count
-    )
+    name = name or f"{question_set.name} · {options.generator_label}"
+    generated = replace(question_set, name=name, questions=_merge_drafts(drafts, passages, options))
+    return GeneratedQuestions(generated, len({draft.row for draft in drafts}), tuple(failed_passages), pending_count)
 
 
 def _merge_drafts(drafts: list[_Draft], passages: Passages, options: GenerationOptions) -> tuple[Question, ...]:
@@ -195,37 +188,33 @@ def _no_questions_error(options: GenerationOptions, failed_passages: Sequence[Fa
         return QuestionsError("nothing_usable", f"no answer held a list of questions; the first: {first}", first=first)
     errors = {
         QuestionGenerator.TITLE: ("no_titles", "no passage has a title that could ask for it"),
-        QuestionGenerator.SENTENCE: (
-            "no_sentences",
-            "no passage has a sentence to spare: they are too short, or repeat",
-        ),
-        QuestionGenerator.MODEL: ("nothing_written", "nothing was written yet: an endpoint is needed"),
+        QuestionGenerator.SENTENCE: ("no_sentences", "no passage has a sentence to spare: all are short or repeated"),
+        QuestionGenerator.MODEL: ("nothing_written", "no questions are stored yet: an endpoint is needed"),
     }
     return QuestionsError(*errors[options.by])
 
 
 def _sample_indices(count: int, options: GenerationOptions) -> list[int]:
-    """Draw numbers below `count`, ascending. A preview shows what comes: fewer numbers are among those of more."""
+    """Sample indices below `count`, ascending. A smaller sample is part of a larger one, as a preview requires."""
     numbers = np.random.default_rng(options.seed).permutation(count)
-    return sorted(numbers[: options.most or count].tolist())
+    return sorted(numbers[: options.limit or count].tolist())
 
 
 def _title_drafts(passages: Passages, options: GenerationOptions) -> list[_Draft]:
-    # hidden: passages are trained on without titles, or a model would learn to compare two equal lines
+    # training removes titles from passages, or a model would learn to compare two equal lines
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
     for row, title in enumerate(passages.titles):
         if title.strip():
             rows_of[title.strip()].append(row)
     titles = list(rows_of)
-    sampled_titles = [titles[index] for index in _sample_indices(len(titles), options)]
-    return [_Draft(title, row, hidden=True) for title in sampled_titles for row in rows_of[title]]
+    sampled = [titles[index] for index in _sample_indices(len(titles), options)]
+    return [_Draft(title, row, hidden=True) for title in sampled for row in rows_of[title]]
 
 
 def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress: Progress) -> list[_Draft]:
-    """Draw sentences that no other passage has, by a lottery for each passage (`taken_out`: Lee et al. 2019, 5.1)."""
     drafts: list[_Draft] = []
-    seen = set[int]()
-    repeated = set[int]()
+    seen: set[int] = set()
+    repeated: set[int] = set()
     rows = _sample_indices(len(passages), options)
     for done, row in enumerate(rows):
         on_progress(done, len(rows))
@@ -240,38 +229,38 @@ def _sentence_drafts(passages: Passages, options: GenerationOptions, on_progress
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text, letter for letter as they stand in it."""
+    """Yield the sentences that occur unchanged in a text."""
     composed = unicodedata.normalize("NFC", text)
     for start, end in sentence_spans(composed):
         sentence = composed[start:end].strip()
-        if sentence and sentence in text:  # of a text that is not composed only those that do not show it
+        if sentence and sentence in text:
             yield sentence
 
 
 def _is_informative(sentence: str, options: GenerationOptions) -> bool:
     words = len(sentence.split())
     letter_count = len(_LETTER.findall(sentence))
-    is_spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
-    has_length = options.shortest <= len(sentence) <= options.longest
+    is_spaced = words >= 3 or words == 1  # a language without spaces, such as Japanese, has a single word
+    has_length = options.min_length <= len(sentence) <= options.max_length
     return has_length and is_spaced and letter_count >= _MIN_LETTER_FRACTION * (len(sentence) - words + 1)
 
 
 def _sample_sentences(text: str, sentences: list[str], row: int, options: GenerationOptions) -> Iterator[_Draft]:
-    """Yield up to `per_passage` drafts, leaving enough of the passage when all of them are taken out."""
+    """Yield up to `per_passage` drafts; without their sentences the passage still has `min_length` characters."""
     usable = [sentence for sentence in sentences if _is_informative(sentence, options) and text.count(sentence) == 1]
     content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     rng = np.random.default_rng([options.seed, int.from_bytes(content[:8], "little")])
     taken: list[str] = []
     for index in rng.permutation(len(usable)).tolist():
-        if len(remove_sentences(text, [*taken, usable[index]])) >= options.shortest:
+        if len(remove_sentences(text, [*taken, usable[index]])) >= options.min_length:
             taken.append(usable[index])
-            yield _Draft(usable[index], row, hidden=bool(rng.random() < options.taken_out))
+            yield _Draft(usable[index], row, hidden=bool(rng.random() < options.removal_fraction))
         if len(taken) == options.per_passage:
             return
 
 
 def parse_questions(answer: str, limit: int) -> list[str]:
-    """Return the first JSON list of texts in an answer, or its lines if all end with a question mark; up to `most`."""
+    """Return the first JSON list of texts in an answer, or its lines if all end with a question mark; up to `limit`."""
     text = remove_thoughts(answer)
     lines = [_LIST_MARKER.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
     questions = lines if all(line.endswith(("?", "？")) for line in lines) else []
@@ -281,24 +270,23 @@ def parse_questions(answer: str, limit: int) -> list[str]:
             if value and all(isinstance(item, str) for item in value):
                 questions = value
                 break
-    usable = (" ".join(question.split()) for question in questions)
-    return list(
-        dict.fromkeys(question for question in usable if _MIN_QUESTION_LENGTH <= len(question) <= _MAX_QUESTION_LENGTH)
-    )[:limit]
+    texts = (" ".join(question.split()) for question in questions)
+    usable = [text for text in texts if _MIN_QUESTION_LENGTH <= len(text) <= _MAX_QUESTION_LENGTH]
+    return list(dict.fromkeys(usable))[:limit]
 
 
 @cache
 def prompts() -> dict[str, dict[str, str]]:
-    """Return the prompts that come with the program, by language and name."""
+    """Return the default prompts by language and name."""
     return tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
 
 
-def collect_failed_answers(
-    requests: Sequence[K], ask: Callable[[K], str], concurrency: int, on_progress: Callable[[int], None]
-) -> list[tuple[K, str | EndpointError]]:
-    """Ask about each request; return those with an error, or with an answer that `ask` returns as it cannot use it."""
+def collect_failures(
+    requests: Sequence[RequestT], ask: Callable[[RequestT], str], concurrency: int, on_progress: Callable[[int], None]
+) -> list[tuple[RequestT, str | EndpointError]]:
+    """Send the requests; return those with an error, or with an unusable answer, which `ask` returns."""
     done = 0
-    failed: list[tuple[K, str | EndpointError]] = []
+    failed: list[tuple[RequestT, str | EndpointError]] = []
     with closing(run_requests(requests, ask, concurrency)) as answers:
         for result in answers:
             if result is not None:
@@ -311,11 +299,10 @@ def collect_failed_answers(
 def _model_drafts(
     passages: Passages, options: GenerationOptions, endpoint: Endpoint | None, on_progress: Progress
 ) -> tuple[list[_Draft], list[FailedPassage], int]:
-    """Ask the model, or take stored answers; return drafts, passages without any, and how many were not asked about."""
+    """Return drafts from new or stored answers, the passages without a draft, and the number of pending passages."""
     instruction = options.prompt.strip() or prompts()[options.language]["instruction"].strip()
     instruction = instruction.replace("{n}", str(options.per_passage))
     title_word = prompts().get(options.language, prompts()[PromptLanguage.ENGLISH])["title"]
-    # stored with one model, prompt and temperature, by passage
     key = key_of(options.model, instruction, options.language, options.temperature)[:16]
     path = workspace() / "cache" / "questions" / f"{key}.jsonl"
     stored = StoredAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"]))
@@ -326,11 +313,10 @@ def _model_drafts(
     if endpoint and new:
         from mrc_workbench.models.llm_connection import Chat  # imports the library
 
-        known = len(rows) - len(new)
         chat = Chat(endpoint, options.model, options.temperature)
 
         def ask(row: int) -> str:
-            """Return an answer that holds no question, else nothing."""
+            """Return an answer without questions, else ""."""
             passage = passages[row]
             title = f"{title_word}: {passage.title}\n\n" if passage.title else ""
             answer = chat.answer(instruction, title + passage.text[:_MAX_PASSAGE_LENGTH])
@@ -340,60 +326,56 @@ def _model_drafts(
             stored.add(keys[row], questions, {"questions": questions})
             return ""
 
-        failed = collect_failed_answers(
-            new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows))
-        )
+        known = len(rows) - len(new)
+        failed = collect_failures(new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows)))
     on_progress(len(rows), len(rows))
     drafts = [_Draft(question, row) for row in rows for question in stored.get(keys[row]) or []]
-    failed_passages = [
-        FailedPassage(row, answer.code, str(answer), answer.details)
-        if isinstance(answer, EndpointError)
-        else FailedPassage(row, "unusable", " ".join(answer.split())[:_MAX_EXCERPT_LENGTH])
-        for row, answer in sorted(failed, key=lambda failure: failure[0])
-    ]
+    failed_passages: list[FailedPassage] = []
+    for row, answer in sorted(failed, key=lambda failure: failure[0]):
+        if isinstance(answer, EndpointError):
+            failed_passages.append(FailedPassage(row, answer.code, str(answer), answer.details))
+        else:
+            failed_passages.append(FailedPassage(row, "unusable", " ".join(answer.split())[:_MAX_EXCERPT_LENGTH]))
     return drafts, failed_passages, 0 if endpoint else len(new)
 
 
+_DEFAULTS = GenerationOptions(model=os.environ.get(MODEL, ""))
+
+
 @add_options(
-    GenerationOptions,
-    excluded=("prompt",),
-    required=("by",),
-    default_instance=GenerationOptions(model=os.environ.get(MODEL, "")),
+    GenerationOptions, excluded=("prompt",), required=("by",), default_instance=_DEFAULTS, earlier_names=_EARLIER_NAMES
 )
 def generate(
-    data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
+    dataset: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
     /,
     *,
     name: Annotated[str, Parameter(help="name of the new dataset")] = "",
     preview: Annotated[bool, Parameter(negative="", help=f"only show questions of {_MAX_LISTED} passages")] = False,
     no_calls: Annotated[bool, Parameter(negative="", help="model: use stored answers only")] = False,
-    prompt: Annotated[
-        Path | None, Parameter(help="model: file with the prompt; {n} is the number of questions")
-    ] = None,
+    prompt: Annotated[Path | None, Parameter(help="model: prompt file; {n} is the number of questions")] = None,
     **option_values: Any,
 ) -> int:
     """Generate questions for the passages of a dataset.
 
-    The title of an article asks for its passages, a sentence for the rest of its passage (inverse cloze task), or a
-    language model at a chat endpoint writes questions that a passage answers. Environment variables name the endpoint:
-    OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, if it needs one, OPENAI_API_KEY.
+    Questions are titles of articles, sentences of passages (inverse cloze task), or questions that a language model at
+    a chat endpoint writes. Environment variables name the endpoint: OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, if
+    needed, OPENAI_API_KEY.
     """
+    option_values = current_names(option_values, _EARLIER_NAMES, "mrc data generate")
     option_values.setdefault("model", os.environ.get(MODEL, ""))
     if prompt:
         option_values["prompt"] = prompt.read_text(encoding="utf-8")
     if preview:
-        option_values["most"] = min(_MAX_LISTED, option_values.get("most", 0) or _MAX_LISTED)
+        option_values["limit"] = min(_MAX_LISTED, option_values.get("limit", 0) or _MAX_LISTED)
     options = GenerationOptions(**option_values)
-    question_set = find(data)
+    question_set = find(dataset)
     endpoint = Endpoint.from_input() if options.by is QuestionGenerator.MODEL and not no_calls else None
-    with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
-        generated = generate_questions(
-            question_set,
-            options,
-            endpoint,
-            name=name,
-            on_progress=lambda done, total: report_progress(f"{done:,} of {total:,} passages", done / max(1, total)),
-        )
+
+    def on_progress(done: int, total: int) -> None:
+        report_progress(f"{done:,} of {total:,} passages", done / max(1, total))
+
+    with stop_message("Stopped. Answers of the language model are stored: run the same command again to continue."):
+        generated = generate_questions(question_set, options, endpoint, name=name, on_progress=on_progress)
     end_progress_line()
     print_line("\n".join(_result_lines(generated)))
     if not preview:
@@ -409,12 +391,10 @@ def _result_lines(generated: GeneratedQuestions) -> list[str]:
     if len(questions) > _MAX_LISTED:
         lines.append(f"  and {len(questions) - _MAX_LISTED:,} more")
     if generated.pending_count:
-        lines.append(f"Passages not asked about yet: {generated.pending_count:,}")
+        lines.append(f"Passages without a request yet: {generated.pending_count:,}")
     if generated.failed_passages:
-        lines.append(f"Passages of which no question came: {len(generated.failed_passages):,}")
+        lines.append(f"Passages without a question: {len(generated.failed_passages):,}")
         ids = generated.question_set.passages.ids
-        lines += [
-            f"  {ids[failed_passage.row]}: {failed_passage.code}: {failed_passage.answer_excerpt}"
-            for failed_passage in generated.failed_passages[:_MAX_LISTED]
-        ]
-    return [*lines, "They are made, not asked: good to train with, and no test of a search"]
+        failed = generated.failed_passages[:_MAX_LISTED]
+        lines += [f"  {ids[passage.row]}: {passage.code}: {passage.answer_excerpt}" for passage in failed]
+    return [*lines, "These questions are synthetic: use them for training, not for evaluation"]

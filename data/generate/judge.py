@@ -1,8 +1,8 @@
-"""A language model judges which passages answer a question, and how far it agrees with people.
+"""A language model judges which passages answer a question; its agreement with people is measured.
 
-Its verdicts are kept in `workspace/judgements/<fingerprint>.jsonl`, a line each as it comes, with the model's name:
-they stand beside those of people and never for them. Models judge much like people on average and not always in the
-single case (Faggioli et al. 2023): see what `agreement` says before you build on it.
+`workspace/judgements/<fingerprint>.jsonl` stores a line per verdict with the model's name, next to the verdicts of
+people, which it never replaces. Models agree with people on average, but not in every case (Faggioli et al. 2023):
+check `measure_agreement` first.
 """
 
 import unicodedata
@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.generate import PromptLanguage, QuestionsError, collect_failed_answers, prompts
+from mrc_workbench.data.earlier_names import current_names
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError, collect_failures, prompts
 from mrc_workbench.data.questions.judgements import JudgedQuestion, RelevanceVerdict, annotation_path, collect_verdicts
 from mrc_workbench.data.records import Passage, composed
 from mrc_workbench.data.workspace import require_storage
 from mrc_workbench.models.llm import Endpoint, EndpointError, StoredAnswers, read_json_lines, remove_thoughts
 
 _MAX_PASSAGE_LENGTH = 8000  # characters that are sent
-# characters of an answer: stored, and shown if it cannot be used
+# characters of an answer
 _MAX_STORED_LENGTH = 2000
 _MAX_EXCERPT_LENGTH = 200
 _BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
 _AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
 _COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
-Verdicts = Mapping[tuple[str, str], RelevanceVerdict]  # by the question as `composed` has it, and the passage's id
+_EARLIER_NAMES = {"asked": "request", "said": "answer"}  # of the keys of a line
+Verdicts = Mapping[tuple[str, str], RelevanceVerdict]  # by the `composed` question and the passage's id
 
 
 class JudgementRequest(NamedTuple):
@@ -36,7 +38,7 @@ class JudgementRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """Which model judges, in which language, how many passages at a time. Raises `QuestionsError`."""
+    """The judging model, the language of its prompt, and its parallel requests. Raises `QuestionsError`."""
 
     model: str
     language: PromptLanguage = PromptLanguage.KOREAN
@@ -44,7 +46,7 @@ class JudgeOptions:
 
     def __post_init__(self) -> None:
         if not self.model.strip():
-            raise QuestionsError("no_judge", "name the language model that is to judge")
+            raise QuestionsError("no_judge", "name the language model that judges")
 
     @property
     def instruction(self) -> str:
@@ -53,7 +55,7 @@ class JudgeOptions:
 
 @dataclass(frozen=True)
 class JudgingResult:
-    """How many have a verdict by now, and how many got none: the first of these says why, or what was said instead."""
+    """The numbers of passages with and without a verdict, and the first error or unusable answer."""
 
     judged_count: int
     failed_count: int = 0
@@ -68,12 +70,13 @@ def judge_with_model(
     endpoint: Endpoint,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> JudgingResult:
-    """Ask a model about each passage and store each verdict as it comes; the same request is not sent again.
+    """Ask a model about each passage and store each verdict at once; no request is sent twice.
 
-    `on_progress` gets the number done and of all. Raises `EndpointError` if the endpoint will not answer others either,
-    `LimitError` (`megabytes`), and `ValueError` if `corpus` is no fingerprint.
+    `on_progress` gets the number of finished and of all requests. Raises `EndpointError` if the endpoint is not
+    available, `LimitError` (`megabytes`), and `ValueError` if `corpus` is no fingerprint.
     """
-    stored_verdicts = StoredAnswers(annotation_path("judgements", corpus, ".jsonl"), "asked", _stored_verdict)
+    path = annotation_path("judgements", corpus, ".jsonl")
+    stored_verdicts = StoredAnswers(path, "request", _stored_verdict, _EARLIER_NAMES)
     new = [candidate for candidate in requests if stored_verdicts.get(_request_key(candidate, options)) is None]
     known = len(requests) - len(new)
     if new:
@@ -83,29 +86,23 @@ def judge_with_model(
     chat = Chat(endpoint, options.model, temperature=0)
 
     def ask(request: JudgementRequest) -> str:
-        """Return an answer that holds no verdict, else nothing."""
+        """Return an answer without a verdict, else ""."""
         answer = chat.answer(options.instruction, prompt_text(request, options.language))
         if (verdict := parse_verdict(answer)) is None:
             return answer or " "
-        entry = {
-            "question": request.question,
-            "passage": request.passage.id,
-            "verdict": verdict,
-            "said": answer[:_MAX_STORED_LENGTH],
-        }
-        stored_verdicts.add(_request_key(request, options), verdict, {"model": options.model, **entry})
+        entry = {"model": options.model, "question": request.question, "passage": request.passage.id}
+        entry |= {"verdict": verdict, "answer": answer[:_MAX_STORED_LENGTH]}
+        stored_verdicts.add(_request_key(request, options), verdict, entry)
         return ""
 
-    failed = collect_failed_answers(
-        new, ask, options.concurrency, lambda done: on_progress(known + done, len(requests))
-    )
+    failed = collect_failures(new, ask, options.concurrency, lambda done: on_progress(known + done, len(requests)))
     errors = [answer for _, answer in failed if isinstance(answer, EndpointError)]
     texts = [" ".join(answer.split())[:_MAX_EXCERPT_LENGTH] for _, answer in failed if isinstance(answer, str)]
     return JudgingResult(len(requests) - len(failed), len(failed), next(iter(errors), None), next(iter(texts), ""))
 
 
 def prompt_text(request: JudgementRequest, language: PromptLanguage) -> str:
-    """Return what the model reads: passage and question, quoted so that no line passes for anything else."""
+    """Return the prompt with passage and question, quoted so that none of their lines is an instruction."""
     words = prompts()[language]
     passage = request.passage
     title = f"{words['title']}: {passage.title}\n" if passage.title else ""
@@ -114,10 +111,10 @@ def prompt_text(request: JudgementRequest, language: PromptLanguage) -> str:
 
 
 def parse_verdict(answer: str) -> RelevanceVerdict | None:
-    """Return the verdict of an answer that is exactly one verdict, else None.
+    """Return the verdict of an answer that consists of a single verdict, else None.
 
-    Case, full-width letters and the punctuation around the word do not matter, and one Korean copula may follow it. Any
-    other word or sign makes the answer no verdict: "NOT RIGHT" and "≠ RIGHT" are not "RIGHT".
+    Case, full-width letters and surrounding punctuation are ignored, and a Korean copula may follow. With any other
+    word or sign the answer is no verdict: "NOT RIGHT" and "≠ RIGHT" are not "RIGHT".
     """
     word = _strip_punctuation(unicodedata.normalize("NFKC", remove_thoughts(answer)).lower())
     for copula in _COPULAS:
@@ -132,24 +129,22 @@ def _strip_punctuation(text: str) -> str:
 
 
 def load_model_verdicts(corpus: str) -> dict[str, Verdicts]:
-    """Return the readable verdicts by model, the latest of each. Raises `ValueError` if it is no fingerprint."""
+    """Return the latest readable verdicts by model. Raises `ValueError` if `corpus` is no fingerprint."""
     verdicts_by_model: dict[str, dict[tuple[str, str], RelevanceVerdict]] = {}
-    for entry in read_json_lines(annotation_path("judgements", corpus, ".jsonl")):
+    for line in read_json_lines(annotation_path("judgements", corpus, ".jsonl")):
+        entry = current_names(line, _EARLIER_NAMES, "judgements")
         try:
             pair = (composed(str(entry["question"])), str(entry["passage"]))
-            verdict = _stored_verdict(entry)
-            verdicts_by_model.setdefault(str(entry["model"]), {})[pair] = verdict
+            verdicts_by_model.setdefault(str(entry["model"]), {})[pair] = _stored_verdict(entry)
         except (KeyError, TypeError, ValueError):
             continue
     return {**verdicts_by_model}
 
 
-def add_model_verdicts(
-    judged_questions: Sequence[JudgedQuestion], model_verdicts: Verdicts
-) -> tuple[JudgedQuestion, ...]:
-    """Return what people judged, and what a model did where no person said anything: for a set that tells of both."""
-    person_verdicts = collect_verdicts(judged_questions)
-    by_text = {composed(entry.question): entry for entry in judged_questions}
+def add_model_verdicts(judged: Sequence[JudgedQuestion], model_verdicts: Verdicts) -> tuple[JudgedQuestion, ...]:
+    """Return the judgements of people, with a model's verdicts for passages that no person judged."""
+    person_verdicts = collect_verdicts(judged)
+    by_text = {composed(entry.question): entry for entry in judged}
     for (question, passage), verdict in model_verdicts.items():
         if (question, passage) not in person_verdicts:
             by_text[question] = by_text.get(question, JudgedQuestion(question, ())).with_verdict(passage, verdict)
@@ -158,7 +153,7 @@ def add_model_verdicts(
 
 @dataclass(frozen=True)
 class Agreement:
-    """A model's verdicts beside a person's. `kappa` is Cohen's (1960), None if both gave one and the same verdict."""
+    """A model's verdicts compared with a person's. `kappa` is Cohen's (1960), None if all verdicts are equal."""
 
     both_right: int
     person_alone: int  # right by the person, wrong by the model
@@ -173,14 +168,14 @@ class Agreement:
 
 
 def measure_agreement(person: Verdicts, model: Verdicts) -> Agreement:
-    """Hold a model's verdicts against a person's wherever both exist."""
+    """Compare a model's verdicts with a person's for the passages that both judged."""
     from sklearn.metrics import cohen_kappa_score
 
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
     sure = [verdicts for verdicts in both if RelevanceVerdict.UNSURE not in verdicts]
     right = RelevanceVerdict.RIGHT
     wrong = RelevanceVerdict.WRONG
-    differ = len({verdict for verdicts in sure for verdict in verdicts}) > 1  # else chance alone explains everything
+    differ = len({verdict for verdicts in sure for verdict in verdicts}) > 1  # else kappa is not defined
     kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if differ else None
     return Agreement(
         both_right=sure.count((right, right)),
@@ -193,9 +188,9 @@ def measure_agreement(person: Verdicts, model: Verdicts) -> Agreement:
 
 
 def _stored_verdict(entry: dict[str, Any]) -> RelevanceVerdict:
-    """Return the verdict of a stored line. Raises `ValueError` if the answer stored beside it is no such verdict."""
+    """Return the verdict of a stored line. Raises `ValueError` if the stored answer is another verdict."""
     verdict = RelevanceVerdict(entry["verdict"])
-    answer = str(entry.get("said", ""))
+    answer = str(entry.get("answer", ""))
     is_whole = 0 < len(answer) < _MAX_STORED_LENGTH
     if is_whole and parse_verdict(answer) is not verdict:
         raise ValueError(f"{answer[:_MAX_EXCERPT_LENGTH]!r} is not the verdict {verdict}")
@@ -203,5 +198,5 @@ def _stored_verdict(entry: dict[str, Any]) -> RelevanceVerdict:
 
 
 def _request_key(request: JudgementRequest, options: JudgeOptions) -> str:
-    """Whom it was asked of and all that was said: the passage's own text, too, of which ids tell nothing."""
+    """Return a key of the model, its instruction, and the texts of question and passage, which ids do not identify."""
     return key_of(options.model, options.instruction, request.passage.id, prompt_text(request, options.language))[:32]

@@ -1,1 +1,1 @@
-"""Collections as the field publishes them: passages, questions, judgements in files of their own or in rows of all."""
+"""Collections as they are published: passages, questions and judgements in separate files, or together in rows."""

@@ -14,14 +14,7 @@ from mrc_workbench.data.formats.tables import (
     is_missing_mark,
     other_ids_in,
 )
-from mrc_workbench.data.layouts.cells import (
-    NOT_RELEVANT,
-    listed_passages,
-    parse_grade,
-    parse_groups,
-    parse_ids,
-    parse_own_metadata,
-)
+from mrc_workbench.data.layouts import cells
 from mrc_workbench.data.layouts.questions import (
     LabelTracker,
     PendingQuestion,
@@ -36,7 +29,7 @@ from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 
 _MAX_EXAMPLES = 3
-_MAX_JUDGED_ROWS = 100_000  # rows of judgements that tell how they name questions
+_MAX_JUDGED_ROWS = 100_000  # rows of judgements that show how they name questions
 _PARTS_BY_STRICTNESS = ("", "train", "validation", "test")  # from the least strict on
 _YES = ("true", "1", "yes", "y")
 
@@ -54,19 +47,19 @@ class QuestionSetBuilder(DatasetBuilder):
         self._source = 0
         self._row_plan: RowPlan  # of the source that is read
         self._first_position = 0  # of its passages
-        self._expects_questions = False  # whether any row was to hold a question
+        self._expects_questions = False  # any row should hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
         self.names = PassageNames(self._position_of, self.passages.titles)
         self.questions = QuestionBuilder(self._position_of, self.names)
         self._unknown_questions = Tally()
         self._changed_question_ids = Tally()
-        self._answered = Tally()  # questions whose answers a file of their own holds
+        self._answered = Tally()  # questions with answers in another file
         self._labels = LabelTracker()
         self._blank_questions: list[Problem] = []
         self._blank_question_count = 0
 
     def add(self, source: DataSource) -> tuple[int, int]:
-        """Read the rows of a source; returns how many there are, and how many of them were left out."""
+        """Read the rows of a source; returns the number of rows and the number of skipped rows."""
         add_row = {
             Role.PASSAGES: self._add_passage,
             Role.QUESTIONS: self._add_question,
@@ -88,12 +81,12 @@ class QuestionSetBuilder(DatasetBuilder):
         return self.row_count - rows_before, self.rejection.problems.left_out - left_out_before
 
     def has_good_rows(self) -> bool:
-        """Whether the source that is read has a good row: a passage and, unless it holds passages, a question."""
+        """Whether the current source has a good row: a passage and, unless it holds only passages, a question."""
         holds_passages = self._row_plan.source.role in (Role.PASSAGES, Role.ROWS)
         return bool(len(self.passages)) and (holds_passages or bool(self.questions))
 
     def build(self, name: str) -> QuestionSet:
-        """Build the set; missing ids are generated. Raises `DataError` if no passage or no question is left."""
+        """Build the set and generate missing ids. Raises `DataError` if no passage or no question is left."""
         if not len(self.passages) or (self._expects_questions and not self.questions):
             for problem in self._blank_questions:
                 self.rejection.add(RawRow(problem.row or 0, {}), problem, has_good_rows=True)
@@ -105,25 +98,22 @@ class QuestionSetBuilder(DatasetBuilder):
         given_ids = [question.id for question in self.questions]
         question_ids = list(fill_ids("q", given_ids))
         if any(given_ids):
-            generated_ids = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
-            self.rejection.report(
-                id_problems(ProblemCode.GENERATED_QUESTION_IDS, generated_ids[self._changed_question_ids.rows :])
-            )
+            generated = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
+            new = generated[self._changed_question_ids.rows :]
+            self.rejection.report(id_problems(ProblemCode.GENERATED_QUESTION_IDS, new))
         questions = tuple(self.questions.build_questions(question_ids, ids))
         notices = [*self.passages.notices(), *self._labels.problems()]
         notices += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self.questions.by_position])
         notices += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
         notices += self._answered.problems(ProblemCode.ANSWERS_READ)
-        if self._blank_question_count:
-            first = self._blank_questions[0].row or 0
-            notices.append(
-                Problem.from_code(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first)
-            )
+        if self._blank_questions:
+            details = {"rows": self._blank_question_count, "first": self._blank_questions[0].row or 0}
+            notices.append(Problem.from_code(ProblemCode.NO_QUESTION_IN_ROW, None, **details))
         self.rejection.report(notices)
         return QuestionSet(name, passages, questions, self.passages.aliases())
 
     def gaps(self) -> tuple[Problem, ...]:
-        """Return what concerns the dataset as a whole; complete once `question_set` has been called."""
+        """Return the problems of the dataset as a whole; complete after `build`."""
         return (
             *self.questions.unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
             *self._unknown_questions.problems(ProblemCode.UNKNOWN_QUESTIONS),
@@ -138,7 +128,7 @@ class QuestionSetBuilder(DatasetBuilder):
         text = reader.text("context", None if has_only_title else ProblemCode.EMPTY_CONTEXT)
         if not id_ or reader.is_refused():
             return reader.problem
-        if self._position_of.get(id_, -1) >= self._first_position:  # another file may number its passages alike
+        if self._position_of.get(id_, -1) >= self._first_position:  # other files may use the same numbers
             return Problem.from_code(ProblemCode.DUPLICATE_PASSAGE, reader.row.number, id=display_text(id_, 80))
         self.passage_rows += 1
         if not text:
@@ -186,14 +176,12 @@ class QuestionSetBuilder(DatasetBuilder):
         question = self.questions.find(id_, text, passage_position)
         if question is not None and question.text != text:
             if question.source == self._source:
-                return Problem.from_code(
-                    ProblemCode.DUPLICATE_ID, row.number, id=display_text(id_, 80), first=question.row
-                )
-            self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
+                return _duplicate_id_problem(row.number, id_, question)
+            self._changed_question_ids.add(id_)  # another file uses the same number
             id_ = ""
             question = self.questions.find("", text, passage_position)
         answers = self._answers(reader)
-        grade = parse_grade(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
+        grade = cells.parse_grade(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None:
@@ -202,7 +190,7 @@ class QuestionSetBuilder(DatasetBuilder):
         self._note_part(question, reader)
         question.needs_judgement |= bool(plan.lists)
         for listed_id, title, passage, listed_grade in judged:
-            # lists may number their own entries: the text is what was judged
+            # ids may be numbers within the list: the judgement refers to the text
             self.questions.judge(question, self._store(listed_id, passage, title), listed_grade)
         problem = self._judge_context(question, context, grade, reader) if context else None
         if answers:
@@ -215,7 +203,7 @@ class QuestionSetBuilder(DatasetBuilder):
     def _note_part(self, question: PendingQuestion, reader: RowReader) -> None:
         cell = reader.cell("part")
         if part := ("" if cell is None else parse_part(cell)) or self._row_plan.source.part:
-            # a question of several parts is in the strictest, so that no test is trained on
+            # a question of several parts goes to the strictest: training must not see test questions
             question.part = max(question.part, part, key=_PARTS_BY_STRICTNESS.index)
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
@@ -227,7 +215,7 @@ class QuestionSetBuilder(DatasetBuilder):
         return reader.answers()
 
     def _context(self, reader: RowReader) -> str:
-        """Return the passage of a row as text; a missing one is a problem unless the row may hold lists."""
+        """Return the passage of a row as text; a missing passage is a problem unless the row may hold lists."""
         if not self._row_plan.has_context or (self._row_plan.lists and self._is_missing(reader.cell("context"))):
             return ""
         text = reader.text("context", ProblemCode.EMPTY_CONTEXT)
@@ -240,8 +228,8 @@ class QuestionSetBuilder(DatasetBuilder):
     def _listed_passages(self, reader: RowReader) -> list[JudgedPassage]:
         passages: list[JudgedPassage] = []
         for role, names, grade in self._row_plan.lists:
-            for id_, title, text, is_relevant in listed_passages(reader, names, role):
-                own_grade = grade if is_relevant is None or grade == NOT_RELEVANT else int(is_relevant)
+            for id_, title, text, is_relevant in cells.listed_passages(reader, names, role):
+                own_grade = grade if is_relevant is None or grade == cells.NOT_RELEVANT else int(is_relevant)
                 passages.append((id_, title, text, own_grade))
         return passages
 
@@ -258,7 +246,7 @@ class QuestionSetBuilder(DatasetBuilder):
                 details = {"column": reader.column("question")}
                 self._blank_questions.append(Problem.from_code(ProblemCode.EMPTY_QUESTION, number, **details))
             is_hopeless = self._blank_question_count == MAX_BAD_ROWS and len(self.passages) < MAX_BAD_ROWS // 100
-            if is_hopeless and not self.questions:  # very many rows without a question, with copies of few passages
+            if is_hopeless and not self.questions:  # too many rows without a question that repeat few passages
                 first = self._blank_questions[0]
                 self.rejection.add(RawRow(first.row or 0, {}), first, has_good_rows=True)
                 raise self.rejection.no_good_rows_error(ProblemCode.NO_GOOD_START, self._blank_question_count)
@@ -282,11 +270,11 @@ class QuestionSetBuilder(DatasetBuilder):
         return position
 
     def _judge_context(self, question: PendingQuestion, context: str, grade: int, reader: RowReader) -> Problem | None:
-        """Store the passage of a row with its grade; returns the problem if the row repeats another."""
+        """Store the passage of a row with its grade; returns a problem if the row repeats another row."""
         number = reader.row.number
         position = self._store_context(context, reader)
         if position in question.grades or position in question.rejected:
-            known = question.grades.get(position, NOT_RELEVANT)
+            known = question.grades.get(position, cells.NOT_RELEVANT)
             if self._row_plan.source.columns.label is None or known == grade:
                 return None if self._row_plan.lists else _repeated_row_problem(number, question)
             details = {"question": display_text(question.text, 80), "passage": display_text(context, 80)}
@@ -311,10 +299,10 @@ class QuestionSetBuilder(DatasetBuilder):
             return reader.problem
         question = self.questions.find(id_, text)
         if question is not None and question.text != text:
-            return Problem.from_code(ProblemCode.DUPLICATE_ID, number, id=display_text(id_, 80), first=question.row)
+            return _duplicate_id_problem(number, id_, question)
         if question is not None and not columns.positives and not source.references:
             return _repeated_row_problem(number, question)
-        groups = parse_groups(reader) if source.shape is SourceShape.AUTORAG else []
+        groups = cells.parse_groups(reader) if source.shape is SourceShape.AUTORAG else []
         judged = self._listed_passages(reader)
         if reader.is_refused():
             return reader.problem
@@ -327,17 +315,17 @@ class QuestionSetBuilder(DatasetBuilder):
             for answer in reader.answers():
                 question.answers.setdefault(answer, UNKNOWN_START)
         if source.metadata:
-            question.metadata = parse_own_metadata(reader.row.cells.get(source.metadata)) or question.metadata
+            question.metadata = cells.parse_own_metadata(reader.row.cells.get(source.metadata)) or question.metadata
         self.questions.add_groups(question, groups)
         for listed_id, title, passage, listed_grade in judged:
-            # ids name the passages of the corpus, unlike those of lists in rows
+            # here, unlike in rows, ids name the passages of the corpus
             position = self._position_of.get(listed_id)
             if position is None or self.passages.find(passage) == position:
                 position = self._store(listed_id, passage, title)
             elif reader.dropped is None:
                 reader.dropped = Problem.from_code(ProblemCode.OTHER_TEXT, number, id=display_text(listed_id, 80))
             self.questions.judge(question, position, listed_grade)
-        grade = parse_grade(reader, "label") if source.references and columns.label else RELEVANT_GRADE
+        grade = cells.parse_grade(reader, "label") if source.references and columns.label else RELEVANT_GRADE
         if not reader.is_refused():
             self.questions.judge_references(question, reader, source.references, grade)
         return reader.problem
@@ -360,13 +348,13 @@ class QuestionSetBuilder(DatasetBuilder):
         else:
             id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
             question = self.questions.find("", id_)
-        passages = parse_ids(reader, "passage_id")
-        grade = parse_grade(reader, "label") if columns.label else RELEVANT_GRADE
+        passages = cells.parse_ids(reader, "passage_id")
+        grade = cells.parse_grade(reader, "label") if columns.label else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None and columns.question and not columns.id:
             question = PendingQuestion(reader.row.number, self._source, "", id_, needs_judgement=True)
-            self.questions.add(question)  # ratings bring their questions
+            self.questions.add(question)  # ratings contain their questions
         if question is None:
             for _ in passages:
                 self._unknown_questions.add(id_)
@@ -379,6 +367,10 @@ class QuestionSetBuilder(DatasetBuilder):
                 details = {"question": display_text(id_, 80), "passage": display_text(passage, 80)}
                 conflict = Problem.from_code(ProblemCode.JUDGED_TWICE, reader.row.number, **details, grade=known)
         return conflict
+
+
+def _duplicate_id_problem(row: int, id_: str, question: PendingQuestion) -> Problem:
+    return Problem.from_code(ProblemCode.DUPLICATE_ID, row, id=display_text(id_, 80), first=question.row)
 
 
 def _repeated_row_problem(row: int, question: PendingQuestion) -> Problem:

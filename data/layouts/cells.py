@@ -1,4 +1,4 @@
-"""What the cells of a row hold beyond text: lists of passages, grades, groups of ids, and this project's metadata.
+"""Reads cells that hold more than text: lists of passages, grades, groups of ids, and this project's metadata.
 
 A list of passages may be texts, objects, [title, sentences] pairs, or the dict of lists that Hugging Face writes.
 """
@@ -30,48 +30,30 @@ from mrc_workbench.data.formats.tables import (
     parsed,
 )
 from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import ProblemCode
 
 Opener = Callable[[], RawTable]
-# Compared as `plain_name` makes them, the best name first.
-ID_NAMES = (
-    "docid", "passageid", "psgid", "pid", "contextid", "paragraphid", "chunkid", "documentid", "nodeid",
-    "wikipediaid", "corpusid", "id", "문서id", "문서번호",
-)  # fmt: skip
-TITLE_NAMES = (
-    "title", "doctitle", "documenttitle", "wikipediatitle", "wikipediapagetitle", "pagetitle", "wikititle", "headline",
-    "docname", "documentname", "제목", "문서제목", "문서명",
-)  # fmt: skip
-TEXT_NAMES = (
-    "text", "passagetext", "paragraphtext", "evidencetext", "pagecontent", "contexttext", "chunktext", "snippettext",
-    "contents", "content", "context", "passage", "paragraph", "chunk", "snippet", "body", "wikicontext",
-    "searchcontext", "sentences", "paragraphs", "sentence", "texts", "passages", "chunks", "document",
-    "본문", "지문", "문단", "내용", "텍스트",
-)  # fmt: skip
-_MARK_NAMES = (
-    "isselected", "issupporting", "isrelevant", "relevant", "relevance", "ispositive", "isgold", "isanswer",
-    "hasanswer", "label", "관련여부", "관련도",
-)  # fmt: skip
-_UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
-# in lower case but O and X, which mark right and wrong in Korea and Japan as ○ and × do
-_TRUE = (
-    "true", "yes", "y", "positive", "relevant", "correct", "entailment", "O", "○", "◯", "〇", "✓", "✔", "예", "네",
-    "참", "관련", "관련있음", "적합", "正解", "はい", "相关", "是", "ja",
-)  # fmt: skip
-_FALSE = (
-    "false", "no", "n", "negative", "irrelevant", "incorrect", "X", "×", "✕", "✗", "아니오", "아니요", "거짓", "무관",
-    "관련없음", "부적합", "不正解", "いいえ", "不相关", "否", "nein",
-)  # fmt: skip
+Sample = Sequence[Mapping[str, object]]  # some rows of a table
+# plain names (see `plain_name`), the best name first
+ID_NAMES = WORDS["passage_id"]
+TITLE_NAMES = WORDS["passage_title"]
+TEXT_NAMES = WORDS["passage_text"]
+_MARK_NAMES = WORDS["passage_mark"]
+_UNCLEAR_NAMES = WORDS["unclear_passages"]
+# lower case, except O and X, which mark right and wrong in Korea and Japan like ○ and ×
+_TRUE = WORDS["marks_true"]
+_FALSE = WORDS["marks_false"]
 _MARKS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 _NEGATION = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4
 _MAX_TITLE_LENGTH = 200  # characters; a longer first text of a pair is no title
-MAX_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
+MAX_GRADE = 1000  # gains are powers of two, and those of larger grades overflow
 NOT_RELEVANT = 0
 
 
 class ListedPassage(NamedTuple):
-    """One passage of a list. `is_relevant` comes from a mark in its entry and is None without one."""
+    """One passage of a list. `is_relevant` comes from a mark in its entry and is None without a mark."""
 
     id: str
     title: str
@@ -80,13 +62,12 @@ class ListedPassage(NamedTuple):
 
 
 def passages_in(cell: object) -> list[ListedPassage]:
-    """Return the passages of a cell, in order; none for what holds no text.
+    """Return the passages of a cell, in order; an empty list if the cell holds no text.
 
     Takes a text, a list of texts, objects with a text (and id, title, mark), [title, sentences] pairs, a dict of
     equally long lists, an object of passages by id, and the JSON or Python text of any of these.
     """
-    value = _parsed_value(cell)
-    entries = list(_entries(value, _MAX_DEPTH))
+    entries = list(_entries(_parsed_value(cell), _MAX_DEPTH))
     numbers = [entry.id for entry, id_name in entries if id_name == "id"]  # may number the entries of one list
     count = len(entries)
     is_numbered = count > 1 and numbers in ([*map(str, range(count))], [*map(str, range(1, count + 1))])
@@ -110,7 +91,9 @@ def first_value(cells: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def find_name(cells: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Return the name of the first filled cell whose plain name is one of `names`, in their order."""
-    by_plain = {plain_name(name): name for name, value in reversed([*cells.items()]) if not _is_empty(value)}
+    values = {name: plain_value(value) for name, value in reversed([*cells.items()])}
+    filled = [name for name, value in values.items() if (value if is_collection(value) else not is_blank(value))]
+    by_plain = {plain_name(name): name for name in filled}
     return next((by_plain[name] for name in names if name in by_plain), None)
 
 
@@ -160,7 +143,7 @@ def _by_id(columns: dict[str, Any], depth: int) -> Iterator[tuple[ListedPassage,
 
 
 def _transposed(columns: dict[str, Any], text_name: str) -> list[dict[str, Any]] | None:
-    """Return the objects of a dict of equally long lists, None where it is none."""
+    """Return the objects of a dict of equally long lists, None for any other dict."""
     lists = {name: value for name, value in columns.items() if value is not None}
     if not all(isinstance(value, list) for value in lists.values()):
         return None
@@ -174,15 +157,13 @@ def _transposed(columns: dict[str, Any], text_name: str) -> list[dict[str, Any]]
 def _pair(value: Iterable[Any]) -> ListedPassage | None:
     """Return the passage of [title, list of sentences], None for any other list."""
     match [plain_value(item) for item in value]:
-        case [str(title), list(parts)] if len(title) <= _MAX_TITLE_LENGTH and all(
-            isinstance(part, str) for part in parts
-        ):
+        case [str(title), list(parts)] if len(title) <= _MAX_TITLE_LENGTH and all(isinstance(p, str) for p in parts):
             return ListedPassage("", title.strip(), joined_text(parts))
     return None
 
 
 def parse_mark(value: object) -> bool | None:
-    """Return what a mark says: a flag, a yes or no, or a number that is relevant from 1; None for anything else."""
+    """Return whether a mark says relevant: a flag, a yes or no, or a number of at least 1; None for any other cell."""
     if is_collection(value) or is_blank(value):
         return None
     text = as_text(value)
@@ -201,7 +182,7 @@ def parse_mark(value: object) -> bool | None:
 
 
 def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
-    """Whether the lists of a column, one a row, may hold passages of which nothing says that they answer."""
+    """Whether the lists of a column (one per row) may hold passages without any mark that they answer the question."""
     passages = [passage for row in lists for passage in row]
     if plain_name(name) not in _UNCLEAR_NAMES or any(passage.is_relevant is not None for passage in passages):
         return False
@@ -209,14 +190,13 @@ def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
     return is_plural and (plain_name(name) != "context" or any(passage.title for passage in passages))
 
 
-def is_unclear_list(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
-    """Whether a column of these rows holds such lists, see `is_unclear`."""
+def is_unclear_list(name: str, sample: Sample) -> bool:
+    """Whether a column of these rows holds lists that `is_unclear` reports."""
     cells = [row.get(name) for row in sample[:50]]
     return is_unclear(name, [passages_in(cell) for cell in cells if is_collection(cell) or isinstance(cell, str)])
 
 
 def _parsed_value(cell: object, *, only_objects: bool = False) -> Any:
-    """Return the cell, its text parsed where it is JSON or Python."""
     brackets = ("{",) if only_objects else ("[", "{")
     if isinstance(cell, bytes):
         cell = as_text(cell)
@@ -229,18 +209,13 @@ def _parsed_value(cell: object, *, only_objects: bool = False) -> Any:
 
 
 def objects_in_list(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list, none for anything else."""
+    """Return the objects in a list; an empty list for any other value."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as Python keeps it: an array as a list."""
+    """Return an array as a list, any other value unchanged."""
     return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _is_empty(value: Any) -> bool:
-    value = plain_value(value)
-    return not value if is_collection(value) else is_blank(value)
 
 
 _EARLIER_METADATA = {"made": "generator"}
@@ -248,7 +223,7 @@ _EARLIER_METADATA = {"made": "generator"}
 
 @dataclass(frozen=True)
 class QuestionMetadata:
-    """What an export of this project says of a question in its metadata."""
+    """The metadata of a question in an export of this project."""
 
     answers: tuple[str, ...] = ()
     kind: str = ""
@@ -291,18 +266,19 @@ def parse_grade(reader: RowReader, role: str) -> int:
 
 
 def parse_groups(reader: RowReader) -> list[list[str]]:
-    """Return the groups of ids of a row: each inner list is one; a flat list is a single group."""
-    given = list_items(reader.cell("passage_id"))
-    if not any(is_collection(item) for item in given):
-        given = [given]
-    groups = [[reader.mend_text(as_text(id_)) for id_ in list_items(group)] for group in given]
-    if any(isinstance(id_, dict) or is_collection(id_) for group in given for id_ in list_items(group)):
+    """Return the groups of ids of a row: each inner list is a group; a flat list is a single group."""
+    items = list_items(reader.cell("passage_id"))
+    if not any(map(is_collection, items)):
+        items = [items]
+    cells = [list_items(item) for item in items]
+    if any(isinstance(id_, dict) or is_collection(id_) for group in cells for id_ in group):
         reject_once(reader, ProblemCode.NO_LIST, "passage_id", found=describe_kind(reader.cell("passage_id")))
-    return [group for group in ([id_ for id_ in group if id_] for group in groups) if group]
+    groups = [[reader.mend_text(as_text(id_)) for id_ in group] for group in cells]
+    return [ids for ids in (list(filter(None, group)) for group in groups) if ids]
 
 
 def parse_ids(reader: RowReader, role: str) -> list[str]:
-    """Return the ids of a cell that holds one or a list of them."""
+    """Return the ids of a cell that holds an id or a list of ids."""
     cell = reader.cell(role)
     if not is_collection(cell):
         return [reader.text(role, ProblemCode.EMPTY_ID)]
@@ -330,22 +306,22 @@ def listed_passages(reader: RowReader, names: Iterable[str], role: str) -> list[
 
 
 def list_items(cell: Any) -> list[Any]:
-    """Return the items of a cell: those of a list, or of the text of one; none of a blank."""
+    """Return the items of a list or of its text; an empty list for a blank cell, the cell itself for other cells."""
     if is_list_text(cell) and len(cell) <= MAX_CHARACTERS:
         cell = parsed(cell.strip())
-    cell = cell.tolist() if isinstance(cell, np.ndarray) else cell
+    cell = plain_value(cell)
     if isinstance(cell, (list, tuple, set)):
         return list(cell)
     return [] if is_blank(cell) else [cell]
 
 
 def reject_once(reader: RowReader, code: ProblemCode, role: str, **details: str | int) -> None:
-    """Note why the row cannot be used, unless a reason is known already."""
+    """Report why the row cannot be used, unless a reason is known already."""
     if reader.problem is None:
         reader.refuse(code, role, **details)
 
 
-def holds_lists(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
+def holds_lists(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are lists or objects, or the text of a list or object."""
     cells = [cell for row in sample if not is_blank(cell := row.get(name))]
     values = [parsed(str(cell).strip()) if is_list_text(cell) else cell for cell in cells]
@@ -357,14 +333,12 @@ def is_list_text(cell: object) -> bool:
     return isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{")
 
 
-def separates_answers(answers: str, context: str | None, sample: Sequence[Mapping[str, object]]) -> bool:
-    """Whether answers stand between `|`: parts of cells stand in their passages, or several cells have the mark."""
+def separates_answers(answers: str, context: str | None, sample: Sample) -> bool:
+    """Whether `|` separates answers: parts of cells occur in their passages, or several cells contain `|`."""
     cells = [(text, row) for row in sample if isinstance(text := row.get(answers), str) and "|" in text]
     if not cells or not all(all(map(str.strip, text.split("|"))) for text, _ in cells):
         return False
     if context is None:
         return len(cells) > 1
-    in_passage = [(text, str(row.get(context))) for text, row in cells]
-    return all(
-        text not in passage and any(part.strip() in passage for part in text.split("|")) for text, passage in in_passage
-    )
+    pairs = [(text, str(row.get(context))) for text, row in cells]
+    return all(text not in passage and any(p.strip() in passage for p in text.split("|")) for text, passage in pairs)

@@ -1,4 +1,4 @@
-"""What other programs write: exports of LangSmith and Label Studio, documents and judgements of search engines."""
+"""Files of other programs: exports of LangSmith and Label Studio, documents and judgements of search engines."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,18 +15,18 @@ from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.layouts.cells import Opener, objects_in_list
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
-Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
+Items = Iterable[tuple[int, Any, object]]  # number, object or problem, original item
 
 _PREDICTION = "prediction_text"
 _PREDICTION_FILE_NAME = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nbest|outputs?)(?![a-z])|예측")
 _SAMPLE = 5
 _ACTIONS = ("index", "create", "update", "delete")
-_MAX_DEPTH = 20  # of a query that are searched for its text
+_MAX_DEPTH = 20  # levels of a query that are searched for its text
 QUESTION_COLUMNS = ("id", "text")
 RATING_COLUMNS = ("query-id", "query", "corpus-id", "score")
 _RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
 _QUERY_LINE = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:\s*(.*\S)")
-_WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, behind its text
+_WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, after its text
 _MIN_MATCHING_FRACTION = 0.8
 _SAMPLE_LINES = 200
 
@@ -37,18 +37,19 @@ def number_items(items: Iterable[Any]) -> Items:
 
 
 def mapped_items_opener(items: Callable[[], Items], transform: Callable[[dict[str, Any]], Any]) -> Opener:
-    """Return what opens a table of items, of which every object is changed."""
-    return item_opener(
-        lambda: (
-            (number, transform(item) if isinstance(item, dict) else item, given) for number, item, given in items()
-        )
-    )
+    """Return an opener of a table of items that transforms every object."""
+
+    def transformed() -> Items:
+        for number, item, original in items():
+            yield number, transform(item) if isinstance(item, dict) else item, original
+
+    return item_opener(transformed)
 
 
 def export_opener(recognised: RecognisedFile) -> Opener | None:
-    """Return what opens the table of an export, its nested fields as columns; None if the file is no such export.
+    """Return an opener of an export's table, with nested fields as columns; None if the file is no such export.
 
-    Documents of a search engine may stand in a bulk file, in elasticdump's lines, or in the answer to a search.
+    Documents of a search engine may come from a bulk file, elasticdump's lines, or the response to a search.
     """
     items = _items_opener(recognised)
     if items is None:
@@ -57,9 +58,7 @@ def export_opener(recognised: RecognisedFile) -> Opener | None:
     if recognised.format is Format.JSONL and first and _is_action(first[0]):
         return item_opener(lambda: _bulk_items(items()))
     if first and all(map(_is_hit, first)):
-        return mapped_items_opener(
-            items, lambda item: _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item
-        )
+        return mapped_items_opener(items, lambda hit: _with_id(hit.get("_id"), hit["_source"]) if _is_hit(hit) else hit)
     for fields, transform in _EXPORTS:
         if 2 * sum(_has_fields(item, fields) for item in first) > len(first):
             return mapped_items_opener(items, transform)
@@ -90,7 +89,7 @@ def reject_predictions(names: Sequence[str], name: str, value: object) -> None:
 
 
 def is_named_prediction(name: str) -> bool:
-    """Whether the name of a file says that it holds what a model predicted."""
+    """Whether the name of a file suggests that it holds the predictions of a model."""
     return _PREDICTION_FILE_NAME.search(PurePosixPath(name).name.lower()) is not None
 
 
@@ -99,7 +98,7 @@ def _has_fields(item: object, fields: Mapping[str, type]) -> bool:
 
 
 def flatten(item: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return an object with the fields of its inner objects `keys` beside its own; a second `id` is "inputs.id"."""
+    """Return an object joined with the fields of its inner objects `keys`; a second `id` becomes "inputs.id"."""
     row: dict[str, Any] = {}
     for key in keys:
         inner = item.get(key)
@@ -122,7 +121,7 @@ def _flatten_task(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spans(annotations: object) -> Iterator[Mapping[str, Any]]:
-    """The marked or typed texts of annotations, less those that were cancelled."""
+    """Yield the marked or typed texts of annotations that were not cancelled."""
     for annotation in objects_in_list(annotations):
         results = [] if annotation.get("was_cancelled") else objects_in_list(annotation.get("result"))
         for value in objects_in_list([result.get("value") for result in results]):
@@ -161,37 +160,42 @@ def _hits_in(value: object) -> list[Any] | None:
 
 
 def _bulk_items(lines: Items) -> Iterator[tuple[int, Any, object]]:
-    """Join the two lines of each action; an action that stores no document is a problem of its row."""
-    pending: tuple[int, str, Mapping[str, Any], object] | None = None
-    for number, item, given in lines:
+    """Join the two lines of each action; an action without a document becomes a problem of its row."""
+    action: _Action | None = None  # that waits for its document
+    for number, item, original in lines:
         is_action = _is_action(item)
-        if pending is not None and isinstance(item, dict) and not is_action:
-            document = item.get("doc") if pending[1] == "update" else item
-            yield number, _with_id(pending[2].get("_id"), document), given
-            pending = None
+        if action is not None and isinstance(item, dict) and not is_action:
+            document = item.get("doc") if action.name == "update" else item
+            yield number, _with_id(action.target.get("_id"), document), original
+            action = None
             continue
-        if pending is not None:
-            yield pending[0], _broken_action(pending[0], "an action without a document"), pending[3]
-            pending = None
-        if not is_action:
-            yield (
-                number,
-                item if isinstance(item, Problem) else _broken_action(number, "a line without an action"),
-                given,
-            )
-            continue
-        name, target = next(iter(item.items()))
-        if name == "delete":
-            yield number, _broken_action(number, "an action that deletes a document"), given
+        if action is not None:
+            yield _broken_action(action.number, "an action without a document", action.original)
+            action = None
+        if is_action:
+            name, target = next(iter(item.items()))
+            if name == "delete":
+                yield _broken_action(number, "an action that deletes a document", original)
+            else:
+                action = _Action(number, name, target, original)
+        elif isinstance(item, Problem):
+            yield number, item, original
         else:
-            pending = number, name, target, given
-    if pending is not None:
-        yield pending[0], _broken_action(pending[0], "an action without a document"), pending[3]
+            yield _broken_action(number, "a line without an action", original)
+    if action is not None:
+        yield _broken_action(action.number, "an action without a document", action.original)
 
 
-def _broken_action(number: int, description: str) -> Problem:
-    expected = "an action and a document"
-    return Problem.from_code(ProblemCode.BROKEN_PART, number, place="this line", found=description, expected=expected)
+class _Action(NamedTuple):
+    number: int
+    name: str
+    target: Mapping[str, Any]
+    original: object
+
+
+def _broken_action(number: int, description: str, original: object) -> tuple[int, Problem, object]:
+    details = {"location": "this line", "found": description, "expected": "an action and a document"}
+    return number, Problem.from_code(ProblemCode.BROKEN_PART, number, **details), original
 
 
 def _with_id(id_: object, document: Any) -> Any:
@@ -203,11 +207,11 @@ class Ratings(NamedTuple):
 
     judgements: Opener
     questions: Opener | None
-    has_ids: bool  # whether judgements name questions by id, else by text
+    has_ids: bool  # judgements name questions by id, else by text
 
 
 def parse_ratings(value: object) -> Ratings | None:
-    """Return the judgements of an Elasticsearch `_rank_eval` request or of OpenSearch's list; None if it is neither."""
+    """Return the judgements of an Elasticsearch `_rank_eval` request or OpenSearch list; None for any other value."""
     if not isinstance(value, dict):
         hits = _hits_in(value)
         return parse_ratings(hits[0]["_source"]) if hits and len(hits) == 1 else None
@@ -243,7 +247,6 @@ def _rank_eval_questions(requests: list[Any]) -> Iterator[RawRow]:
 
 
 def _ratings(passage_key: str, entries: Iterable[tuple[object, object, object]]) -> Iterator[RawRow]:
-    """Yield the rows of questions, each with its id, its text and its ratings."""
     numbers = count(1)
     for id_, query, ratings in entries:
         for rating in ratings if isinstance(ratings, list) else [ratings]:
@@ -254,15 +257,13 @@ def _ratings(passage_key: str, entries: Iterable[tuple[object, object, object]])
                 yield _not_an_object(next(numbers), rating)
 
 
-def _not_an_object(number: int, given: object) -> RawRow:
-    problem = Problem.from_code(
-        ProblemCode.BROKEN_PART, number, place="this entry", found="no object", expected="an object"
-    )
-    return RawRow(number, {"entry": given}, problem)
+def _not_an_object(number: int, entry: object) -> RawRow:
+    details = {"location": "this entry", "found": "no object", "expected": "an object"}
+    return RawRow(number, {"entry": entry}, Problem.from_code(ProblemCode.BROKEN_PART, number, **details))
 
 
 def query_text(node: object, level: int = 0) -> str:
-    """Return the text that a search request asks with: the value of `query`, `query_string` or a `match` clause."""
+    """Return the query text of a search request: the value of `query`, `query_string` or a `match` clause."""
     if level > _MAX_DEPTH or not isinstance(node, (dict, list)):
         return ""
     children = node if isinstance(node, list) else node.values()
@@ -279,7 +280,7 @@ def query_text(node: object, level: int = 0) -> str:
 
 
 def parse_rating_lines(text: EncodedText) -> Ratings | None:
-    """Return a judgement list for learning to rank (`3 qid:1 # doc7`, questions in comments); None for other texts."""
+    """Return a judgement list for learning to rank (`3 qid:1 # doc7`, queries in comments); None for other texts."""
     lines = [line.strip() for line in text.head.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES] if line.strip()]
     rated = [line for line in lines if not line.startswith("#")]
     hits = sum("qid:" in line and line[:1].isdigit() for line in rated)

@@ -1,8 +1,8 @@
-"""Files of text without column names: lines of ids, judgements and triples, TREC's markup, and SMART's entries.
+"""Text files without column names: lines of ids, judgements and triples, TREC's markup, and SMART's entries.
 
-Markup is what stands between <top>, <topic> or <DOC>, as SGML or XML. Regular expressions find the tags; no XML parser
-reads the file, so entities that a file declares are never expanded. Unclosed tags, as in TREC's first topics, end where
-the next one begins. CACM, CISI, MEDLINE and Cranfield are published in SMART's entries (.I, .T, .W).
+Markup is SGML or XML between <top>, <topic> or <DOC> tags. Regular expressions find the tags; no XML parser reads the
+file, so entities that a file declares are never expanded. An unclosed tag, as in TREC's first topics, ends where the
+next one begins. CACM, CISI, MEDLINE and Cranfield are published as SMART entries (.I, .T, .W).
 """
 
 import html
@@ -16,13 +16,12 @@ from mrc_workbench.data.formats.tables import MAX_CHARACTERS, RawRow, RawTable
 from mrc_workbench.data.formats.text import EncodedText
 from mrc_workbench.data.problems import Problem, ProblemCode
 
-WHOLE_NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgements are
-# lines that are looked at
-_SAMPLE = 200
+WHOLE_NUMBER = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # as in judgements
+_SAMPLE = 200  # lines
 _SAMPLE_CHARACTERS = 500_000
-_MIN_MATCHING_FRACTION = 0.8  # share of them that must be of a kind: the others are rows with a problem
-_MIN_TRIPLE_CHARACTERS = 20  # letters of its passages on average
-_MAX_ENTRY_CHARACTERS = 4 * MAX_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
+_MIN_MATCHING_FRACTION = 0.8  # of the sampled lines; the other lines become rows with a problem
+_MIN_TRIPLE_CHARACTERS = 20  # mean length of the passages
+_MAX_ENTRY_CHARACTERS = 4 * MAX_CHARACTERS  # the rest of an entry is not read: its text is too long anyway
 _TAG = r"<(/?)({names})\b([^<>]{{0,1000}})>"
 _TOPIC = re.compile(_TAG.format(names="top|topic"), re.IGNORECASE)
 _DOCUMENT = re.compile(_TAG.format(names="doc"), re.IGNORECASE)
@@ -30,14 +29,14 @@ _ANY = re.compile(_TAG.format(names=r"[a-z][\w-]{0,50}"), re.IGNORECASE)
 _MARKUP = re.compile(r"<[!?/]?[a-z\-\[][^<>]{0,10000}>", re.IGNORECASE)
 _NUMBER = re.compile(r"""\b(?:number|num|id|qid)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 _FIELD_LABEL = re.compile(r"^\s*(?:number|num|topic|title|description|query)\s*:", re.IGNORECASE)
-_QUESTION_FIELDS = ("title", "query", "question", "desc", "description")  # what asks, the best one first
+_QUESTION_FIELDS = ("title", "query", "question", "desc", "description")  # the best name first
 _TITLE_TAGS = ("title", "headline", "hl", "head", "ttl")
 _ENTRY = re.compile(r"\.I\s+(\S+)\s*")
 _FIELD = re.compile(r"(\.[A-Z])\s*")
 
 
 class LineKind(Enum):
-    """What the lines of a file hold: the names of their columns."""
+    """The columns that the lines of a file hold."""
 
     TEXTS = ("id", "text")
     JUDGEMENTS = ("query-id", "iteration", "corpus-id", "score")
@@ -47,11 +46,11 @@ class LineKind(Enum):
 
 
 def detect_line_kind(text: EncodedText, is_known_column: Callable[[str], bool]) -> LineKind | None:
-    """Tell what the lines of a text hold, None where they are of no kind, or the first one names columns (`knows`)."""
+    """Detect the columns of the lines; None if they fit no kind, or if the first line names columns."""
     head = text.head[:_SAMPLE_CHARACTERS]
     lines = head.split("\n")
     if len(head) < len(text.head):
-        lines = lines[:-1]  # it is cut
+        del lines[-1]  # incomplete
     lines = [line for line in lines[:_SAMPLE] if line.strip()]
     if not lines or lines[0].lstrip()[:1] in ("<", "{", "["):
         return None
@@ -59,14 +58,13 @@ def detect_line_kind(text: EncodedText, is_known_column: Callable[[str], bool]) 
     if any(map(is_known_column, rows[0])):
         return None
     words = [line.split() for line in lines]
+    judgements = [len(row) for row in words if WHOLE_NUMBER.fullmatch(row[-1])]
     for kind in (LineKind.JUDGEMENTS, LineKind.SHORT_JUDGEMENTS):
-        if sum(
-            len(row) == len(kind.value) and bool(WHOLE_NUMBER.fullmatch(row[-1])) for row in words
-        ) >= _MIN_MATCHING_FRACTION * len(words):
-            # SMART's end in zeros: in TREC's the third column would be passage 0 in every line
+        if judgements.count(len(kind.value)) >= _MIN_MATCHING_FRACTION * len(words):
+            # SMART lines end in zeros; as TREC lines they would all judge a passage with the id 0
             ends_in_zeros = all(len(row) != 4 or (row[2] == "0" and not row[3].strip("0.")) for row in words)
             return LineKind.SMART_JUDGEMENTS if kind is LineKind.JUDGEMENTS and ends_in_zeros else kind
-    ids = {row[0] for row in rows if len(row) == 2 and len(row[0].split()) == 1 and row[1]}  # each of one text
+    ids = {row[0] for row in rows if len(row) == 2 and len(row[0].split()) == 1 and row[1]}
     if len(ids) >= _MIN_MATCHING_FRACTION * len(rows):
         return LineKind.TEXTS
     triples = [row for row in rows if len(row) == 3 and all(row)]
@@ -77,7 +75,7 @@ def detect_line_kind(text: EncodedText, is_known_column: Callable[[str], bool]) 
 
 
 def line_rows(text: EncodedText, kind: LineKind) -> RawTable:
-    """Read the lines; one with another number of fields is a row with a problem."""
+    """Read the lines; a line with another number of fields becomes a row with a problem."""
     names = kind.value
 
     def rows() -> Iterator[RawRow]:
@@ -95,13 +93,13 @@ def line_rows(text: EncodedText, kind: LineKind) -> RawTable:
 
 
 def has_numbered_ids(table: RawTable) -> bool:
-    """Whether the ids at the beginning are such as programs give: without space, and with a digit."""
+    """Whether the first ids look like those that programs assign: each contains a digit."""
     first = [str(row.cells.get("id", "")) for row in islice(table.rows, _SAMPLE)]
-    return all(any(letter.isdigit() for letter in id_) for id_ in first if id_)
+    return all(any(map(str.isdigit, id_)) for id_ in first if id_)
 
 
 class Markup(Enum):
-    """What the markup of a text holds: the names of the columns of its entries."""
+    """The columns of the entries of marked-up text."""
 
     DOCUMENTS = ("DOCNO", "TITLE", "TEXT")
     TOPICS = ("num", "title")
@@ -109,7 +107,7 @@ class Markup(Enum):
 
 
 def detect_markup(text: EncodedText) -> tuple[Markup, Callable[[], RawTable]] | None:
-    """Return the kind of a text's markup, and what opens its entries; None for a text without any."""
+    """Return the kind of a text's markup and an opener of its entries; None for text without markup."""
     start = text.head.lstrip()
     if start.startswith("<") and _DOCUMENT.search(start) and "<docno" in start.lower():
         return Markup.DOCUMENTS, lambda: RawTable(Markup.DOCUMENTS.value, map(_document_row, _entries(text, _DOCUMENT)))
@@ -125,26 +123,25 @@ def detect_markup(text: EncodedText) -> tuple[Markup, Callable[[], RawTable]] | 
 
 class _Entry(NamedTuple):
     row: int  # the line that it begins in, from 1
-    attributes: str
-    text: str
     tag: str
-    is_closed: bool
+    attributes: str
+    text: str = ""
+    is_closed: bool = False
 
 
 def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
-    """Yield what stands between two tags; where the second is missing, up to the next first one."""
-    parts = list[str]()
+    """Yield the text between an opening and a closing tag, or the next opening tag if the closing tag is missing."""
+    parts: list[str] = []
     size = 0
-    opened: tuple[int, str, str] | None = None
+    opened: _Entry | None = None
     for number, line in enumerate(text.lines(""), start=1):
         position = 0
         for match in tag.finditer(line):
             closes, name, attributes = match.groups()
             if opened is not None:
                 parts.append(line[position : match.start()][: max(0, _MAX_ENTRY_CHARACTERS - size)])
-                row, opening_tag, opening_attributes = opened
-                yield _Entry(row, opening_attributes, "".join(parts), opening_tag, bool(closes))
-            opened = None if closes else (number, name, attributes)
+                yield opened._replace(text="".join(parts), is_closed=bool(closes))
+            opened = None if closes else _Entry(number, name, attributes)
             parts = []
             size = 0
             position = match.end()
@@ -152,23 +149,24 @@ def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
             parts.append(line[position:][: _MAX_ENTRY_CHARACTERS - size])
             size += len(parts[-1])
     if opened is not None:
-        yield _Entry(opened[0], opened[2], "".join(parts), opened[1], is_closed=False)
+        yield opened._replace(text="".join(parts))
 
 
 def _topic_row(entry: _Entry) -> RawRow:
     fields: dict[str, str] = {}
     tags = [*_ANY.finditer(entry.text)]
     ends = (*(tag.start() for tag in tags[1:]), len(entry.text))
-    for tag, end in zip(tags, ends, strict=False):  # without any tag the text asks
+    for tag, end in zip(tags, ends, strict=False):
         closes, name, _ = tag.groups()
         value = _strip_markup(_FIELD_LABEL.sub("", entry.text[tag.end() : end]))
         if not closes and value:
             fields.setdefault(name.lower(), " ".join(value.split()))
-    given = _NUMBER.search(entry.attributes)
-    number = fields.get("num") or fields.get("number") or fields.get("id") or (html.unescape(given[1]) if given else "")
-    question = next(
-        (fields[name] for name in _QUESTION_FIELDS if name in fields), "" if tags else _strip_markup(entry.text)
-    )
+    attribute = _NUMBER.search(entry.attributes)
+    numbers = [fields[name] for name in ("num", "number", "id") if name in fields]
+    numbers += [html.unescape(attribute[1])] if attribute else []
+    number = numbers[0] if numbers else ""
+    text = "" if tags else _strip_markup(entry.text)  # without tags the whole text is the question
+    question = next((fields[name] for name in _QUESTION_FIELDS if name in fields), text)
     return _entry_row(entry, dict(zip(Markup.TOPICS.value, (number, question), strict=True)))
 
 
@@ -176,20 +174,12 @@ def _document_row(entry: _Entry) -> RawRow:
     def between(name: str) -> list[str]:
         return [entry.text[start:end] for start, end in _spans(entry.text, name)]
 
-    number = " ".join(_strip_markup(part) for part in between("docno")).strip()
+    number = " ".join(map(_strip_markup, between("docno"))).strip()
     parts = between("text")
-    title_tags = _TITLE_TAGS if parts else _TITLE_TAGS[:1]  # a web page has its scripts in its head
-    title = next(
-        (
-            candidate
-            for name in title_tags
-            for part in between(name)
-            if (candidate := " ".join(_strip_markup(part).split()))
-        ),
-        "",
-    )
-    parts = parts or [_body_text(entry.text)]
-    text = "\n".join(filter(None, map(_strip_markup, parts)))
+    title_tags = _TITLE_TAGS if parts else _TITLE_TAGS[:1]  # the head of a web page contains its scripts
+    titles = (" ".join(_strip_markup(part).split()) for name in title_tags for part in between(name))
+    title = next(filter(None, titles), "")
+    text = "\n".join(filter(None, map(_strip_markup, parts or [_body_text(entry.text)])))
     return _entry_row(entry, dict(zip(Markup.DOCUMENTS.value, (number, title, text), strict=True)))
 
 
@@ -199,8 +189,8 @@ def _entry_row(entry: _Entry, cells: dict[str, object]) -> RawRow:
 
 
 def _spans(text: str, name: str) -> list[tuple[int, int]]:
-    """Where something stands between two tags of a name; where the second is missing, up to the next first one."""
-    spans = list[tuple[int, int]]()
+    """Return the spans between an opening and a closing tag, or the next opening tag if the closing tag is missing."""
+    spans: list[tuple[int, int]] = []
     start = -1
     for tag in re.finditer(_TAG.format(names=name), text, re.IGNORECASE):
         if start >= 0:
@@ -210,7 +200,7 @@ def _spans(text: str, name: str) -> list[tuple[int, int]]:
 
 
 def _body_text(text: str) -> str:
-    """What a document holds behind its number and the header of its server, without its title and its scripts."""
+    """Return the text after the document number and the server's header, without title, scripts and styles."""
     for name in ("docno", "dochdr"):
         spans = _spans(text, name)
         text = text[spans[0][1] :] if spans else text
@@ -227,29 +217,27 @@ def _strip_markup(text: str) -> str:
 
 
 def _smart_rows(text: EncodedText) -> Iterator[RawRow]:
-    row = 0
+    row = 0  # where the entry begins
     id_ = ""
-    fields: dict[str, list[str]] | None = None
+    fields: dict[str, list[str]] = {}
     lines: list[str] = []
     size = 0
     for number, line in enumerate(text.lines(""), start=1):
         stripped = line.strip()
         if match := _ENTRY.fullmatch(stripped):
-            if fields is not None:
+            if row:
                 yield _smart_row(row, id_, fields)
             row = number
             id_ = match[1]
             fields = {}
             lines = []
             size = 0
-        elif fields is None:
-            continue
-        elif match := _FIELD.fullmatch(stripped):
+        elif row and (match := _FIELD.fullmatch(stripped)):
             lines = fields.setdefault(match[1], [])
-        elif size < _MAX_ENTRY_CHARACTERS:
+        elif row and size < _MAX_ENTRY_CHARACTERS:
             lines.append(stripped[: _MAX_ENTRY_CHARACTERS - size])
             size += len(stripped)
-    if fields is not None:
+    if row:
         yield _smart_row(row, id_, fields)
 
 

@@ -1,7 +1,7 @@
-"""The files of a dataset: unpacked, named, without those that only describe others, and in one collection.
+"""The files of a dataset: unpacked, named, without files that only describe others, and in one collection.
 
-A name in an archive is never a path. What an archive claims to hold is checked before anything is unpacked, and no more
-than that is unpacked, one file after the other.
+A name in an archive is never used as a path. The sizes that an archive declares are checked before unpacking, and no
+more bytes than declared are unpacked, one file after the other.
 """
 
 import os
@@ -43,21 +43,19 @@ from mrc_workbench.data.layouts.references import (
     tokenize_name,
 )
 from mrc_workbench.data.layouts.sources import DataSource
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.subprocess_reader import File
 
 MAX_FILES = 10_000
-_MAX_PATHS = 100_000  # that are looked at in a folder
+_MAX_PATHS = 100_000  # searched in a folder
 _ZIP = b"PK\x03\x04"
 _MAX_NAME_LENGTH = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
-_NON_TEXT_SUFFIXES = {
-    *(".py", ".ipynb", ".sh", ".js", ".css", ".yaml", ".yml", ".toml", ".bib", ".cff", ".lock", ".crc"),
-    *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".mp3", ".mp4", ".wav"),
-}
+_NON_TEXT_SUFFIXES = {*WORDS["non_text_suffixes"]}
 _SYSTEM_FILES = ("__MACOSX", "Thumbs.db", "desktop.ini")
-_DESCRIPTION_STEMS = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
+_DESCRIPTION_STEMS = WORDS["description_stems"]
 _SPLIT_ROLES = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 _WORDS = re.compile(r"[^\W\d_]+")
 _STATE = "state.json"
@@ -68,10 +66,11 @@ _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 
 
 def unpack_files(files: Sequence[File]) -> list[File]:
-    """Return the files, those of archives instead of these. Raises `DataError` for a broken archive or a bomb.
+    """Return the files, with each archive replaced by its files. Raises `DataError` for a broken archive or a bomb.
 
-    Files of zip archives are unpacked when they are read. Of several files, reading a broken one raises its error.
-    Workbooks stay one file; hidden files are left out; files that only describe others (`describes_data`) are empty.
+    Files of zip archives are unpacked when they are read. If one of several archives is broken, reading it raises the
+    error. Workbooks stay one file; hidden files are skipped; files that only describe others (`describes_data`) are
+    returned empty.
     """
     unpacked_files: list[File] = []
     size = 0
@@ -90,7 +89,7 @@ def unpack_files(files: Sequence[File]) -> list[File]:
 
 
 def data_files(files: Sequence[File]) -> list[File]:
-    """Return the files, those of archives instead of these, with distinct names. Raises `DataError` without any."""
+    """Return the unpacked files with distinct names. Raises `DataError` if there is no file."""
     inner = with_distinct_names(unpack_files(files))
     if not inner:
         raise DataError.from_code(ProblemCode.NOT_A_WORKBOOK)
@@ -100,7 +99,7 @@ def data_files(files: Sequence[File]) -> list[File]:
 def propose_or_encodings(
     propose: Callable[[Sequence[File]], Proposal[C]], columns: C, files: Sequence[File]
 ) -> Proposal[C]:
-    """Return what `propose` offers to choose of files, or the possible encodings if that of a file is doubtful."""
+    """Return the proposal for files, or the possible encodings if the encoding of a file is uncertain."""
     try:
         return propose(files)
     except DataError as error:
@@ -111,7 +110,7 @@ def propose_or_encodings(
 
 def _unpack_file(file: File, bytes_left: int) -> list[File]:
     if document_kind(file.content, file.name) is not None:
-        return [file]  # its reader says what to do with it
+        return [file]
     if file.content.signature.startswith(_ZIP) and not is_workbook(file.content.whole, file.name):
         return list(_unzip(file, bytes_left))
     if is_compressed(file.content.signature):
@@ -124,14 +123,14 @@ def _unpack_file(file: File, bytes_left: int) -> list[File]:
 
 
 def _unreadable_file(name: str, error: DataError) -> File:
-    """Return a broken archive as a file whose reading raises the error. An archive that is too large is refused."""
+    """Return a broken archive as a file that raises the error when it is read. Raises the error of a large archive."""
     if error.problem.code is not ProblemCode.BROKEN_ARCHIVE:
         raise error
     return File(Content(Unreadable(error)), name)
 
 
 def list_files(path: Path) -> list[File]:
-    """Return the file of a path, or those of a folder, named with it. Raises `DataError`."""
+    """Return the file of a path, or the files of a folder, named with the folder. Raises `DataError`."""
     if not path.is_dir():
         return [File(file_content(path), path.name)]
     inner_paths = [inner for inner in sorted(islice(path.rglob("*"), _MAX_PATHS)) if inner.is_file()]
@@ -140,13 +139,13 @@ def list_files(path: Path) -> list[File]:
     check_size(len(visible), "files", MAX_FILES)
     if not any(size for _, name, size in visible if not describes_data(name)):
         raise DataError.from_code(ProblemCode.EMPTY_FOLDER, path=display_text(str(path), _MAX_NAME_LENGTH))
-    # an empty file is reported when all are read together
+    # an empty file is reported when all files are read together
     contents = ((file_content(inner) if size else Content(b""), name) for inner, name, size in visible)
     return [File(content, _display_name(f"{path.resolve().name}/{name}")) for content, name in contents]
 
 
 def list_files_of_paths(paths: Sequence[Path]) -> list[File]:
-    """Return the files of paths and folders, those of one name named with their folders. Raises `DataError`."""
+    """Return the files of paths and folders; equal names are extended by their folders. Raises `DataError`."""
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         parent = Path(os.path.commonpath([path.resolve().parent for path in paths]))
@@ -162,19 +161,16 @@ def with_distinct_names(files: Sequence[File]) -> list[File]:
     """Number the names that several files have: `test.jsonl`, `test (2).jsonl`."""
     files_by_name: dict[str, File] = {}
     for file in files:
-        stem, dot, suffix = file.name.rpartition(".")
-        if not stem or "/" in suffix:
-            stem = file.name
-            dot = ""
-            suffix = ""
-        copies = (f"{stem} ({number}){dot}{suffix}" for number in count(2))
+        stem, _, suffix = file.name.rpartition(".")
+        ending = f".{suffix}" if stem and "/" not in suffix else ""
+        copies = (f"{file.name.removesuffix(ending)} ({number}){ending}" for number in count(2))
         name = next(name for name in chain([file.name], copies) if name not in files_by_name)
         files_by_name[name] = file._replace(name=name)
     return list(files_by_name.values())
 
 
 def _display_name(name: str) -> str:
-    """The displayed name of a file in a folder or archive, without what only a path needs."""
+    """Return the displayed name of a file in a folder or archive, without the parts that only a path needs."""
     plain = "".join(filter(str.isprintable, mend_text(name.replace("\\", "/"))))
     return display_text("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _MAX_NAME_LENGTH)
 
@@ -207,7 +203,7 @@ def _unzip(file: File, bytes_left: int) -> Iterator[File]:
 
 
 def _open_zip(content: Content) -> ZipFile:
-    """Open an archive. Names without the flag of UTF-8 are in an encoding that all of them together tell."""
+    """Open an archive. Names without the UTF-8 flag share an encoding, which is detected from all of them."""
     packed = content.source if isinstance(content.source, Path) else content.open()
     archive = ZipFile(packed)
     names = [entry.filename for entry in archive.infolist() if not entry.flag_bits & _UTF8_NAME]
@@ -220,7 +216,7 @@ def _open_zip(content: Content) -> ZipFile:
 
 
 def describes_data(name: str) -> bool:
-    """Return whether a file is about the files beside it, or holds no text: README, licence, program, picture."""
+    """Return whether a file describes other files or holds no text: README, licence, program, picture."""
     path = PurePosixPath(name.replace("\\", "/"))
     return path.suffix.lower() in _NON_TEXT_SUFFIXES or path.stem.lower() in _DESCRIPTION_STEMS
 
@@ -231,7 +227,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def select_data_files(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
-    """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
+    """Return the files to read (all if every file describes others), and notices of skipped and missing files."""
     arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
     folders = {*arrow, *(folder.parent for folder in arrow)}  # of `save_to_disk`, with its JSON beside Arrow files
     paths = [(file, PurePosixPath(file.name)) for file in files]
@@ -244,7 +240,7 @@ def select_data_files(files: Sequence[File]) -> tuple[list[File], tuple[Problem,
 
 
 def missing_shards(files: Sequence[File]) -> list[str]:
-    """Return the names of missing files: those that `state.json` lists, and the others of "00001-of-00003"."""
+    """Return the names of missing files: those that `state.json` lists, and the other shards of "00001-of-00003"."""
     names = {file.name for file in files}
     expected = dict.fromkeys(name for file in files for name in _files_listed_in(file))
     for known in filter(None, map(_SHARD.fullmatch, names)):
@@ -255,7 +251,6 @@ def missing_shards(files: Sequence[File]) -> list[str]:
 
 
 def _files_listed_in(file: File) -> Iterable[str]:
-    """The files that a `state.json` lists; none if it is no such file."""
     path = PurePosixPath(file.name)
     if path.name != _STATE or not 0 < file.content.size <= _MAX_STATE_BYTES:
         return []
@@ -279,27 +274,21 @@ def with_parts(sources: Sequence[DataSource]) -> list[DataSource]:
 
 
 def require_single_collection(sources: Sequence[DataSource]) -> None:
-    """Raise `DataError` if several folders of an archive hold a collection each, as of several languages."""
-    roles: defaultdict[str, set[Role]] = defaultdict(set)
+    """Raise `DataError` if several folders of an archive each hold a collection, for example one per language."""
+    roles_by_path: defaultdict[str, set[Role]] = defaultdict(set)
     for source in sources:
-        roles[_collection_path(source.name)].add(source.role)
-    collection_paths = sorted(
-        path for path, path_roles in roles.items() if Role.PASSAGES in path_roles and len(path_roles) > 1
-    )
-    if len(collection_paths) > 1:
-        # files that lie in no folder are named by their passages
-        passages = (
-            candidate.name
-            for candidate in sources
-            if candidate.role is Role.PASSAGES and not _collection_path(candidate.name)
-        )
-        outside = next(passages, "")
-        listing = ", ".join(path or outside for path in collection_paths)
-        raise DataError.from_code(ProblemCode.SEVERAL_COLLECTIONS, found=display_text(listing, 300))
+        roles_by_path[_collection_path(source.name)].add(source.role)
+    paths = sorted(path for path, roles in roles_by_path.items() if Role.PASSAGES in roles and len(roles) > 1)
+    if len(paths) > 1:
+        # a collection outside of any folder is named by its passages
+        corpora = [source.name for source in sources if source.role is Role.PASSAGES]
+        outside = next((name for name in corpora if not _collection_path(name)), "")
+        listing = ", ".join(path or outside for path in paths)
+        raise DataError.from_code(ProblemCode.SEVERAL_COLLECTIONS, available=display_text(listing, 300))
 
 
 def _collection_path(name: str) -> str:
-    """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
+    """Return the folder of a file's collection, with the words of the file's name that are no role: ko of ko-corpus."""
     parts = PurePosixPath(name).parts
     for depth, part in enumerate(parts):
         words = tokenize_name(part.partition(".")[0])
@@ -310,12 +299,12 @@ def _collection_path(name: str) -> str:
 
 
 def _folders(names: Sequence[str]) -> list[str]:
-    """Folders that tell collections apart: not those of a published part, such as train."""
+    """Return the folders that distinguish collections: all except those of a published part, such as train."""
     return [name for name in names if not (part_from_path(name) and len(tokenize_name(name)) == 1)]
 
 
 def dataset_name(files: Sequence[File], name: str, default: str) -> str:
-    """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
+    """Return the set's name: the given name, the folder, the distinctive name of a file, or the layout."""
     if name:
         return derive_name(name, default)
     folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}

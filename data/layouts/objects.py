@@ -1,13 +1,13 @@
-"""Flat JSON that is no plain list of rows: documents by id, columns of cells by row, several lists, JSON in JSON.
+"""Flat JSON other than a list of rows: documents by id, columns of cells by row, several lists, JSON in JSON.
 
-Questions, passages, judgements and answers by id may be three objects of one file, or a file each.
+Questions, passages, judgements and answers by id may be objects of one file, or separate files.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
@@ -18,6 +18,7 @@ from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, Opener, find_
 from mrc_workbench.data.layouts.exports import mapped_items_opener, number_items
 from mrc_workbench.data.layouts.references import part_from_word
 from mrc_workbench.data.layouts.tables import normalize_answers, passage_roles, question_roles, question_text
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import DataError
 
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
@@ -26,22 +27,20 @@ _SAMPLE = 50
 _MIN_TEXT_LENGTH = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
 Pairs = Sequence[tuple[str, Any]]
+Rows = Callable[[], Iterable[Sequence[Any]]]
 _QUESTION_NAMES = ("id", "text", "response")
 _PASSAGE_NAMES = ("id", "text", "title")
 JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
 ANSWER_NAMES = ("id", "answers")
-_QUESTIONS = ("queries", "questions", "query", "topics")
-_PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
-_JUDGEMENTS = (
-    "relevantdocs", "relevantdocuments", "relevantpassages", "qrels", "qrel", "judgements", "judgments", "relevance",
-    "labels",
-)  # fmt: skip
+_QUESTIONS = WORDS["question_objects"]
+_PASSAGES = WORDS["passage_objects"]
+_JUDGEMENTS = WORDS["judgement_objects"]
 _ANSWERS = ("responses", "answers")
 _ANSWER_KEYS = {"text", "answerstart"}
 
 
 def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
-    """Return what opens the tables of JSON that is no list of rows, by part ("" for a single table); else {}."""
+    """Return openers of the tables of JSON other than a list of rows, by name ("" for a single table); else {}."""
     value = recognised.value
     text = recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
@@ -74,7 +73,7 @@ def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
 
 
 def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) -> dict[str, Opener]:
-    """Return the table of a list whose name says that its texts are questions, as the `body` of BioASQ's questions."""
+    """Return the table of a list with a name such as "questions", in which texts are questions, as in BioASQ."""
     first = next(item for item in items if isinstance(item, dict))
     if plain_name(name) not in _QUESTION_LISTS or any(plain_name(key) in NAMES["question"] for key in first):
         return {}
@@ -102,7 +101,6 @@ def _parsed(items: Iterable[Any]) -> list[Any]:
 
 
 def _is_document(item: Any) -> bool:
-    """Whether an object is a document of LangChain, also as its serialization writes it."""
     if not isinstance(item, dict):
         return False
     arguments = item.get("kwargs")
@@ -110,7 +108,7 @@ def _is_document(item: Any) -> bool:
 
 
 def _document(item: dict[str, Any]) -> Any:
-    """Return a document of LangChain with the title of its metadata as a column, any other object as it is."""
+    """Return a document of LangChain with the title of its metadata as a column, any other object unchanged."""
     if not _is_document(item):
         return item
     document = item if _DOCUMENT in item else item["kwargs"]
@@ -142,7 +140,6 @@ def _is_row(item: Mapping[str, Any]) -> bool:
 
 
 def _with_id(id_: str, item: Any) -> Any:
-    """Return a row whose id is the key under which it is stored."""
     if isinstance(item, str):
         return {"id": id_, "text": item}
     if not isinstance(item, dict):
@@ -151,7 +148,6 @@ def _with_id(id_: str, item: Any) -> Any:
 
 
 def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the columns of an object of cells by row, as pandas writes a table; nothing for any other object."""
     objects = {name: cells for name, cells in value.items() if isinstance(cells, dict) and cells}
     if not any(map(is_known, objects)):
         return {}
@@ -163,23 +159,23 @@ def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
-    """Return the tables of lists: a single one if they are named as parts, or their objects have the same keys."""
+    """Return the tables of lists: a single one if the names are parts, or if the objects have the same keys."""
     skipped = [name for name in value if name not in lists]
     parts = {name: part_from_word(plain_name(name)) for name in lists}
-    rows = [(name, item) for name, items in lists.items() for item in items]
     if all(parts.values()):
-        divided = [
-            item | {"split": item.get("split", parts[name])} if isinstance(item, dict) else item for name, item in rows
-        ]
-        return {"": _items_opener(divided, skipped)}
+        return {"": _items_opener([_with_part(row, parts[name]) for name in lists for row in lists[name]], skipped)}
     first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
     if len({frozenset(item) for item in first}) == 1:
-        return {"": _items_opener([item for _, item in rows], skipped)}
+        return {"": _items_opener([*chain.from_iterable(lists.values())], skipped)}
     return {name: _items_opener(items, skipped) for name, items in lists.items()}
 
 
+def _with_part(row: Any, part: str) -> Any:
+    return {**row, "split": row.get("split", part)} if isinstance(row, dict) else row
+
+
 class Dictionaries(NamedTuple):
-    """The three objects of a file: the key and the opener of each. `is_graded` is whether judgements have grades."""
+    """The three objects of a file: the key and the opener of each. `is_graded`: judgements have grades."""
 
     questions: tuple[str, Opener]
     passages: tuple[str, Opener]
@@ -188,7 +184,7 @@ class Dictionaries(NamedTuple):
 
 
 class _JsonObject(dict[str, Any]):
-    """An object of JSON in which keys may stand twice: `pairs` has them all."""
+    """A JSON object with all its pairs, also those of repeated keys."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -199,18 +195,19 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_JsonObject, parse_int=str, parse_
 
 
 def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
-    """Return the three objects of a file, None if the JSON is anything else."""
+    """Return the three objects of a file, None for any other JSON."""
     value = recognised.value
-    if not isinstance(value, dict) or not all(
-        _find_object_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS)
-    ):
+    if not isinstance(value, dict):
         return None
+    keys = [_find_object_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS)]
+    if not all(keys):
+        return None
+    questions, passages, judgements = keys
+    answers_key = _find_object_key(value, _ANSWERS)
     value = _DECODER.decode(recognised.text.whole) if recognised.text else value
-    questions, passages, judgements = (_find_object_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS))
-    answers = value.get(_find_object_key(value, _ANSWERS), {})
-    used = {questions, passages, judgements, _find_object_key(value, _ANSWERS)}
-    skipped = tuple(display_text(name) for name in value if name not in used)
-    pairs = {key: getattr(value[key], "pairs", list(value[key].items())) for key in (questions, passages, judgements)}
+    answers = value.get(answers_key, {})
+    skipped = tuple(display_text(name) for name in value if name not in (*keys, answers_key))
+    pairs = {key: getattr(value[key], "pairs", list(value[key].items())) for key in keys}
     return Dictionaries(
         (questions, partial(_rows_table, _QUESTION_NAMES, partial(_questions, pairs[questions], answers), skipped)),
         (passages, partial(_rows_table, _PASSAGE_NAMES, partial(_passages, pairs[passages]))),
@@ -220,14 +217,11 @@ def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
 
 
 def _find_object_key(value: Mapping[str, Any], known: Sequence[str]) -> str:
-    """Return the first key of a known name that holds an object, "" if there is none."""
     by_plain = {plain_name(name): name for name, cell in value.items() if isinstance(cell, dict)}
     return next((by_plain[name] for name in known if name in by_plain), "")
 
 
-def _rows_table(
-    names: tuple[str, ...], rows: Callable[[], Iterable[Sequence[Any]]], skipped: tuple[str, ...] = ()
-) -> RawTable:
+def _rows_table(names: tuple[str, ...], rows: Rows, skipped: tuple[str, ...] = ()) -> RawTable:
     cells = (dict(zip(names, row, strict=True)) for row in rows())
     return RawTable(names, (RawRow(number, row) for number, row in enumerate(cells, start=1)), skipped=skipped)
 
@@ -261,7 +255,7 @@ def _judgements(pairs: Pairs) -> Iterator[Sequence[Any]]:
 
 
 def texts_opener(value: object) -> Opener | None:
-    """Return what opens an object of texts, or lists of texts, by id; None for one row, numbers, or anything else."""
+    """Return an opener of an object of texts, or lists of texts, by id; None for a row, numbers, or any other value."""
     items = _first_values(value)
     if not isinstance(value, dict) or not all(isinstance(item, (str, list)) for item in items):
         return None
@@ -271,7 +265,7 @@ def texts_opener(value: object) -> Opener | None:
 
 
 def judgements_opener(value: object) -> tuple[Opener, bool] | None:
-    """Return what opens lists of ids, or grades by id, by the id of their question, and whether these are grades."""
+    """Return an opener of ids or grades by the id of their question, and whether they are grades; else None."""
     items = _first_values(value)
     is_graded = all(isinstance(item, dict) and _are_texts(item.values(), str.isdigit) for item in items)
     are_ids = all(isinstance(item, list) and _are_texts(item, lambda id_: len(id_.split()) == 1) for item in items)
@@ -281,7 +275,7 @@ def judgements_opener(value: object) -> tuple[Opener, bool] | None:
 
 
 def answers_opener(value: Mapping[str, Any]) -> Opener:
-    """Return what opens answers by the id of their question."""
+    """Return an opener of answers by the id of their question."""
 
     def rows() -> Iterator[Sequence[Any]]:
         for id_, item in value.items():
@@ -298,7 +292,7 @@ def may_hold_answers(value: Mapping[str, Any]) -> bool:
 
 
 def holds_predictions(value: Mapping[str, Any]) -> bool:
-    """Whether an object by id holds lists of candidates with scores, as programs predict answers."""
+    """Whether an object by id holds lists of candidate answers with scores, which models predict."""
     lists = [item for item in islice(value.values(), _SAMPLE) if isinstance(item, list) and item]
     return any({*map(plain_name, item[0])} - _ANSWER_KEYS for item in lists if isinstance(item[0], dict))
 
@@ -313,7 +307,7 @@ def _may_be_answer(item: Any) -> bool:
 
 
 def _first_values(value: object) -> list[Any]:
-    """Return some values of an object, none if a key is the name of a column: then it is a row."""
+    """Return some values of an object; an empty list for a row, in which a key is the name of a column."""
     if not isinstance(value, dict) or any(map(is_known, islice(value, _SAMPLE))):
         return []
     return list(islice(value.values(), _SAMPLE))

@@ -1,4 +1,4 @@
-"""The questions of every source while rows are read: their judgements, and labels that may be relevance or answers."""
+"""Collects the questions of all sources while rows are read, with their judgements and labels."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import UNKNOWN_START, as_text, display_text
 from mrc_workbench.data.formats.workbooks import Workbook
-from mrc_workbench.data.layouts.cells import NOT_RELEVANT, QuestionMetadata, holds_lists, separates_answers
+from mrc_workbench.data.layouts.cells import NOT_RELEVANT, QuestionMetadata, Sample, holds_lists, separates_answers
 from mrc_workbench.data.layouts.references import (
     NameKind,
     NumberIds,
@@ -20,30 +20,30 @@ from mrc_workbench.data.layouts.references import (
     is_file_name,
     named_passages,
 )
-from mrc_workbench.data.layouts.roles import Sample, column_flag, sibling_columns
+from mrc_workbench.data.layouts.roles import column_flag, sibling_columns
 from mrc_workbench.data.layouts.sources import DataSource
 from mrc_workbench.data.passages import Tally
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, Question, is_generator_label
 
 _FORMATS_WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
-ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the grade of their passages
+ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, grade of the passages
 
 
 @dataclass(frozen=True)
 class RowPlan:
-    """How rows are read: `lists` are columns of passages, `has_context` is whether the passage is a text."""
+    """How to read rows: `lists` are the columns with lists of passages, `has_context`: a column holds passages."""
 
     source: DataSource
     lists: tuple[ListColumns, ...] = ()
     has_context: bool = False
     merges_questions: bool = False
     separates_answers: bool = False
-    has_marks: bool = False  # whether NaN and N/A stand for missing values
+    has_marks: bool = False  # NaN and N/A are missing values
 
     @classmethod
     def from_source(cls, source: DataSource) -> Self:
-        """Make the plan for the rows of a source from its columns and some of its rows."""
+        """Derive the plan for the rows of a source from its columns and its sample."""
         columns = source.columns
         names = source.names
         sample = source.sample
@@ -57,7 +57,7 @@ class RowPlan:
             if name := getattr(columns, role):
                 list_columns.append((role, sibling_columns(role, name, names), grade))
         text = None if is_list else columns.context
-        workbook = source.recognised.value  # a question may be written once, in cells merged over its passages
+        workbook = source.recognised.value  # merged cells may hold the question of several rows
         has_merged_questions = isinstance(workbook, Workbook) and columns.question in workbook.merged
         return cls(
             source,
@@ -74,43 +74,39 @@ _PassageKey = str | int  # a passage by its id, or by its position if it has non
 
 @dataclass
 class LabelTracker:
-    """The labels of the rows read so far. Several passages of a question, or grades, say that they are relevance."""
+    """The labels of the rows read so far. Several passages per question, or grades, show that they are relevance."""
 
-    ambiguous_column: str = ""  # that of labels which may be answers
+    ambiguous_column: str = ""  # labels that may be answers
     _is_relevance: bool = False
     _not_relevant: Tally = field(default_factory=Tally)  # by column
 
     def add_label(self, column: str, grade: int, judged_count: int) -> None:
-        """Note the label of a row: its grade, and how many passages of its question are judged."""
+        """Record the label of a row: its grade, and the number of judged passages of its question."""
         self._is_relevance |= judged_count > 1 or grade > RELEVANT_GRADE
         if grade == NOT_RELEVANT:
             self._not_relevant.add(column)
 
     def require_relevance(self) -> None:
-        """Raise `DataError` if some labels may be answers, and no row says that they are relevance."""
-        if self.ambiguous_column and self._not_relevant.rows and not self._is_relevance:
-            flags = " / ".join(column_flag(self.ambiguous_column, role) for role in ("label", "answers"))
-            raise DataError.from_code(
-                ProblemCode.UNSURE_LABEL, column=display_text(self.ambiguous_column, 80), flags=flags
-            )
+        """Raise `DataError` if labels may be answers, and no row shows that they are relevance."""
+        column = self.ambiguous_column
+        if column and self._not_relevant.rows and not self._is_relevance:
+            flags = " / ".join(column_flag(column, role) for role in ("label", "answers"))
+            raise DataError.from_code(ProblemCode.UNSURE_LABEL, column=display_text(column, 80), flags=flags)
 
     def problems(self) -> list[Problem]:
         return self._not_relevant.problems(ProblemCode.LABELS_AS_RELEVANCE)
 
 
 def unread_label_problems(columns: QuestionColumns, names: Sequence[str], sample: Sample) -> list[Problem]:
-    """Return the notice of a column that is named as relevance but has no grades, if rows share their questions."""
+    """Return a notice if a column has a name of relevance but no grades, and rows share their questions."""
     if columns.question is None or columns.context is None or columns.label is not None:
         return []
     name = next((name for name in names if plain_name(name) in NAMES["label"]), None)
     questions = [as_text(row.get(columns.question)) for row in sample]
     if name is None or len({*questions}) == len(questions):
         return []
-    return [
-        Problem.from_code(
-            ProblemCode.UNREAD_LABEL, column=display_text(name, 80), value=display_text(sample[0].get(name), 80)
-        )
-    ]
+    details = {"column": display_text(name, 80), "value": display_text(sample[0].get(name), 80)}
+    return [Problem.from_code(ProblemCode.UNREAD_LABEL, None, **details)]
 
 
 @dataclass(slots=True)
@@ -123,7 +119,7 @@ class PendingQuestion:
     text: str
     kind: str = ""
     part: str = ""
-    answers: dict[str, int] = field(default_factory=dict)  # and where each begins in the first relevant passage
+    answers: dict[str, int] = field(default_factory=dict)  # with their start in the first relevant passage
     grades: dict[_PassageKey, int] = field(default_factory=dict)
     rejected: tuple[int, ...] = ()  # positions of passages without an answer
     groups: tuple[Sequence[_PassageKey], ...] = ()
@@ -131,17 +127,17 @@ class PendingQuestion:
     needs_judgement: bool = False
 
     def add_answers(self, answers: dict[str, int], position: int | None = None) -> None:
-        """Add the answers of a row; starts count only in the first relevant passage, whose position may be left out."""
+        """Add the answers of a row. Starts apply only to the first relevant passage, at `position` if it is new."""
         first = next((judged for judged, grade in self.grades.items() if grade >= RELEVANT_GRADE), position)
         for text, start in answers.items():
             self.answers.setdefault(text, start if position in (first, None) else UNKNOWN_START)
 
 
 class QuestionBuilder:
-    """All questions, in order, and their judgements, counted in `judgement_count` if the corpus has the passage.
+    """All questions, in order, and their judgements; `judgement_count` counts those of passages in the corpus.
 
-    `positions` are those of passages by id. Once all questions are finished, `unmet` has the ids of those with a group
-    that the corpus has no passage of, and `unjudged` those that need a judgement.
+    `positions` maps passage ids to positions. After `build_questions`, `ids_with_unmet_groups` lists the questions with
+    a group of passages that are not in the corpus, and `unjudged_ids` those that need a judgement.
     """
 
     def __init__(self, positions: Mapping[str, int], names: PassageNames) -> None:
@@ -154,9 +150,9 @@ class QuestionBuilder:
         self._questions: list[PendingQuestion] = []
         self._by_id: dict[str, PendingQuestion] = {}
         self._number_ids = NumberIds(lambda: self._by_id)
-        self._by_text: dict[str, PendingQuestion] | None = None  # until a question is looked up by its text alone
+        self._by_text: dict[str, PendingQuestion] | None = None  # filled by the first search without an id
         self._by_passage: dict[tuple[str, int], PendingQuestion] = {}
-        self.by_position: dict[str, PendingQuestion] = {}  # if judgements name questions so
+        self.by_position: dict[str, PendingQuestion] = {}  # filled if judgements name questions by position
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -165,7 +161,7 @@ class QuestionBuilder:
         return iter(self._questions)
 
     def add(self, question: PendingQuestion, position: int | None = None) -> None:
-        """Add a question; without an id it is known by its text, beside a passage if this has a position."""
+        """Add a question; its key is its id, else its text and the position of its passage."""
         self._questions.append(question)
         if question.id:
             self._by_id[question.id] = question
@@ -175,7 +171,7 @@ class QuestionBuilder:
             self._by_text.setdefault(question.text, question)
 
     def find(self, id_: str, text: str, position: int | None = None) -> PendingQuestion | None:
-        """Return the question with an id; without one that with a text, beside the passage of a position if given."""
+        """Return the question with an id; without an id the question with a text and, if given, a passage."""
         if id_:
             return self._by_id.get(id_)
         if position is not None:
@@ -185,9 +181,9 @@ class QuestionBuilder:
         return self._by_text.get(text)
 
     def use_positions(self, judged_ids: Iterable[str]) -> None:
-        """Let judgements name questions by position, from 1, if their numbers can be nothing else, as in Cranfield.
+        """Let judgements name questions by position, from 1, if their numbers must be positions, as in Cranfield.
 
-        They name most questions, none is above the number of questions, some are no id, and some ids are larger.
+        They name most questions, none exceeds the number of questions, some are no id, and some ids are larger.
         """
         numbers = {*map(canonical_id, judged_ids)}
         ids = {*map(canonical_id, self._by_id)}
@@ -205,17 +201,15 @@ class QuestionBuilder:
         return self._by_id.get(id_) or self._by_id.get(self._number_ids.find(id_) or "")
 
     def judge(self, question: PendingQuestion, position: int, grade: int | None) -> None:
-        """Note the grade of a passage of a list; a passage that is relevant once stays relevant."""
+        """Record the grade of a listed passage; the highest grade applies."""
         if grade is not None:
             self.judgement_count += position not in question.grades
             question.grades[position] = max(question.grades.get(position, NOT_RELEVANT), grade)
 
     def add_groups(self, question: PendingQuestion, groups: Iterable[Iterable[str]]) -> None:
-        """Note groups of ids of passages, all relevant: of each group one is enough."""
+        """Add groups of relevant passages: one passage of each group is sufficient."""
         for group in groups:
-            known: list[_PassageKey] = [
-                passage_id for name in group if (passage_id := self._known_id(name)) is not None
-            ]
+            known: list[_PassageKey] = [id_ for name in group if (id_ := self._known_id(name)) is not None]
             question.grades |= dict.fromkeys(known, RELEVANT_GRADE)
             question.groups += (known,)
             self.judgement_count += len(known)
@@ -223,8 +217,8 @@ class QuestionBuilder:
     def judge_references(
         self, question: PendingQuestion, reader: RowReader, references: Iterable[Reference], grade_in_row: int
     ) -> None:
-        """Judge the passages that a row names; a name of several passages is a group: one of them is enough."""
-        groups = list[list[_PassageKey]]()
+        """Judge the passages that a row names; several passages with the same name become a group."""
+        groups: list[list[_PassageKey]] = []
         for column, kind, grade in references:
             for name, positions in named_passages(reader.row.cells.get(column), kind, self._names):
                 if not positions:
@@ -237,7 +231,7 @@ class QuestionBuilder:
             question.groups += tuple(groups)
 
     def judge_named(self, question: PendingQuestion, passage: str, grade: int) -> int | None:
-        """Note a judgement of a passage by its name; returns the grade that it has already, None if it has none."""
+        """Record a judgement of a passage by its name; returns the grade of an earlier judgement, which applies."""
         is_document = is_file_name(passage) and self._names.resolve_id(passage) is None
         if positions := self._names.find(NameKind.FILE, passage) if is_document else ():
             self.judgement_count += len([position for position in positions if position not in question.grades])
@@ -254,7 +248,7 @@ class QuestionBuilder:
         return None
 
     def build_questions(self, question_ids: Iterable[str], ids: Sequence[str]) -> Iterator[Question]:
-        """Yield the questions as a set holds them, each released then; `ids` are those of the passages by position."""
+        """Yield the questions of the set and release them one by one; `ids` are the passage ids by position."""
         self._by_id = {}
         self._by_text = {}
         self._by_passage = {}
@@ -271,12 +265,10 @@ class QuestionBuilder:
             passage = self._passage_id(passage_key, ids)
             grades[passage] = max(grades.get(passage, NOT_RELEVANT), grade)
         metadata = question.metadata or QuestionMetadata()  # of an export of this project
-        groups = [
-            [self._passage_id(passage_key_in_group, ids) for passage_key_in_group in group] for group in question.groups
-        ]
+        groups = [[self._passage_id(member, ids) for member in group] for group in question.groups]
         groups += [self._known_ids(group, ids) for group in metadata.groups]
         if not any(groups):
-            groups = []  # no passage answers the question, which is reported as such
+            groups = []  # reported as a question without relevant passages
         elif not all(groups):
             self.ids_with_unmet_groups.append(id_)
         answers = tuple(dict.fromkeys((*question.answers, *metadata.answers)))
@@ -297,7 +289,6 @@ class QuestionBuilder:
         )
 
     def _known_id(self, name: str) -> str | None:
-        """The id of a passage, which a judgement may write as another number; counts names of no passage."""
         id_ = self._names.resolve_id(name)
         if id_ is None:
             self.unknown_passages.add(name)

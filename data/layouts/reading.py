@@ -1,13 +1,13 @@
-"""Tells which files make a dataset together: their sources in the order they are read, the layout, and the name.
+"""Selects the files that form a dataset: their sources in reading order, the layout, and the name.
 
-Files that only describe others, such as the JSON of `Dataset.save_to_disk`, are not read.
+Files that only describe other files, such as the JSON of `Dataset.save_to_disk`, are not read.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from mrc_workbench.data.formats.columns import QuestionColumns, plain_name, requ
 from mrc_workbench.data.formats.opening import Format, derive_name, name_file_in_errors
 from mrc_workbench.data.formats.tables import answers_in, as_text, display_text, is_collection
 from mrc_workbench.data.formats.text_tables import json_table
-from mrc_workbench.data.layouts import objects
+from mrc_workbench.data.layouts import objects, sighting
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction
 from mrc_workbench.data.layouts.members import dataset_name, require_single_collection, select_data_files, with_parts
@@ -28,20 +28,13 @@ from mrc_workbench.data.layouts.references import (
     tokenize_name,
 )
 from mrc_workbench.data.layouts.roles import (
-    SelectedColumns,
+    Selection,
     assign_columns,
     candidate_columns,
     holds_texts,
     missing_passages_error,
 )
-from mrc_workbench.data.layouts.sighting import (
-    DetectedFile,
-    assign_document_ids,
-    detect_sources,
-    holds_dataset,
-    row_source,
-    split_sheets,
-)
+from mrc_workbench.data.layouts.sighting import DetectedFile
 from mrc_workbench.data.layouts.sources import (
     DataSource,
     SourceShape,
@@ -58,7 +51,7 @@ from mrc_workbench.data.subprocess_reader import File
 
 
 class Layout(StrEnum):
-    """Whose layout a collection is in; `label` is what a set without a name is called."""
+    """The published layout of a collection; `label` is the default name of a set."""
 
     label: str
 
@@ -80,18 +73,18 @@ class Layout(StrEnum):
     QUEPID = "quepid", "Quepid"
     SMART = "smart", "SMART"
     ENGINE = "engine", "search engine"  # judgements of a search engine's tools
-    ROWS = "rows", "questions"  # several files whose rows hold questions and passages
+    ROWS = "rows", "questions"  # several files with questions and passages in rows
     DOCUMENTS = "documents", "documents"
-    FILES = "files", "collection"  # nobody's: passages, questions and judgements in files of their own
+    FILES = "files", "collection"  # separate files of passages, questions and judgements, in no known layout
 
 
 _ANSWER_WORDS = {"answer", "answers", "정답", "답변"}
-_MAX_ROWS = 20_000  # of nested data that are looked at
+_MAX_ROWS = 20_000  # sampled rows of nested data
 # characters
 _MAX_ANSWER_LENGTH = 200
 _MAX_NAME_LENGTH = 200
 _MISSING_CONTENT_CODES = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
-_LAYOUT_OF_SHAPE = (  # the most telling one first
+_LAYOUT_OF_SHAPE = (  # the most specific first
     (SourceShape.LLAMA_INDEX, Layout.LLAMA_INDEX),
     (SourceShape.AUTORAG, Layout.AUTORAG),
     (SourceShape.RAGAS, Layout.RAGAS),
@@ -107,7 +100,7 @@ _LAYOUT_OF_SHAPE = (  # the most telling one first
 
 @dataclass(frozen=True)
 class SelectedSources:
-    """The sources of a dataset in the order they are read, and why others are `aside`; one table has no `layout`."""
+    """The sources of a dataset in reading order, and the problems of skipped files; a single table has no `layout`."""
 
     sources: tuple[DataSource, ...]
     name: str
@@ -115,97 +108,84 @@ class SelectedSources:
     skipped: tuple[Problem, ...] = ()
 
 
-def select_sources(files: Sequence[File], name: str, selected_columns: SelectedColumns) -> SelectedSources:
-    """Select the sources of a dataset; `name` is its name if no file has one, and `chosen` names columns by role.
+def select_sources(files: Sequence[File], name: str, selection: Selection) -> SelectedSources:
+    """Select the sources of a dataset; `name` replaces the name of the files, `selection` names columns by role.
 
-    Raises `DataError`, whose detail `file` names one of several files, if files cannot be read or are no dataset.
+    Raises `DataError` if files cannot be read or are no dataset; its detail `file` names the file if there are several.
     """
     files, notices = select_data_files(files)
-    selected = _select_from_files(files, name, selected_columns)
+    selected = _select_from_files(files, name, selection)
     return replace(selected, skipped=(*selected.skipped, *notices))
 
 
 def select_rows(
-    detected: DetectedFile, name: str, selected_columns: SelectedColumns, skipped: Sequence[Problem] = ()
+    detected: DetectedFile, name: str, selection: Selection, skipped: Sequence[Problem] = ()
 ) -> SelectedSources:
-    """Return the one file whose rows hold questions and passages."""
-    source = row_source(detected, selected_columns)
+    """Select a single file with questions and passages in its rows."""
+    source = sighting.row_source(detected, selection)
     return SelectedSources((source,), derive_name(name or detected.file.name, "questions"), skipped=tuple(skipped))
 
 
-def _select_from_files(files: Sequence[File], name: str, selected_columns: SelectedColumns) -> SelectedSources:
+def _select_from_files(files: Sequence[File], name: str, selection: Selection) -> SelectedSources:
     detected_files: list[DetectedFile] = []
     refused: list[DataError] = []
     for file in files:
         try:
             with name_file_in_errors(file.name, files):
-                detected_files += split_sheets(
-                    detect_sources(file, selected_columns, is_alone=len(files) == 1), selected_columns
-                )
+                detected = sighting.detect_sources(file, selection, is_single=len(files) == 1)
+                detected_files += sighting.split_sheets(detected, selection)
         except DataError as error:
             refused.append(error)
     if not detected_files:
         raise _combine_errors(refused)
-    require_columns(selected_columns, [column for detected in detected_files for column in detected.names])
+    require_columns(selection, [column for detected in detected_files for column in detected.names])
+    problems = [error.problem for error in refused]
     try:
-        return _select_together(
-            assign_document_ids(detected_files), [error.problem for error in refused], name, selected_columns
-        )
+        return _select_together(sighting.assign_document_ids(detected_files), problems, name, selection)
     except DataError as error:
         if refused and error.problem.code in _MISSING_CONTENT_CODES:
-            raise _combine_errors(refused) from error  # what is lacking may be in there
+            raise _combine_errors(refused) from error  # the refused files may hold the missing content
         raise
 
 
 def _combine_errors(errors: Sequence[DataError]) -> DataError:
-    """Return the error of the first file, and with it the problems of all files if there are several."""
     files = [error.problem for error in errors] if len(errors) > 1 else []
     return DataError(errors[0].problem, [*errors[0].others, *files])
 
 
 def _select_together(
-    files: Sequence[DetectedFile], refused: Sequence[Problem], name: str, selected_columns: SelectedColumns
+    files: Sequence[DetectedFile], refused: Sequence[Problem], name: str, selection: Selection
 ) -> SelectedSources:
-    """Select from files whose content is known; `refused` says why the files beside them are not read."""
+    """Select from files with known content; `refused` are the problems of the other files."""
     file_names = [detected.file.name for detected in files]
     if any(problem.code is ProblemCode.BROKEN_ARCHIVE for problem in refused):
-        has_dataset = any(
-            detected.table is not None and holds_dataset(detected.table, detected.sample) for detected in files
-        )
+        has_dataset = any(file.table is not None and sighting.holds_dataset(file.table, file.sample) for file in files)
         if not has_dataset and not any(holds_passages(source) for detected in files for source in detected.sources):
-            raise _no_passages_error([], file_names)  # the broken files may hold them
+            raise _no_passages_error([], file_names)  # the broken files may hold passages
     if len(files) == 1 and not (files[0].sources and is_standalone(files[0].sources[0])):
-        return select_rows(files[0], name, selected_columns, refused)
+        return select_rows(files[0], name, selection, refused)
     files, unread = resolve_objects_by_id(files)
-    sources, skipped = _collect_sources(files, selected_columns)
+    sources, skipped = _collect_sources(files, selection)
     sources, describing = exclude_describing_documents(sources)
     skipped = [*refused, *unread, *skipped, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
-        return select_rows(
-            next(detected for detected in files if detected.file.name == rows[0].name), name, selected_columns, skipped
-        )
+        file = next(detected for detected in files if detected.file.name == rows[0].name)
+        return select_rows(file, name, selection, skipped)
     sources = with_locations(with_parts(assign_roles(sources)))
     require_single_collection(sources)
     if not any(map(holds_passages, sources)):
-        _require_passage_column(files, sources, selected_columns)
+        _require_passage_column(files, sources, selection)
         raise _no_passages_error(sources, file_names)
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.ANSWERS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: (order.index(source.role), source.columns.question is not None))
     layout = _detect_layout(sources)
     names = {source.name for source in sources}
-    read = [
-        detected.file
-        for detected in files
-        if names & {detected.file.name, *(source.name for source in detected.sources)}
-    ]
+    read = [file.file for file in files if names & {file.file.name, *(source.name for source in file.sources)}]
     return SelectedSources(tuple(sources), dataset_name(read, name, layout.label), layout, tuple(skipped))
 
 
-def _collect_sources(
-    files: Sequence[DetectedFile], selected_columns: SelectedColumns
-) -> tuple[list[DataSource], list[Problem]]:
-    """Return the sources of all files, and why some files have none."""
+def _collect_sources(files: Sequence[DetectedFile], selection: Selection) -> tuple[list[DataSource], list[Problem]]:
     sources: list[DataSource] = []
     problems: list[Problem] = []
     texts: list[str] = []
@@ -217,18 +197,18 @@ def _collect_sources(
         else:
             try:
                 with name_file_in_errors(detected.file.name, files):
-                    sources.append(source_beside_others(detected, selected_columns))
+                    sources.append(source_beside_others(detected, selection))
             except DataError as error:
                 problems.append(error.problem)
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
-def source_beside_others(detected: DetectedFile, selected_columns: SelectedColumns) -> DataSource:
-    """Return the source of a file that its columns make no collection, read beside others.
+def source_beside_others(detected: DetectedFile, selection: Selection) -> DataSource:
+    """Return the source of a table that is read together with other files.
 
-    Rows without a passage are questions; other files may hold what they name. Raises `DataError` if it has neither.
+    Rows without a passage are questions about passages of other files. Raises `DataError` without any question.
     """
-    source = row_source(detected, {role: name for role, name in selected_columns.items() if name in detected.names})
+    source = sighting.row_source(detected, {role: name for role, name in selection.items() if name in detected.names})
     columns = source.columns
     if columns.has_passages:
         return source
@@ -237,47 +217,44 @@ def source_beside_others(detected: DetectedFile, selected_columns: SelectedColum
     if columns.question is None or are_ids:
         cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
         code = ProblemCode.NO_KNOWN_COLUMN if any(" " in cell for cell in cells) else ProblemCode.ONLY_IDS
-        raise DataError.from_code(code, found=display_text(", ".join(source.names), 300))
+        raise DataError.from_code(code, available=display_text(", ".join(source.names), 300))
     return as_questions(source)
 
 
 def exclude_describing_documents(sources: Sequence[DataSource]) -> tuple[list[DataSource], tuple[Problem, ...]]:
-    """Return the sources without the documents beside passages of another file, which they describe; report them."""
+    """Return the sources without documents that describe the passages of other files, and the problems of these."""
     names = [source.name for source in sources if source.shape is SourceShape.DOCUMENT]
     documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
     if names:
         sources = [as_questions(source) if naming_columns(source, documents) else source for source in sources]
     others = [source for source in sources if source.shape is not SourceShape.DOCUMENT]
-    known = assign_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
+    known = assign_roles(others)  # texts with ids may still be questions about the documents
     is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
     if not is_collection and not any(map(holds_passages, others)):
         return list(sources), ()
     return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
 
 
-def _require_passage_column(
-    files: Sequence[DetectedFile], sources: Sequence[DataSource], selected_columns: SelectedColumns
-) -> None:
-    """Raise `DataError` if all files are tables of questions with a column that may hold the passages, as a FAQ has."""
+def _require_passage_column(files: Sequence[DetectedFile], sources: Sequence[DataSource], selection: Selection) -> None:
+    """Raise `DataError` if all files are tables of questions with a column that may hold passages, such as FAQs."""
     names = {source.name for source in sources}
     tables = [detected for detected in files if detected.file.name in names and not detected.sources]
     for detected in tables if len(tables) >= len(sources) else ():
-        source = row_source(detected, selected_columns)
-        table = source.columns, source.names, source.sample
-        candidates = [columns.context or "" for columns in candidate_columns(*table)]
-        if any(name == source.columns.answers or holds_texts(name, source.sample) for name in candidates):
+        source = sighting.row_source(detected, selection)
+        columns = source.columns
+        proposed = candidate_columns(columns, source.names, source.sample)
+        candidates = [candidate.context or "" for candidate in proposed]
+        if any(name == columns.answers or holds_texts(name, source.sample) for name in candidates):
             with name_file_in_errors(detected.file.name, files):
-                raise missing_passages_error(*table)
+                raise missing_passages_error(columns, source.names, source.sample)
 
 
 def _no_passages_error(sources: Sequence[DataSource], names: Sequence[str]) -> DataError:
-    judging = [
-        source.role is Role.JUDGEMENTS or source.shape in (SourceShape.RATINGS, SourceShape.ENGINE)
-        for source in sources
-    ]
-    code = ProblemCode.ONLY_JUDGEMENTS if judging and all(judging) else ProblemCode.NO_PASSAGES
+    shapes = (SourceShape.RATINGS, SourceShape.ENGINE)
+    only_judgements = all(source.role is Role.JUDGEMENTS or source.shape in shapes for source in sources)
+    code = ProblemCode.ONLY_JUDGEMENTS if sources and only_judgements else ProblemCode.NO_PASSAGES
     file_names = dict.fromkeys(source.name.partition(": ")[0] for source in sources) or names
-    return DataError.from_code(code, found=display_text(", ".join(file_names), 200))
+    return DataError.from_code(code, available=display_text(", ".join(file_names), 200))
 
 
 def _detect_layout(sources: Sequence[DataSource]) -> Layout:
@@ -293,7 +270,6 @@ def _detect_layout(sources: Sequence[DataSource]) -> Layout:
 
 
 def _detect_layout_of_parts(passages: DataSource, by_role: Mapping[Role, DataSource], *, has_lines: bool) -> Layout:
-    """The layout of passages, questions and judgements in tables of their own."""
     id_ = plain_name(passages.columns.id or "")
     is_miracl = id_ == "docid" and passages.columns.title is not None
     if passages.shape is SourceShape.LINES:
@@ -311,7 +287,7 @@ def _detect_layout_of_parts(passages: DataSource, by_role: Mapping[Role, DataSou
 
 @dataclass
 class _KnownIds:
-    """What a file says of ids: which questions have an answer, and what else its columns name."""
+    """The ids in a file: its questions with and without answers, its passages, and the names in its other columns."""
 
     has_answer: dict[str, bool] = field(default_factory=dict)
     names: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -320,7 +296,7 @@ class _KnownIds:
 
 
 def resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedFile], tuple[Problem, ...]]:
-    """Return the files, objects by ids of other files in their roles, and why some of these are not read."""
+    """Return the files, with roles for objects by the ids of other files, and the problems of unread objects."""
     if len(files) == 1 or not any(map(_object_value, files)):
         return list(files), ()
     known = [_known_ids(detected) for detected in files]
@@ -338,7 +314,6 @@ def resolve_objects_by_id(files: Sequence[DetectedFile]) -> tuple[list[DetectedF
 
 
 def _object_value(detected: DetectedFile) -> dict[str, Any]:
-    """Return the object of a file that may be one by id, {} for any other file."""
     value = detected.recognised.value if detected.recognised is not None else None
     is_nested = any(source.shape is SourceShape.NESTED for source in detected.sources)
     return value if isinstance(value, dict) and not is_nested else {}
@@ -364,7 +339,6 @@ def _known_ids(detected: DetectedFile) -> _KnownIds:
 
 
 def _sampled_sources(detected: DetectedFile) -> Iterator[tuple[QuestionColumns, Role, Iterable[Mapping[str, object]]]]:
-    """Yield the columns, the role and some rows of each source of a file."""
     for source in detected.sources:
         if source.shape is SourceShape.NESTED:
             yield source.columns, source.role, (row.cells for row in islice(source.table().rows, _MAX_ROWS))
@@ -376,23 +350,21 @@ def _sampled_sources(detected: DetectedFile) -> Iterator[tuple[QuestionColumns, 
 
 
 def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> DetectedFile:
-    """Return an object by id in its role. Raises `DataError` for predictions, and for ids that no other file knows."""
+    """Return an object by id in its role. Raises `DataError` for predictions and for ids that no other file uses."""
     value = _object_value(detected)
     recognised = detected.recognised
     role = detected.sources[0].role if detected.sources else None
     file_name = PurePosixPath(detected.file.name).name
     words = {*tokenize_name(file_name)}
     role_in_name = role_from_names([file_name])
-    has_answer = {
-        id_: is_answered_elsewhere for other in others for id_, is_answered_elsewhere in other.has_answer.items()
-    }
+    has_answer = dict(chain.from_iterable(other.has_answer.items() for other in others))
     is_by_question = 2 * len(has_answer.keys() & value.keys()) > len(has_answer)
     if role is Role.JUDGEMENTS:
         passage_ids = {id_ for other in others for id_ in other.passage_ids}
         named = (id_ for ids in value.values() for id_ in ids)
         if words & JUDGEMENT_WORDS or (is_by_question and any(id_ in passage_ids for id_ in named)):
             return detected
-    # passages, whose texts are long, may have the same numbers as ids
+    # passages have long texts, and their ids may be the same numbers
     lengths = [len(item) for item in value.values() if isinstance(item, str)]
     are_short = not all(map(str.isdigit, value)) or sum(lengths) <= _MAX_ANSWER_LENGTH * len(lengths)
     is_answered = is_by_question and role_in_name is None and objects.may_hold_answers(value)
@@ -400,11 +372,12 @@ def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> Dete
         are_predicted = objects.holds_predictions(value) or is_named_prediction(detected.file.name)
         if recognised is None or are_predicted or any(has_answer.values()):
             raise DataError.from_code(ProblemCode.PREDICTIONS, name=file_name)
+        name = detected.file.name
         columns = QuestionColumns(id="id", answers="answers")
-        rows = objects.ANSWER_NAMES, objects.answers_opener(value), recognised
-        return DetectedFile(
-            detected.file, [DataSource(detected.file.name, Role.ANSWERS, SourceShape.BY_ID, columns, *rows)], recognised
-        )
+        opener = objects.answers_opener(value)
+        names = objects.ANSWER_NAMES
+        source = DataSource(name, Role.ANSWERS, SourceShape.BY_ID, columns, names, opener, recognised)
+        return DetectedFile(detected.file, [source], recognised)
     keys = {file_key(id_) for id_ in value}
     cells = [names for other in others for names in other.names.values()]
     is_named = any(2 * len(names & keys) > min(len(names), len(keys)) for names in cells)
@@ -412,5 +385,5 @@ def _resolve_object(detected: DetectedFile, others: Sequence[_KnownIds]) -> Dete
         return replace(detected, sources=[replace(detected.sources[0], role=Role.PASSAGES)])
     is_by_id = any(source.shape is SourceShape.BY_ID for source in detected.sources)
     if is_by_id and (role is not Role.TEXTS or role_in_name is None):
-        json_table(value)  # refuses it: nothing says what the keys are
+        json_table(value)  # raises an error: the meaning of the keys is unknown
     return detected

@@ -1,6 +1,6 @@
-"""What names say: ids written as numbers, published parts, and the passages that questions refer to.
+"""Interprets names: ids written as numbers, published parts, and the passages that questions refer to.
 
-A column names passages by id, file name or title: what most of its values match decides.
+A column names passages by id, file name or title, depending on which of these most of its values match.
 """
 
 import re
@@ -15,25 +15,16 @@ from typing import NamedTuple
 
 from mrc_workbench.data.formats.columns import plain_name
 from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection
-from mrc_workbench.data.layouts.cells import ID_NAMES, NOT_RELEVANT, list_items
+from mrc_workbench.data.layouts.cells import ID_NAMES, NOT_RELEVANT, Sample, list_items
+from mrc_workbench.data.layouts.words import PART_WORDS, WORDS
 from mrc_workbench.data.records import RELEVANT_GRADE
 
 _NUMBER = re.compile(r"0*(\d{1,18})(?:\.0{1,9})?", re.ASCII)
 _SCIENTIFIC = re.compile(r"\d(?:\.\d{1,17})?[eE]\+?0?[1-9]\d?", re.ASCII)
-_PART_WORDS = {
-    "train": ("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"),
-    "validation": (
-        "dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発",
-    ),
-    "test": (
-        "test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트",
-        "評価", "テスト", "测试", "測試",
-    ),
-}  # fmt: skip
-_PART_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
+_PART_BY_WORD = {word: part for part, words in PART_WORDS.items() for word in words}
 _WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
 _CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])")
-# characters and words; a cell with more is a text
+# a longer cell is a text
 _MAX_CELL_LENGTH = 40
 _MAX_WORDS = 3
 _ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "用データ", "データ", "用", "集", "")
@@ -44,37 +35,34 @@ _REFERENCE_HINT = re.compile(
 _NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
 _NOT_REFERENCE = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
 _SEPARATOR = re.compile(r"[,;|\n、，；]")
-_AMBIGUOUS_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # they may be part of a name
+_AMBIGUOUS_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # may be part of a name
 _BRACKETS = " \t\"'[](){}<>"
 _EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|pptx?|hwpx?|json|xml|csv|rst)$")
-_FILE_WITH_PAGE = re.compile(  # a page behind the name of a file
+_FILE_WITH_PAGE = re.compile(  # a file name, followed by a page
     r"(.+\.(?:txt|md|html?|pdf|docx?|pptx?|hwpx?))[\s,(\[:]+(?:pp?\.?|page|제)?\s*\d[\d\s~-]*(?:쪽|페이지|면|頁|ページ|页)?[)\]]?",
     re.IGNORECASE,
 )
 _MAX_DEPTH = 4  # of lists in a cell
 _MAX_VALUES = 50  # of a sampled cell
-_MIN_MATCHING_FRACTION = 0.5  # of the sampled values that passages must have: a corpus may lack some
-_QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
-_PASSAGE_WORDS = (
-    "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
-    "문서", "지문", "본문", "코퍼스", "말뭉치",
-)  # fmt: skip
-JUDGEMENT_WORDS = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}
+_MIN_MATCHING_FRACTION = 0.5  # of the sampled values: a corpus may lack some passages
+_QUESTION_WORDS = WORDS["question_files"]
+_PASSAGE_WORDS = WORDS["passage_files"]
+JUDGEMENT_WORDS = {*WORDS["judgement_files"]}
 ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *JUDGEMENT_WORDS, "rel", "default"}
-# they do not tell one collection from another
+# words that do not distinguish collections
 GENERIC_WORDS = ROLE_WORDS | {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
 _NAME_WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
 
 
 class Role(StrEnum):
-    """What the rows of a file are."""
+    """The kind of rows in a file."""
 
     PASSAGES = "passages"
     QUESTIONS = "questions"
     JUDGEMENTS = "judgements"
     TEXTS = "texts"  # ids and texts: passages or questions
     ANSWERS = "answers"  # by the ids of questions in another file
-    ROWS = "rows"  # a question with its passage each, as the files have that are read one by one
+    ROWS = "rows"  # a question with its passage each
 
 
 class NumberIds:
@@ -110,7 +98,7 @@ def _normalized_number(id_: str) -> str | None:
 
 
 def canonical_id(id_: str) -> str:
-    """Return an id as ids are compared before it is known which numbers are equal: "1" for "1.0" and "01"."""
+    """Return an id in its canonical form for comparison: "1" for "1.0" and "01"."""
     return _normalized_number(id_) or id_
 
 
@@ -121,13 +109,13 @@ def parse_part(value: object) -> str:
 
 
 def part_from_path(path: str) -> str:
-    """Return the part that the name of a file tells, else its nearest folder that tells one, else ""."""
+    """Return the part that the name of a file or its nearest folder contains, "" if none does."""
     parts = (_part_from_words(name_words(name)) for name in reversed(PurePosixPath(path).parts))
     return next(filter(None, parts), "")
 
 
 def part_from_word(word: str) -> str:
-    """Return the part that a word in lower case names, "" if it names none; East Asian ones may have an ending."""
+    """Return the part that a word in lower case names, "" if it names none; East Asian words may have an ending."""
     if word.isascii():
         return _PART_BY_WORD.get(word, "")
     endings = (ending for ending in _ENDINGS if word.endswith(ending))
@@ -135,19 +123,18 @@ def part_from_word(word: str) -> str:
 
 
 def published_parts(paths: Iterable[str]) -> dict[str, str]:
-    """Return the part of each path that names one; {} if all are one part, which divides nothing."""
+    """Return the part of each path that names one; {} unless there are several different parts."""
     part_by_path = {path: part for path in paths if (part := part_from_path(path))}
     return part_by_path if len({*part_by_path.values()}) > 1 else {}
 
 
 def name_words(text: str) -> list[str]:
     """Return the English and Korean words of a name, in lower case; parts of camelCase are words."""
-    separated = _CAMEL_CASE.sub(" ", unicodedata.normalize("NFC", text))
-    return _WORD.findall(separated.lower())
+    return _WORD.findall(_CAMEL_CASE.sub(" ", unicodedata.normalize("NFC", text)).lower())
 
 
 def _part_from_words(words: Iterable[str]) -> str:
-    """The only part among words; two different ones, as of train_test.json, tell nothing."""
+    """Return the only part among words; "" for two different parts, as in train_test.json."""
     parts = {part for word in words if (part := part_from_word(word))}
     return parts.pop() if len(parts) == 1 else ""
 
@@ -158,7 +145,7 @@ def tokenize_name(name: str) -> list[str]:
 
 
 def role_from_names(names: Sequence[str]) -> Role | None:
-    """Return what the last of some names of a file and its folders that tells it says: questions or passages."""
+    """Return the role in the last name that contains one: questions or passages; None if no name does."""
     for name in reversed(names):
         words = tokenize_name(name)
         for role, known in ((Role.QUESTIONS, _QUESTION_WORDS), (Role.PASSAGES, _PASSAGE_WORDS)):
@@ -169,7 +156,7 @@ def role_from_names(names: Sequence[str]) -> Role | None:
 
 
 class NameKind(StrEnum):
-    """How a column names passages."""
+    """The way in which a column names passages."""
 
     ID = "id"
     FILE = "file"
@@ -177,7 +164,7 @@ class NameKind(StrEnum):
 
 
 class Reference(NamedTuple):
-    """A column that names passages, and the grade of these."""
+    """A column that names passages, and the grade of these passages."""
 
     column: str
     kind: NameKind
@@ -185,7 +172,7 @@ class Reference(NamedTuple):
 
 
 class PassageNames:
-    """Finds passages by id, file name or title: `position_of` by id, `titles` by position, "" for unknown ones."""
+    """Finds passages by id, file name or title. `titles` yields the title of each position, "" if unknown."""
 
     def __init__(self, position_of: Mapping[str, int], titles: Callable[[], Iterable[str]]) -> None:
         self._position_of = position_of
@@ -197,12 +184,12 @@ class PassageNames:
         self.locations: list[tuple[str, int]] = []  # further names of passages, with their positions
 
     def resolve_id(self, name: str) -> str | None:
-        """Return the id that a name stands for, also one with the same number; None if there is none."""
+        """Return the passage id that equals a name, or has the same number; None if there is no such id."""
         spellings = (name, unicodedata.normalize("NFC", name))
         return next((id_ for id_ in spellings if id_ in self._position_of), None) or self._number_ids.find(name)
 
     def find(self, kind: NameKind, name: str) -> Sequence[int]:
-        """Return the positions of the passages with a name, none if it is unknown."""
+        """Return the positions of the passages with a name; empty for an unknown name."""
         if kind is NameKind.ID:
             id_ = self.resolve_id(name)
             return () if id_ is None else (self._position_of[id_],)
@@ -220,7 +207,7 @@ class PassageNames:
             known_paths = {position: normalize(self._path_of.get(position, "")) for position in positions}
             matching = [position for position, known_path in known_paths.items() if _is_same_path(known_path, path)]
             if matching:
-                return matching  # those of the file whose folder and ending the name tells
+                return matching  # folder and extension match as well
         return positions
 
     def _index(self, kind: NameKind) -> dict[str, list[int]]:
@@ -237,7 +224,7 @@ class PassageNames:
 
 
 def file_key(name: str) -> str:
-    """Return a file name as such names are compared: without folders and ending, in lower case; addresses are whole."""
+    """Return a file name in its form for comparison: lower case, without folders and extension; addresses are whole."""
     if "://" in name:
         return name.strip().lower().rstrip("/")
     return _without_extension(_path_key(name)).rpartition("/")[2]
@@ -253,22 +240,19 @@ def _without_extension(path: str) -> str:
 
 
 def _is_same_path(path: str, other: str) -> bool:
-    """Whether one of two paths ends as the whole other one."""
     shorter, longer = sorted((path, other), key=len)
     return bool(shorter) and f"/{longer}".endswith(f"/{shorter}")
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a name ends as those of documents do."""
+    """Return whether a name has the extension of a document."""
     return _EXTENSION.search(name.strip().lower()) is not None
 
 
-def reference_columns(
-    names: Iterable[str], sample: Sequence[Mapping[str, object]], passages: PassageNames
-) -> tuple[Reference, ...]:
-    """Return the columns that name passages: those of the kind that most values of the sample match.
+def reference_columns(names: Iterable[str], sample: Sample, passages: PassageNames) -> tuple[Reference, ...]:
+    """Return the columns that name passages, all by the kind of name that most values of the sample match.
 
-    Small numbers match ids of any corpus, and a title may cover many passages: then the column's name must hint at it.
+    Small numbers match ids of any corpus, and a title may cover many passages: such a column needs a telling name.
     """
     references: list[Reference] = []
     for name in names:
@@ -279,7 +263,7 @@ def reference_columns(
             kind: sum(any(positions for _, positions in named_passages(value, kind, passages)) for value in values)
             for kind in NameKind
         }
-        kind = max(hits, key=hits.__getitem__)  # of equal ones the first
+        kind = max(hits, key=hits.__getitem__)  # the first kind on a tie
         is_named = bool(values) and hits[kind] >= _MIN_MATCHING_FRACTION * len(values)
         if is_named and (_REFERENCE_HINT.search(plain_name(name)) or _is_distinctive(values, kind, passages)):
             grade = NOT_RELEVANT if _NEGATIVE.search(plain_name(name)) else RELEVANT_GRADE
@@ -295,13 +279,13 @@ def _is_distinctive(values: Collection[str], kind: NameKind, passages: PassageNa
 
 
 def named_passages(cell: object, kind: NameKind, passages: PassageNames) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield each name in a cell with the positions of its passages, none for an unknown name."""
+    """Yield each name in a cell with the positions of its passages, empty for an unknown name."""
     for value in _values(cell):
         yield from ((name, passages.find(kind, name)) for name in _split_names(value, kind, passages))
 
 
 def _split_names(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
-    """Return the names that a text lists, or the text; all names between doubtful separators must be known."""
+    """Return the names that a text lists, or the text; ambiguous separators require that all names are known."""
     if passages.find(kind, value):
         return [value]
     names = _split(value, _SEPARATOR)

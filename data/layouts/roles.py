@@ -1,4 +1,4 @@
-"""Gives each column of a table its role: evidence first (types, uniqueness, references), then names."""
+"""Assigns roles to the columns of a table: by their values (types, uniqueness, references), then by their names."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,10 @@ from mrc_workbench.data.formats.columns import (
     roles_by_name,
 )
 from mrc_workbench.data.formats.tables import as_text, display_text, is_collection, is_missing
-from mrc_workbench.data.layouts.cells import is_unclear_list, list_items, parse_mark, passages_in
+from mrc_workbench.data.layouts.cells import Sample, is_unclear_list, list_items, parse_mark, passages_in
 from mrc_workbench.data.layouts.lines import WHOLE_NUMBER
 from mrc_workbench.data.layouts.references import parse_part
+from mrc_workbench.data.layouts.words import WORDS
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx?|csv|jsonl?|rst|xml)", re.IGNORECASE)
@@ -27,47 +28,33 @@ _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+|[\w.+-]+@[\
 _DATE = re.compile(r"\d{4}[-./년]\s?\d{1,2}[-./월]\s?\d{1,2}.{0,30}|\d{1,2}[-./]\d{1,2}[-./]\d{4}.{0,30}")
 _SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
 _MEDIA = ({"bytes", "path"}, {"array", "sampling_rate"})  # images, sounds and videos as Hugging Face stores them
-_MAX_ITEMS = 5  # of a list that are looked at
-_MAX_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
+_MAX_ITEMS = 5  # sampled from a list
+_MAX_LABEL = 10  # larger numbers are scores of a search engine or no grades
 
-Sample = Sequence[Mapping[str, object]]
-SelectedColumns = Mapping[str, str | None]  # columns that the user named, by role
+Selection = Mapping[str, str | None]  # columns that the user named, by role
 _SIBLINGS = ("positives", "negatives", "candidates")
-_UNAMBIGUOUS_LABELS = {
-    "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
-    "관련도", "관련여부", "관련성", "적합도", "적합여부",
-}  # fmt: skip
-_AMBIGUOUS_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
+_UNAMBIGUOUS_LABELS = {*WORDS["clear_labels"]}
+_AMBIGUOUS_LABELS = {"label", "라벨", "레이블"}  # may also be answers to yes-no questions
 _YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
-_NOT_PASSAGE_NAMES = {
-    "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
-    "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
-    "memo", "embedding", "embeddings", "vector", "vectors", "url", "urls", "uri", "link", "links", "path", "file",
-    "files", "filename", "source", "sources", "sourcedoc", "sourcedocs", "sourcedocument", "sourcefile", "metadata",
-    "비고", "메모", "응답", "출력", "예측", "생성답변", "모델답변", "해설", "풀이", "출처", "파일", "파일명", "경로",
-    "링크", "주소", "벡터", "임베딩",
-}  # fmt: skip
+_NOT_PASSAGE_NAMES = {*WORDS["not_passages"]}
 _NOT_PASSAGE_PATTERN = re.compile(
     r"^(retriev|predict|generat|model|llm|system|neg|hardneg|expected|gold(en)?answer|reference(answer)?s?$|검색|부정|오답)"
     r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
 )
 _RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
-# names that mean a passage whatever their values look like; ids stand under the others, too
-_UNAMBIGUOUS_PASSAGES = {
-    "text", "context", "contexttext", "passagetext", "contents", "paragraph", "지문", "본문", "문맥", "문단",
-}  # fmt: skip
+# names that mean a passage for any values; columns with other names may hold ids
+_UNAMBIGUOUS_PASSAGES = {*WORDS["clear_passages"]}
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
 _MAX_FLAGS = 5
-_UNAMBIGUOUS_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
-_MIN_ROWS = 2  # that an observation about values needs
+_UNAMBIGUOUS_LISTS = ("positive", "positives", "pos", "긍정")  # texts for any values
+_MIN_ROWS = 2  # for a conclusion from values
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
-    """Whether values can be passages: no lists of numbers, no media; without a sure name no files, addresses, dates."""
-    if plain_name(name) not in _UNAMBIGUOUS_PASSAGES and (
-        holds_locations(name, sample) or _matches_pattern(name, sample, _DATE)
-    ):
+    """Whether values can be passages: no numbers, no media, and without a clear name no files, addresses or dates."""
+    is_unambiguous = plain_name(name) in _UNAMBIGUOUS_PASSAGES
+    if not is_unambiguous and (holds_locations(name, sample) or _matches_pattern(name, sample, _DATE)):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     cells = [value for value in values if is_collection(value)]
@@ -92,19 +79,18 @@ def _matches_pattern(name: str, sample: Sample, pattern: re.Pattern[str]) -> boo
 
 
 def _items(name: str, sample: Sample) -> list[object]:
-    """Return the filled cells of a column, of a list its first items."""
     cells = [row.get(name) for row in sample if not is_missing(row.get(name))]
     return [item for cell in cells for item in (list_items(cell)[:_MAX_ITEMS] if is_collection(cell) else [cell])]
 
 
 def holds_texts(name: str, sample: Sample) -> bool:
-    """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
+    """Whether most filled cells of a column are objects with passages, or texts of several words."""
+
+    def is_text(leaf: str | dict[str, object]) -> bool:
+        return isinstance(leaf, dict) or _SEVERAL_WORDS.search(leaf[:1000]) is not None
+
     leaves = [item_leaves for item in _items(name, sample) if (item_leaves := [*_leaves(item)])]
-    texts = (
-        any(isinstance(leaf, dict) or _SEVERAL_WORDS.search(leaf[:1000]) for leaf in item_leaves)
-        for item_leaves in leaves
-    )
-    return 2 * sum(texts) > len(leaves)
+    return 2 * sum(any(map(is_text, item_leaves)) for item_leaves in leaves) > len(leaves)
 
 
 def _leaves(value: object, depth: int = 4) -> Iterator[str | dict[str, object]]:
@@ -132,43 +118,37 @@ def is_label(value: object) -> bool:
     text = "" if is_collection(value) else as_text(value)
     if WHOLE_NUMBER.fullmatch(text):
         return abs(float(text)) <= _MAX_LABEL
-    return parse_mark(text) is not None and not any(letter.isdigit() for letter in text)
+    return parse_mark(text) is not None and not any(map(str.isdigit, text))
 
 
-def assign_columns(
-    names: Sequence[str], sample: Sample, selected_columns: SelectedColumns | None = None
-) -> QuestionColumns:
+def assign_columns(names: Sequence[str], sample: Sample, selection: Selection | None = None) -> QuestionColumns:
     """Assign roles to the columns of rows that hold questions, passages, or both.
 
-    `chosen` are columns that the user named by role. Long texts alone make no column one of passages.
+    `selection` maps roles to columns that the user named. Long texts do not suffice for a column of passages.
     """
     filled = filled_columns(names, sample)
-    given = {role: name for role, name in (selected_columns or {}).items() if name is not None}
+    given = {role: name for role, name in (selection or {}).items() if name is not None}
 
     def fits(role: str, name: str, find: FindColumn) -> bool:
-        is_unambiguous = _without_number(plain_name(name)) in _UNAMBIGUOUS_LISTS
-        needs_texts = (find is name_with_known_word and role == "context") or (
-            role == "positives" and not is_unambiguous
-        )
+        needs_texts = find is name_with_known_word and role == "context"
+        needs_texts |= role == "positives" and _without_number(plain_name(name)) not in _UNAMBIGUOUS_LISTS
         return _fits(role, name, sample) and (not (needs_texts and sample) or holds_texts(name, sample))
 
-    roles = roles_by_name(
-        NAMES, ((known_name, filled), (known_name, names), (name_with_known_word, filled)), given, fits
-    )
+    searches = ((known_name, filled), (known_name, names), (name_with_known_word, filled))
+    roles = roles_by_name(NAMES, searches, given, fits)
     _replace_system_answers(roles, names, given)
     _add_by_values(roles, filled, sample)
-    if "question" not in roles and (
-        question_column := find_question_column([n for n in filled if n not in roles.values()], sample)
-    ):
-        roles["question"] = question_column
+    if "question" not in roles:
+        question_column = find_question_column([name for name in filled if name not in roles.values()], sample)
+        roles |= {} if question_column is None else {"question": question_column}
     for role in _unused_roles(roles, given, sample):
         del roles[role]
-    columns = replace(QuestionColumns(**roles), **{role: None for role in selected_columns or {} if role not in given})
+    columns = replace(QuestionColumns(**roles), **{role: None for role in selection or {} if role not in given})
     return _resolve_ids(columns, names, sample, given)
 
 
 def filled_columns(names: Sequence[str], sample: Sample) -> list[str]:
-    """Return the columns that hold something in some row of a sample; all without a sample."""
+    """Return the columns with a value in some row of a sample; all columns if there is no sample."""
     return [name for name in names if not sample or not all(is_missing(row.get(name)) for row in sample)]
 
 
@@ -181,7 +161,7 @@ def sibling_columns(role: str, name: str, names: Sequence[str]) -> tuple[str, ..
 
 
 def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
-    """Return the columns that a reading uses, those beside a column of lists included."""
+    """Return the columns with a role, including the siblings of columns of lists."""
     used: set[str] = set()
     for role, name in asdict(columns).items():
         if name is not None and (role != "answers" or columns.question is not None):
@@ -190,7 +170,7 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
 
 
 def candidate_columns(columns: QuestionColumns, names: Sequence[str], sample: Sample) -> tuple[QuestionColumns, ...]:
-    """Return the readings to choose from, the likeliest first, without a known column of passages or a sure label."""
+    """Return the possible columns, the likeliest first, for a table without clear passages or with unclear labels."""
     if is_ambiguous_label(columns, sample):
         questions = _texts(columns.question or "", sample)
         is_repeated = len(set(questions)) < len(questions)
@@ -202,30 +182,28 @@ def candidate_columns(columns: QuestionColumns, names: Sequence[str], sample: Sa
     if columns.answers is not None and columns.question is not None and columns.answers not in texts:
         texts.append(columns.answers)
     if any(holds_texts(name, sample) for name in texts):
-        texts = [name for name in texts if holds_texts(name, sample) or name == columns.answers]  # not those of ids
+        texts = [name for name in texts if holds_texts(name, sample) or name == columns.answers]  # no ids
     texts.sort(key=lambda name: _is_excluded_passage_name(name) and name != columns.answers)
     answers = {name: None if name == columns.answers else columns.answers for name in texts}
     return tuple(replace(columns, context=name, answers=answers[name]) for name in texts)
 
 
 def missing_passages_error(columns: QuestionColumns, names: Sequence[str], sample: Sample) -> DataError:
-    """Return the refusal of a table without a known column of passages: what it seems to be, and what to do."""
-    candidates = [
-        candidate.context for candidate in candidate_columns(columns, names, sample) if candidate.context is not None
-    ]
+    """Return the error of a table without a known column of passages: its probable kind, and the next step."""
+    contexts = [candidate.context for candidate in candidate_columns(columns, names, sample)]
+    candidates = [name for name in contexts if name is not None]
     flags = " / ".join(map(column_flag, candidates[:_MAX_FLAGS])) or column_flag("NAME")
-    details = {"found": display_text(", ".join(names), 300), "flags": flags}
+    details = {"available": display_text(", ".join(names), 300), "flags": flags}
     has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
     plain_names = {name: plain_name(name) for name in names}
-    # an evaluation has answers of a system beside reference answers; its `contexts` were retrieved
+    # an evaluation holds answers of a system, reference answers, and retrieved `contexts`
     is_evaluation = has_reference and not {"answer", "response"}.isdisjoint(plain_names.values())
-    contexts = {"contexts"} if is_evaluation else set()
-    retrieved = [name for name, plain in plain_names.items() if _RETRIEVED.search(plain) or plain in contexts]
+    retrieved_names = {"contexts"} if is_evaluation else set()
+    retrieved = [name for name, plain in plain_names.items() if _RETRIEVED.search(plain) or plain in retrieved_names]
     files = [name for name in names if holds_locations(name, sample)]
     if retrieved:
-        return DataError.from_code(
-            ProblemCode.EVALUATION_OUTPUT, **details, columns=display_text(", ".join(retrieved), 80)
-        )
+        details["columns"] = display_text(", ".join(retrieved), 80)
+        return DataError.from_code(ProblemCode.EVALUATION_OUTPUT, **details)
     unmarked = [name for name in candidates if is_unclear_list(name, sample)]
     if unmarked and columns.question is not None:
         details["flags"] = " / ".join(map(column_flag, unmarked))
@@ -236,27 +214,23 @@ def missing_passages_error(columns: QuestionColumns, names: Sequence[str], sampl
     if columns.question is not None and columns.answers is not None and not others:
         details |= {"question": display_text(columns.question, 80), "answers": display_text(columns.answers, 80)}
         return DataError.from_code(ProblemCode.ANSWERS_ALONE, **details | {"flags": column_flag(columns.answers)})
-    return DataError.from_code(
-        ProblemCode.MISSING_COLUMN, **details, role="context", wanted=example_names(NAMES["context"])
-    )
+    details |= {"role": "context", "known_names": example_names(NAMES["context"])}
+    return DataError.from_code(ProblemCode.MISSING_COLUMN, **details)
 
 
 def is_ambiguous_label(columns: QuestionColumns, sample: Sample) -> bool:
-    """Whether a label may be the relevance of the passage, or the answer to a question of yes or no."""
+    """Whether a label may be the relevance of the passage, or the answer to a yes-no question."""
     name = columns.label
-    if (
-        name is None
-        or columns.context is None
-        or columns.answers is not None
-        or plain_name(name) not in _AMBIGUOUS_LABELS
-    ):
+    if name is None or plain_name(name) not in _AMBIGUOUS_LABELS:
+        return False
+    if columns.context is None or columns.answers is not None:
         return False
     values = {as_text(row.get(name)).lower() for row in sample}
     return len(values) > 1 and values <= _YES_OR_NO
 
 
 def unique_column(names: Sequence[str], sample: Sample) -> str | None:
-    """Return the first of some columns whose values are filled and differ in every row; else the first of them."""
+    """Return the first column with a different value in every row, else the first column."""
     for name in names:
         values = [as_text(row.get(name)) for row in sample if not is_collection(row.get(name))]
         if len(values) == len(sample) == len(set(values)) and all(values):
@@ -265,9 +239,9 @@ def unique_column(names: Sequence[str], sample: Sample) -> str | None:
 
 
 def column_flag(name: str, role: str = "context") -> str:
-    """Return the flag of the command line that names the column of a role, that of the passages if none is given."""
+    """Return the command-line flag that names the column of a role."""
     option = f"{role}={display_text(name, 80)}"
-    is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # which `quote` sees in ASCII only
+    is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # `quote` knows only ASCII
     return f"--columns {option if is_plain else quote(option)}"
 
 
@@ -287,9 +261,8 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
         case "label":
             return bool(values) and (plain_name(name) in _UNAMBIGUOUS_LABELS or all(map(is_label, values)))
         case "start":
-            return bool(values) and all(
-                WHOLE_NUMBER.fullmatch(as_text(item)) for value in values for item in list_items(value)
-            )
+            items = [item for value in values for item in list_items(value)]
+            return bool(values) and all(WHOLE_NUMBER.fullmatch(as_text(item)) for item in items)
         case _:
             return role not in ("id", "passage_id", "kind") or not any(map(is_collection, values))
 
@@ -300,7 +273,7 @@ def _is_excluded_passage_name(name: str) -> bool:
 
 
 def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: Mapping[str, str]) -> None:
-    """Beside reference answers the column `answer` is what a system said, and `contexts` what it retrieved."""
+    """Use reference answers if there are any: `answer` and `contexts` then hold the output of a system."""
     reference = next((name for name in names if plain_name(name) in _REFERENCE_ANSWERS), None)
     answers = roles.get("answers")
     if reference is None or answers in (None, reference) or "answers" in given or reference in given.values():
@@ -311,7 +284,7 @@ def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: 
 
 
 def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:
-    """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
+    """Add roles by values: published parts, and the answers in a column A next to Q."""
     left = [name for name in filled if name not in roles.values()]
     if "part" not in roles:
         several = [name for name in left if len({parse_part(row.get(name)) for row in sample}) > 1]
@@ -323,7 +296,7 @@ def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample)
 
 
 def _unused_roles(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample) -> list[str]:
-    """Roles that mean nothing in a table without the column they belong to."""
+    """Return the roles that need another column, which the table does not have."""
     unused = []
     if "question" not in roles:
         unused += ["positives", "negatives", "candidates", "label", "start", "passage_id", "impossible", "answers"]
@@ -331,20 +304,19 @@ def _unused_roles(roles: Mapping[str, str], given: Mapping[str, str], sample: Sa
         unused += ["label", "start", "passage_id", "impossible"]
     if "answers" not in roles:
         unused.append("start")
-    answers = (
-        [display_text(row.get(roles.get("answers", "")), 20).lower() for row in sample] if "label" in roles else []
-    )
+    cells = [row.get(roles.get("answers", "")) for row in sample] if "label" in roles else []
+    answers = [display_text(cell, 20).lower() for cell in cells]
     if len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _is_bijective(answers, _texts(roles["label"], sample)):
-        unused.append("label")  # it only repeats answers of yes or no as another mark
+        unused.append("label")  # repeats yes-no answers as marks
     context = roles.get("context", "")
     may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _UNAMBIGUOUS_PASSAGES
     if may_be_ids and sample and all(is_number(row.get(context)) for row in sample):
-        unused.append("context")  # ids of passages beside the questions
+        unused.append("context")  # ids of passages
     return [role for role in dict.fromkeys(unused) if role in roles and role not in given and role != "answers"]
 
 
 def find_question_column(names: Sequence[str], sample: Sample) -> str | None:
-    """Return the only column of which most cells end in a question mark."""
+    """Return the column in which most cells end in a question mark, if there is only one."""
     marks = {name: sum(as_text(row.get(name)).endswith(("?", "？")) for row in sample) for name in names}
     question_columns = [name for name, count in marks.items() if 2 * count > len(sample)]
     return question_columns[0] if len(question_columns) == 1 else None
@@ -353,12 +325,12 @@ def find_question_column(names: Sequence[str], sample: Sample) -> str | None:
 def _resolve_ids(
     columns: QuestionColumns, names: Sequence[str], sample: Sample, given: Mapping[str, str]
 ) -> QuestionColumns:
-    """Tell the ids of questions and those of passages apart by what their values go with."""
+    """Distinguish ids of questions from ids of passages: equal ids must belong to equal texts."""
     if columns.question is None:
-        return _resolve_passage_ids(columns, names, sample, given)
+        return columns if "id" in given else _resolve_passage_ids(columns, names, sample)
     if columns.context is None:
         return columns
-    sample = [row for row in sample if not is_missing(row.get(columns.context))]  # others are damaged, or say nothing
+    sample = [row for row in sample if not is_missing(row.get(columns.context))]  # other rows are damaged or empty
     if len(sample) < _MIN_ROWS:
         return columns
     questions = _texts(columns.question, sample)
@@ -368,22 +340,19 @@ def _resolve_ids(
     if id_ is not None and "id" not in given:
         values = _texts(id_, sample)
         if _is_bijective(values, contexts) and not _determines(values, questions):
-            id_, passage_id = None, passage_id or id_
+            passage_id = passage_id or id_
+            id_ = None
         elif columns.label is not None and len(set(zip(questions, values, strict=True))) > len(set(questions)):
-            id_ = None  # it numbers the rows, several of which are one question
+            id_ = None  # it numbers the rows, and several rows share a question
         elif 2 * len(set(values)) < len(set(questions)):
             id_ = None
     if passage_id is not None and "passage_id" not in given and not _determines(_texts(passage_id, sample), contexts):
-        passage_id = None  # several passages have it: it is the id of their document
+        passage_id = None  # several passages share it: it identifies their document
     return replace(columns, id=id_, passage_id=passage_id)
 
 
-def _resolve_passage_ids(
-    columns: QuestionColumns, names: Sequence[str], sample: Sample, given: Mapping[str, str]
-) -> QuestionColumns:
-    """Without questions the column of ids is that whose values differ in every row."""
-    if "id" in given:
-        return columns
+def _resolve_passage_ids(columns: QuestionColumns, names: Sequence[str], sample: Sample) -> QuestionColumns:
+    """Use a column with a different value in every row as the ids of a table without questions."""
     taken = {name for role, name in asdict(columns).items() if name is not None and role != "id"}
     known = (*NAMES["passage_id"], *NAMES["id"])
     by_name = [name for plain in known for name in names if plain_name(name) == plain]
@@ -399,7 +368,7 @@ def _texts(name: str, sample: Sample) -> list[str]:
 
 
 def _determines(keys: Sequence[str], values: Sequence[str]) -> bool:
-    """Whether a key has one value only, wherever it stands."""
+    """Whether equal keys have equal values; empty keys are ignored."""
     known: dict[str, str] = {}
     return all(known.setdefault(key, value) == value for key, value in zip(keys, values, strict=True) if key)
 

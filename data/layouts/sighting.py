@@ -1,4 +1,4 @@
-"""Opens a file of a collection, and returns its sources: one of rows, several of one file, or a document."""
+"""Opens a file of a collection and returns its sources: a table of rows, several parts, or a document."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -21,17 +21,12 @@ from mrc_workbench.data.formats.tables import RawTable, display_text
 from mrc_workbench.data.formats.text import Content, EncodedText, line_table
 from mrc_workbench.data.formats.workbooks import Workbook
 from mrc_workbench.data.layouts import exports, lines, objects
-from mrc_workbench.data.layouts.cells import Opener
+from mrc_workbench.data.layouts.cells import Opener, Sample
 from mrc_workbench.data.layouts.references import Role, role_from_names
-from mrc_workbench.data.layouts.roles import (
-    Sample,
-    SelectedColumns,
-    assign_columns,
-    find_question_column,
-    is_ambiguous_label,
-)
+from mrc_workbench.data.layouts.roles import Selection, assign_columns, find_question_column, is_ambiguous_label
 from mrc_workbench.data.layouts.sources import (
     DataSource,
+    SourceKind,
     SourceShape,
     is_known_column,
     kind_from_names,
@@ -53,7 +48,7 @@ _FORMAT_BY_SUFFIX = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), Format.HTML),
 }
 _TEXT_SUFFIXES = (".txt", ".text", ".rst")
-# of data: a web page under such a name is what a server sent in place of the file
+# a web page with the name of a data file is an error page of a server
 _DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
 _WEB_PAGE = (b"<!doctype html", b"<html")
 _LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
@@ -62,36 +57,30 @@ _ROLE_OF_LIST = {
     **dict.fromkeys(("questions", "queries", "topics"), Role.QUESTIONS),
     **dict.fromkeys(("corpus", "documents", "docs", "passages", "collection", "contexts"), Role.PASSAGES),
 }
+_DOCUMENT_FIELDS = QuestionColumns(id="DOCNO", title="TITLE", context="TEXT")
 _SOURCE_BY_MARKUP = {
-    lines.Markup.DOCUMENTS: (
-        Role.PASSAGES,
-        SourceShape.MARKUP,
-        QuestionColumns(id="DOCNO", title="TITLE", context="TEXT"),
-    ),
-    lines.Markup.TOPICS: (Role.QUESTIONS, SourceShape.MARKUP, QuestionColumns("title", id="num")),
-    lines.Markup.SMART: (Role.TEXTS, SourceShape.SMART, QuestionColumns(id=".I", title=".T", context=".W")),
+    lines.Markup.DOCUMENTS: SourceKind(Role.PASSAGES, SourceShape.MARKUP, _DOCUMENT_FIELDS),
+    lines.Markup.TOPICS: SourceKind(Role.QUESTIONS, SourceShape.MARKUP, QuestionColumns("title", id="num")),
+    lines.Markup.SMART: SourceKind(Role.TEXTS, SourceShape.SMART, QuestionColumns(id=".I", title=".T", context=".W")),
 }
 _JUDGED = QuestionColumns(id="query-id", passage_id="corpus-id", label="score")
-_JUDGEMENT_COLUMNS = {  # by whether there are grades
+_JUDGEMENT_COLUMNS = {  # by `is_graded`
     True: (objects.JUDGEMENT_NAMES, _JUDGED),
     False: (objects.JUDGEMENT_NAMES[:2], replace(_JUDGED, label=None)),
 }
+_TRIPLE_FIELDS = QuestionColumns("query", positives="positive", negatives="negative")
 _SOURCE_BY_LINE_KIND = {
-    lines.LineKind.TEXTS: (Role.TEXTS, SourceShape.LINES, QuestionColumns(id="id", context="text")),
-    lines.LineKind.TRIPLES: (
-        Role.QUESTIONS,
-        SourceShape.TRIPLES,
-        QuestionColumns("query", positives="positive", negatives="negative"),
-    ),
-    lines.LineKind.JUDGEMENTS: (Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
-    lines.LineKind.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
-    lines.LineKind.SMART_JUDGEMENTS: (Role.JUDGEMENTS, SourceShape.LINES, replace(_JUDGED, label=None)),
+    lines.LineKind.TEXTS: SourceKind(Role.TEXTS, SourceShape.LINES, QuestionColumns(id="id", context="text")),
+    lines.LineKind.TRIPLES: SourceKind(Role.QUESTIONS, SourceShape.TRIPLES, _TRIPLE_FIELDS),
+    lines.LineKind.JUDGEMENTS: SourceKind(Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
+    lines.LineKind.SHORT_JUDGEMENTS: SourceKind(Role.JUDGEMENTS, SourceShape.LINES, _JUDGED),
+    lines.LineKind.SMART_JUDGEMENTS: SourceKind(Role.JUDGEMENTS, SourceShape.LINES, replace(_JUDGED, label=None)),
 }
 
 
 @dataclass(frozen=True)
 class DetectedFile:
-    """A file and its sources, none if it is of no collection; and its table, open at the first row."""
+    """A file with its sources, if it belongs to a collection, and its table, open at the first row."""
 
     file: File
     sources: Sequence[DataSource] = ()
@@ -108,19 +97,19 @@ class DetectedFile:
         return any(source.shape is SourceShape.DOCUMENT for source in self.sources)
 
 
-def detect_sources(file: File, selected_columns: SelectedColumns, *, is_alone: bool) -> DetectedFile:
-    """Return what a file holds, also a document; `chosen` names columns by role. Raises `DataError` if it is broken.
+def detect_sources(file: File, selection: Selection, *, is_single: bool) -> DetectedFile:
+    """Detect the content of a file; `selection` names columns by role. Raises `DataError` if the file is broken.
 
-    Plain text is a document if it is one of several files; alone, it is a list of passages or sentences.
+    Plain text is a document if there are several files; a single file is a list of passages or sentences.
     """
     format_ = document_format(file)
     if format_ is not None:
-        if selected_columns and is_alone:
-            refuse_document(file.content, file.name)  # it has no columns
+        if selection and is_single:
+            refuse_document(file.content, file.name)  # a document has no columns
         return document_source(file, format_)
-    may_be_document = PurePosixPath(file.name).suffix.lower() in _TEXT_SUFFIXES and not is_alone
+    may_be_document = PurePosixPath(file.name).suffix.lower() in _TEXT_SUFFIXES and not is_single
     try:
-        detected = _detect_file(file, selected_columns)
+        detected = _detect_file(file, selection)
     except DataError as error:
         if may_be_document and error.problem.code is ProblemCode.UNKNOWN_FORMAT:
             return document_source(file, Format.TEXT)
@@ -132,26 +121,21 @@ def detect_sources(file: File, selected_columns: SelectedColumns, *, is_alone: b
 
 
 def _detect_question_lines(detected: DetectedFile) -> DetectedFile | None:
-    """Return plain text as a source of questions, if its name says so and most of its lines end in a question mark."""
+    """Return plain text as a source of questions if its name and the question marks of its lines suggest this."""
     name = detected.file.name
     recognised = detected.recognised
     names_questions = role_from_names([PurePosixPath(name).name]) is Role.QUESTIONS
     if recognised is None or recognised.text is None or not names_questions:
         return None
-    opener = partial(line_table, recognised.text)
-    source = DataSource(
-        name, Role.QUESTIONS, SourceShape.TABLE, QuestionColumns(), (), opener, recognised
-    ).with_first_rows()
+    source = SourceKind(Role.QUESTIONS).open_source(name, partial(line_table, recognised.text), recognised)
     question_column = find_question_column(source.names, source.sample)
-    return (
-        None
-        if question_column is None
-        else DetectedFile(detected.file, [replace(source, columns=QuestionColumns(question=question_column))])
-    )
+    if question_column is None:
+        return None
+    return DetectedFile(detected.file, [replace(source, columns=QuestionColumns(question=question_column))])
 
 
 def document_format(file: File) -> Format | None:
-    """Return the format of a document that is no plain text, None for other files."""
+    """Return the format of a document other than plain text, None for other files."""
     kind = document_kind(file.content, file.name)
     if kind is not None:
         return _FORMAT_BY_PROBLEM.get(kind)
@@ -167,17 +151,17 @@ def document_format(file: File) -> Format | None:
 
 
 def document_source(file: File, format_: Format) -> DetectedFile:
-    """Return a document as a source of passages, which is read only when its rows are."""
+    """Return a document as a source of passages; it is opened when its rows are read."""
     id_, title, text = DOCUMENT_COLUMNS
     recognised = RecognisedFile(format_)
-    columns = QuestionColumns(id=id_, title=title, context=text)  # of the table, as a document has none
+    columns = QuestionColumns(id=id_, title=title, context=text)
     opener = partial(document_table, file.content, format_, file.name)
     source = DataSource(file.name, Role.PASSAGES, SourceShape.DOCUMENT, columns, (), opener, recognised)
     return DetectedFile(file, [source], recognised)
 
 
 def assign_document_ids(files: Sequence[DetectedFile]) -> list[DetectedFile]:
-    """Return the files with documents as sources whose passages are named within their common folder."""
+    """Return the files; ids of passages of documents become relative to the common folder of all documents."""
     folders = [f"/{detected.file.name}".rpartition("/")[0] or "/" for detected in files if detected.is_document]
     folder = os.path.commonpath(folders).strip("/") if folders else ""
     return [_with_relative_id(folder, detected) if folder and detected.is_document else detected for detected in files]
@@ -190,12 +174,12 @@ def _with_relative_id(folder: str, detected: DetectedFile) -> DetectedFile:
     return replace(detected, sources=[replace(source, table=opener)])
 
 
-def _detect_file(file: File, selected_columns: SelectedColumns) -> DetectedFile:
+def _detect_file(file: File, selection: Selection) -> DetectedFile:
     is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
     try:
         text = EncodedText(file.content, file.content.encoding) if is_text else None
     except DataError:
-        text = None  # its reader reports the encoding
+        text = None  # `recognise` reports the encoding
     if text is not None and (sources := _text_sources(file.name, text)):
         return DetectedFile(file, sources)
     recognised = recognise(file.content, is_known_column, file.name)
@@ -210,10 +194,11 @@ def _detect_file(file: File, selected_columns: SelectedColumns) -> DetectedFile:
         if not openers and isinstance(value, dict):
             names = tuple(value)
             is_asking = assign_columns(names, [value]).question is not None
-            if is_asking or kind_from_names(names, [value]).role not in (None, Role.ROWS):
-                recognised = replace(recognised, format=Format.JSONL, value=None)  # one line, which is a row
+            kind = kind_from_names(names, [value])
+            if is_asking or (kind is not None and kind.role is not Role.ROWS):
+                recognised = replace(recognised, format=Format.JSONL, value=None)  # a single line, which is a row
         opener = openers.get("") or table_opener(file.content, recognised)
-    return _detect_table(file, recognised, opener, selected_columns)
+    return _detect_table(file, recognised, opener, selection)
 
 
 def has_sheets(recognised: RecognisedFile) -> bool:
@@ -221,8 +206,8 @@ def has_sheets(recognised: RecognisedFile) -> bool:
     return isinstance(recognised.value, Workbook) and bool(recognised.value.sheets)
 
 
-def split_sheets(detected: DetectedFile, selected_columns: SelectedColumns) -> list[DetectedFile]:
-    """Return a file, and for a workbook with several sheets of data each sheet as a file in its folder."""
+def split_sheets(detected: DetectedFile, selection: Selection) -> list[DetectedFile]:
+    """Return a file; a workbook with several sheets of data is returned as a file per sheet."""
     recognised = detected.recognised
     if recognised is None or not has_sheets(recognised):
         return [detected]
@@ -230,13 +215,11 @@ def split_sheets(detected: DetectedFile, selected_columns: SelectedColumns) -> l
     for name, sheet in recognised.value.sheets.items():
         file = detected.file._replace(name=f"{detected.file.name}/{name.replace('/', ' ')}")
         recognised_sheet = replace(recognised, value=sheet, problems=sheet.problems)
-        sheets.append(_detect_table(file, recognised_sheet, sheet.table, selected_columns))
+        sheets.append(_detect_table(file, recognised_sheet, sheet.table, selection))
     return sheets
 
 
-def _detect_table(
-    file: File, recognised: RecognisedFile, opener: Opener, selected_columns: SelectedColumns
-) -> DetectedFile:
+def _detect_table(file: File, recognised: RecognisedFile, opener: Opener, selection: Selection) -> DetectedFile:
     table, sample = preview_table(opener())
     if (tree := tree_in_rows(opener, sample)) is not None:
         flat = flat_opener(tree.items)
@@ -247,20 +230,18 @@ def _detect_table(
     else:
         opener, table, sample = flatten_cells(opener, table, sample)
     exports.reject_predictions(table.names, file.name, recognised.value)
-    given = {role: column for role, column in selected_columns.items() if column in table.names}
+    given = {role: column for role, column in selection.items() if column in table.names}
     by_user = kind_from_selected_columns(given, table.names, sample)
-    role, shape, columns, metadata = by_user or kind_from_names(table.names, sample)
-    if role is None:
+    kind = by_user or kind_from_names(table.names, sample)
+    if kind is None:
         return DetectedFile(file, [], recognised, table, sample)
     if table.roles and by_user is None:
-        role = Role.ROWS
-    rows = table.names, opener, recognised, table.first, sample
-    source = DataSource(file.name, role, shape, columns, *rows, metadata=metadata)
+        kind = kind._replace(role=Role.ROWS)
+    source = kind.source(file.name, opener, recognised, table, sample)
     return DetectedFile(file, [source], recognised, table, sample)
 
 
 def _detect_other_tables(file: File, recognised: RecognisedFile) -> DetectedFile | None:
-    """Return a file that holds other tables than one of rows; None for one table."""
     if recognised.format is Format.TEXT:
         return DetectedFile(file, [], recognised)
     if (tree := tree_in(recognised)) is not None:
@@ -274,19 +255,20 @@ def _detect_other_tables(file: File, recognised: RecognisedFile) -> DetectedFile
 
 
 def _source_by_id(name: str, recognised: RecognisedFile) -> DataSource | None:
-    """Return the texts or judgements of an object by id, which only the ids of other files make sure of."""
+    """Return an object by id as texts or judgements; the ids of other files may correct this."""
     if (judgements := objects.judgements_opener(recognised.value)) is not None:
         opener, is_graded = judgements
         names, judged = _JUDGEMENT_COLUMNS[is_graded]
-        return DataSource(name, Role.JUDGEMENTS, SourceShape.BY_ID, judged, names, opener, recognised).with_first_rows()
+        kind = SourceKind(Role.JUDGEMENTS, SourceShape.BY_ID, judged)
+        return kind.open_source(name, opener, recognised, names)
     if (texts := objects.texts_opener(recognised.value)) is not None:
-        columns = QuestionColumns(id="id", context="text")
-        return DataSource(name, Role.TEXTS, SourceShape.BY_ID, columns, (), texts, recognised).with_first_rows()
+        kind = SourceKind(Role.TEXTS, SourceShape.BY_ID, QuestionColumns(id="id", context="text"))
+        return kind.open_source(name, texts, recognised)
     return None
 
 
-def row_source(detected: DetectedFile, selected_columns: SelectedColumns) -> DataSource:
-    """Return the source of a file of questions and passages; `chosen` names columns by role. Raises `DataError`."""
+def row_source(detected: DetectedFile, selection: Selection) -> DataSource:
+    """Return the rows of questions and passages in a file; `selection` names columns by role. Raises `DataError`."""
     file = detected.file
     recognised = detected.recognised or recognise(file.content, name=file.name)
     if nested := [source for source in detected.sources if source.shape is SourceShape.NESTED]:
@@ -301,32 +283,27 @@ def row_source(detected: DetectedFile, selected_columns: SelectedColumns) -> Dat
         table, sample = preview_table(opener())
         if flat is None:
             _, table, sample = flatten_cells(opener, table, sample)
-    table, sample = with_passage_columns(table, sample)
-    require_columns(selected_columns, table.names)
-    free = {role: name for role, name in table.roles.items() if name is None or name not in selected_columns.values()}
-    if any(selected_columns.get(role) for role in _PASSAGE_ROLES):
+    joined, sample = with_passage_columns(table, sample)
+    require_columns(selection, joined.names)
+    free = {role: name for role, name in joined.roles.items() if name is None or name not in selection.values()}
+    if any(selection.get(role) for role in _PASSAGE_ROLES):
         free = {role: name for role, name in free.items() if role not in _PASSAGE_ROLES}
-    is_whole = selected_columns.keys() == QuestionColumns.__dataclass_fields__.keys()
-    columns = (
-        QuestionColumns(**selected_columns)
-        if is_whole
-        else assign_columns(table.names, sample, {**free, **selected_columns})
-    )
-    rows = table.names, lambda: table, recognised, table.first, sample
-    is_ambiguous = selected_columns.get("label") is None and is_ambiguous_label(columns, sample)
-    ambiguous_label = columns.label or "" if is_ambiguous else ""
-    return DataSource(file.name, Role.ROWS, SourceShape.TABLE, columns, *rows, ambiguous_label=ambiguous_label)
+    is_whole = selection.keys() == QuestionColumns.__dataclass_fields__.keys()
+    columns = QuestionColumns(**selection) if is_whole else assign_columns(joined.names, sample, {**free, **selection})
+    source = SourceKind(Role.ROWS, columns=columns).source(file.name, lambda: joined, recognised, joined, sample)
+    is_ambiguous = selection.get("label") is None and is_ambiguous_label(columns, sample)
+    return replace(source, ambiguous_label=columns.label or "") if is_ambiguous else source
 
 
 def _flat_opener(recognised: RecognisedFile) -> Opener | None:
-    """Return what opens an export of another program, or the rows at any level of a tree; None for other files."""
+    """Return an opener of an export, or of the rows at any level of a tree; None for other files."""
     opener = exports.export_opener(recognised)
     tree = tree_in(recognised) if opener is None else None
     return opener if tree is None else flat_opener(tree.items)
 
 
 def rows_opener(content: Content, recognised: RecognisedFile) -> Opener:
-    """Return what opens the rows of a file that is one table: also of an export, or of JSON that is no list of rows."""
+    """Return an opener of the rows of a file with a single table, which may be an export or any shape of JSON."""
     opener = exports.export_opener(recognised) or objects.object_openers(recognised).get("")
     return opener or table_opener(content, recognised)
 
@@ -342,13 +319,14 @@ def _detect_parts(file: File, recognised: RecognisedFile, openers: Mapping[str, 
     for part, opener in openers.items():
         table, sample = preview_table(opener())
         tables[part] = table, sample
-        role, shape, columns, metadata = kind_from_names(table.names, sample)
-        if role is Role.TEXTS:
-            role = _ROLE_OF_LIST.get(plain_name(part), role)
-        if role is not None:
-            shape = SourceShape.PARTS if shape is SourceShape.TABLE else shape
-            rows = table.names, opener, recognised, table.first, sample
-            sources.append(DataSource(f"{file.name}: {part}", role, shape, columns, *rows, metadata=metadata))
+        kind = kind_from_names(table.names, sample)
+        if kind is None:
+            continue
+        if kind.role is Role.TEXTS:
+            kind = kind._replace(role=_ROLE_OF_LIST.get(plain_name(part), kind.role))
+        if kind.shape is SourceShape.TABLE:
+            kind = kind._replace(shape=SourceShape.PARTS)
+        sources.append(kind.source(f"{file.name}: {part}", opener, recognised, table, sample))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return DetectedFile(file, sources, recognised)
@@ -368,37 +346,30 @@ def holds_dataset(table: RawTable, sample: Sample) -> bool:
 
 
 def _text_sources(name: str, text: EncodedText) -> list[DataSource]:
-    """Return the sources of a text without a header: markup, lines of a kind, a list of judgements."""
     recognised = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
     if (marked := lines.detect_markup(text)) is not None:
         markup, opener = marked
-        return [DataSource(name, *_SOURCE_BY_MARKUP[markup], (), opener, recognised).with_first_rows()]
+        return [_SOURCE_BY_MARKUP[markup].open_source(name, opener, recognised)]
     if (ratings := exports.parse_rating_lines(text)) is not None:
         return _rating_sources(name, ratings, replace(recognised, format=Format.TEXT))
     kind = lines.detect_line_kind(text, is_known_column)
     if kind is None:
         return []
     recognised = replace(recognised, format=Format.TSV, delimiter="\t")
-    return [
-        DataSource(
-            name, *_SOURCE_BY_LINE_KIND[kind], (), partial(lines.line_rows, text, kind), recognised
-        ).with_first_rows()
-    ]
+    return [_SOURCE_BY_LINE_KIND[kind].open_source(name, partial(lines.line_rows, text, kind), recognised)]
 
 
 def _rating_sources(name: str, ratings: exports.Ratings, recognised: RecognisedFile) -> list[DataSource]:
-    """The judgements of a search tool and, if the file has ids of its questions, their texts."""
     question_id, question, passage_id, grade = exports.RATING_COLUMNS
     judged = QuestionColumns(passage_id=passage_id, label=grade)
     judged = replace(judged, id=question_id) if ratings.has_ids else replace(judged, question=question)
-    judgements = DataSource(
-        name, Role.JUDGEMENTS, SourceShape.ENGINE, judged, (), ratings.judgements, recognised
-    ).with_first_rows()
+    kind = SourceKind(Role.JUDGEMENTS, SourceShape.ENGINE, judged)
+    judgements = kind.open_source(name, ratings.judgements, recognised)
     if ratings.questions is None:
         return [judgements]
     id_, text = exports.QUESTION_COLUMNS
-    rows = QuestionColumns(text, id=id_), (), ratings.questions, recognised
-    return [DataSource(f"{name}: queries", Role.QUESTIONS, SourceShape.ENGINE, *rows).with_first_rows(), judgements]
+    kind = SourceKind(Role.QUESTIONS, SourceShape.ENGINE, QuestionColumns(text, id=id_))
+    return [kind.open_source(f"{name}: queries", ratings.questions, recognised), judgements]
 
 
 def _dictionary_sources(name: str, recognised: RecognisedFile, dictionaries: objects.Dictionaries) -> list[DataSource]:
@@ -411,6 +382,6 @@ def _dictionary_sources(name: str, recognised: RecognisedFile, dictionaries: obj
         (dictionaries.judgements, Role.JUDGEMENTS, names, judged),
     )
     return [
-        DataSource(f"{name}: {key}", role, shape, columns, names, opener, recognised).with_first_rows()
+        SourceKind(role, shape, columns).open_source(f"{name}: {key}", opener, recognised, names)
         for (key, opener), role, names, columns in parts
     ]

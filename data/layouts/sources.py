@@ -1,7 +1,6 @@
-"""One file of a collection: its rows, which of its columns are used, and its role among other files.
+"""A file of a collection: its rows, the roles of its columns, and its role among other files.
 
-The names of the columns and some rows tell what rows are. An id and a text alone may be a passage or a question: the
-ids, names and texts of all files decide.
+Rows with only an id and a text are passages or questions, depending on the ids, names and texts of all files.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from mrc_workbench.data.formats.columns import QuestionColumns, is_known, plain_name
 from mrc_workbench.data.formats.opening import RecognisedFile, preview_table
-from mrc_workbench.data.formats.tables import as_text, is_blank
-from mrc_workbench.data.layouts.cells import Opener, list_items
+from mrc_workbench.data.formats.tables import RawTable, as_text, is_blank
+from mrc_workbench.data.layouts.cells import Opener, Sample, list_items
 from mrc_workbench.data.layouts.lines import has_numbered_ids
 from mrc_workbench.data.layouts.references import (
     NameKind,
@@ -27,8 +26,7 @@ from mrc_workbench.data.layouts.references import (
     role_from_names,
 )
 from mrc_workbench.data.layouts.roles import (
-    Sample,
-    SelectedColumns,
+    Selection,
     assign_columns,
     columns_in_use,
     holds_locations,
@@ -36,16 +34,14 @@ from mrc_workbench.data.layouts.roles import (
     unique_column,
 )
 from mrc_workbench.data.layouts.trees import NestedTable
+from mrc_workbench.data.layouts.words import WORDS
 
-_QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
-_PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
+_QUESTION_IDS = WORDS["question_id_columns"]
+_PASSAGE_IDS = WORDS["passage_id_columns"]
 _IDS = ("id", "num", "number")
-_GRADES = (
-    "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
-    "judgement", "관련도", "점수", "평점",
-)  # fmt: skip
-_QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
-_PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
+_GRADES = WORDS["grade_columns"]
+_QUESTIONS = WORDS["question_columns"]
+_PASSAGES = WORDS["passage_columns"]
 _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
@@ -53,14 +49,15 @@ _MAX_NAME_LENGTH = 200  # characters of a title
 _SAMPLE_ROWS = 500
 _MAX_JUDGED_ROWS = 20_000
 _ROLES_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
+FindKnownColumn = Callable[..., str | None]  # takes plain names
 
 
 class SourceShape(StrEnum):
-    """How a file holds it, where that tells whose layout it is."""
+    """The form of a file, from which its layout is detected."""
 
     TABLE = "table"
     NESTED = "nested"
-    PARTS = "parts"  # of one file
+    PARTS = "parts"  # of a file
     LINES = "lines"
     MARKUP = "markup"
     SMART = "smart"
@@ -72,15 +69,15 @@ class SourceShape(StrEnum):
     ENGINE = "engine"
     TRIPLES = "triples"
     DOCUMENT = "document"
-    BY_ID = "by_id"  # an object of JSON whose keys are ids, if other files know these
+    BY_ID = "by_id"  # a JSON object with ids as keys, if other files have these ids
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """The rows of a file, to be read anew at each call of `table`.
+    """The rows of a file; each call of `table` opens them again.
 
-    The role says what `columns` mean: passages have `id` and `context`; questions `id`, `question`, and `passage_id`;
-    judgements `id` or `question`, `passage_id`, and the grade as `label`. Texts of unknown role stand under `context`.
+    The columns in use depend on the role: passages have `id` and `context`; questions `id`, `question`, and
+    `passage_id`; judgements `id` or `question`, `passage_id`, and the grade as `label`; other texts have `context`.
     """
 
     name: str
@@ -92,71 +89,71 @@ class DataSource:
     recognised: RecognisedFile = field(repr=False)
     first_rows: tuple[dict[str, str], ...] = field(repr=False, default=())
     sample: Sample = field(repr=False, default=())
-    part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
+    part: str = ""  # published part in the name of the file: "train", "validation" or "test"
     references: tuple[Reference, ...] = ()  # columns of questions that name their passages
-    metadata: str | None = None  # the column in which an export of this project keeps the rest of a row
+    metadata: str | None = None  # column with the metadata of an export of this project
     location: str | None = None  # column of passages with the file or address by which questions name them
-    ambiguous_label: str = ""  # its column of labels if these may also be answers
-
-    def with_first_rows(self) -> Self:
-        """Return the source with its first rows; unless given, its names are those of its table."""
-        table, sample = preview_table(self.table())
-        return replace(self, names=self.names or table.names, first_rows=table.first, sample=sample)
+    ambiguous_label: str = ""  # column of labels that may also be answers
 
     def first_texts(self, role: str, count: int) -> list[str]:
-        """Return the texts of a role's column in so many rows at the beginning."""
+        """Return the texts of a role's column in the first `count` rows."""
         name = getattr(self.columns, role)
         return [as_text(row.cells.get(name)) for row in islice(self.table().rows, count) if name and not row.problem]
 
 
 def as_questions(source: DataSource) -> DataSource:
-    """Return rows as questions without passages of their own."""
+    """Return rows as questions without passages."""
     own = source.columns
     columns = QuestionColumns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
     return replace(source, role=Role.QUESTIONS, columns=columns)
 
 
 def holds_passages(source: DataSource) -> bool:
-    """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
-    may_hold = source.role in (Role.QUESTIONS, Role.ROWS) and source.columns.has_passages
-    return source.role is Role.PASSAGES or may_hold
+    """Whether the rows of a source hold passages: a corpus, or questions with their passages."""
+    return source.role is Role.PASSAGES or (source.role in (Role.QUESTIONS, Role.ROWS) and source.columns.has_passages)
 
 
 class SourceKind(NamedTuple):
-    """What the rows of a file are; no role where they are of no collection."""
+    """The kind of rows in a file."""
 
-    role: Role | None
+    role: Role
     shape: SourceShape = SourceShape.TABLE
     columns: QuestionColumns = QuestionColumns()
     metadata: str | None = None
 
+    def source(self, name: str, opener: Opener, file: RecognisedFile, table: RawTable, sample: Sample) -> DataSource:
+        """Return the source of an opened table."""
+        source = DataSource(name, self.role, self.shape, self.columns, table.names, opener, file)
+        return replace(source, first_rows=table.first, sample=sample, metadata=self.metadata)
+
+    def open_source(self, name: str, opener: Opener, file: RecognisedFile, names: tuple[str, ...] = ()) -> DataSource:
+        """Return a source with its first rows; its columns have the given names, or those of its table."""
+        table, sample = preview_table(opener())
+        source = self.source(name, opener, file, table, sample)
+        return replace(source, names=names) if names else source
+
 
 def is_known_column(name: str) -> bool:
-    """Whether a column of this name is known to hold something."""
+    """Whether a column has a known name."""
     return plain_name(name) in _KNOWN or is_known(name)
 
 
-def kind_from_selected_columns(
-    selected_columns: SelectedColumns, names: Sequence[str], sample: Sample
-) -> SourceKind | None:
-    """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
-    if not selected_columns:
+def kind_from_selected_columns(selection: Selection, names: Sequence[str], sample: Sample) -> SourceKind | None:
+    """Return the kind of rows by the columns that the user named; None if these are not in the file."""
+    if not selection:
         return None
-    columns = assign_columns(names, sample, selected_columns)
-    if columns.question is None and columns.context is not None and columns.id is not None:
-        return SourceKind(
-            Role.PASSAGES, columns=QuestionColumns(id=columns.id, context=columns.context, title=columns.title)
-        )
-    if columns.question is None or columns.context is not None or columns.positives is not None:
-        return SourceKind(Role.ROWS, columns=columns)
-    question_columns = QuestionColumns(
-        id=columns.id, question=columns.question, answers=columns.answers, kind=columns.kind
-    )
-    return SourceKind(Role.QUESTIONS, columns=question_columns)
+    given = assign_columns(names, sample, selection)
+    if given.question is None and given.context is not None and given.id is not None:
+        columns = QuestionColumns(id=given.id, context=given.context, title=given.title)
+        return SourceKind(Role.PASSAGES, columns=columns)
+    if given.question is None or given.context is not None or given.positives is not None:
+        return SourceKind(Role.ROWS, columns=given)
+    columns = QuestionColumns(given.question, id=given.id, answers=given.answers, kind=given.kind)
+    return SourceKind(Role.QUESTIONS, columns=columns)
 
 
-def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind:
-    """Tell what rows are by the names of their columns."""
+def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind | None:
+    """Return the kind of rows by the names of their columns; None if they are no part of a collection."""
     by_plain = {plain_name(name): name for name in reversed(names)}
 
     def find_column(*known: str) -> str | None:
@@ -166,55 +163,42 @@ def kind_from_names(names: Sequence[str], sample: Sample) -> SourceKind:
     columns = assign_columns(names, sample)
     passages = columns.context or columns.positives
     if kind is None and columns.question and passages is not None and holds_texts(passages, sample):
-        return SourceKind(Role.ROWS)  # with the texts of passages, and not the names of passages in another file
+        return SourceKind(Role.ROWS)  # texts of passages, unlike the names of passages in another file
     return kind or _judgement_kind(find_column) or _text_kind(find_column, sample)
 
 
-def _question_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
+def _question_kind(find_column: FindKnownColumn) -> SourceKind | None:
     question = find_column(*_QUESTIONS)
-    id_ = find_column(*_QUESTION_IDS, *_IDS)
+    columns = QuestionColumns(question, id=find_column(*_QUESTION_IDS, *_IDS))
     if question and (groups := find_column("retrievalgt")):
-        columns = QuestionColumns(question, id=id_, passage_id=groups, answers=find_column("generationgt"))
+        columns = replace(columns, passage_id=groups, answers=find_column("generationgt"))
         return SourceKind(Role.QUESTIONS, SourceShape.AUTORAG, columns)
     if question and (positives := find_column("positivepassages")):
-        negatives = find_column("negativepassages")
-        columns = QuestionColumns(
-            question, id=id_, positives=positives, negatives=negatives, answers=find_column("answers")
-        )
-        return SourceKind(Role.QUESTIONS, SourceShape.TYDI, columns)
+        columns = replace(columns, positives=positives, negatives=find_column("negativepassages"))
+        return SourceKind(Role.QUESTIONS, SourceShape.TYDI, replace(columns, answers=find_column("answers")))
     if (user_input := find_column("userinput")) and (contexts := find_column("referencecontexts")):
-        answers = find_column("reference")
-        kind = find_column("synthesizername")
-        return SourceKind(
-            Role.QUESTIONS,
-            SourceShape.RAGAS,
-            QuestionColumns(user_input, id=id_, positives=contexts, answers=answers, kind=kind),
-        )
+        columns = replace(columns, question=user_input, positives=contexts, answers=find_column("reference"))
+        return SourceKind(Role.QUESTIONS, SourceShape.RAGAS, replace(columns, kind=find_column("synthesizername")))
     return None
 
 
-def _judgement_kind(find_column: Callable[..., str | None]) -> SourceKind | None:
+def _judgement_kind(find_column: FindKnownColumn) -> SourceKind | None:
     question_id = find_column(*_QUESTION_IDS)
     passage_id = find_column(*_PASSAGE_IDS)
     grade = find_column(*_GRADES)
     question = find_column(*_QUESTIONS)
     if passage_id is None or find_column(*_PASSAGES, *_TEXTS) is not None:
         return None
+    columns = QuestionColumns(question, id=question_id, passage_id=passage_id, label=grade)
     if question_id and question:
-        columns = QuestionColumns(
-            question, id=question_id, answers=find_column("answers"), passage_id=passage_id, label=grade
-        )
-        return SourceKind(Role.QUESTIONS, columns=columns)
+        return SourceKind(Role.QUESTIONS, columns=replace(columns, answers=find_column("answers")))
     if not question_id and not (question and grade):
         return None
-    shape = SourceShape.TABLE if question_id else SourceShape.RATINGS
-    return SourceKind(
-        Role.JUDGEMENTS, shape, QuestionColumns(question, id=question_id, passage_id=passage_id, label=grade)
-    )
+    return SourceKind(Role.JUDGEMENTS, SourceShape.TABLE if question_id else SourceShape.RATINGS, columns)
 
 
-def _text_kind(find_column: Callable[..., str | None], sample: Sample) -> SourceKind:
-    """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
+def _text_kind(find_column: FindKnownColumn, sample: Sample) -> SourceKind | None:
+    """Return the kind of rows with an id and a text. The id of a passage differs in every row."""
     question_id = find_column(*_QUESTION_IDS)
     plain_id = find_column(*_IDS)
     passage_ids = [name for known in _PASSAGE_IDS if (name := find_column(known)) is not None]
@@ -230,7 +214,7 @@ def _text_kind(find_column: Callable[..., str | None], sample: Sample) -> Source
     ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := find_column(known)) is not None]
     id_ = unique_column(ids, sample)
     if text is None or question or id_ is None:
-        return SourceKind(Role.ROWS if text else None)
+        return SourceKind(Role.ROWS) if text else None
     title = find_column(*_TITLES)
     is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
     is_certain = is_titled or passage_id is not None or find_column(*_PASSAGES) is not None
@@ -239,9 +223,9 @@ def _text_kind(find_column: Callable[..., str | None], sample: Sample) -> Source
 
 
 def assign_roles(sources: Sequence[DataSource]) -> list[DataSource]:
-    """Return the sources with their roles: by the ids that are judged, by names, by the length of the texts.
+    """Return the sources with their roles, by judged ids, names, and the length of the texts.
 
-    If judged ids tell questions from passages, they come before tags and names: topics may stand in <DOC> tags.
+    If judged ids distinguish questions and passages, they overrule tags and names: topics may have <DOC> tags.
     """
     judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
     judged = {
@@ -250,24 +234,21 @@ def assign_roles(sources: Sequence[DataSource]) -> list[DataSource]:
     }
     sources = [_with_judged_id_column(source, judged[Role.PASSAGES]) for source in sources]
     by_ids = [_role_by_ids(source, judged) for source in sources]
-    others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _ROLES_WITH_IDS} - {
-        Role.QUESTIONS
-    }
-    is_certain = Role.QUESTIONS in by_ids and bool(others)
+    roles_by_ids = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _ROLES_WITH_IDS}
+    is_certain = Role.QUESTIONS in by_ids and bool(roles_by_ids - {Role.QUESTIONS})
     roles = [_resolve_role(source, role, is_certain=is_certain) for source, role in zip(sources, by_ids, strict=True)]
     unresolved = [row for row, role in enumerate(roles) if role is Role.TEXTS]
-    texts = {row: sources[row].first_texts("context", _SAMPLE_ROWS) for row in unresolved}
-    lengths = {row: sum(map(len, texts[row])) / max(1, len(texts[row])) for row in unresolved}
-    longest = max(lengths.values(), default=0.0)
+    texts = [sources[row].first_texts("context", _SAMPLE_ROWS) for row in unresolved]
+    lengths = [sum(map(len, values)) / max(1, len(values)) for values in texts]
     has_passages = Role.PASSAGES in roles
-    for row, length in lengths.items():
-        is_question = has_passages or (len(lengths) > 1 and length < longest)
+    for row, length in zip(unresolved, lengths, strict=True):
+        is_question = has_passages or (len(lengths) > 1 and length < max(lengths))
         roles[row] = Role.QUESTIONS if is_question else Role.PASSAGES
     return [_with_role(source, role) for source, role in zip(sources, roles, strict=True)]
 
 
 def _with_judged_id_column(source: DataSource, judged: set[str]) -> DataSource:
-    """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
+    """Return a corpus with the column of ids that judgements name, if the sample shows such a column."""
     columns = source.columns
     if source.role is not Role.PASSAGES or not judged:
         return source
@@ -288,7 +269,7 @@ def _resolve_role(source: DataSource, by_ids: Role | None, *, is_certain: bool) 
 
 
 def _role_by_ids(source: DataSource, judged: Mapping[Role, Collection[str]]) -> Role | None:
-    """The role whose judged ids the source has. Small numbers may be ids of both: then the role that is complete."""
+    """Return the role with the judged ids of the source; if both roles match, the one with all ids in the source."""
     id_column = source.columns.id
     if source.role not in _ROLES_WITH_IDS or id_column is None or not all(judged.values()):
         return None
@@ -305,7 +286,7 @@ def _role_by_ids(source: DataSource, judged: Mapping[Role, Collection[str]]) -> 
 
 
 def _with_role(source: DataSource, role: Role) -> DataSource:
-    """The source in a role; the title of an entry without a text is what a question asks."""
+    """Return the source in a role; a question without a text is in the title of its entry."""
     columns = source.columns
     if role is source.role:
         return source
@@ -318,7 +299,7 @@ def _with_role(source: DataSource, role: Role) -> DataSource:
 
 
 def is_standalone(source: DataSource) -> bool:
-    """Whether a single file is read as a collection, and not by the readers of single files."""
+    """Whether a single file is read as a collection, and not as rows of questions and passages."""
     if source.shape is SourceShape.LINES and source.role is Role.TEXTS:
         return has_numbered_ids(source.table())
     if source.shape in (SourceShape.NESTED, SourceShape.BY_ID):
@@ -328,47 +309,35 @@ def is_standalone(source: DataSource) -> bool:
     return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS
 
 
-def with_references(source: DataSource, passages: PassageNames, selected_columns: SelectedColumns) -> DataSource:
-    """Return a source of questions with the columns that name passages by id, file or title; other sources as they are.
-
-    `chosen` are columns that the user named by role.
-    """
+def with_references(source: DataSource, passages: PassageNames, selection: Selection) -> DataSource:
+    """Return a source of questions with its columns that name passages by id, file or title; others unchanged."""
     columns = source.columns
     if source.role is Role.ROWS:
         context = columns.context or columns.positives or ""
         names = (as_text(item) for row in source.sample for item in list_items(row.get(context)))
-        is_certain = bool({"context", "positives"} & selected_columns.keys()) or any(
-            len(name) > _MAX_NAME_LENGTH for name in names
-        )
+        is_named = "context" in selection or "positives" in selection
+        is_certain = is_named or any(len(name) > _MAX_NAME_LENGTH for name in names)
         references = () if is_certain else naming_columns(source, passages)
         return replace(as_questions(source), references=references) if references else source
     if source.role is not Role.QUESTIONS or columns.positives or source.shape is SourceShape.AUTORAG:
         return source
     used = _used_columns(source)
-    free = [name for name in source.names if name not in used]
-    if columns.passage_id:
-        free = [columns.passage_id]
+    free = [columns.passage_id] if columns.passage_id else [name for name in source.names if name not in used]
     references = reference_columns(free, source.sample, passages) if free else ()
     if columns.passage_id and not references:
-        references = (Reference(columns.passage_id, NameKind.ID),)  # its unknown ids are reported
+        references = (Reference(columns.passage_id, NameKind.ID),)  # unknown ids are reported
     return replace(source, references=references)
 
 
 def with_locations(sources: Sequence[DataSource]) -> list[DataSource]:
-    """Return the sources; those of passages with the column of file names or addresses, if questions name any."""
-    question_sources = [
-        source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None
-    ]
-    named_locations = {
-        value for source in question_sources for name in source.names for value in _locations(name, source)
-    }
+    """Return the sources; passages get their column of file names or addresses, if questions name any."""
+    asking = [source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None]
+    named = {value for source in asking for name in source.names for value in _locations(name, source)}
     located = []
     for source in sources:
-        used = {*source.names} if source in question_sources or not named_locations else _used_columns(source)
-        columns = {
-            name: locations for name in source.names if name not in used and (locations := _locations(name, source))
-        }
-        best = max(columns, key=lambda name: len(named_locations.intersection(columns[name])), default=source.location)
+        used = {*source.names} if source in asking or not named else _used_columns(source)
+        columns = {name: values for name in source.names if name not in used and (values := _locations(name, source))}
+        best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=source.location)
         located.append(replace(source, location=best))
     return located
 
@@ -380,15 +349,11 @@ def _locations(name: str, source: DataSource) -> list[str]:
 
 
 def naming_columns(source: DataSource, passages: PassageNames) -> tuple[Reference, ...]:
-    """Return the columns of rows that only name passages of another file; none if the rows hold their passages."""
+    """Return the columns of rows that name passages of another file; empty if the rows hold their passages."""
     columns = source.columns
     context = columns.context or columns.positives
-    if (
-        source.role is not Role.ROWS
-        or source.shape is SourceShape.NESTED
-        or columns.question is None
-        or context is None
-    ):
+    is_table = source.role is Role.ROWS and source.shape is not SourceShape.NESTED
+    if not is_table or columns.question is None or context is None:
         return ()
     names = [context] if columns.negatives is None else [context, columns.negatives]
     references = reference_columns(names, source.sample, passages)
@@ -396,7 +361,7 @@ def naming_columns(source: DataSource, passages: PassageNames) -> tuple[Referenc
 
 
 class ColumnReport(NamedTuple):
-    """Every column and key of the input by its use."""
+    """The columns and keys of the input by use."""
 
     used_columns: tuple[str, ...]
     metadata_columns: tuple[str, ...]
@@ -404,30 +369,24 @@ class ColumnReport(NamedTuple):
 
 
 def column_report(source: DataSource) -> ColumnReport:
-    """Return the columns and keys of a source by use. Nested data reports its keys once all rows were read."""
+    """Return the columns and keys of a source by use. The keys of nested data are complete after the last row."""
+    table = source.table() if source.role is Role.ROWS else None
+    if isinstance(table, NestedTable):
+        return ColumnReport(**table.keys.columns())
     used = _used_columns(source)
     metadata = {name for name in (source.columns.kind, source.metadata) if name is not None}
-    joined = tuple[str, ...]()
-    skipped = tuple[str, ...]()
-    if source.role is Role.ROWS:
-        table = source.table()
-        if isinstance(table, NestedTable):
-            return ColumnReport(**table.keys.columns())
-        joined = table.joined
-        skipped = table.skipped
     return ColumnReport(
-        (*(name for name in source.names if name in used - metadata), *joined),
+        (*(name for name in source.names if name in used - metadata), *(table.joined if table else ())),
         tuple(name for name in source.names if name in metadata),
-        (*(name for name in source.names if name not in used), *skipped),
+        (*(name for name in source.names if name not in used), *(table.skipped if table else ())),
     )
 
 
 def join_reports(reports: Mapping[str, ColumnReport]) -> ColumnReport:
-    """Join the reports of files. A column that one file uses and another does not is reported with its file."""
+    """Join the reports of files. A column with different uses in several files is reported with its file."""
     used = dict.fromkeys(name for report in reports.values() for name in report.used_columns)
-    metadata = _qualify_names(
-        ((file, name) for file, report in reports.items() for name in report.metadata_columns), {*used}
-    )
+    named_metadata = ((file, name) for file, report in reports.items() for name in report.metadata_columns)
+    metadata = _qualify_names(named_metadata, {*used})
     unused = ((file, name) for file, report in reports.items() for name in report.unused_columns)
     return ColumnReport(tuple(used), metadata, _qualify_names(unused, {*used, *metadata}))
 

@@ -1,7 +1,7 @@
-"""Tables whose cells hold objects or lists of passages, turned into tables with plain cells.
+"""Turns tables with objects or lists of passages in their cells into tables with plain cells.
 
 HotpotQA marks its passages by title in another column, KILT nests them in its outputs, and TriviaQA has two lists: such
-columns are joined into one list of marked passages, which the reader of rows takes like any other.
+columns are joined into a single list of marked passages, which the reader of rows supports.
 """
 
 import re
@@ -19,6 +19,7 @@ from mrc_workbench.data.layouts.cells import (
     TITLE_NAMES,
     ListedPassage,
     Opener,
+    Sample,
     is_list_text,
     is_unclear,
     joined_text,
@@ -27,34 +28,17 @@ from mrc_workbench.data.layouts.cells import (
     passages_in,
     plain_value,
 )
-from mrc_workbench.data.layouts.roles import Sample, assign_columns, find_question_column, holds_texts
+from mrc_workbench.data.layouts.roles import assign_columns, find_question_column, holds_texts
+from mrc_workbench.data.layouts.words import PASSAGE_KEYS, QUESTION_KEYS, WORDS
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
 SPLIT = "split"
-# By column, the best name first; compared as `plain_name` makes them.
-_QUESTION_KEYS = {
-    "question": ("question", "query", "questiontext", "querytext", "inputtext", "q", "질문", "질의", "질문내용"),
-    "answers": ("answers", "answer", "answertext", "goldanswer", "goldanswers", "a", "정답", "답변", "답"),
-    "start": NAMES["start"],
-    "id": ("id", "guid", "questionid", "queryid", "qid", "qaid", "uuid", "질문id", "질문번호"),
-    "kind": ("kind", "questiontype", "querytype", "qtype", "질문유형"),
-    "turn": ("turnid",),  # numbers the questions of one conversation
-    IMPOSSIBLE: ("isimpossible", "impossible"),
-    SPLIT: ("split", "partition"),
-}
-_PASSAGE_KEYS = {
-    "context": (
-        "context", "contexttext", "story", "passage", "passagetext", "paragraph", "paragraphtext", "document",
-        "documenttext", "chunktext", "chunk", "text", "content", "contents", "body", "article", "지문", "본문", "문맥",
-        "문단", "내용", "청크",
-    ),
-    "title": (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES)),
-    PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "chunkid", "storyid", "docid"),
-    SPLIT: ("split", "partition"),
-}  # fmt: skip
-_ANSWER_TEXTS = ("text", "texts", "inputtext", "answertext", "answer", "value", "spantext")
-_ANSWER_STARTS = ("answerstart", "answerstarts", "start", "textstart")
+_QUESTION_KEYS = {"start": NAMES["start"], **QUESTION_KEYS}
+_PASSAGE_TITLES = (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES))
+_PASSAGE_KEYS = {"title": _PASSAGE_TITLES, **PASSAGE_KEYS}
+_ANSWER_TEXTS = WORDS["answer_text"]
+_ANSWER_STARTS = WORDS["answer_start"]
 Node = Mapping[str, Any]
 key_name = lru_cache(maxsize=4_096)(plain_name)  # the same few keys in every object
 
@@ -74,16 +58,10 @@ def _roles(names: tuple[str, ...], *, is_question: bool) -> Mapping[str, str]:
     by_plain = {key_name(name): name for name in reversed(names)}
     keys: dict[str, str] = {}
     for role, known_names in (_QUESTION_KEYS if is_question else _PASSAGE_KEYS).items():
-        name = next(
-            (
-                by_plain[known_name]
-                for known_name in known_names
-                if known_name in by_plain and by_plain[known_name] not in keys.values()
-            ),
-            None,
-        )
-        if name is not None:
-            keys[role] = name
+        matches = [by_plain[known_name] for known_name in known_names if known_name in by_plain]
+        unused = [name for name in matches if name not in keys.values()]
+        if unused:
+            keys[role] = unused[0]
     return keys
 
 
@@ -111,7 +89,7 @@ def objects_in(value: Any) -> list[Any]:
 
 
 def context_key(node: Node) -> str | None:
-    """Return the key that holds the passage of an object: a known name whose value is no object."""
+    """Return the key that holds the passage of an object: a known name with a value that is no object."""
     for name in _context_keys(tuple(node)):
         value = node[name]
         if type(value) is str and value.strip():
@@ -128,14 +106,14 @@ def _context_keys(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def question_text(value: Any) -> Any:
-    """Return the question of a cell, which may be an object with a text."""
+    """Return the question in a cell, which may be an object with a text."""
     if isinstance(value, dict):
         return next((value[name] for name in ("text", "stem") if isinstance(value.get(name), str)), "")
     return "" if isinstance(value, list) or is_blank(value) else value
 
 
 def normalize_answers(value: Any) -> Any:
-    """Return answers as `answers_in` takes them: objects with `text` and `answer_start`, whatever their own names."""
+    """Return answers in the form that `answers_in` accepts: objects with the keys `text` and `answer_start`."""
     value = plain_value(value)
     if isinstance(value, list):
         return value if all(map(_is_plain_answer, value)) else [normalize_answers(item) for item in value]
@@ -157,7 +135,7 @@ def _is_plain_answer(value: Any) -> bool:
 
 
 def with_parsed_cells(cells: Node) -> dict[str, Any]:
-    """Return the cells of a row, those parsed that hold the JSON or Python text of objects."""
+    """Return the cells of a row; JSON or Python text of objects is parsed."""
     row = {name: plain_value(cell) for name, cell in cells.items()}
     texts = {name: cell for name, cell in row.items() if is_list_text(cell) and "{" in cell[:1_000]}
     values = {name: parsed(text.strip()) for name, text in texts.items()}
@@ -165,14 +143,9 @@ def with_parsed_cells(cells: Node) -> dict[str, Any]:
 
 
 Cells = dict[str, object]
-CellTransform = Callable[[Mapping[str, Any]], Cells]  # of the cells of a row
+CellTransform = Callable[[Mapping[str, Any]], Cells]  # maps the cells of a row
 _SUPPORTING_FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
-_POSITIVES = (
-    "snippets", "evidence", "evidences", "answerparagraphs", "answerpassages", "goldpassages", "goldparagraphs",
-    "goldctxs", "golddocs", "golddocuments", "supportingpassages", "supportingparagraphs", "supportingcontexts",
-    "relevantpassages", "relevantparagraphs", "relevantdocuments", "relevantdocs", "entitypages", "searchresults",
-    "oraclectxs", "oraclecontexts", "근거", "근거문단", "근거지문",
-)  # fmt: skip
+_POSITIVES = WORDS["positive_lists"]
 _ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
 _PROVENANCE = "provenance"
 _SAMPLE_ROWS = 50
@@ -184,29 +157,28 @@ _SENTENCES = (*TEXT_NAMES, "abstract")
 
 
 def with_passage_columns(table: RawTable, sample: Sample) -> tuple[RawTable, Sample]:
-    """Return a table and its sample with the roles of its lists of passages, joined where they belong together."""
+    """Return a table and its sample with the roles of its lists of passages; related lists are joined."""
     rows = sample[:_SAMPLE_ROWS]
     outputs = next((name for name in table.names if any(any(_provenance(row.get(name))) for row in rows)), None)
     if outputs is not None:
         given = {"answers": "answers", "positives": _PROVENANCE, "context": None}
         return _join_columns(table, sample, [outputs], partial(_with_output, outputs), given)
-    lists = {name: passage_lists for name in table.names if (passage_lists := _passage_lists(name, sample))}
+    lists_by_name = {name: _passage_lists(name, sample) for name in table.names}
+    lists = {name: passage_lists for name, passage_lists in lists_by_name.items() if passage_lists}
     if lists and assign_columns(table.names, sample, table.roles).question is None:
         question_column = find_question_column(table.names, rows)
         table = table if question_column is None else replace(table, roles={**table.roles, "question": question_column})
     if not lists or assign_columns(table.names, sample, table.roles).question is None:
         return table, sample
     facts = next((name for name in table.names if plain_name(name) in _SUPPORTING_FACTS), None)
-    titled = next(
-        (name for name, passage_lists in lists.items() if name != facts and any(map(_are_titled, passage_lists))), None
-    )
+    titled = next((name for name in lists if name != facts and any(map(_are_titled, lists[name]))), None)
     if facts is not None and titled is not None:
         given = {"candidates": titled, "context": None}
         return _join_columns(table, sample, [facts], partial(_with_marks, titled, "title", facts, _titles), given)
     for name in (name for name, passage_lists in lists.items() if _list_role(name, passage_lists) != "candidates"):
-        if (ids := next((other for other in table.names if _names_entries(other, name, sample)), None)) is not None:
+        for id_column in (other for other in table.names if _names_entries(other, name, sample)):
             given = {"candidates": name, "context": None}
-            return _join_columns(table, sample, [ids], partial(_with_marks, name, "id", ids, _ids), given)
+            return _join_columns(table, sample, [id_column], partial(_with_marks, name, "id", id_column, _ids), given)
     roles: dict[str, list[str]] = {}
     for name, passage_lists in lists.items():
         if role := _list_role(name, passage_lists):
@@ -227,7 +199,6 @@ def with_passage_columns(table: RawTable, sample: Sample) -> tuple[RawTable, Sam
 
 
 def _passage_lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
-    """Return the passages of a column in each row of the sample, none if it does not hold lists of passages."""
     if not holds_texts(name, sample):
         return []
     cells = [cell for row in sample[:_SAMPLE_ROWS] if not is_blank(cell := row.get(name))]
@@ -242,7 +213,7 @@ def _are_titled(passages: list[ListedPassage]) -> bool:
 
 
 def _list_role(name: str, lists: list[list[ListedPassage]]) -> str | None:
-    """Return the role of a list: by its marks, then by its name; "unclear" if it may hold what was retrieved."""
+    """Return the role of a list: by its marks, then by its name; "unclear" if it may hold retrieved passages."""
     if any(passage.is_relevant is not None for passages in lists for passage in passages):
         return "candidates"
     if plain_name(name) in _POSITIVES:
@@ -253,7 +224,7 @@ def _list_role(name: str, lists: list[list[ListedPassage]]) -> str | None:
 def _join_columns(
     table: RawTable, sample: Sample, names: Sequence[str], transform: CellTransform, roles: dict[str, str | None]
 ) -> tuple[RawTable, Sample]:
-    """Return a table without the columns `names`; `cells` puts their content into those that `roles` names."""
+    """Return a table without the columns `names`; `transform` moves their content to the columns of `roles`."""
     roles = {**table.roles, **roles}
     if not names:
         return replace(table, roles=roles), sample
@@ -264,7 +235,7 @@ def _join_columns(
 
 
 def mapped_cells_opener(opener: Opener, names: Iterable[str], transform: CellTransform) -> Opener:
-    """Return what opens a table with other columns; `cells` makes them of those of a row."""
+    """Return an opener of a table with other columns, which `transform` computes from the cells of a row."""
     return lambda: _map_cells(opener(), names, transform)
 
 
@@ -279,7 +250,7 @@ def _with_merged_lists(names: Sequence[str], row: Node) -> Cells:
 
 
 def _with_marks(name: str, field: str, column: str, referenced_in: Callable[[Any], set[str]], row: Node) -> Cells:
-    """Mark the passages whose `field` is among the values of another column; without values no passage has a mark."""
+    """Mark the passages by their `field` being among the values of another column, if that has any values."""
     referenced = referenced_in(row.get(column))
     passages = passages_in(row.get(name))
     if referenced:
@@ -288,7 +259,6 @@ def _with_marks(name: str, field: str, column: str, referenced_in: Callable[[Any
 
 
 def _names_entries(column: str, name: str, sample: Sample) -> bool:
-    """Whether the values of a column are ids of passages in the list of the same row, in every row that has any."""
     rows = [(ids, row.get(name)) for row in sample[:_SAMPLE_ROWS] if column != name and (ids := _ids(row.get(column)))]
     return bool(rows) and all(ids <= {passage.id for passage in passages_in(cell)} for ids, cell in rows)
 
@@ -314,7 +284,7 @@ def _provenance(output: Any) -> list[list[ListedPassage]]:
 
 
 def _with_output(name: str, row: Node) -> Cells:
-    """Put the answers and the passages of KILT's outputs into columns of their own."""
+    """Move the answers and the passages of KILT's outputs into separate columns."""
     items = objects_in_list(plain_value(row.get(name)))
     passages = [_as_object(passage) for output_passages in _provenance(items) for passage in output_passages]
     return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
@@ -325,12 +295,10 @@ def _as_object(passage: ListedPassage) -> Cells:
     return entry if passage.is_relevant is None else {**entry, "is_relevant": passage.is_relevant}
 
 
-def flatten_cells(
-    opener: Opener, table: RawTable, sample: list[Mapping[str, Any]]
-) -> tuple[Opener, RawTable, list[Mapping[str, Any]]]:
-    """Return what opens a table with plain cells, the open table and some of its rows, all as given if they are plain.
+def flatten_cells(opener: Opener, table: RawTable, sample: list[Node]) -> tuple[Opener, RawTable, list[Node]]:
+    """Return an opener of a table with plain cells, the open table and a sample; unchanged if the cells are plain.
 
-    Questions in objects become texts, other objects with known keys columns, sentences of documents one text.
+    Questions in objects become texts, other objects with known keys become columns, lists of sentences one text.
     """
     rows = [with_parsed_cells(row) for row in sample]
     by_plain = {plain_name(name): name for name in reversed(table.names)}
@@ -345,11 +313,8 @@ def flatten_cells(
         if any(plain_name(key) in NAMES["question"] for keys in keys_of.values() for key in keys):
             keys_by_object = {name: keys for name, keys in keys_of.items() if any(map(is_known, keys))}
     joined: list[str] = []
-    if (
-        question_column is None
-        and not keys_by_object
-        and any(name in by_plain for name in (*TITLE_NAMES, "id", "docid"))
-    ):
+    has_documents = any(name in by_plain for name in (*TITLE_NAMES, "id", "docid"))
+    if question_column is None and not keys_by_object and has_documents:
         joined = [name for name in table.names if plain_name(name) in _SENTENCES and _has_texts(name, rows)]
     if not (texts or keys_by_object or joined):
         return opener, table, sample

@@ -1,8 +1,8 @@
-"""Nested JSON as rows: questions in lists at any level, each with the passage, title and ids of what encloses it.
+"""Nested JSON as rows: questions in lists at any level, with the passage, title and ids of their enclosing objects.
 
-Covers, by shape: SQuAD, KorQuAD 1 and 2, KLUE-MRC, AI Hub, CMRC 2018, CoQA, QuAC, and rows that hold a list of
-questions. Without a passage above them, questions are rows with the keys of the question, and the title, part and lists
-of passages of the objects around it; other keys of these are columns named by their path, such as `data[].topic`.
+Covers SQuAD, KorQuAD 1 and 2, KLUE-MRC, AI Hub, CMRC 2018, CoQA, QuAC, and rows that hold a list of questions.
+Questions without an enclosing passage become rows with their own keys, and with the title, part and lists of passages
+of the enclosing objects; other keys of these objects become columns named by their path, such as `data[].topic`.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _ANSWER_LISTS = ("answers", "정답")
 _SAMPLE_ITEMS = 50
 _MAX_KEYS = 1_000  # paths that are reported
 Items = Callable[[], Iterable[Any]]
-_NodeShape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
+_NodeShape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, passage key, list keys
 
 
 @dataclass
@@ -57,14 +57,14 @@ class KeyReport:
     metadata: dict[str, None] = field(default_factory=dict)
     unused: dict[str, None] = field(default_factory=dict)
 
-    def add(self, path: str, names: Iterable[str], used: Collection[str], metadata: str | None) -> None:
+    def add(self, path: str, names: Iterable[str], used: Collection[str], metadata: str) -> None:
         for name in names:
-            use = self.used if name in used else self.metadata if name == metadata else self.unused
+            use = self.used if name in used else self.metadata if name == metadata and metadata else self.unused
             if len(use) < _MAX_KEYS:
                 use.setdefault(display_text(_join_path(path, name), 200))
 
     def columns(self) -> dict[str, tuple[str, ...]]:
-        """Return the keys as `Reading` reports columns: each in one list, in that of its most important use."""
+        """Return the fields of a `ColumnReport`, with each key under its most important use."""
         metadata = tuple(key for key in self.metadata if key not in self.used)
         unused = tuple(key for key in self.unused if key not in self.used and key not in self.metadata)
         return {"used_columns": tuple(self.used), "metadata_columns": metadata, "unused_columns": unused}
@@ -72,13 +72,13 @@ class KeyReport:
 
 @dataclass(frozen=True)
 class NestedTable(RawTable):
-    """Rows of nested data in the columns of `NESTED_COLUMNS`; `keys` reports how the input's own keys were used."""
+    """Rows of nested data in the columns of `NESTED_COLUMNS`; `keys` reports the use of the input's keys."""
 
     keys: KeyReport = field(default_factory=KeyReport)
 
 
 class Tree(NamedTuple):
-    """Nested objects: the outer ones, and what opens their rows of questions and passages."""
+    """Nested objects: the outermost objects, and an opener of their rows of questions and passages."""
 
     items: Items
     table: Callable[[], NestedTable]
@@ -109,12 +109,12 @@ def tree_in_rows(opener: Opener, sample: Sequence[Mapping[str, object]]) -> Tree
     """Return the tree of a table whose cells hold lists of questions, None for any other table."""
     if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
-    return _tree(
-        lambda: (
-            with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
-            for row in opener().rows
-        )
-    )
+
+    def items() -> Iterator[Any]:
+        for row in opener().rows:
+            yield with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+
+    return _tree(items)
 
 
 def _tree(items: Items) -> Tree | None:
@@ -133,7 +133,7 @@ class _TreeReader:
         self._keys_by_shape: dict[_NodeShape, dict[str, str]] = {}  # by role, of objects that are reported
 
     def list_rows(self, items: Iterable[Any], location: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
-        """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
+        """Yield the rows of a list. Messages name its `location`; `path` is the location without positions."""
         expected = _PARAGRAPH if is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
         for position, item in enumerate(items):
             item_location = f"{location}[{position}]"
@@ -145,7 +145,7 @@ class _TreeReader:
                 yield _broken_row(item_location, item, expected)
 
     def node_rows(self, node: dict[str, Any], location: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
-        """Yield the rows of an object: of its own question, or of its passage and what its lists hold."""
+        """Yield the rows of an object: its question, or its passage and the content of its lists."""
         if has_question(node):
             yield self._question_row(node, path, inherited)
             return
@@ -176,16 +176,14 @@ class _TreeReader:
             if isinstance(child, dict):
                 yield from self.node_rows(child, inner_location, inner_path, shared)
             elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
-                yield from (
-                    RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, is_question=False) for text in child
-                )
+                rows = [{**shared, PARAGRAPH_ID: None, "context": text} for text in child]
+                yield from (RawRow(0, row, is_question=False) for row in rows)
             else:
                 yield from self.list_rows(child, inner_location, f"{inner_path}[]", shared)
 
     def _shared_cells(
         self, node: dict[str, Any], path: str, inherited: dict[str, Any], context: str | None, lists: tuple[str, ...]
     ) -> dict[str, Any]:
-        """Return the cells that the questions below an object share."""
         shape = (path, tuple(node), context, lists)
         keys = self._keys_by_shape.get(shape)
         if keys is None:
@@ -211,7 +209,7 @@ class _TreeReader:
             keys = dict(question_roles(question))
             if own_context is not None:
                 keys["context"] = own_context
-            self._report(shape, keys, [name for role, name in keys.items() if role != "kind"], keys.get("kind"))
+            self._report(shape, keys, [name for role, name in keys.items() if role != "kind"], keys.get("kind", ""))
         cells = {role: question[name] for role, name in keys.items()}
         cells["question"] = question_text(cells.get("question"))
         cells["answers"] = normalize_answers(cells.get("answers"))
@@ -224,10 +222,7 @@ class _TreeReader:
         cells["id"] = cells.get("id") or (f"{as_text(parent)}-{as_text(turn)}" if is_turn else "")
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
 
-    def _report(
-        self, shape: _NodeShape, keys: dict[str, str], used: Collection[str], metadata: str | None = None
-    ) -> None:
-        """Report the keys of objects of a new shape."""
+    def _report(self, shape: _NodeShape, keys: dict[str, str], used: Collection[str], metadata: str = "") -> None:
         path, names, *_ = shape
         self.keys.add(path, names, used, metadata)
         if len(self._keys_by_shape) < _MAX_KEYS:
@@ -239,12 +234,12 @@ def _join_path(path: str, name: str) -> str:
 
 
 def _broken_row(location: str, value: object, expected: str) -> RawRow:
-    problem = Problem.from_code(ProblemCode.BROKEN_PART, place=location, found=describe_kind(value), expected=expected)
-    return RawRow(0, {}, problem, is_question=False)
+    details = {"location": location, "found": describe_kind(value), "expected": expected}
+    return RawRow(0, {}, Problem.from_code(ProblemCode.BROKEN_PART, None, **details), is_question=False)
 
 
 def flat_opener(items: Items) -> Opener | None:
-    """Return what opens the rows of a tree's questions; None if it has none, or if outer objects or passages ask."""
+    """Return an opener of the rows of a tree's questions; None without questions below an object without a passage."""
     if any(map(has_question, islice(items(), _SAMPLE_ITEMS))):
         return None
     first = [row for row in islice(_flat_rows(items(), "", {}), _SAMPLE_ITEMS) if isinstance(row, dict)]
@@ -255,7 +250,7 @@ def flat_opener(items: Items) -> Opener | None:
 
 
 def _flat_rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
-    """Yield the rows of a list; what is no object is yielded as it is, and becomes a row with a problem."""
+    """Yield the rows of a list; items other than objects are yielded unchanged and become rows with a problem."""
     for item in items:
         if isinstance(item, list):
             yield from _flat_rows(item, path, inherited)
@@ -266,7 +261,6 @@ def _flat_rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any
 
 
 def _is_row(node: Node) -> bool:
-    """Whether an object asks a question, also a broken one that is a list of texts."""
     name = question_roles(node).get("question", "")
     is_list = isinstance(node.get(name), list) and not objects_in(node[name])
     return has_question(node) or is_list
@@ -276,7 +270,7 @@ def _flat_node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
     lists = question_lists(node)
     inner = {name: child for name, child in children(node, known=lists) if is_nested(child)}
     if not lists and not inner:
-        yield _flat_question(node, inherited)  # passages alone, or a row with a problem
+        yield _flat_question(node, inherited)  # only passages, or a row with a problem
         return
     used = {*lists, *inner, *joined_answers(node, lists)}
     roles = passage_roles(node)
@@ -325,7 +319,7 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
             continue
         items = objects_in(value)
         if isinstance(value, dict) and items == [value] and not (context_key(value) or context_key(node)):
-            continue  # the question of a row, which an export has put into an object
+            continue  # the question of a row, which an export has nested
         is_known = name in known
         if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
             lists[name] = items
@@ -334,7 +328,7 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
     answers = _keys_named(_ANSWER_LISTS, names)
     if not answers:
         return lists
-    # in CoQA answers, too, are objects with an `input_text`
+    # CoQA's answers are objects with an `input_text`, like its questions
     others = answers if any(name in known for name in lists) else ()
     return {name: _with_answers(items, name, node, answers) for name, items in lists.items() if name not in others}
 
@@ -354,17 +348,17 @@ def _with_answers(questions: list[Any], name: str, node: Node, others: Iterable[
     for other in others:
         answers = _answer_items(node[other])
         if other != name and len(answers) == len(questions):
-            return [
-                {**question, "answers": answer}
-                if isinstance(question, dict) and "answers" not in question_roles(question)
-                else question
-                for question, answer in zip(questions, answers, strict=True)
-            ]
+            return [_with_answer(*pair) for pair in zip(questions, answers, strict=True)]
     return questions
 
 
+def _with_answer(question: Any, answer: Any) -> Any:
+    has_answers = not isinstance(question, dict) or "answers" in question_roles(question)
+    return question if has_answers else {**question, "answers": answer}
+
+
 def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the values of an object that hold nested questions or passages, by key; `known` keys hold other things."""
+    """Yield the values of an object that hold nested questions or passages, by key, except those of `known` keys."""
     for name, value in node.items():
         if name in known or not isinstance(value, (dict, list)) or not value:
             continue

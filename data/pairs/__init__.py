@@ -1,7 +1,7 @@
-"""Sets of sentence pairs: what their rows hold, the file that keeps them, their parts, and what they are like.
+"""Sets of sentence pairs: their content, storage, split and statistics.
 
-Rows are scored or labelled pairs, triplets, translations, or sentences alone. Parts are drawn by the sentences they
-share; sizes, lengths, labels, scores and leaks are counted.
+Rows are scored or labelled pairs, triplets, translations, or single sentences. Rows that share sentences belong to the
+same part. The audit counts sizes, lengths, labels, scores and leaks.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ BINS = 10  # of the histogram of scores
 
 
 class PairKind(StrEnum):
-    """What a row holds, and so what can be learned and measured with it."""
+    """The content of a row."""
 
-    SCORED = "scored"  # two sentences and how alike people found them
-    LABELLED = "labelled"  # a premise, a hypothesis, and what follows
-    TRIPLETS = "triplets"  # a sentence, one that means the same, one that does not
+    SCORED = "scored"  # two sentences and the similarity that people assigned
+    LABELLED = "labelled"  # a premise, a hypothesis, and their relation
+    TRIPLETS = "triplets"  # a sentence, a similar sentence, a different sentence
     PARALLEL = "parallel"  # a sentence and its translation
     SENTENCES = "sentences"  # one sentence
 
@@ -44,7 +44,7 @@ class PairKind(StrEnum):
 
 
 class Label(IntEnum):
-    """What a premise says of a hypothesis, numbered as XNLI does."""
+    """The relation of a premise to a hypothesis, with XNLI's numbers."""
 
     ENTAILMENT = 0
     NEUTRAL = 1
@@ -55,8 +55,8 @@ class Label(IntEnum):
 class PairSet:
     """Rows of sentences. Raises `ValueError` if the columns do not fit each other.
 
-    `values` are scores (float32, on `scale`), labels (int8, see `Label`), or empty. `published` is the part that a row
-    was published in: int8, a position in `PARTS`, -1 for none.
+    `values` are scores (float32, on `scale`), labels (int8, see `Label`), or empty. `published` is the published part
+    of each row: int8, a position in `PARTS`, -1 for none.
     """
 
     name: str
@@ -64,7 +64,7 @@ class PairSet:
     texts: tuple[Texts, ...]  # `kind.width` columns of `(n_rows,)`
     values: np.ndarray
     published: np.ndarray
-    scale: tuple[float, float] = (0.0, 0.0)  # the lowest and the highest score there can be
+    scale: tuple[float, float] = (0.0, 0.0)  # the lowest and highest possible score
 
     def __post_init__(self) -> None:
         rows = len(self.texts[0]) if self.texts else 0
@@ -75,9 +75,9 @@ class PairSet:
         if any(len(column) != rows for column in self.texts):
             raise ValueError("the columns of sentences differ in length")
         if self.kind is PairKind.SCORED:
-            (low, high) = self.scale
+            low, high = self.scale
             scores = self.values
-            # beyond float32 a score is infinite, and lies within no scale
+            # a score beyond float32 is infinite
             is_within = np.isfinite(scores) & (low <= scores) & (scores <= high)
             if not (-np.inf < low < high < np.inf and is_within.all()):
                 raise ValueError(f"a score lies outside of {self.scale}")
@@ -103,7 +103,7 @@ class PairSet:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 (hexadecimal) of the content in order; the name is none."""
+        """sha256 (hexadecimal) of the content in order, without the name."""
         digest = hashlib.sha256()
         head = [self.kind.value, list(map(float, self.scale)), [column.fingerprint for column in self.texts]]
         digest.update(json.dumps(head).encode())
@@ -112,10 +112,9 @@ class PairSet:
 
     @cached_property
     def gold(self) -> np.ndarray:
-        """The scores brought to 0 (lowest of the scale) to 1 (highest), `(n_rows,)` float32."""
+        """The scores, normalized from 0 (lowest of the scale) to 1 (highest), `(n_rows,)` float32."""
         low, high = self.scale
-        normalized: np.ndarray = (self.values - low) / (high - low)
-        return normalized
+        return np.asarray((self.values - low) / (high - low))
 
     def at(self, rows: np.ndarray) -> "PairSet":
         rows = np.asarray(rows, dtype=np.int64)
@@ -127,12 +126,12 @@ class PairSet:
 
     @property
     def sentences(self) -> list[str]:
-        """Every different sentence once, in order of first appearance, row by row."""
+        """The distinct sentences in order of first appearance, row by row."""
         return list(dict.fromkeys(text for row in zip(*self.texts, strict=True) for text in row))
 
 
 def write_pairs(folder: Path, pairs: PairSet) -> None:
-    """Write the pairs into a folder that is not in use yet."""
+    """Write the pairs into a new folder."""
     columns = {_SENTENCE.format(number): texts.column for number, texts in enumerate(pairs.texts, start=1)}
     columns |= {_VALUE: pa.array(pairs.values)} if len(pairs.values) else {}
     table = pa.table(columns | {_PUBLISHED: pa.array(pairs.published)})
@@ -143,7 +142,7 @@ def write_pairs(folder: Path, pairs: PairSet) -> None:
 
 
 def open_pairs(folder: Path, name: str) -> PairSet:
-    """Map the pairs of a folder into memory. Raises `OSError`, an Arrow error, or one of Python's."""
+    """Map the pairs of a folder into memory. A damaged file raises `OSError`, an Arrow error, or a builtin error."""
     table = pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
     table.validate(full=True)  # a damaged file may point anywhere
     metadata = json.loads(table.schema.metadata[_METADATA_KEY])
@@ -154,7 +153,7 @@ def open_pairs(folder: Path, name: str) -> PairSet:
 
 
 def number_sentences(*sets: PairSet) -> list[np.ndarray]:
-    """Number the sentences of some sets, equal ones alike, in order: `(n_rows, kind.width)` int64 for each set."""
+    """Number the sentences of all sets, with equal numbers for equal sentences: `(n_rows, kind.width)` int64 each."""
     columns = [texts.column.cast(pa.large_string()) for pairs in sets for texts in pairs.texts]
     chunks = [chunk for column in columns for chunk in (column.chunks if hasattr(column, "chunks") else [column])]
     encoded = pa.chunked_array(chunks, pa.large_string()).combine_chunks().dictionary_encode()
@@ -169,38 +168,34 @@ def number_sentences(*sets: PairSet) -> list[np.ndarray]:
 
 
 def sentence_set(name: str, sentences: Iterable[str]) -> PairSet:
-    """Make a set of plain sentences: each different one once, in order, without those that hold nothing."""
+    """Return a set of the distinct sentences that are not blank, in order."""
     different = dict.fromkeys(stripped for sentence in sentences if (stripped := sentence.strip()))
     return PairSet.from_columns(name, PairKind.SENTENCES, [list(different)])
 
 
 def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Part, np.ndarray]:
-    """Return the rows of every part, ascending int64; those of `Part.ALL` are all.
+    """Return the rows of every part, ascending int64; `Part.ALL` has all rows.
 
-    Published parts stay as they are, so that metrics compare with those of others. A part that was not published is
-    drawn, seeded, from the rows published for training or for nothing: whole groups of rows that share a sentence,
-    directly or through others, unless they reach into a published part. `options` give fractions of these rows. Groups
-    are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the next to validation, and
-    one larger than twice the fraction is skipped.
+    Published parts remain, so that metrics are comparable. A missing part is drawn, seeded, from the other rows: whole
+    groups of rows that share a sentence, directly or through other rows, unless they reach into a published part.
+    `options` give fractions of these rows. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the
+    first go to test, the next to validation. A group larger than twice the fraction is skipped.
     """
     options = options or SplitOptions()
-    part_of_row = np.maximum(pairs.published, 0)  # what was published for nothing is for training
+    part_of_row = np.maximum(pairs.published, 0)  # rows without a part are for training
     groups = row_groups(number_sentences(pairs)[0])
-    missing = [
-        (part, fraction)
-        for part, fraction in ((Part.TEST, options.test), (Part.VALIDATION, options.validation))
-        if not (pairs.published == PARTS.index(part)).any()
-    ]
     sizes = np.bincount(groups)
     is_free = np.bincount(groups, weights=part_of_row > 0, minlength=len(sizes)) == 0
     order = np.random.default_rng(options.seed).permutation(len(sizes))
     n_rows = int((part_of_row == 0).sum())
-    for part, fraction in missing:
+    for part, fraction in ((Part.TEST, options.test), (Part.VALIDATION, options.validation)):
+        if (pairs.published == PARTS.index(part)).any():
+            continue
         free = order[is_free[order]]
         target_count = fraction * n_rows
         fitting = free[sizes[free] < 2 * target_count]
         middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
-        sampled = fitting[middles < target_count]  # the first groups whose rows come nearest to as many as wanted
+        sampled = fitting[middles < target_count]  # together they have about `target_count` rows
         is_free[sampled] = False
         part_of_row[np.isin(groups, sampled)] = PARTS.index(part)
     rows = {part: np.flatnonzero(part_of_row == index) for index, part in enumerate(PARTS)}
@@ -208,22 +203,21 @@ def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Par
 
 
 def evaluation_part(rows: dict[Part, np.ndarray]) -> Part:
-    """Return the part that metrics are of: the test rows, the validation rows if there are none, or else all."""
+    """Return the part for evaluation: test if it has rows, else validation if it has rows, else all."""
     return next((part for part in (Part.TEST, Part.VALIDATION) if len(rows[part])), Part.ALL)
 
 
 def row_groups(numbers: np.ndarray) -> np.ndarray:
-    """Number the groups of rows that share sentences (see `numbers_of`), also through others, `(n_rows,)` int64."""
+    """Number the groups of rows that share sentences, directly or through other rows, `(n_rows,)` int64."""
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
     groups = linked_groups(first.ravel(), numbers.ravel(), count) if count else np.zeros(0, dtype=np.int64)
-    group_of_row: np.ndarray = groups[numbers[:, 0]].astype(np.int64)
-    return group_of_row
+    return np.asarray(groups[numbers[:, 0]], dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What a set has in common with another: sentences, the other's rows with any, and `repeated` whole rows."""
+    """The sentences that two sets share, the rows of the second set with any of them, and its repeated whole rows."""
 
     sentences: int
     rows: np.ndarray = field(repr=False)  # ascending
@@ -232,25 +226,25 @@ class Leak:
 
 @dataclass(frozen=True)
 class PairAudit:
-    """The figures of a set of pairs; lengths are in characters."""
+    """The statistics of a set of pairs; lengths are in characters."""
 
     row_count: int
-    sentence_count: int  # different ones
+    sentence_count: int  # distinct sentences
     part_counts: dict[Part, int]
-    published: tuple[Part, ...]  # the parts that were published, and not drawn
-    lengths: tuple[np.ndarray, ...] = field(repr=False)  # a column of sentences each, (n_rows,) int64
-    labels: dict[Label, int]  # none where rows have no label
-    score_counts: np.ndarray = field(repr=False)  # (BINS,) int64, empty where rows have no score
-    score_edges: np.ndarray = field(repr=False)  # (BINS + 1,) float64 from one end of the scale to the other
+    published: tuple[Part, ...]  # published parts; other parts are drawn
+    lengths: tuple[np.ndarray, ...] = field(repr=False)  # (n_rows,) int64 per column of sentences
+    labels: dict[Label, int]  # empty for rows without labels
+    score_counts: np.ndarray = field(repr=False)  # (BINS,) int64, empty for rows without scores
+    score_edges: np.ndarray = field(repr=False)  # (BINS + 1,) float64 from the lowest to the highest score
     equal_count: int  # rows with the same sentence twice
-    repeated: np.ndarray = field(repr=False)  # rows whose sentences an earlier row has, ascending
-    disputed_count: int  # pairs that stand in several rows with other scores or labels
-    leaks: dict[tuple[Part, Part], Leak]  # of each part into a later one
+    repeated: np.ndarray = field(repr=False)  # rows with the sentences of an earlier row, ascending
+    disputed_count: int  # pairs of several rows with different scores or labels
+    leaks: dict[tuple[Part, Part], Leak]  # from each part into a later part
 
 
 def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> PairAudit:
-    """Measure a set of pairs and its parts, `rows`; only of scored sentences either order is the same pair."""
-    import pandas as pd  # only who measures waits for it
+    """Compute the statistics of a set of pairs and its parts, `rows`. The order of scored sentences is ignored."""
+    import pandas as pd
 
     rows = rows or split_pairs(pairs)
     (numbers,) = number_sentences(pairs)
@@ -279,33 +273,16 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
     )
 
 
-def measure_leak(first: PairSet, second: PairSet) -> Leak:
-    """Return what the second set has of the first one's sentences, for example a test set of a training set's."""
-    numbers = number_sentences(first, second)
-    width = max(sentence_numbers.shape[1] for sentence_numbers in numbers)
-    both = np.concatenate(
-        [
-            np.pad(sentence_numbers, ((0, 0), (0, width - sentence_numbers.shape[1])), constant_values=-1)
-            for sentence_numbers in numbers
-        ]
-    )
-    pair_numbers = _pair_numbers(both, ordered=PairKind.SCORED not in (first.kind, second.kind))
-    joint_leak = _measure_leak(both, pair_numbers, np.arange(len(first)), np.arange(len(first), len(both)))
-    return Leak(joint_leak.sentences, joint_leak.rows - len(first), joint_leak.repeated)
-
-
 def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
-    """Number the rows so that those of the same sentences have one number, `(n_rows,)`."""
+    """Number the rows, with equal numbers for rows of the same sentences, `(n_rows,)`."""
     import pandas as pd
 
     table = pd.DataFrame(numbers if ordered else np.sort(numbers, axis=1))
-    pair_numbers: np.ndarray = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
-    return pair_numbers
+    return np.asarray(table.groupby(list(table.columns), sort=False).ngroup())
 
 
 def _measure_leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:
-    known = np.unique(numbers[first])
-    is_known = np.isin(numbers[second], known[known >= 0])  # -1 fills up rows of fewer sentences
+    is_known = np.isin(numbers[second], numbers[first])
     return Leak(
         sentences=len(np.unique(numbers[second][is_known])),
         rows=second[is_known.any(axis=1)],

@@ -1,4 +1,4 @@
-"""Builds a set of sentence pairs from rows: scores, labels and parts, and why a row is left out."""
+"""Builds a set of sentence pairs with scores, labels and parts from rows, and reports unusable rows."""
 
 import math
 import re
@@ -24,10 +24,10 @@ from mrc_workbench.data.texts import BLOCK, Texts, column_of
 Scale = tuple[float, float]
 
 DEFAULT_SCALES: tuple[Scale, ...] = ((0, 1), (-1, 1), (1, 5), (0, 5), (0, 10), (0, 100), (-100, 100))
-_MIN_FRACTION_ON_SCALE = 0.995  # of the scores lie on the scale that is guessed: a slip of the pen makes no other scale
-MAX_SCORE = 1e15  # of a score, with either sign: means and squares of such are numbers in float32, too
+_MIN_FRACTION_ON_SCALE = 0.995  # of the scores: single typing errors do not change the guessed scale
+MAX_SCORE = 1e15  # absolute value; squares of larger scores may overflow in float32
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)  # or three decimals: nobody can tell
+_THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)  # ambiguous: may also be three decimals
 _BOOLEAN_SCORES = {"true": 1.0, "false": 0.0}
 _LABELS: dict[Label, tuple[str, ...]] = {
     Label.ENTAILMENT: ("0", "entailment", "entail", "entails", "entailed", "e", "함의", "함축", "수반"),
@@ -35,42 +35,40 @@ _LABELS: dict[Label, tuple[str, ...]] = {
     Label.CONTRADICTION: ("2", "contradiction", "contradict", "contradicts", "contradictory", "c", "모순", "상충"),
 }
 _LABEL_OF = {text: label for label, texts in _LABELS.items() for text in texts}
-_MAX_TEXTS = 100  # different ones that are no number: what holds more is no label
+_MAX_TEXTS = 100  # distinct texts of a column: labels have fewer
 
 
 def parse_score(text: str) -> float | None:
-    """Return the number a text is, 1 for true, 0 for false; None for other texts and beyond `LARGEST`."""
+    """Return the number in a text, 1 for true, 0 for false; None for other texts and beyond `MAX_SCORE`."""
     number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _BOOLEAN_SCORES.get(text.lower(), math.inf)
     return number if abs(number) <= MAX_SCORE else None
 
 
 def parse_label(text: str) -> Label | None:
-    """Return the label that a text names in English or Korean, in short, or by XNLI's number; None for other texts."""
-    return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
+    """Return the label of an English or Korean word, an abbreviation, or XNLI's number; None for other texts."""
+    return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())
 
 
 def part_from_name(name: str) -> Part | None:
-    """Return the part that is a word of a file's name, the last one; None where none is."""
+    """Return the part that the last matching word of a file's name names, else None."""
     parts = [part for word in name_words(name) if (part := part_from_word(word))]
     return Part(parts[-1]) if parts else None
 
 
 def strip_part(name: str) -> str:
-    """Return the name of a file without the word that names a part, nor what joined it to the others."""
-    words = [word for word in re.split(r"[\s_.\-()]+", name) if word and not parse_part(word)]
-    return "-".join(words)
+    """Return the words of a file's name, without those that name a part, joined by hyphens."""
+    return "-".join([word for word in re.split(r"[\s_.\-()]+", name) if word and not parse_part(word)])
 
 
 @dataclass
 class ColumnValues:
-    """The values of a column, to tell what they mean: its numbers, and the first texts that are none."""
+    """The values of a column: its numbers and its first distinct texts. Blank values are ignored."""
 
     numbers: "array[float]" = field(default_factory=lambda: array("d"))
     texts: set[str] = field(default_factory=set)
-    non_numeric_count: int = 0  # that are no number
+    non_numeric_count: int = 0
 
     def add(self, text: str) -> None:
-        """Take a value; a blank one says nothing."""
         number = parse_score(text)
         if number is not None:
             self.numbers.append(number)
@@ -85,14 +83,14 @@ class ColumnValues:
 
     @property
     def are_labels(self) -> bool:
-        """Whether they are XNLI's three numbers, or most texts name a label. 0 and 1 alone say yes or no: a score."""
-        named = sum(parse_label(text) is not None for text in self.texts)
+        """Whether the values are XNLI's three numbers, or texts that name labels. Only 0 and 1 are a score."""
         numbers = set(self.numbers)
-        are_three = 2.0 in numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}  # -1 where people did not agree
-        return are_three or (not self.are_numbers and named > 0)
+        if 2.0 in numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}:  # -1: annotators disagree
+            return True
+        return not self.are_numbers and any(parse_label(text) is not None for text in self.texts)
 
     def guess_scale(self) -> Scale:
-        """Guess the scale of the scores: the first usual one that holds them, else whole numbers around them."""
+        """Guess the scale of the scores: the first default scale that contains them, else the next whole numbers."""
         numbers = np.frombuffer(self.numbers)
         if not len(numbers):
             return DEFAULT_SCALES[0]
@@ -105,7 +103,7 @@ class ColumnValues:
 
 
 def guess_kind(sentence_count: int, score: ColumnValues | None, label: ColumnValues | None) -> PairKind:
-    """Guess the kind of rows with so many sentences by what stands beside two of them."""
+    """Guess the kind of rows from the number of sentences and, for two sentences, from the other columns."""
     if sentence_count != 2:
         return PairKind.SENTENCES if sentence_count < 2 else PairKind.TRIPLETS
     if score is not None and score.are_numbers:
@@ -116,25 +114,25 @@ def guess_kind(sentence_count: int, score: ColumnValues | None, label: ColumnVal
 
 
 class PairBuilder(DatasetBuilder):
-    """Builds a set of pairs, block by block; `rejection` and `row_count` are those of the last file."""
+    """Builds a set of pairs, block by block; `rejection` and `row_count` refer to the last file."""
 
     def __init__(self, kind: PairKind, scale: Scale) -> None:
         super().__init__()
         self.kind = kind
         self.scale = scale
-        self._part: Part | None = None  # of the file that is read
+        self._part: Part | None = None  # of the current file
         self._values = array("f")
         self._published = array("b")
         self._open_block: list[list[str]] = [[] for _ in range(kind.width)]
         self._blocks: list[list[Any]] = [[] for _ in range(kind.width)]
-        self._ambiguous_score = ""  # the first score of a file whose comma may part thousands
-        self._has_decimal_commas = False  # a score with another comma, which parts decimals
+        self._ambiguous_score = ""  # the first score of a file with a comma that may separate thousands
+        self._has_decimal_commas = False  # another score has a decimal comma
 
     def has_good_rows(self) -> bool:
         return len(self._published) > 0
 
     def add(self, rows: Iterable[RawRow], columns: PairColumns, part: Part | None, problems: Iterable[Problem]) -> None:
-        """Read a file published for a part; `problems` are known before. Raises `DataError` without good rows."""
+        """Read a file of a published part with its known `problems`. Raises `DataError` without good rows."""
         self.rejection = Rejection()
         self.rejection.report(problems)
         self.row_count = 0
@@ -157,7 +155,7 @@ class PairBuilder(DatasetBuilder):
         return PairSet(name, self.kind, texts, values, np.array(self._published, dtype=np.int8), self.scale)
 
     def _add_row(self, reader: RowReader) -> Problem | None:
-        """Store a good row; a row of lists is several, of which a shorter list begins anew."""
+        """Store a good row; a row of lists becomes several rows, and shorter lists repeat."""
         sentences = [self._sentences(reader, role) for role in SENTENCES[: self.kind.width]]
         if reader.is_refused():
             return reader.problem
@@ -181,7 +179,6 @@ class PairBuilder(DatasetBuilder):
             column.clear()
 
     def _sentences(self, reader: RowReader, role: str) -> list[str]:
-        """Return the sentence of a role, or those of a list; an empty one refuses the row."""
         cell = reader.cell(role)
         is_list = is_collection(cell) or (isinstance(cell, str) and cell.lstrip().startswith("["))
         passages = passages_in(cell) if is_list and self.kind is PairKind.TRIPLETS else []
@@ -199,22 +196,20 @@ class PairBuilder(DatasetBuilder):
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")
         score = parse_score(text)
-        (low, high) = self.scale
+        low, high = self.scale
         if score is None and _NUMBER.fullmatch(text):
             return self._value_problem(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{MAX_SCORE:g}")
         if score is None:
             return self._value_problem(ProblemCode.NO_NUMBER, reader, "score", text)
-        if _THOUSANDS.fullmatch(text):  # the comma is read as a decimal one: 1,000 as 1
+        if _THOUSANDS.fullmatch(text):  # read as a decimal comma: 1,000 is 1
             self._ambiguous_score = self._ambiguous_score or text
         elif "," in text:
             self._has_decimal_commas = True
         if not low <= score <= high:
-            return self._value_problem(
-                ProblemCode.OUT_OF_SCALE, reader, "score", text, low=f"{low:g}", high=f"{high:g}"
-            )
+            ends = {"low": f"{low:g}", "high": f"{high:g}"}
+            return self._value_problem(ProblemCode.OUT_OF_SCALE, reader, "score", text, **ends)
         return score
 
     def _value_problem(self, code: ProblemCode, reader: RowReader, role: str, text: str, **more: str) -> Problem:
-        return Problem.from_code(
-            code, reader.row.number, column=reader.column(role), value=display_text(text, 80) or "-", **more
-        )
+        details = {"column": reader.column(role), "value": display_text(text, 80) or "-", **more}
+        return Problem.from_code(code, reader.row.number, **details)

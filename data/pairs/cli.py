@@ -10,18 +10,9 @@ import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
 from mrc_workbench.data.commands import AsJson, choice_option, columns_option, command_group, print_stored
+from mrc_workbench.data.formats import rows as reports
 from mrc_workbench.data.formats.columns import PairColumns
 from mrc_workbench.data.formats.encodings import ENCODINGS
-from mrc_workbench.data.formats.rows import (
-    column_lines,
-    columns_as_json,
-    format_columns,
-    format_counts,
-    format_range,
-    problem_lines,
-    reading_as_json,
-    value_as_json,
-)
 from mrc_workbench.data.pairs import PairAudit, PairKind, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
@@ -44,9 +35,8 @@ _PAIR_FILE_HELP = (
 )
 PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
 PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
-Kind = Annotated[
-    PairKind | None, choice_option(PairKind, help="how the pairs are labelled; by default the columns decide")
-]
+_KIND_HELP = "how the pairs are labelled; by default the columns decide"
+Kind = Annotated[PairKind | None, choice_option(PairKind, help=_KIND_HELP)]
 Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
 NamedPairColumns = Annotated[dict[str, str] | None, columns_option(PairColumns)]
 _PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
@@ -54,55 +44,56 @@ NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is n
 
 
 def reading_lines(reading: PairReading) -> list[str]:
-    """Return what was read from which file and column, and the problems of each file."""
+    """Return lines about each file with its columns and problems."""
     pairs = reading.pairs
     has_several_files = len(reading.files) > 1
     scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
     lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
     for file in reading.files:
         form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
-        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {format_columns(file.columns)}")
+        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {reports.format_columns(file.columns)}")
     for file in reading.files:
         suffix = f" in {file.name}" if has_several_files else ""
-        lines += column_lines(file, file.columns, suffix) + problem_lines(file, suffix)
+        lines += reports.column_lines(file, file.columns, suffix) + reports.problem_lines(file, suffix)
     return lines
 
 
-def audit_lines(audit_result: PairAudit) -> list[str]:
-    """Return counts of sentences, labels, scores and repeated rows, and the split."""
-    labels = format_counts({label.name.lower(): count for label, count in audit_result.labels.items()})
-    bins = zip(audit_result.score_edges, audit_result.score_edges[1:], audit_result.score_counts, strict=False)
+def audit_lines(result: PairAudit) -> list[str]:
+    """Return lines about sentences, labels, scores, repeated rows, and the split."""
+    labels = reports.format_counts({label.name.lower(): count for label, count in result.labels.items()})
+    bins = zip(result.score_edges, result.score_edges[1:], result.score_counts, strict=False)
     scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
+    lengths = "; ".join(map(reports.format_range, result.lengths))
     return [
-        f"Different sentences: {audit_result.sentence_count:,}; characters: {'; '.join(map(format_range, audit_result.lengths))}",
+        f"Different sentences: {result.sentence_count:,}; characters: {lengths}",
         *([f"Labels: {labels}"] if labels else []),
         *([f"Scores: {scores}"] if scores else []),
-        f"Rows that repeat an earlier one's sentences: {len(audit_result.repeated):,}; pairs judged differently: "
-        f"{audit_result.disputed_count:,}; rows with the same sentence twice: {audit_result.equal_count:,}",
-        *_split_lines(audit_result),
+        f"Rows that repeat an earlier row: {len(result.repeated):,}; pairs judged differently: "
+        f"{result.disputed_count:,}; rows with the same sentence twice: {result.equal_count:,}",
+        *_split_lines(result),
     ]
 
 
-def _split_lines(audit_result: PairAudit) -> list[str]:
-    sampled = [part for part in PARTS if part not in audit_result.published and audit_result.part_counts[part]]
-    sources = [f"{', '.join(audit_result.published)} as published"] if audit_result.published else []
+def _split_lines(result: PairAudit) -> list[str]:
+    sampled = [part for part in PARTS if part not in result.published and result.part_counts[part]]
+    sources = [f"{', '.join(result.published)} as published"] if result.published else []
     sources += [f"{', '.join(sampled)} drawn by shared sentences, seed {SplitOptions().seed}"] if sampled else []
     leaks = [
         f"  {len(leak.rows):,} {second} rows hold {leak.sentences:,} sentences of {first} rows, "
         f"{leak.repeated:,} a whole row"
-        for (first, second), leak in audit_result.leaks.items()
+        for (first, second), leak in result.leaks.items()
         if leak.sentences
     ]
     shared = leaks or ["  no sentence stands in two parts"]
-    return [f"Split: {format_counts(audit_result.part_counts)}; {'; '.join(sources)}", *shared]
+    return [f"Split: {reports.format_counts(result.part_counts)}; {'; '.join(sources)}", *shared]
 
 
-def report_as_json(reading: PairReading, audit_result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
-    """Return the set, its files, its audit and its split, `rows` by part."""
+def report_as_json(reading: PairReading, result: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
+    """Return the set, its files, its audit and its split; `rows` are those of each part."""
     pairs = reading.pairs
     leaks = [
         {"from": first, "into": second, "sentences": leak.sentences, "rows": len(leak.rows), "repeated": leak.repeated}
-        for (first, second), leak in audit_result.leaks.items()
+        for (first, second), leak in result.leaks.items()
     ]
     return {
         "name": pairs.name,
@@ -112,21 +103,23 @@ def report_as_json(reading: PairReading, audit_result: PairAudit, rows: dict[Par
         "row_count": len(pairs),
         "rows_left_out": reading.left_out,
         "files": [
-            {"name": file.name, "part": file.part, **reading_as_json(file, file.columns), **columns_as_json(file)}
+            {"name": file.name, "part": file.part}
+            | reports.reading_as_json(file, file.columns)
+            | reports.columns_as_json(file)
             for file in reading.files
         ],
         "audit": {
-            "sentence_count": audit_result.sentence_count,
-            "lengths": [value_as_json(lengths) for lengths in audit_result.lengths],
-            "labels": {label.name.lower(): count for label, count in audit_result.labels.items()},
-            "score_counts": audit_result.score_counts.tolist(),
-            "score_edges": audit_result.score_edges.tolist(),
-            "equal_count": audit_result.equal_count,
-            "repeated_count": len(audit_result.repeated),
-            "disputed_count": audit_result.disputed_count,
+            "sentence_count": result.sentence_count,
+            "lengths": [reports.value_as_json(lengths) for lengths in result.lengths],
+            "labels": {label.name.lower(): count for label, count in result.labels.items()},
+            "score_counts": result.score_counts.tolist(),
+            "score_edges": result.score_edges.tolist(),
+            "equal_count": result.equal_count,
+            "repeated_count": len(result.repeated),
+            "disputed_count": result.disputed_count,
             "leaks": leaks,
         },
-        "split": {"published": audit_result.published, "rows": {part: len(indices) for part, indices in rows.items()}},
+        "split": {"published": result.published, "rows": {part: len(indices) for part, indices in rows.items()}},
     }
 
 
@@ -137,15 +130,14 @@ def _convert_parts(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
 
 
-Parts = Annotated[
-    tuple[Part | None, ...], Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
-]
+_PARTS_PARAMETER = Parameter(converter=_convert_parts, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
+Parts = Annotated[tuple[Part | None, ...], _PARTS_PARAMETER]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class PairCommandOptions:
-    """What a user says of the files; the rest is guessed."""
+    """The options of a user; missing values are guessed from the files."""
 
     kind: Kind = None
     scale: Scale = None
@@ -156,29 +148,29 @@ class PairCommandOptions:
 
 @commands.command
 def inspect(
-    file: PairFile, /, *files: PairFiles, choices: PairCommandOptions = PairCommandOptions(), as_json: AsJson = False
+    file: PairFile, /, *files: PairFiles, options: PairCommandOptions = PairCommandOptions(), as_json: AsJson = False
 ) -> int:
-    """Show what files of sentence pairs hold.
+    """Show the content of files of sentence pairs.
 
     Several files are parts of one dataset.
     """
-    reading = _read_pairs((file, *files), choices)
+    reading = _read_pairs((file, *files), options)
     rows = split_pairs(reading.pairs)
-    audit_result = audit_pairs(reading.pairs, rows)
+    result = audit_pairs(reading.pairs, rows)
     if as_json:
-        print_line(json.dumps(report_as_json(reading, audit_result, rows), ensure_ascii=False, indent=1))
+        print_line(json.dumps(report_as_json(reading, result, rows), ensure_ascii=False, indent=1))
     else:
-        print_line("\n".join([*reading_lines(reading), *audit_lines(audit_result)]))
+        print_line("\n".join([*reading_lines(reading), *audit_lines(result)]))
     return 0
 
 
 @commands.command(name="import")
-def import_files(file: PairFile, /, *files: PairFiles, choices: PairCommandOptions = PairCommandOptions()) -> int:
+def import_files(file: PairFile, /, *files: PairFiles, options: PairCommandOptions = PairCommandOptions()) -> int:
     """Import sentence pairs, and print their key.
 
     Several files are parts of one dataset.
     """
-    reading = _read_pairs((file, *files), choices)
+    reading = _read_pairs((file, *files), options)
     stored_pairs = save_pairs(reading.pairs, source=", ".join(path.name for path in (file, *files)))
     print_line("\n".join([*reading_lines(reading), f"stored as {stored_pairs.key}"]))
     return 0
@@ -196,7 +188,6 @@ def list_command(*, as_json: AsJson = False) -> int:
 
 
 def _read_pairs(files: tuple[Path, ...], choices: PairCommandOptions) -> PairReading:
-    """Read files, or the catalog's dataset of this name. Raises `DataError`."""
     entry = PAIR_CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if choices.parts and len(choices.parts) != len(files) and entry is None:
         raise CoercionError(msg=f"--parts names {len(choices.parts)} parts of {len(files)} files")

@@ -32,10 +32,10 @@ from mrc_workbench.data.formats.rows import FileReading, reading_fields
 from mrc_workbench.data.formats.tables import RawTable, as_text, display_text, is_blank, is_collection
 from mrc_workbench.data.formats.text import Content, line_table
 from mrc_workbench.data.jobs.processes import without_garbage_collection
-from mrc_workbench.data.layouts.cells import Opener
+from mrc_workbench.data.layouts.cells import Opener, Sample
 from mrc_workbench.data.layouts.members import data_files, list_files_of_paths, propose_or_encodings, select_data_files
 from mrc_workbench.data.layouts.references import parse_part
-from mrc_workbench.data.layouts.roles import Sample, SelectedColumns, filled_columns, holds_texts
+from mrc_workbench.data.layouts.roles import Selection, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
 from mrc_workbench.data.layouts.tables import mapped_cells_opener
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write_pairs
@@ -64,17 +64,17 @@ from mrc_workbench.data.subprocess_reader import File, ReadingTask, run_in_subpr
 from mrc_workbench.data.workspace import require_set_size
 
 MIN_ROWS = 10
-_SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
+_SQUAD = ("data", "paragraphs", "qas")  # reported as the columns of a SQuAD file
 
 
 @dataclass(frozen=True)
 class PairReadOptions:
-    """What is given and not guessed: columns by role, the kind, the ends of the scale, and each file's part.
+    """Values that are not guessed: columns by role, the kind, the ends of the scale, and the part of each file.
 
-    Without `parts` the names of the files tell them; None is no published part. Raises `ValueError`.
+    A part of None is no published part; without `parts` the names of the files decide. Raises `ValueError`.
     """
 
-    columns: SelectedColumns = field(default_factory=dict)
+    columns: Selection = field(default_factory=dict)
     kind: PairKind | None = None
     scale: Scale | None = None
     parts: tuple[Part | None, ...] = ()
@@ -90,7 +90,7 @@ class PairReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PairFileReading(FileReading):
-    """One file of a set, and what was understood of it. `part` is None where it was published for none."""
+    """A file of a set with its columns. `part` is None if it is no published part."""
 
     name: str
     part: Part | None
@@ -99,7 +99,7 @@ class PairFileReading(FileReading):
 
 @dataclass(frozen=True)
 class PairReading:
-    """A set of pairs, and the files it was read from."""
+    """A set of pairs and its files."""
 
     pairs: PairSet
     files: tuple[PairFileReading, ...]
@@ -110,17 +110,16 @@ class PairReading:
 
 
 def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairReadOptions | None = None) -> PairReading:
-    """Read the content of some files, each with its name, into one set; archives are unpacked.
+    """Read files, given as content and name, into one set; archives are unpacked.
 
-    What `options` do not say is guessed: columns by their names, the kind by what stands beside the sentences, the
-    scale by the scores, the part by a column or the file's name. Rows that cannot be used are listed. Raises
-    `DataError` for a file that cannot be read or has no sentences, too few rows, or equal values; `ValueError` if
-    `options` have another number of parts than there are files or archives.
+    Missing `options` are guessed: columns by their names, the kind by the other columns of the sentences, the scale by
+    the scores, the part by a column or the file's name. Unusable rows are listed. Raises `DataError` for a file that
+    cannot be read or has no sentences, too few rows, or equal values; `ValueError` if `options` have another number of
+    parts than there are files or archives.
     """
     options = options or PairReadOptions()
-    inputs, notices = select_data_files(
-        data_files([File(Content.from_bytes(content), name) for content, name in files])
-    )
+    given = data_files([File(Content.from_bytes(content), name) for content, name in files])
+    inputs, notices = select_data_files(given)
     parts = [*options.parts] or [part_from_name(derive_name(file.name, "")) for file in inputs]
     parts *= len(inputs) if len(files) == len(parts) == 1 else 1
     with without_garbage_collection():
@@ -149,7 +148,7 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairReadOp
 
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
-    """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
+    """Return the selectable columns of a file, also if `read_pairs` misses a column. Raises `DataError`."""
     given, _ = select_data_files(data_files([File(Content.from_bytes(content), name)]))
     file = _open_file(given[0], {})
     return Proposal(file.columns, file.names, file.first_rows)
@@ -158,60 +157,54 @@ def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[P
 def read_pair_files_in_subprocess(
     paths: Sequence[Path], options: PairReadOptions | None = None, encoding: str = ""
 ) -> PairReading:
-    """Read files and folders in a process of its own, see `read_pairs_apart`; an empty `encoding` is detected."""
+    """Read files and folders, see `read_pairs_in_subprocess`; an empty `encoding` is detected."""
     return read_pairs_in_subprocess([file.with_encoding(encoding) for file in list_files_of_paths(paths)], options)
 
 
 def read_pairs_in_subprocess(
     files: Sequence[tuple[bytes | Content, str]], options: PairReadOptions | None = None
 ) -> PairReading:
-    """Read files as `read_pairs` does, in a process of its own.
+    """Run `read_pairs` in a subprocess.
 
-    Raises `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
+    Raises `UnusableFileError`, also if reading exceeds its limits, and `OSError` if the disk is full.
     """
     given = [File(Content.from_bytes(content), name) for content, name in files]
     return run_in_subprocess(WORK, given, _OPTIONS.dump_python(options or PairReadOptions(), mode="json"))
 
 
-def assign_pair_columns(
-    names: Sequence[str], sample: Sample = (), selected_columns: SelectedColumns | None = None
-) -> PairColumns:
-    """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
+def assign_pair_columns(names: Sequence[str], sample: Sample = (), selection: Selection | None = None) -> PairColumns:
+    """Assign roles to the columns of sentence pairs; `selection` are columns that the user named by role.
 
-    A known name wins, whole or behind its last dot ("labels.label"). Without any, columns of texts are taken in order.
+    Known names come first, whole or after the last dot ("labels.label"), then columns of texts in order.
     """
     filled = filled_columns(names, sample)
-    given = {role: name for role, name in (selected_columns or {}).items() if name is not None}
-    roles = roles_by_name(
-        PAIR_NAMES,
-        ((name_after_dot, filled), (name_after_dot, names)),
-        given,
-        lambda role, name, _: role != "part" or not sample or any(parse_part(row.get(name)) for row in sample),
-    )
+    given = {role: name for role, name in (selection or {}).items() if name is not None}
+
+    def fits(role: str, name: str, _: object) -> bool:
+        return role != "part" or not sample or any(parse_part(row.get(name)) for row in sample)
+
+    roles = roles_by_name(PAIR_NAMES, ((name_after_dot, filled), (name_after_dot, names)), given, fits)
     missing = [role for role in SENTENCES if role not in roles]
     if SENTENCES[0] in missing or SENTENCES[0] in given:
         free = [name for name in filled if name not in roles.values() and holds_texts(name, sample)]
         left = [name for name in free if 2 * sum(not is_blank(row.get(name)) for row in sample) > len(sample)]
         roles |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
-    return replace(PairColumns(**roles), **{role: None for role in selected_columns or {} if role not in given})
+    return replace(PairColumns(**roles), **{role: None for role in selection or {} if role not in given})
 
 
 @dataclass(frozen=True)
 class _OpenedFile:
-    """A file to be read. An object in a cell is columns of its own, such as `labels.label` of KLUE-STS."""
+    """An opened file. An object in a cell becomes separate columns, such as `labels.label` of KLUE-STS."""
 
     name: str
     recognised: RecognisedFile = field(repr=False)
-    table: Opener = field(repr=False)  # opened anew at each call
+    table: Opener = field(repr=False)
     columns: PairColumns
     names: tuple[str, ...]
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
 
     def columns_for(self, kind: PairKind) -> PairColumns:
-        """Return the columns that rows of a kind are read from. Raises `DataError` if one is missing.
-
-        A label that is a number can be a score, and what is called a score can be a label.
-        """
+        """Return the columns of a kind of rows; scores and labels replace each other. Raises `DataError`."""
         score = self.columns.score or self.columns.label if kind is PairKind.SCORED else None
         label = self.columns.label or self.columns.score if kind is PairKind.LABELLED else None
         columns = replace(self.columns, score=score, label=label, **dict.fromkeys(SENTENCES[kind.width :]))
@@ -219,17 +212,15 @@ class _OpenedFile:
         for role in (*SENTENCES[: kind.width], *value):
             if getattr(columns, role) is None:
                 available = display_text(", ".join(self.names), 300)
-                known_names = example_names(PAIR_NAMES[role])
+                details = {"available": available, "known_names": example_names(PAIR_NAMES[role])}
                 if role == SENTENCES[0]:
-                    raise DataError.from_code(ProblemCode.NO_SENTENCE, found=available, wanted=known_names)
-                flags = f"--columns {role}=NAME"
-                raise DataError.from_code(
-                    ProblemCode.MISSING_COLUMN, role=role, found=available, wanted=known_names, flags=flags
-                )
+                    raise DataError.from_code(ProblemCode.NO_SENTENCE, **details)
+                details |= {"role": role, "flags": f"--columns {role}=NAME"}
+                raise DataError.from_code(ProblemCode.MISSING_COLUMN, **details)
         return columns
 
 
-def _open_file(file: File, selected_columns: SelectedColumns) -> _OpenedFile:
+def _open_file(file: File, selection: Selection) -> _OpenedFile:
     recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(file.name, recognised, lambda: RawTable((), ()), PairColumns(), _SQUAD, ())
@@ -237,20 +228,19 @@ def _open_file(file: File, selected_columns: SelectedColumns) -> _OpenedFile:
     opener = rows_opener(file.content, recognised) if lines is None else partial(line_table, lines)
     table, sample = preview_table(opener())
     filled = {name: [row[name] for row in sample if not is_blank(row.get(name))] for name in table.names}
-    # most cells are objects: a few among texts are slips
+    # most cells must be objects
     objects = [name for name, cells in filled.items() if 2 * sum(isinstance(c, dict) for c in cells) > len(cells)]
     if objects:
         flatten = partial(_flatten, objects)
         names = dict.fromkeys(name for cells in (table.names, *map(flatten, sample)) for name in cells)
         opener = mapped_cells_opener(opener, [name for name in names if name not in objects], flatten)
         table, sample = preview_table(opener())
-    columns = assign_pair_columns(table.names, sample, selected_columns)
-    require_columns(selected_columns, table.names)
+    columns = assign_pair_columns(table.names, sample, selection)
+    require_columns(selection, table.names)
     return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
 
 
 def _flatten(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, object]:
-    """The cells with those of objects among them, named behind a dot."""
     flattened: dict[str, object] = {}
     for name, value in cells.items():
         inner = value if name in objects and isinstance(value, dict) else None
@@ -259,7 +249,6 @@ def _flatten(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, o
 
 
 def _infer_kind_and_scale(files: Sequence[_OpenedFile], options: PairReadOptions) -> tuple[PairKind, Scale]:
-    """Return the kind of all files together and the scale of their scores, as given or guessed."""
     kind = options.kind
     scale = options.scale
     if kind is None or (kind is PairKind.SCORED and scale is None):
@@ -272,7 +261,6 @@ def _infer_kind_and_scale(files: Sequence[_OpenedFile], options: PairReadOptions
 
 
 def _values(files: Sequence[_OpenedFile], role: str) -> ColumnValues | None:
-    """Return the values of a role in all files, None if no file has a column for it."""
     columns = [(file, column) for file in files if (column := getattr(file.columns, role)) is not None]
     values = ColumnValues()
     for file, column in columns:
@@ -299,7 +287,7 @@ def _read(file: _OpenedFile, builder: PairBuilder, part: Part | None, problems: 
 
 
 def _unusable_problem(pairs: PairSet) -> Problem | None:
-    """Why a set is too small to be split, or its values tell no row from another; None where it can be used."""
+    """Return a problem if a set is too small, or if all its values are equal."""
     if len(pairs) < MIN_ROWS:
         return Problem.from_code(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=MIN_ROWS)
     if len(np.unique(pairs.values)) != 1:
@@ -328,7 +316,7 @@ WORK = ReadingTask(
 
 @dataclass(frozen=True)
 class PairEntry:
-    """One public set: its files, and how they are read. One without an address comes with the program."""
+    """A public set: its files and options. Files without an address are part of the program."""
 
     id: str
     title: str
@@ -351,13 +339,13 @@ PAIR_CATALOG = {entry.id: entry for entry in map(_pair_entry, CATALOG_DATA["pair
 
 
 def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> PairReading:
-    """Obtain the files of a set of the catalog and read them; it is named by its title. Raises `DataError`."""
+    """Read a set of the catalog, named by its title; its files are downloaded if needed. Raises `DataError`."""
     reading = read_pairs(obtain_files(entry, on_progress), entry.options)
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))
 
 
 def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> list[tuple[bytes, str]]:
-    """Return the content and name of each file of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
+    """Return content and name of the files of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
     files = []
     downloaded = 0
 
@@ -372,7 +360,7 @@ def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -
 
 @dataclass(frozen=True, kw_only=True)
 class StoredPairs(StoredItem):
-    """One kept set of pairs, with the lowest and the highest score there can be (0 and 0 where there are none)."""
+    """A stored set of pairs, with the lowest and highest possible score (0 and 0 without scores)."""
 
     kind: PairKind
     rows: int
@@ -387,19 +375,19 @@ rename = _PAIRS.rename
 
 
 def save_pairs(pairs: PairSet, *, source: str = "") -> StoredPairs:
-    """Keep a set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many pairs."""
+    """Store a set in the workspace; see `StoredCollection.save`. Raises `LimitError` also for too many pairs."""
     require_set_size("pairs", len(pairs))
     metadata = {"kind": pairs.kind, "rows": len(pairs), "scale": pairs.scale}
     return _PAIRS.save(partial(write_pairs, pairs=pairs), pairs.name, pairs.fingerprint, source, **metadata)
 
 
 def load(key: str) -> PairSet:
-    """Load a kept set, mapped into memory. Raises `DataError` where there is none, or its content has changed since."""
+    """Load a stored set, mapped into memory. Raises `DataError` if it is missing or its content has changed."""
     return _PAIRS.load(key, lambda folder, entry: open_pairs(folder, entry.name), ProblemCode.BROKEN_PAIRS)
 
 
 def find(reference: str, base: Path | None = None) -> PairSet:
-    """Return a set by file (from `base`), catalog id, name, key or fingerprint. Raises `DataError`, which lists all."""
+    """Return a set by file (from `base`), catalog id, name, key or fingerprint. Raises `DataError` with all names."""
     if path := existing_file(reference, base):
         return read_pair_files_in_subprocess([path]).pairs
     if reference in PAIR_CATALOG:

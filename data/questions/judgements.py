@@ -1,8 +1,8 @@
-"""What a person says of a set: passages and answers that are right or not, hard negatives, and notes.
+"""Judgements and remarks of people: right and wrong passages and answers, hard negatives, and notes.
 
-Judgements are stored in `workspace/judgements/<fingerprint>.json` by corpus, remarks by dataset in
-`workspace/remarks/`. `data.generate.judge` stores what models judge beside them. Earlier versions read the file as if
-only what is right had been judged. A damaged file is kept beside the new one: see `data.files.user_files`.
+Judgements are stored by corpus in `workspace/judgements/<fingerprint>.json`, remarks by dataset in
+`workspace/remarks/`. `data.generate.judge` stores judgements of models. Earlier versions can read the file, but only
+its right passages. A damaged file is backed up before it is replaced.
 """
 
 import re
@@ -30,7 +30,7 @@ MAX_NOTE_LENGTH = 2000  # characters
 
 
 class RelevanceVerdict(StrEnum):
-    """What somebody says of a passage: whether it answers the question, or that they cannot tell."""
+    """A person's judgement of whether a passage answers a question."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -52,10 +52,9 @@ class JudgedQuestion:
         return {id_: verdict for verdict, name in _FIELDS.items() for id_ in getattr(self, name)}
 
     def with_verdict(self, passage: str, verdict: RelevanceVerdict | None) -> "JudgedQuestion":
-        """Return the same with a passage judged so, whatever was said of it before; None takes that back."""
-        lists: dict[str, Any] = {
-            name: tuple(id_ for id_ in getattr(self, name) if id_ != passage) for name in _FIELDS.values()
-        }
+        """Return a copy with a new verdict for a passage, or with None without any verdict for it."""
+        names = _FIELDS.values()
+        lists: dict[str, Any] = {name: tuple(id_ for id_ in getattr(self, name) if id_ != passage) for name in names}
         if verdict:
             lists[_FIELDS[verdict]] += (passage,)
         return replace(self, **lists)
@@ -66,7 +65,7 @@ _FIELDS = {RelevanceVerdict.RIGHT: "passages", RelevanceVerdict.WRONG: "wrong", 
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """A question in a person's words, a text that somebody or something answered it with, and whether it is right."""
+    """A person's question, an answer to it, and whether the answer is right."""
 
     question: str
     answer: str
@@ -95,21 +94,21 @@ class Remarks:
 
 @dataclass(frozen=True)
 class _FileStore(Generic[C]):
-    """The files of a folder, one for each fingerprint. `entries` are the types of the tuples in `content`."""
+    """The files of a folder, named by fingerprint. `entries` are the types of the tuples in `content`."""
 
     folder: str
     content: type[C]
     entries: Mapping[str, TypeAdapter[Any]]
 
     def read(self, fingerprint: str) -> C:
-        """Return what a file holds; what cannot be read is skipped."""
+        """Return the readable content of a file."""
         try:
             return self.parse(annotation_path(self.folder, fingerprint))[0]
         except (OSError, ValueError):
             return self.content()
 
     def parse(self, path: Path) -> tuple[C, bool]:
-        """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
+        """Return the readable content of a file, and whether the file is damaged."""
         given, is_damaged = read_user_file(path)
         valid: dict[str, list[Any]] = {name: [] for name in self.entries}
         for name, entry in self.entries.items():
@@ -123,33 +122,35 @@ class _FileStore(Generic[C]):
         return self.content(**{name: tuple(entries) for name, entries in valid.items()}), is_damaged
 
     def update(self, fingerprint: str, transform: Callable[[C], C]) -> None:
-        """Replace the content of a file, locked; a damaged one is set aside. Raises `ValueError` for no fingerprint."""
+        """Replace the content of a file under a lock, and back up a damaged file. Raises as `annotation_path`."""
         path = annotation_path(self.folder, fingerprint)
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             known, is_damaged = self.parse(path)
             if is_damaged:
                 back_up_damaged_file(path)
-            # the answers of a question are entries of their own
+            # answers are stored as separate entries
             excluded = {"questions": {"__all__": {"answers"}}}
             write_json(path, TypeAdapter(self.content).dump_python(transform(known), exclude=excluded))
 
 
-_JUDGEMENTS = _FileStore(
-    "judgements", _StoredJudgements, {"questions": TypeAdapter(JudgedQuestion), "answers": TypeAdapter(JudgedAnswer)}
-)
+_JUDGEMENT_ENTRIES: dict[str, TypeAdapter[Any]] = {
+    "questions": TypeAdapter(JudgedQuestion),
+    "answers": TypeAdapter(JudgedAnswer),
+}
+_JUDGEMENTS = _FileStore("judgements", _StoredJudgements, _JUDGEMENT_ENTRIES)
 _REMARKS = _FileStore("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
 
 
 def annotation_path(folder: str, fingerprint: str, ending: str = ".json") -> Path:
-    """Return a file of what was said of a corpus or a set. Raises `ValueError` if this is no fingerprint."""
+    """Return the path of the judgements or remarks of a corpus or set. Raises `ValueError` for no fingerprint."""
     if not _FINGERPRINT.fullmatch(fingerprint):
         raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a corpus or a question set")
     return workspace() / folder / f"{fingerprint}{ending}"
 
 
 def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
-    """Return the files with judgements of a corpus, or remarks of a set, that are damaged, or were when set aside."""
+    """Return the damaged files of judgements of a corpus and remarks of a set, and backups of such files."""
     paths = []
     for files, name in ((_JUDGEMENTS, corpus), (_REMARKS, fingerprint)):
         path = annotation_path(files.folder, name)
@@ -159,7 +160,7 @@ def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
 
 
 def load_judgements(corpus: str) -> tuple[JudgedQuestion, ...]:
-    """Return the questions with judged passages of a corpus (a fingerprint), with right answers, oldest first."""
+    """Return the judged questions of a corpus (a fingerprint) with their right answers, oldest first."""
     file = _JUDGEMENTS.read(corpus)
     right: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
     for entry in file.answers:
@@ -168,32 +169,31 @@ def load_judgements(corpus: str) -> tuple[JudgedQuestion, ...]:
 
 
 def load_judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
-    """Return the answers that were judged over the corpus of this fingerprint, oldest first."""
+    """Return the judged answers of a corpus (a fingerprint), oldest first."""
     return _JUDGEMENTS.read(corpus).answers
 
 
 def find_answer_judgement(judged_answers: Sequence[JudgedAnswer], question: str, answer: str) -> bool | None:
-    """Return whether an answer was judged right for a question, however both are spaced; None where nobody judged."""
+    """Return whether an answer was judged right for a question, ignoring spaces; None without a judgement."""
     return next((entry.right for entry in judged_answers if _is_same_answer(entry, question, answer)), None)
 
 
 def find_right_passages(judged_questions: Sequence[JudgedQuestion], question: str) -> tuple[str, ...]:
-    """Return the ids of the passages that were judged right for a question, however it is spaced."""
+    """Return the ids of the passages that were judged right for a question, ignoring spaces."""
     matches = (entry.passages for entry in judged_questions if composed(entry.question) == composed(question))
     return next(matches, ())
 
 
 def collect_verdicts(judged_questions: Sequence[JudgedQuestion]) -> dict[tuple[str, str], RelevanceVerdict]:
-    """Return what was said of each passage, by the question as `composed` has it and the passage's id."""
-    return {
-        (composed(entry.question), id_): verdict
-        for entry in judged_questions
-        for id_, verdict in entry.verdicts.items()
-    }
+    """Return the verdict of each passage, by the `composed` question and the passage's id."""
+    verdicts: dict[tuple[str, str], RelevanceVerdict] = {}
+    for entry in judged_questions:
+        verdicts |= {(composed(entry.question), id_): verdict for id_, verdict in entry.verdicts.items()}
+    return verdicts
 
 
 def judge_passage(corpus: str, question: str, passage: str, verdict: RelevanceVerdict | None) -> None:
-    """Judge a passage (an id) of a question, or, by None, take it back; a question without any is forgotten."""
+    """Store or, with None, remove the verdict of a passage (an id); questions without any verdict are removed."""
     text = _normalize_text(question)
 
     def update(file: _StoredJudgements) -> _StoredJudgements:
@@ -206,7 +206,7 @@ def judge_passage(corpus: str, question: str, passage: str, verdict: RelevanceVe
 
 
 def judge_answer(corpus: str, question: str, answer: str, right: bool | None) -> None:
-    """Judge an answer to a question right or wrong, or, by None, take the judgement back."""
+    """Store or, with None, remove the judgement of an answer to a question."""
     new = () if right is None else (JudgedAnswer(_normalize_text(question), _normalize_text(answer), right),)
 
     def update(file: _StoredJudgements) -> _StoredJudgements:
@@ -217,14 +217,13 @@ def judge_answer(corpus: str, question: str, answer: str, right: bool | None) ->
 
 
 def forget_question(corpus: str, question: str) -> None:
-    """Take everything back that was judged of a question."""
-    forgotten = composed(question)
+    """Remove all judgements of a question."""
+    removed = composed(question)
 
     def remove_question(file: _StoredJudgements) -> _StoredJudgements:
-        questions = tuple(entry for entry in file.questions if composed(entry.question) != forgotten)
-        return _StoredJudgements(
-            questions, tuple(entry for entry in file.answers if composed(entry.question) != forgotten)
-        )
+        questions = tuple(entry for entry in file.questions if composed(entry.question) != removed)
+        answers = tuple(entry for entry in file.answers if composed(entry.question) != removed)
+        return _StoredJudgements(questions, answers)
 
     _JUDGEMENTS.update(corpus, remove_question)
 
@@ -232,27 +231,28 @@ def forget_question(corpus: str, question: str) -> None:
 def merge_judgements(
     question_set: QuestionSet, judged_questions: Sequence[JudgedQuestion], name: str, *, only_judged: bool
 ) -> QuestionSet:
-    """Return the same corpus under a name, with the judged questions after the set's own, or `alone`.
+    """Return a set of the same corpus with the questions of the set, then new judged questions, or `only_judged` ones.
 
-    Questions of the set gain what was judged. Wrong passages get grade 0, unsure ones none. A new question needs a
-    right passage. Raises `ValueError` if no question is left.
+    Questions of the set gain their judgements. Wrong passages get grade 0, unsure passages no grade. A new question
+    needs a right passage. Raises `ValueError` if no question is left.
     """
     by_text = {composed(entry.question): entry for entry in judged_questions}
     existing_texts = {composed(question.text) for question in question_set.questions}
-    known = [(entry, by_text.get(composed(entry.text))) for entry in question_set.questions]
-    merged = tuple(
-        _add_judgement(entry, judgement) if judgement else entry
-        for entry, judgement in known
-        if judgement or not only_judged
-    )
+    merged: list[Question] = []
+    for question in question_set.questions:
+        judgement = by_text.get(composed(question.text))
+        if judgement is not None:
+            merged.append(_add_judgement(question, judgement))
+        elif not only_judged:
+            merged.append(question)
     new = [entry for text, entry in by_text.items() if text not in existing_texts and entry.passages]
     if not (by_text and (merged or new)):
         raise ValueError("no question was judged")
     taken = {question.id for question in merged}
     numbers = (f"judged-{number}" for number in range(1, len(new) + len(taken) + 1))
     ids = (id_ for id_ in numbers if id_ not in taken)
-    added = tuple(_add_judgement(Question(id_, entry.question), entry) for id_, entry in zip(ids, new, strict=False))
-    return replace(question_set, name=name, questions=merged + added)
+    merged += [_add_judgement(Question(id_, entry.question), entry) for id_, entry in zip(ids, new, strict=False)]
+    return replace(question_set, name=name, questions=tuple(merged))
 
 
 def _add_judgement(question: Question, judged: JudgedQuestion) -> Question:
@@ -266,10 +266,8 @@ def _add_judgement(question: Question, judged: JudgedQuestion) -> Question:
 
 
 def _is_same_answer(entry: JudgedAnswer, question: str, answer: str) -> bool:
-    return (composed(entry.question), composed(entry.answer)) == (
-        composed(_normalize_text(question)),
-        composed(_normalize_text(answer)),
-    )
+    is_same_question = composed(entry.question) == composed(_normalize_text(question))
+    return is_same_question and composed(entry.answer) == composed(_normalize_text(answer))
 
 
 def _normalize_text(text: str) -> str:
@@ -277,34 +275,37 @@ def _normalize_text(text: str) -> str:
 
 
 def load_remarks(fingerprint: str) -> Remarks:
-    """Return the remarks about the set with this fingerprint; what cannot be read is skipped."""
+    """Return the readable remarks about the set with a fingerprint."""
     return _REMARKS.read(fingerprint)
 
 
 def mark_negative(fingerprint: str, question: str, passage: str) -> None:
-    """Mark a passage (an id) as a hard negative of a question (an id); marked again it stays where it is."""
+    """Mark a passage (an id) as a hard negative of a question (an id); an existing mark keeps its position."""
     pair = (question, passage)
     _REMARKS.update(fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, pair)))))
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
-    """Take a mark away; one that is not there stays away."""
-    pair = (question, passage)
-    _REMARKS.update(
-        fingerprint, lambda known: replace(known, negatives=tuple(old for old in known.negatives if old != pair))
-    )
+    """Remove the mark of a hard negative, if there is one."""
+
+    def remove_mark(known: Remarks) -> Remarks:
+        return replace(known, negatives=tuple(pair for pair in known.negatives if pair != (question, passage)))
+
+    _REMARKS.update(fingerprint, remove_mark)
 
 
 def write_note(fingerprint: str, question: str, text: str) -> None:
-    """Replace the note of a question (an id); an empty one takes it away."""
+    """Replace the note of a question (an id); an empty text removes it."""
     new = ((question, text.strip()[:MAX_NOTE_LENGTH]),) if text.strip() else ()
-    _REMARKS.update(
-        fingerprint, lambda known: replace(known, notes=(*(note for note in known.notes if note[0] != question), *new))
-    )
+
+    def replace_note(known: Remarks) -> Remarks:
+        return replace(known, notes=(*(note for note in known.notes if note[0] != question), *new))
+
+    _REMARKS.update(fingerprint, replace_note)
 
 
 def remarks_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
-    """One row a remark, with the columns `COLUMNS`: notes, then hard negatives; ids the set lacks are left out."""
+    """Return a row per remark, with the columns `COLUMNS`: notes, then hard negatives; unknown ids are skipped."""
     questions = {question.id: question for question in question_set.questions}
     row_of = question_set.row_of_passage
     rows = [(id_, questions[id_].text, note, "", "", "") for id_, note in remarks.notes if id_ in questions]

@@ -1,4 +1,4 @@
-"""Read a question set from files, and write it as a zip archive in the layout of BEIR or MTEB with a card."""
+"""Reads question sets from files, and exports them as zip archives in the layout of BEIR or MTEB with a card."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ from mrc_workbench.data.layouts.builder import QuestionSetBuilder
 from mrc_workbench.data.layouts.members import data_files, list_files, list_files_of_paths, propose_or_encodings
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from mrc_workbench.data.layouts.references import Role
-from mrc_workbench.data.layouts.roles import SelectedColumns, candidate_columns, holds_texts, missing_passages_error
+from mrc_workbench.data.layouts.roles import Selection, candidate_columns, holds_texts, missing_passages_error
 from mrc_workbench.data.layouts.sighting import DetectedFile, has_sheets, row_source
 from mrc_workbench.data.layouts.sources import (
     ColumnReport,
@@ -45,7 +45,7 @@ from mrc_workbench.data.texts import Script, script_of
 
 @dataclass(frozen=True)
 class CollectionFile:
-    """One file of a collection, what it holds, and how many of its rows could not be used."""
+    """A file of a collection, with the number of its rows and of its unusable rows."""
 
     name: str
     role: Role
@@ -58,11 +58,11 @@ class CollectionFile:
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSetReading(FileReading):
-    """A question set and what was understood on the way.
+    """A question set, its columns and layout, and the problems of its files.
 
-    `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` contexts before equal ones
-    are merged. `columns` is None for SQuAD files and collections. A collection has a `layout`, and `gaps` say what its
-    files lack of each other. `published_split` is whether files name the part of each question.
+    `row_count` counts rows (questions in SQuAD files), including skipped rows; `paragraph_count` counts contexts before
+    equal contexts are merged. `columns` is None for SQuAD files and collections, `layout` is None for single tables.
+    `gaps` are missing relations between files. `has_published_split`: files name the part of questions.
     """
 
     question_set: InstanceOf[QuestionSet]
@@ -72,84 +72,76 @@ class QuestionSetReading(FileReading):
     files: tuple[CollectionFile, ...] = ()
     judgement_count: int = 0
     gaps: tuple[Problem, ...] = ()
-    published_split: bool = False
+    has_published_split: bool = False
 
 
 def read_file(path: Path, columns: QuestionColumns | None = None) -> QuestionSetReading:
-    """Read a file from disk, or the files of a folder; see `read_files`. Raises `DataError`, as where none is there."""
+    """Read a file from disk, or the files of a folder; see `read_files`. Raises `DataError`, also for no file."""
     return read_files(list_files(path), columns)
 
 
 def read(content: bytes | Content, name: str, columns: QuestionColumns | None = None) -> QuestionSetReading:
-    """Read the content of a file, whose format is told by content; `name` only names the set. See `read_files`."""
+    """Read the content of a file, which determines the format; `name` only names the set. See `read_files`."""
     return read_files([File(Content.from_bytes(content), name)], columns)
 
 
 def read_files(files: Sequence[File], columns: QuestionColumns | None = None) -> QuestionSetReading:
-    """Read a file of questions and passages, or several that are a collection together; archives are unpacked.
+    """Read a file of questions and passages, or the files of a collection; archives are unpacked.
 
-    Columns of a single file are guessed unless given. Rows that cannot be used are listed in `problems`. Raises
-    `DataError` if a file cannot be read, the column of the passages is missing, or nothing is left.
+    Columns of a single file are guessed unless given. Unusable rows are listed in `problems`. Raises `DataError` if a
+    file cannot be read, the column of passages is missing, or no row is left.
     """
     return _read(files, {} if columns is None else asdict(columns))
 
 
 def read_paths_in_subprocess(
-    paths: Sequence[Path],
-    selected_columns: SelectedColumns | None = None,
-    encoding: str = "",
-    report: OnFilesRead | None = None,
+    paths: Sequence[Path], selection: Selection | None = None, encoding: str = "", report: OnFilesRead | None = None
 ) -> QuestionSetReading:
-    """Read files and folders in a process of its own, see `read_files_apart`; an empty `encoding` is detected."""
-    return read_files_in_subprocess(
-        [file.with_encoding(encoding) for file in list_files_of_paths(paths)], selected_columns, report
-    )
+    """Read files and folders, see `read_files_in_subprocess`; an empty `encoding` is detected."""
+    files = [file.with_encoding(encoding) for file in list_files_of_paths(paths)]
+    return read_files_in_subprocess(files, selection, report)
 
 
 def read_files_in_subprocess(
-    files: Sequence[File], selected_columns: SelectedColumns | None = None, report: OnFilesRead | None = None
+    files: Sequence[File], selection: Selection | None = None, report: OnFilesRead | None = None
 ) -> QuestionSetReading:
-    """Read files as `read_files` does, in a process of its own; `report` gets the number of files read and of all
-    files.
+    """Run `read_files` in a subprocess; `report` gets the number of files read and of all files.
 
-    Raises `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
+    Raises `UnusableFileError`, also if reading exceeds its limits, and `OSError` if the disk is full.
     """
-    return run_in_subprocess(WORK, files, selected_columns or {}, report)
+    return run_in_subprocess(WORK, files, selection or {}, report)
 
 
-def _select_sources(
-    files: Sequence[File], selected_columns: SelectedColumns, *, is_alone: bool = False
-) -> SelectedSources:
+def _select_sources(files: Sequence[File], selection: Selection, *, is_single: bool = False) -> SelectedSources:
     inner = data_files(files)
-    if len(inner) == 1 and is_alone:
-        return select_rows(DetectedFile(inner[0]), "", selected_columns)
-    if len(inner) == 1 and selected_columns:
+    if len(inner) == 1 and is_single:
+        return select_rows(DetectedFile(inner[0]), "", selection)
+    if len(inner) == 1 and selection:
         recognised = recognise(inner[0].content, name=inner[0].name)
         if not has_sheets(recognised):
-            return select_rows(DetectedFile(inner[0], (), recognised), "", selected_columns)
+            return select_rows(DetectedFile(inner[0], (), recognised), "", selection)
     is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
-    return select_sources(inner, files[0].name if is_archive else "", selected_columns)
+    return select_sources(inner, files[0].name if is_archive else "", selection)
 
 
 def propose_columns(content: bytes | Content) -> Proposal[QuestionColumns]:
-    """Return what can be chosen of a file, also if `read` misses a column. Raises `DataError` if it cannot be read."""
+    """Return the selectable columns of a file, also if `read` misses a column. Raises `DataError` for other errors."""
     return _propose_from_source(row_source(DetectedFile(File(Content.from_bytes(content), "")), {}))
 
 
 def _propose_from_source(source: DataSource) -> Proposal[QuestionColumns]:
     columns = source.columns
     candidates = candidate_columns(columns, source.names, source.sample)
-    if columns.question is None and not any(
-        holds_texts(candidate.context or "", source.sample) for candidate in candidates
-    ):
-        candidates = ()  # such as a table of judgements: ids and grades are no passages
+    has_texts = any(holds_texts(candidate.context or "", source.sample) for candidate in candidates)
+    if columns.question is None and not has_texts:
+        candidates = ()  # for example a table of judgements
     return Proposal(columns, source.names, source.first_rows, candidates)
 
 
 def _propose_from_files(files: Sequence[File]) -> Proposal[QuestionColumns]:
-    """What can be chosen of a file that is read by itself, or of the one for which several files are refused."""
+    """Return the selectable columns of a single file, or of the file with the error if there are several files."""
     try:
-        selected = _select_sources(files, {}, is_alone=True)
+        selected = _select_sources(files, {}, is_single=True)
         return _propose_from_source(selected.sources[0]) if selected.layout is None else Proposal(QuestionColumns())
     except DataError as error:
         for file in data_files(files):
@@ -159,13 +151,13 @@ def _propose_from_files(files: Sequence[File]) -> Proposal[QuestionColumns]:
 
 
 @without_garbage_collection()
-def _read(files: Sequence[File], selected_columns: SelectedColumns) -> QuestionSetReading:
-    selected = _select_sources(files, selected_columns)
-    rows = selected.sources[0] if selected.layout is None else None  # the one file that is read by itself
+def _read(files: Sequence[File], selection: Selection) -> QuestionSetReading:
+    selected = _select_sources(files, selection)
+    rows = selected.sources[0] if selected.layout is None else None  # a single table
     if rows is not None and not rows.columns.has_passages:
         raise missing_passages_error(rows.columns, rows.names, rows.sample)
     builder = QuestionSetBuilder(names_files=len(selected.sources) > 1)
-    collection_files, report, unread = _read_sources(builder, selected, selected_columns)
+    collection_files, report, unread = _read_sources(builder, selected, selection)
     question_set = builder.build(selected.name)
     names, first_rows = (rows.names, rows.first_rows) if rows is not None else ((), ())
     return QuestionSetReading(
@@ -176,28 +168,25 @@ def _read(files: Sequence[File], selected_columns: SelectedColumns) -> QuestionS
         files=() if rows is not None else tuple(collection_files),
         judgement_count=builder.questions.judgement_count if rows is None or rows.columns.label else 0,
         gaps=(*builder.gaps(), *unread, *selected.skipped),
-        published_split=any(question.part for question in question_set.questions),
+        has_published_split=any(question.part for question in question_set.questions),
         **report._asdict(),
         **reading_fields(selected.sources[0].recognised, builder.rejection, names, first_rows, builder.row_count),
     )
 
 
 def _read_sources(
-    builder: QuestionSetBuilder, selected: SelectedSources, selected_columns: SelectedColumns
+    builder: QuestionSetBuilder, selected: SelectedSources, selection: Selection
 ) -> tuple[list[CollectionFile], ColumnReport, list[Problem]]:
-    """Read all sources; return what became of each and of its columns, and why documents could not be read."""
+    """Read all sources; return their files, the use of their columns, and the problems of unreadable documents."""
     files: list[CollectionFile] = []
     reports: dict[str, ColumnReport] = {}
-    inputs = [
-        *selected.sources,
-        *(selected.skipped if selected.layout else ()),
-    ]  # an error names its file beside others
-    unread: list[Problem] = []  # of documents that are broken, have a password or contain no text
-    for number, source in enumerate(selected.sources, start=1):
-        source_with_references = with_references(source, builder.names, selected_columns)
+    inputs = [*selected.sources, *(selected.skipped if selected.layout else ())]  # errors name a file among several
+    unread: list[Problem] = []  # documents that are broken, encrypted or without text
+    for number, given in enumerate(selected.sources, start=1):
+        source = with_references(given, builder.names, selection)
         try:
             with name_file_in_errors(source.name, inputs):
-                rows, left_out = builder.add(source_with_references)
+                rows, left_out = builder.add(source)
         except DataError as error:
             if source.shape is not SourceShape.DOCUMENT or len(inputs) == 1:
                 raise
@@ -205,9 +194,10 @@ def _read_sources(
             continue
         finally:
             report_files_read(number, len(selected.sources))
-        reports[source.name] = column_report(source_with_references)
-        kind = source_with_references.role, source.recognised.format, source.recognised.encoding
-        files.append(CollectionFile(source.name, *kind, rows, left_out, source.first_rows))
+        reports[source.name] = column_report(source)
+        file = source.recognised
+        first_rows = source.first_rows
+        files.append(CollectionFile(source.name, source.role, file.format, file.encoding, rows, left_out, first_rows))
     if unread and not len(builder.passages):
         raise DataError(unread[0], [*unread, *selected.skipped])
     return files, join_reports(reports), unread
@@ -225,28 +215,22 @@ def _load_result(folder: Path, saved: dict[str, Any]) -> QuestionSetReading:
 
 
 _READING = TypeAdapter(QuestionSetReading)
-WORK = ReadingTask(
-    "questions",
-    QuestionColumns,
-    _read,
-    partial(propose_or_encodings, _propose_from_files, QuestionColumns()),
-    _save_result,
-    _load_result,
-)
+_PROPOSE = partial(propose_or_encodings, _propose_from_files, QuestionColumns())
+WORK = ReadingTask("questions", QuestionColumns, _read, _PROPOSE, _save_result, _load_result)
 EXPORT_LAYOUTS = (Layout.BEIR, Layout.MTEB)
 _METADATA_FIELDS = ("answers", "kind", "generator", "hidden", "starts", "rejected", "groups", "part")  # of a question
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _MAX_NAME_LENGTH = 60
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _JUDGEMENTS = ("query-id", "corpus-id", "score")
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest: the same set makes the same bytes
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest possible, so that equal sets give equal bytes
 _Writer = Callable[[QuestionSet, IO[bytes]], None]
 
 
 def export_archive(question_set: QuestionSet, layout: Layout) -> bytes:
-    """Return a zip archive of a folder in one of the layouts `WRITTEN`, with a card.
+    """Return a zip archive of a folder in one of the layouts `EXPORT_LAYOUTS`, with a card.
 
-    Every judgement is written, 0 too; metadata hold what else questions say, and the aliases of passages.
+    All judgements are written, also grade 0; metadata hold all other fields of questions, and aliases of passages.
     """
     out = io.BytesIO()
     folder = folder_name(question_set.name)
@@ -264,7 +248,7 @@ def export_archive(question_set: QuestionSet, layout: Layout) -> bytes:
 
 @dataclass(frozen=True)
 class _ExportFile:
-    """A file of a layout: its configuration and split, as a card lists them, its name, and what writes it."""
+    """A file of a layout: its configuration and split in the card, its name, and a function that writes it."""
 
     config: str
     split: str
@@ -273,40 +257,35 @@ class _ExportFile:
 
 
 def _export_files(question_set: QuestionSet, layout: Layout) -> list[_ExportFile]:
-    """Return the files of a layout; the judgements of published parts are a file each."""
     files = []
     for config, (name, write) in _WRITERS[layout].items():
         if config == "default":
             sets = _sets_by_published_part(question_set) if question_set.questions else {}
-            files += [
-                _ExportFile(config, part, name.format(part=part), partial(write, part_set))
-                for part, part_set in sets.items()
-            ]
+            for part, part_set in sets.items():
+                files.append(_ExportFile(config, part, name.format(part=part), partial(write, part_set)))
         elif config == "corpus" or question_set.questions:
             files.append(_ExportFile(config, config, name, partial(write, question_set)))
     return files
 
 
 def _sets_by_published_part(question_set: QuestionSet) -> dict[str, QuestionSet]:
-    """Return the published parts by the names of BEIR; the whole set as its test part if a judged question has none."""
+    """Return the published parts by their BEIR names; a set without parts for all judged questions is a test part."""
     parts = [question.part for question in question_set.questions if question.grade_of]
     if "" in parts or len(set(parts)) < 2:
         return {"test": question_set}
-    return {
-        "dev" if part == "validation" else part: question_set.with_questions(
-            [row for row, question in enumerate(question_set.questions) if question.part == part]
-        )
-        for part in sorted(set(parts))
-    }
+    sets = {}
+    for part in sorted(set(parts)):
+        rows = [row for row, question in enumerate(question_set.questions) if question.part == part]
+        sets["dev" if part == "validation" else part] = question_set.with_questions(rows)
+    return sets
 
 
 def folder_name(name: str) -> str:
-    """Return what the folder of a set is called: its name without what a file's name may not hold."""
+    """Return the name of a set without the characters that file names may not contain."""
     return _UNSAFE.sub("_", name).strip("._")[:_MAX_NAME_LENGTH] or "collection"
 
 
 def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_ExportFile]) -> str:
-    """The card of a set (Markdown led by YAML) that lies in these files."""
     passages = question_set.passages
     questions = question_set.questions
     size = next((name for limit, name in _SIZES if len(passages) < limit), "n>1M")
@@ -328,10 +307,8 @@ def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_ExportFile
     if any(question.groups for question in questions):
         notes.append("Some questions need one passage of each of several groups: `metadata` lists them as `groups`.")
     if question_set.generated_counts:
-        generated_counts = ", ".join(f"{origin} {count:,}" for origin, count in question_set.generated_counts.items())
-        notes.append(
-            f"Questions that were made of passages, and asked by nobody: {_escape_markdown(generated_counts)}."
-        )
+        counts = [f"{generator} {count:,}" for generator, count in question_set.generated_counts.items()]
+        notes.append(f"Synthetic questions, generated from passages: {_escape_markdown(', '.join(counts))}.")
     content = f"Content (sha256): `{question_set.fingerprint}`."
     notes.append(f"{content} The licence of the passages is that of their source.")
     return f"---\n{front}---\n\n# {_escape_markdown(question_set.name)}\n\n" + "\n\n".join(notes) + "\n"
@@ -356,7 +333,7 @@ def _write_jsonl(entries: Iterable[dict[str, Any]], file: IO[bytes]) -> None:
 
 
 def corpus_entries(question_set: QuestionSet, ids: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the passages as BEIR has them, under these ids; their metadata list all other ids."""
+    """Yield the passages in BEIR's format, under the given ids; their metadata list all other ids."""
     merged = question_set.merged_ids
     for id_, passage in zip(ids, question_set.passages, strict=True):
         entry: dict[str, Any] = {"_id": id_, "title": passage.title, "text": passage.text}
@@ -374,7 +351,7 @@ def _write_queries_jsonl(question_set: QuestionSet, file: IO[bytes]) -> None:
 
 def _write_qrels_tsv(question_set: QuestionSet, file: IO[bytes]) -> None:
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    # a carriage return is no reason for quotation marks to the writer, and one to readers
+    # readers need quotes around carriage returns, but the writer adds none
     has_carriage_returns = any("\r" in question + passage for question, passage, _ in _judgement_rows(question_set))
     new_writer = partial(csv.writer, text, delimiter="\t", lineterminator="\n")
     rows = new_writer(quoting=csv.QUOTE_NONNUMERIC) if has_carriage_returns else new_writer()

@@ -1,4 +1,4 @@
-"""The train, validation and test parts of a question set, as published or drawn."""
+"""Splits a question set into train, validation and test parts, as published or at random."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,11 @@ __all__ = [
     "passage_groups", "split", "split_table",
 ]  # fmt: skip
 
-Sampler = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # of rows, so many: positions among them
+Sampler = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # takes rows and a count, returns positions
 
 
 class Part(StrEnum):
-    """Which questions are asked. The corpus searched is always whole."""
+    """A part of the questions. The corpus is always complete."""
 
     ALL = "all"
     TRAIN = "train"
@@ -40,12 +40,12 @@ class Part(StrEnum):
     TEST = "test"
 
 
-PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)  # what a set is divided into
+PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 Rows = dict[Part, np.ndarray]
 
 
 class SplitMethod(StrEnum):
-    """How the parts came about: published, by group of passages, with few shared passages, or question by question."""
+    """How a split is made: published, by group of passages, with few shared passages, or question by question."""
 
     PUBLISHED = "published"
     GROUPED = "grouped"
@@ -55,7 +55,7 @@ class SplitMethod(StrEnum):
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Fractions for validation and test; a `strict` split is by group whatever that leaves in a part."""
+    """Fractions for validation and test. A `strict` split is always by group, also if a part gets few questions."""
 
     validation: float = 0.1
     test: float = 0.2
@@ -63,7 +63,7 @@ class SplitOptions:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        # written this way round, a share that is not a number is refused too
+        # this form also rejects NaN
         if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
             raise ValueError("validation and test must each be a fraction of 0 or more, with a sum below 1")
         if self.seed < 0:
@@ -72,17 +72,17 @@ class SplitOptions:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a set's answerable questions by part, and the group every passage belongs to.
+    """Rows of a set's answerable questions by part, and the group of every passage.
 
-    `published_as` is the part that each published part is used as; empty if the split is drawn. `leaks` counts the test
-    questions that share a relevant passage with a training question.
+    `published_as` maps published parts to their use; it is empty for other splits. `leaks` counts the test questions
+    that share a relevant passage with a training question.
     """
 
     options: SplitOptions
     group_of_passage: np.ndarray = field(repr=False)  # (n_passages,) int32
     rows: Rows = field(repr=False)  # ascending question rows
     group_counts: dict[Part, int] = field(default_factory=dict)
-    by_article: bool = False  # whether any title is known; else a group is a passage, or those that share a question
+    by_article: bool = False  # some passages have a title; else groups are passages linked by questions
     method: SplitMethod = SplitMethod.GROUPED
     leaks: int = 0
     published_as: Mapping[str, Part] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Split:
 
     @property
     def draws_validation(self) -> bool:
-        """Whether the validation questions of a published split are drawn from its training questions."""
+        """Whether the validation questions of a published split come from its training questions."""
         has_validation = Part.VALIDATION in self.published_as.values()
         return self.is_published and not has_validation and len(self.rows[Part.VALIDATION]) > 0
 
@@ -103,7 +103,7 @@ class Split:
 
     @property
     def description(self) -> str:
-        """How the parts came about, for the terminal and files; pages have words of their own."""
+        """The method in words, for the terminal and files."""
         seed = self.options.seed
         tested = len(self.rows[Part.TEST])
         described = {
@@ -135,7 +135,7 @@ class Split:
 
 
 def few_questions(count: int, what: str) -> str:
-    """Return the warning that so few questions are too few, in English; empty if they are enough."""
+    """Return an English warning for fewer than `MIN_QUESTIONS` questions, else ""."""
     if count >= MIN_QUESTIONS:
         return ""
     return f"Too few {what}: {count}. With fewer than {MIN_QUESTIONS}, most differences are chance."
@@ -144,13 +144,13 @@ def few_questions(count: int, what: str) -> str:
 def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Split:
     """Split the answerable questions as published, else by passage group, seeded.
 
-    Published parts (`Question.part`, two or more) are used, questions without one for training. Without a test part,
-    the validation part is the test part. A missing validation part is drawn from the training questions.
+    Two or more published parts (`Question.part`) are used; other questions are for training. Without a test part, the
+    validation part is the test part. A missing validation part is drawn from the training questions.
 
-    Otherwise a group is an article (passages with one title), or a passage if no title is known; groups that share a
-    question are one. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the
-    next to validation. If a part gets fewer questions than `least_questions`, groups are drawn by their number of
-    questions, then parts with few shared passages (`data.split.partition`), then single questions.
+    Otherwise a group is an article (passages with the same title), or a passage without a title; groups that share a
+    question are merged. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test,
+    the next to validation. If a part gets fewer than `min_questions`, groups are drawn by their number of questions,
+    then parts with few shared passages (`data.split.partition`), then single questions.
     """
     options = options or SplitOptions()
     answerable = question_set.answerable
@@ -167,15 +167,12 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
     grouped = Split(
         options=options,
         group_of_passage=groups,
-        rows={
-            part: answerable[np.isin(group_of_question, selected_groups)]
-            for part, selected_groups in groups_by_part.items()
-        },
-        group_counts={part: len(selected_groups) for part, selected_groups in groups_by_part.items()},
+        rows={part: answerable[np.isin(group_of_question, selected)] for part, selected in groups_by_part.items()},
+        group_counts={part: len(selected) for part, selected in groups_by_part.items()},
         by_article=bool(pc.any(pc.not_equal(question_set.passages.titles.column, "")).as_py()),
     )
     target_counts = _target_counts(len(answerable), {Part.TEST: options.test, Part.VALIDATION: options.validation})
-    if options.strict or len(answerable) < MIN_QUESTIONS:  # of so few questions no part has enough
+    if options.strict or len(answerable) < MIN_QUESTIONS:  # no part of so few questions has enough
         return grouped
     if _has_enough_questions({part: len(grouped.rows[part]) for part in PARTS}, target_counts):
         return grouped
@@ -183,7 +180,6 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
 
 
 def _target_counts(n_questions: int, fractions: Mapping[Part, float]) -> dict[Part, int]:
-    """Return how many questions each part has by its share of the questions; the training part has the rest."""
     counts = {part: round(fraction * n_questions) for part, fraction in fractions.items()}
     return {**counts, Part.TRAIN: n_questions - sum(counts.values())}
 
@@ -193,21 +189,17 @@ def _has_enough_questions(counts: Mapping[Part, int], target_counts: Mapping[Par
 
 
 def _resample_split(question_set: QuestionSet, grouped: Split, target_counts: Mapping[Part, int]) -> Split:
-    """Draw a split again that grouping leaves too few questions in: by groups if their sizes allow, else without."""
+    """Sample a split with too small parts again: by groups if their sizes allow this, else without groups."""
     answerable = question_set.answerable
-    method, parts = _sample_parts(
-        question_set, answerable, grouped.group_of_passage, target_counts, grouped.options.seed
-    )
+    groups = grouped.group_of_passage
+    method, parts = _sample_parts(question_set, answerable, groups, target_counts, grouped.options.seed)
     rows = {Part.ALL: answerable, **{part: answerable[selected] for part, selected in parts.items()}}
     if method is not SplitMethod.GROUPED:
         return _ungrouped_split(question_set, grouped.options, rows, method)
-    groups = grouped.group_of_passage
     relevance = question_set.relevance
-    counts_by_part = {
-        part: len(np.unique(groups[relevance[rows[part]].indices])) for part in (Part.TEST, Part.VALIDATION)
-    }
+    held_out = {part: len(np.unique(groups[relevance[rows[part]].indices])) for part in (Part.TEST, Part.VALIDATION)}
     n_groups = grouped.group_counts[Part.ALL]
-    counts = {Part.ALL: n_groups, Part.TRAIN: n_groups - sum(counts_by_part.values()), **counts_by_part}
+    counts = {Part.ALL: n_groups, Part.TRAIN: n_groups - sum(held_out.values()), **held_out}
     return replace(grouped, rows=rows, group_counts=counts)
 
 
@@ -218,21 +210,21 @@ def _sample_parts(
     target_counts: Mapping[Part, int],
     seed: int,
 ) -> tuple[SplitMethod, Rows]:
-    """Draw parts of the questions at rows `asked` with the least leakage; returns how, and positions in `asked`."""
+    """Sample parts of the questions at `question_rows` with the least leakage; returns positions in these rows."""
     relevance = question_set.relevance[question_rows]
     first = relevance.indices[relevance.indptr[:-1]]
     order = np.random.default_rng(seed).permutation(len(question_set.passages))
     linked = linked_passages(relevance)
+
+    def sample(sampler: Sampler) -> Rows:
+        return _sample_in_order(target_counts, len(question_rows), sampler, seed)
+
     for labels, method in ((groups, SplitMethod.GROUPED), (linked, SplitMethod.MINIMUM_LEAKAGE)):
-        parts = _sample_in_order(target_counts, len(question_rows), _group_sampler(labels[first], order), seed)
+        parts = sample(_group_sampler(labels[first], order))
         if _has_enough_questions({part: len(rows) for part, rows in parts.items()}, target_counts):
             return method, parts
-    grown = _sample_in_order(
-        target_counts, len(question_rows), lambda rows, n, rng: select_least_shared(relevance[rows], n, rng), seed
-    )
-    single = _sample_in_order(
-        target_counts, len(question_rows), lambda rows, n, rng: np.sort(rng.permutation(len(rows))[:n]), seed
-    )
+    grown = sample(lambda rows, n, rng: select_least_shared(relevance[rows], n, rng))
+    single = sample(lambda rows, n, rng: np.sort(rng.permutation(len(rows))[:n]))
     if _count_held_out_leaks(relevance, grown) < _count_held_out_leaks(relevance, single):
         return SplitMethod.MINIMUM_LEAKAGE, grown
     return SplitMethod.BY_QUESTION, single
@@ -243,7 +235,7 @@ def _group_sampler(groups: np.ndarray, order: np.ndarray) -> Sampler:
 
 
 def _sample_in_order(target_counts: Mapping[Part, int], n_questions: int, sampler: Sampler, seed: int) -> Rows:
-    """Draw each part from what the parts before it left, the training part last; returns positions."""
+    """Sample each part from the remaining questions, the training part last; returns positions."""
     rng = np.random.default_rng(seed)
     remaining = np.arange(n_questions)
     parts: Rows = {}
@@ -260,7 +252,6 @@ def _count_held_out_leaks(relevance: csr_array, parts: Mapping[Part, np.ndarray]
 
 
 def _ungrouped_split(question_set: QuestionSet, options: SplitOptions, rows: Rows, method: SplitMethod) -> Split:
-    """Return a split whose parts may share passages: each passage is a group, and shared ones are counted."""
     relevance = question_set.relevance
     return Split(
         options=options,
@@ -273,7 +264,7 @@ def _ungrouped_split(question_set: QuestionSet, options: SplitOptions, rows: Row
 
 
 def _published_parts(labels: set[str]) -> dict[str, Part]:
-    """Return the part that each published part is used as, "" included; empty if there are fewer than two."""
+    """Map published parts, and "", to the parts of a split; empty for fewer than two parts."""
     parts = {label: Part(label) if label else Part.TRAIN for label in sorted(labels)}
     if labels == {""} or len(set(parts.values())) < 2:
         return {}
@@ -283,7 +274,6 @@ def _published_parts(labels: set[str]) -> dict[str, Part]:
 
 
 def _split_as_published(question_set: QuestionSet, options: SplitOptions, published_as: Mapping[str, Part]) -> Split:
-    """Return the parts as published, with validation questions from the training questions if none are published."""
     answerable = question_set.answerable
     part_of = np.array([published_as[question_set.questions[int(row)].part].value for row in answerable])
     rows = {Part.ALL: answerable, **{part: answerable[part_of == part.value] for part in PARTS}}
@@ -293,13 +283,12 @@ def _split_as_published(question_set: QuestionSet, options: SplitOptions, publis
         target_counts = _target_counts(len(train), {Part.VALIDATION: fraction})
         sampled = _sample_parts(question_set, train, passage_groups(question_set), target_counts, options.seed)[1]
         rows |= {part: train[selected] for part, selected in sampled.items()}
-    published_split = _ungrouped_split(question_set, options, rows, SplitMethod.PUBLISHED)
-    return replace(published_split, published_as=published_as)
+    return replace(_ungrouped_split(question_set, options, rows, SplitMethod.PUBLISHED), published_as=published_as)
 
 
 def parts_table(question_split: Split) -> "pd.DataFrame":
-    """Tell the parts of a split: columns "part", "groups", "share" of the groups, and "questions"."""
-    import pandas as pd  # only tables need it
+    """Return a row per part of a split: columns "part", "groups", "share" of the groups, and "questions"."""
+    import pandas as pd  # only tables need pandas
 
     all_groups = max(1, question_split.group_counts[Part.ALL])
     counts = [(part, question_split.group_counts[part], len(question_split.rows[part])) for part in PARTS]
@@ -308,7 +297,7 @@ def parts_table(question_split: Split) -> "pd.DataFrame":
 
 
 def split_table(question_set: QuestionSet, question_split: Split) -> "pd.DataFrame":
-    """Tell the part of every answerable question, in the set's order: columns "question_id" and "part"."""
+    """Return a row per answerable question, in the set's order: columns "question_id" and "part"."""
     import pandas as pd
 
     parts = sorted((int(row), part.value) for part in PARTS for row in question_split.rows[part])

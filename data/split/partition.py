@@ -1,6 +1,6 @@
 """Groups of passages, partitions of questions that share few relevant passages, and the folds of cross-validation.
 
-`relevance` is a boolean matrix `(n_questions, n_passages)` of which every row holds a passage.
+`relevance` is a boolean matrix `(n_questions, n_passages)` with at least one passage in every row.
 """
 
 import heapq
@@ -16,17 +16,16 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from mrc_workbench.data.records import QuestionSet, composed
 
-MIN_QUESTIONS = 20  # of a part: fewer tell little about the others
+MIN_QUESTIONS = 20  # of a part: metrics of fewer questions are too uncertain
 FOLDS = 5
 
 
 def select_groups(groups: np.ndarray, target_count: int, order: np.ndarray) -> np.ndarray:
-    """Return the first groups in `order` that hold nearly `wanted` questions, without any more than twice as large."""
+    """Return the first groups in `order` with about `target_count` questions; groups over twice this are skipped."""
     sizes = np.bincount(groups, minlength=int(order.max(initial=-1)) + 1)
     fitting = order[(sizes[order] > 0) & (sizes[order] <= 2 * target_count)]
     middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
-    selected: np.ndarray = fitting[middles <= target_count]
-    return selected
+    return np.asarray(fitting[middles <= target_count])
 
 
 def count_shared_questions(relevance: csr_array, first: np.ndarray, second: np.ndarray) -> int:
@@ -37,10 +36,10 @@ def count_shared_questions(relevance: csr_array, first: np.ndarray, second: np.n
 
 
 def select_least_shared(relevance: csr_array, target_count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `wanted` questions that share few relevant passages with the others, ascending.
+    """Return `target_count` questions that share few relevant passages with the others, ascending.
 
-    Whole components of linked questions come first, in drawn order. The rest grows within the largest component left,
-    from its edge, by the question with the fewest new neighbours (greedy small vertex separator).
+    Whole components of linked questions come first, in random order. The rest grows within the largest remaining
+    component, from its edge, by the question with the fewest new neighbours (greedy small vertex separator).
     """
     n_questions = relevance.shape[0]
     target_count = min(target_count, n_questions)
@@ -61,13 +60,12 @@ def select_least_shared(relevance: csr_array, target_count: int, rng: np.random.
 
 
 def _bipartite(relevance: csr_array) -> csr_array:
-    """Return the graph of questions (first) and passages (after them), `(n_questions + n_passages,)` square."""
     edges = relevance.astype(np.int8)
     return block_array([[None, edges], [edges.T, None]], format="csr")
 
 
 def _grow(relevance: csr_array, target_count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `wanted` questions of a connected graph, grown from its edge with as few neighbours as possible."""
+    """Return `target_count` questions of a connected graph, grown from its edge with as few neighbours as possible."""
     passages_of = np.split(relevance.indices, relevance.indptr[1:-1])
     by_passage = relevance.T.tocsr()
     questions_of = np.split(by_passage.indices, by_passage.indptr[1:-1])
@@ -78,13 +76,13 @@ def _grow(relevance: csr_array, target_count: int, rng: np.random.Generator) -> 
 
     graph = _bipartite(relevance)
     start = int(rng.integers(relevance.shape[0]))
-    for _ in range(2):  # the last question that two breadth-first walks reach lies far from the middle
+    for _ in range(2):  # the last question of two breadth-first walks is far from the centre
         walked = breadth_first_order(graph, start, directed=False, return_predecessors=False)
         start = int(walked[walked < relevance.shape[0]][-1])
     is_neighbour[start] = True
     n_outside[passages_of[start]] -= 1
     age = count_from()
-    queue = [(0, next(age), start)]  # a stale entry overstates its cost: later entries of the question come first
+    queue = [(0, next(age), start)]  # a stale entry overstates its cost, so newer entries of the question come first
     grown: list[int] = []
     while len(grown) < target_count and queue:
         _, _, question = heapq.heappop(queue)
@@ -107,25 +105,24 @@ def _grow(relevance: csr_array, target_count: int, rng: np.random.Generator) -> 
 
 
 def min_questions(target_count: int) -> int:
-    """Return how many questions a part needs at least where `wanted` would be its share of all questions."""
+    """Return the minimal size of a part with a proportional size of `target_count` questions."""
     return MIN_QUESTIONS if target_count >= MIN_QUESTIONS else target_count // 2
 
 
 def linked_passages(relevance: csr_array) -> np.ndarray:
-    """Number the passages so that those which questions link, directly or through others, have one number."""
+    """Number the groups of passages that questions link, directly or through others, `(n_passages,)`."""
     sources = np.repeat(relevance.indices[relevance.indptr[:-1]], np.diff(relevance.indptr))
     return linked_groups(sources, relevance.indices, relevance.shape[1])
 
 
 def linked_groups(sources: np.ndarray, targets: np.ndarray, count: int) -> np.ndarray:
-    """Number the groups of `count` things that links from `sources` to `targets` connect, `(count,)`."""
+    """Number the connected components of `count` nodes with edges from `sources` to `targets`, `(count,)`."""
     links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(count, count))
-    groups: np.ndarray = connected_components(links, directed=False)[1]
-    return groups
+    return np.asarray(connected_components(links, directed=False)[1])
 
 
 def passage_groups(question_set: QuestionSet) -> np.ndarray:
-    """Number the groups of the passages, `(n_passages,)` int32, in order of first appearance."""
+    """Number the passages linked by titles or questions, `(n_passages,)` int32, in order of first appearance."""
     n = len(question_set.passages)
     titles = question_set.passages.titles
     number = np.asarray(titles.column.combine_chunks().dictionary_encode().indices)
@@ -143,11 +140,11 @@ def passage_groups(question_set: QuestionSet) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TrainingQueries:
-    """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
+    """Questions with known relevant passages, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
 
-    Questions with one text, or whose passages are of one group, are in one fold. If groups leave too few questions
-    outside a fold, folds share few passages, or questions are drawn one by one, as in `split`. `known` `(n_questions,)`
-    bool are those that signals were trained on.
+    Questions with equal texts, or with passages of the same group, share a fold. If groups leave too few questions
+    outside a fold, folds share few passages, or questions are drawn one by one, as in `split`. `was_trained_on`
+    `(n_questions,)` bool marks the training questions of the signals.
     """
 
     question_set: QuestionSet
@@ -158,7 +155,7 @@ class TrainingQueries:
     def from_question_set(
         cls, question_set: QuestionSet, rows: np.ndarray, known: np.ndarray | None = None
     ) -> "TrainingQueries":
-        """Teach with the questions at `rows`, answerable ones; signals were trained on those at the rows `known`."""
+        """Use the answerable questions at `rows`; signals were trained on the questions at the rows `known`."""
         training_set = question_set.with_questions(rows)
         folds = _assign_folds(training_set) if len(rows) else np.zeros(0, dtype=np.int64)
         return cls(training_set, folds, np.isin(rows, [] if known is None else known))
@@ -185,7 +182,7 @@ def _assign_folds(training_set: QuestionSet) -> np.ndarray:
     first = relevance.indices[relevance.indptr[:-1]]
     groups = passage_groups(training_set)[first]
     if len(np.unique(groups)) < FOLDS:
-        groups = linked_passages(relevance)[first]  # one article, or few: a fold is of passages then
+        groups = linked_passages(relevance)[first]  # few articles: folds consist of passages
     folds = _assign_grouped_folds(groups)
     if n_questions - int(np.bincount(folds).max()) < min_questions(n_questions - n_questions // FOLDS):
         folds = _assign_ungrouped_folds(relevance)
@@ -195,19 +192,17 @@ def _assign_folds(training_set: QuestionSet) -> np.ndarray:
 
 
 def _assign_grouped_folds(groups: np.ndarray) -> np.ndarray:
-    """Put groups, drawn in a fixed order, each into the fold with the fewest questions."""
     names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
     fold_of_group = np.zeros(len(names), dtype=np.int64)
     sizes = np.zeros(FOLDS, dtype=np.int64)
     for group in np.random.default_rng(0).permutation(len(names)):
         fold_of_group[group] = sizes.argmin()
         sizes[fold_of_group[group]] += counts[group]
-    folds: np.ndarray = fold_of_group[number]
-    return folds
+    return np.asarray(fold_of_group[number])
 
 
 def _assign_ungrouped_folds(relevance: csr_array) -> np.ndarray:
-    """Draw folds that share few passages; if that leaks no less, draw questions one by one."""
+    """Return folds that share few passages, or random folds if these leak no more."""
     n_questions = relevance.shape[0]
     random_folds = np.zeros(n_questions, dtype=np.int64)
     random_folds[np.random.default_rng(0).permutation(n_questions)] = np.arange(n_questions) % FOLDS
@@ -218,11 +213,8 @@ def _assign_ungrouped_folds(relevance: csr_array) -> np.ndarray:
         rows = left[select_least_shared(relevance[left], len(left) // (FOLDS - fold), rng)]
         grown_folds[rows] = fold
         left = np.setdiff1d(left, rows)
-    return (
-        grown_folds
-        if _count_fold_leaks(relevance, grown_folds) < _count_fold_leaks(relevance, random_folds)
-        else random_folds
-    )
+    leaks_less = _count_fold_leaks(relevance, grown_folds) < _count_fold_leaks(relevance, random_folds)
+    return grown_folds if leaks_less else random_folds
 
 
 def _count_fold_leaks(relevance: csr_array, folds: np.ndarray) -> int:

@@ -87,7 +87,7 @@ def test_inspect_prints_json(file: Path, output: Command) -> None:
             "message": "Row 3: the passage (지문) is empty. Fill it in, or remove the row.",
         }
     ]
-    assert report["audit"]["answers_not_found"] == ["3"]
+    assert report["audit"]["missing_answer_ids"] == ["3"]
     assert report["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
     assert report["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 
@@ -225,8 +225,7 @@ def test_inspect_pairs_prints_the_reading(files: list[str], output: Command) -> 
         "Different sentences: 45; characters: median 3, 1 to 4; median 3, 1 to 4",
         "Scores: 0 to 0.5: 5, 0.5 to 1: 0, 1 to 1.5: 4, 1.5 to 2: 0, 2 to 2.5: 3, 2.5 to 3: 1, 3 to 3.5: 3, "
         "3.5 to 4: 0, 4 to 4.5: 3, 4.5 to 5: 4",
-        "Rows that repeat an earlier one's sentences: 0; pairs judged differently: 0; "
-        "rows with the same sentence twice: 0",
+        "Rows that repeat an earlier row: 0; pairs judged differently: 0; rows with the same sentence twice: 0",
         "Split: train 19, validation 2, test 2; train, test as published; validation drawn by shared sentences, seed 0",
         "  1 test rows hold 1 sentences of train rows, 0 a whole row",
     ]

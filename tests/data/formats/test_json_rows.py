@@ -173,7 +173,7 @@ def test_keeps_ids_and_kinds_and_generates_missing_ids() -> None:
 
 def test_names_broken_parts() -> None:
     reading = _read("x", {"paragraphs": None}, {"paragraphs": [7, {"context": "가", "qas": {}}]}, _article(QUESTION))
-    paths = [problem.details["place"] for problem in reading.problems]
+    paths = [problem.details["location"] for problem in reading.problems]
     assert paths == ["data[0]", "data[1]", "data[2].paragraphs[0]", "data[2].paragraphs[1]"]
     assert reading.problems[2].message == (
         "data[2].paragraphs[0] is a text or number, expected a paragraph with a context and a list of qas; "

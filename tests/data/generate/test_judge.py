@@ -1,4 +1,4 @@
-"""A language model judges passages, at a server that speaks the protocol; kappa against scikit-learn's own sums."""
+"""Judging passages with a language model at a local server; kappa compared with scikit-learn."""
 
 import json
 import random
@@ -33,7 +33,7 @@ RIGHT, WRONG, UNSURE = RelevanceVerdict
 
 
 def knows(text: str) -> str:
-    """Right where the passage names the king, and unsure of the last one."""
+    """Answer right for passages that name the king, and unsure for the last passage."""
     return "<think>WRONG?</think>Right." if "세종은" in text else "UNSURE" if "도서관" in text else "WRONG"
 
 
@@ -62,14 +62,12 @@ def test_stopping_stores_verdicts_and_resumes() -> None:
             raise KeyboardInterrupt
 
     with chat_server(knows) as server:
-        sequential_options = JudgeOptions(MODEL, concurrency=1)
+        options = JudgeOptions(MODEL, concurrency=1)
         with pytest.raises(KeyboardInterrupt):
-            judge_with_model(CORPUS, REQUESTS, sequential_options, Endpoint(server.address, KEY), stop_after_two)
+            judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), stop_after_two)
         assert 2 <= len(load_model_verdicts(CORPUS)[MODEL]) <= 3
         progress: list[tuple[int, int]] = []
-        judge_with_model(
-            CORPUS, REQUESTS, sequential_options, Endpoint(server.address, KEY), lambda *of: progress.append(of)
-        )
+        judge_with_model(CORPUS, REQUESTS, options, Endpoint(server.address, KEY), lambda *n: progress.append(n))
         assert progress[0][0] >= 2, "it goes on where it was"
         assert progress[-1] == (5, 5)
         assert len(server.requests) <= 6
@@ -164,16 +162,16 @@ VERDICT_WORDS = st.sampled_from([*RelevanceVerdict]).flatmap(
 
 @settings(max_examples=300)
 @given(
-    drawn=VERDICT_WORDS,
+    verdict_and_capitals=VERDICT_WORDS,
     before=st.text(alphabet=" \n*_\"'(“「", max_size=4),
     after=st.text(alphabet=" \n*_\"')”」.,!。", max_size=4),
     copula=st.sampled_from(["", "입니다", "이다", "임", "예요", "이에요"]),
     full_width=st.booleans(),
 )
 def test_ignores_case_width_and_punctuation(
-    drawn: tuple[RelevanceVerdict, list[bool]], before: str, after: str, copula: str, full_width: bool
+    verdict_and_capitals: tuple[RelevanceVerdict, list[bool]], before: str, after: str, copula: str, full_width: bool
 ) -> None:
-    verdict, capitals = drawn
+    verdict, capitals = verdict_and_capitals
     word = "".join(letter.upper() if is_upper else letter for letter, is_upper in zip(verdict, capitals, strict=True))
     if full_width:
         word = "".join(chr(ord(letter) + 0xFEE0) for letter in word)
@@ -213,12 +211,26 @@ def test_retries_stored_verdicts_that_contradict_their_answer() -> None:
         assert judged(server) == JudgingResult(5)
         path = annotation_path("judgements", CORPUS, ".jsonl")
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-        lines[0] |= {"verdict": "right", "said": "It is not right"}
+        lines[0] |= {"verdict": "right", "answer": "It is not right"}
         path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
         assert len(load_model_verdicts(CORPUS)[MODEL]) == 4
         assert judged(server) == JudgingResult(5)
         assert len(server.requests) == 6
     assert len(load_model_verdicts(CORPUS)[MODEL]) == 5
+
+
+def test_reads_verdicts_under_earlier_keys(caplog: pytest.LogCaptureFixture) -> None:
+    with chat_server(lambda _: "WRONG") as server:
+        assert judged(server) == JudgingResult(5)
+        path = annotation_path("judgements", CORPUS, ".jsonl")
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace('"request":', '"asked":').replace('"answer":', '"said":'), encoding="utf-8")
+        assert '"asked":' in path.read_text(encoding="utf-8")
+        current_verdicts = load_model_verdicts(CORPUS)
+        assert len(current_verdicts[MODEL]) == 5
+        assert judged(server) == JudgingResult(5)
+        assert len(server.requests) == 5
+    assert "'asked' is now 'request'" in caplog.text
 
 
 @pytest.mark.parametrize("language", [*PromptLanguage])
@@ -249,27 +261,21 @@ def test_skips_damaged_lines_and_uses_the_latest_verdict() -> None:
 def test_model_verdicts_only_fill_gaps_of_person_verdicts() -> None:
     people = (JudgedQuestion("한글?", ("p1",), wrong=("p2",), unsure=("p3",)),)
     of_model = {("한글?", "p1"): WRONG, ("한글?", "p3"): RIGHT, ("한글?", "p4"): WRONG, ("한강?", "p5"): RIGHT}
-    filled = add_model_verdicts(people, of_model)
-    assert filled == (
-        JudgedQuestion("한글?", ("p1",), wrong=("p2", "p4"), unsure=("p3",)),
-        JudgedQuestion("한강?", ("p5",)),
-    )
+    first, second = add_model_verdicts(people, of_model)
+    assert first == JudgedQuestion("한글?", ("p1",), wrong=("p2", "p4"), unsure=("p3",))
+    assert second == JudgedQuestion("한강?", ("p5",))
 
 
 def test_kappa_measures_agreement_beyond_chance() -> None:
-    """Cohen's example of the formula: (observed - chance) / (1 - chance), summed by hand."""
+    """Cohen's formula: (observed - chance) / (1 - chance)."""
     rng = random.Random(0)
     person = {("q", f"p{row}"): rng.choice([*RelevanceVerdict]) for row in range(200)}
-    model = {
-        pair: verdict if rng.random() < 0.6 else rng.choice([*RelevanceVerdict]) for pair, verdict in person.items()
-    }
+    model = {pair: v if rng.random() < 0.6 else rng.choice([*RelevanceVerdict]) for pair, v in person.items()}
     model = {pair: verdict for pair, verdict in model.items() if pair[1] != "p0"} | {("q", "only the model's"): RIGHT}
     result = measure_agreement(person, model)
     sure = [(person[of], model[of]) for of in person if of in model and UNSURE not in (person[of], model[of])]
     observed = sum(a == b for a, b in sure) / len(sure)
-    chance = (
-        sum(sum(a is of for a, _ in sure) * sum(b is of for _, b in sure) for of in RelevanceVerdict) / len(sure) ** 2
-    )
+    chance = sum(sum(a is v for a, _ in sure) * sum(b is v for _, b in sure) for v in RelevanceVerdict) / len(sure) ** 2
     assert result.kappa == pytest.approx((observed - chance) / (1 - chance))
     assert (result.judged_count, result.unsure) == (len(sure), 199 - len(sure))
     assert result.both_right == sum(of == (RIGHT, RIGHT) for of in sure)

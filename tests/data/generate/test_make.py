@@ -1,7 +1,8 @@
-"""Made questions: each is of its passage, the same call makes the same, and what is to be hidden can be."""
+"""Synthetic questions: they belong to their passage, are reproducible, and can be hidden from it."""
 
 import json
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,10 @@ corpora = st.lists(
 options_of_sentences = st.builds(
     GenerationOptions,
     by=st.just(QuestionGenerator.SENTENCE),
-    most=st.integers(0, 8),
+    limit=st.integers(0, 8),
     per_passage=st.integers(1, 4),
-    taken_out=st.sampled_from((0.0, 0.5, 1.0)),
-    shortest=st.integers(2, 25),
+    removal_fraction=st.sampled_from((0.0, 0.5, 1.0)),
+    min_length=st.integers(2, 25),
     seed=st.integers(0, 3),
 )
 
@@ -61,21 +62,21 @@ def test_sentence_questions_belong_to_their_passage(corpus: QuestionSet, options
         of_passage[id_] = of_passage.get(id_, 0) + 1
         holding = [passage.id for passage in corpus.passages if question.text in split_sentences(passage.text)]
         assert id_ in holding
-        assert holding == [id_] or options.most  # of a sample, passages that were not drawn are not looked at
-        assert options.shortest <= len(question.text) <= options.longest
+        assert holding == [id_] or options.limit  # passages outside of the sample are not compared
+        assert options.min_length <= len(question.text) <= options.max_length
         assert question.generator == "sentence"
         if question.hidden:
             assert question.text not in trained.passages.texts[row]
-        assert len(trained.passages.texts[row]) >= options.shortest
-        assert question.hidden == {0.0: False, 1.0: True}.get(options.taken_out, question.hidden)
+        assert len(trained.passages.texts[row]) >= options.min_length
+        assert question.hidden == {0.0: False, 1.0: True}.get(options.removal_fraction, question.hidden)
     assert max(of_passage.values()) <= options.per_passage
-    assert len(of_passage) <= (options.most or len(corpus.passages))
+    assert len(of_passage) <= (options.limit or len(corpus.passages))
 
 
 @given(corpora, st.integers(0, 3))
 @settings(max_examples=20, deadline=None)
 def test_title_questions_belong_to_all_article_passages(corpus: QuestionSet, most: int) -> None:
-    generated = generate(corpus, GenerationOptions(by=QuestionGenerator.TITLE, most=most))
+    generated = generate(corpus, GenerationOptions(by=QuestionGenerator.TITLE, limit=most))
     known = {passage.title.strip() for passage in corpus.passages} - {""}
     assert (generated is None) == (not known)
     if generated is None:
@@ -94,11 +95,9 @@ def test_sampling_of_a_passage_is_independent_of_others(corpus: QuestionSet, opt
     for question in generated.questions if generated else ():
         (id_,) = question.relevant
         alone = QuestionSet("one", [corpus.passages[corpus.row_of_passage[id_]]], ())
-        generated_alone = generate(alone, options)
-        assert generated_alone
-        assert (question.text, question.hidden) in [
-            (expected.text, expected.hidden) for expected in generated_alone.questions
-        ]
+        separate = generate(alone, options)
+        assert separate
+        assert (question.text, question.hidden) in [(e.text, e.hidden) for e in separate.questions]
 
 
 def numbered(count: int) -> QuestionSet:
@@ -109,7 +108,7 @@ def numbered(count: int) -> QuestionSet:
 def test_preview_is_a_subset_of_the_full_set() -> None:
     corpus = numbered(30)
     few, all_ = (
-        generate(corpus, GenerationOptions(by=QuestionGenerator.SENTENCE, most=most, shortest=5)) for most in (5, 20)
+        generate(corpus, GenerationOptions(by=QuestionGenerator.SENTENCE, limit=n, min_length=5)) for n in (5, 20)
     )
     assert few
     assert all_
@@ -118,7 +117,7 @@ def test_preview_is_a_subset_of_the_full_set() -> None:
 
 
 def test_removes_the_configured_fraction_of_sentences() -> None:
-    generated = generate(numbered(400), GenerationOptions(by=QuestionGenerator.SENTENCE, shortest=5))
+    generated = generate(numbered(400), GenerationOptions(by=QuestionGenerator.SENTENCE, min_length=5))
     assert generated
     hidden = sum(question.hidden for question in generated.questions)
     assert len(generated.questions) == 400
@@ -127,9 +126,9 @@ def test_removes_the_configured_fraction_of_sentences() -> None:
 
 def test_skips_tables_and_dates() -> None:
     text = "1999. 10. 3. 12,345 67,890 2001 2002. 짧다. 이 문장만이 물어볼 만한 문장이다. 이 문장도 물어볼 만하지 않나."
-    generated = generate(QuestionSet("set", [Passage("p", text)], ()), GenerationOptions(per_passage=9, shortest=10))
+    generated = generate(QuestionSet("set", [Passage("p", text)], ()), GenerationOptions(per_passage=9, min_length=10))
     assert generated
-    assert sorted(question.text for question in generated.questions) == [
+    assert sorted(q.text for q in generated.questions) == [
         "이 문장도 물어볼 만하지 않나.",
         "이 문장만이 물어볼 만한 문장이다.",
     ]
@@ -139,7 +138,7 @@ def test_keeps_decomposed_characters() -> None:
     text = unicodedata.normalize("NFD", "첫 문장은 이렇게 생겼다. 다음 문장은 저렇게 생겼다.")
     latin = "Cafe\u0301 au lait is served here. Plain water is served there."
     corpus = QuestionSet("set", [Passage("a", text), Passage("b", latin)], ())
-    generated = generate(corpus, GenerationOptions(shortest=5, per_passage=2))
+    generated = generate(corpus, GenerationOptions(min_length=5, per_passage=2))
     for question in generated.questions if generated else ():
         assert question.text in corpus.passages[corpus.row_of_passage[question.relevant[0]]].text
 
@@ -156,9 +155,9 @@ def test_reports_sets_without_titles_or_sentences() -> None:
     ("wrong", "code"),
     [
         ({"per_passage": 0}, "range"),
-        ({"taken_out": 1.5}, "range"),
-        ({"taken_out": float("nan")}, "range"),
-        ({"shortest": 50, "longest": 40}, "range"),
+        ({"removal_fraction": 1.5}, "range"),
+        ({"removal_fraction": float("nan")}, "range"),
+        ({"min_length": 50, "max_length": 40}, "range"),
         ({"by": QuestionGenerator.MODEL}, "no_model"),
     ],
 )
@@ -169,8 +168,8 @@ def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> No
 
 
 TEXT = "\n".join(
-    f"{city},{city}은 사람들이 많이 사는 큰 도시이다. {city}에는 오래된 시장과 넓은 공원이 있다."
-    for city in ("서울", "부산", "대구")
+    f"{c},{c}은 사람들이 많이 사는 큰 도시이다. {c}에는 오래된 시장과 넓은 공원이 있다."
+    for c in ("서울", "부산", "대구")
 )
 
 
@@ -182,23 +181,31 @@ def file(tmp_path: Path) -> str:
 
 
 def test_stores_generated_questions_as_new_set(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "generate", file, "--by", "sentence", "--shortest", "10", "--seed", "3"]) == 0
+    assert main(["data", "generate", file, "--by", "sentence", "--min-length", "10", "--seed", "3"]) == 0
     output = capsys.readouterr().out
     assert "3 questions of 3 passages: 도시 · sentence" in output
-    assert "They are made, not asked" in output
-    (stored_set,) = stored()
-    assert (stored_set.name, stored_set.source, stored_set.questions, stored_set.generated) == (
-        "도시 · sentence",
-        "도시",
-        3,
-        3,
-    )
-    assert f"stored as {stored_set.key}" in output
-    assert find(stored_set.key).generated_counts == {"sentence": 3}
+    assert "These questions are synthetic" in output
+    (entry,) = stored()
+    assert (entry.name, entry.source, entry.questions, entry.generated) == ("도시 · sentence", "도시", 3, 3)
+    assert f"stored as {entry.key}" in output
+    assert find(entry.key).generated_counts == {"sentence": 3}
+
+
+def test_accepts_earlier_options(
+    file: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    earlier = ["--most", "2", "--shortest", "10", "--longest", "90", "--taken-out", "1"]
+    assert main(["data", "generate", file, "--by", "sentence", "--preview", *earlier]) == 0
+    assert "2 questions of 2 passages" in capsys.readouterr().out
+    for option in ("limit", "min_length", "max_length", "removal_fraction"):
+        assert f"is now {option!r}" in caplog.text
+    with suppress(SystemExit):
+        main(["data", "generate", "--help"])
+    assert "--taken-out" not in capsys.readouterr().out
 
 
 def test_preview_stores_nothing(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "generate", file, "--by", "title", "--preview", "--most", "2"]) == 0
+    assert main(["data", "generate", file, "--by", "title", "--preview", "--limit", "2"]) == 0
     assert "2 questions of 2 passages" in capsys.readouterr().out
     assert stored() == []
 
@@ -217,17 +224,17 @@ def test_reads_the_model_from_the_environment(
         output = capsys.readouterr().out
         assert "2 questions of 2 passages" in output
         assert "서울은 어디인가?" in output
-        assert "Passages of which no question came: 1\n  p3: unusable: 음…" in output
+        assert "Passages without a question: 1\n  p3: unusable: 음…" in output
         server.reply = lambda _: Reply(404, {})
         assert main(words) == 2
         assert capsys.readouterr().err.startswith("error: the endpoint knows no model")
         assert main([*words, "--no-calls", "--name", "둘"]) == 0
-        assert "Passages not asked about yet: 1" in capsys.readouterr().out
-    assert [stored_set.name for stored_set in stored()] == ["둘"]  # the same content, under its newest name
+        assert "Passages without a request yet: 1" in capsys.readouterr().out
+    assert [entry.name for entry in stored()] == ["둘"]  # the same content, under its newest name
 
 
 def test_command_reports_missing_titles_or_model(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "generate", file, "--by", "sentence", "--shortest", "900", "--longest", "900"]) == 2
+    assert main(["data", "generate", file, "--by", "sentence", "--min-length", "900", "--max-length", "900"]) == 2
     assert capsys.readouterr().err.startswith("error: no passage has a sentence to spare")
     assert main(["data", "generate", "nowhere", "--by", "title"]) == 2
     assert main(["data", "generate", file, "--by", "model"]) == 2

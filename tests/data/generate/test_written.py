@@ -1,4 +1,4 @@
-"""doc2query against a server that speaks the protocol: answers, errors, limits, garbage, stops."""
+"""doc2query with a local server: answers, errors, limits, unusable text, interruptions."""
 
 import json
 import logging
@@ -59,10 +59,10 @@ def test_requests_questions_for_each_passage_once() -> None:
 
 def test_reuses_stored_answers() -> None:
     with chat_server(asks) as server:
-        few = generate(server, most=3)
+        few = generate(server, limit=3)
         first = generate(server)
         assert len(server.requests) == len(CITIES)
-        again = generate(server, most=3)
+        again = generate(server, limit=3)
         assert len(server.requests) == len(CITIES)
         generate(server, prompt="{n} questions, please")
         assert len(server.requests) == 2 * len(CITIES)
@@ -73,7 +73,7 @@ def test_reuses_stored_answers() -> None:
 
 def test_prompts_come_in_two_languages() -> None:
     with chat_server(asks) as server:
-        generate(server, language=PromptLanguage.ENGLISH, most=1)
+        generate(server, language=PromptLanguage.ENGLISH, limit=1)
     system, user = (message["content"] for message in server.requests[0]["messages"])
     assert system.startswith("You write questions")
     assert user.startswith("Title: ")
@@ -82,12 +82,8 @@ def test_prompts_come_in_two_languages() -> None:
 def test_reports_and_retries_unusable_answers() -> None:
     with chat_server(lambda text: "죄송합니다." if "부산" in text else asks(text)) as server:
         generated = generate(server)
-        (failed_passage,) = generated.failed_passages
-        assert (CITIES[failed_passage.row], failed_passage.code, failed_passage.answer_excerpt) == (
-            "부산",
-            "unusable",
-            "죄송합니다.",
-        )
+        (failed,) = generated.failed_passages
+        assert (CITIES[failed.row], failed.code, failed.answer_excerpt) == ("부산", "unusable", "죄송합니다.")
         assert len(generated.question_set.questions) == 9
         server.reply = asks
         assert len(generate(server).question_set.questions) == 10
@@ -140,16 +136,16 @@ def test_refused_passage_affects_no_other() -> None:
     too_long = Reply(400, {"error": {"message": "the passage is too long"}})
     with chat_server(lambda text: too_long if "대구" in text else asks(text)) as server:
         generated = generate(server)
-    (failed_passage,) = generated.failed_passages
-    assert (CITIES[failed_passage.row], failed_passage.code) == ("대구", "refused")
-    assert "too long" in failed_passage.answer_excerpt
+    (failed,) = generated.failed_passages
+    assert (CITIES[failed.row], failed.code) == ("대구", "refused")
+    assert "too long" in failed.answer_excerpt
 
 
 def test_empty_and_null_answers_are_unusable() -> None:
     nothing = completion("")
-    nothing["choices"][0]["message"]["content"] = None  # what a model that only calls tools gives
+    nothing["choices"][0]["message"]["content"] = None  # a model that only calls tools
     with chat_server(lambda text: Reply(200, nothing) if "서울" in text else asks(text)) as server:
-        assert [failed_passage.code for failed_passage in generate(server).failed_passages] == ["unusable"]
+        assert [failed.code for failed in generate(server).failed_passages] == ["unusable"]
 
 
 def test_reports_a_wrong_key_without_leaking_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -205,9 +201,7 @@ def test_reports_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     with chat_server(slow) as server:
         generated = generate(server)
         late.set()
-    assert [(CITIES[failed_passage.row], failed_passage.code) for failed_passage in generated.failed_passages] == [
-        ("서울", "timeout")
-    ]
+    assert [(CITIES[failed.row], failed.code) for failed in generated.failed_passages] == [("서울", "timeout")]
 
 
 def test_stopping_stores_results_and_sends_no_more_requests() -> None:
@@ -251,7 +245,7 @@ def test_limits_concurrent_requests() -> None:
 
 def test_torn_line_affects_no_other() -> None:
     with chat_server(asks) as server:
-        generate(server, most=4)
+        generate(server, limit=4)
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_bytes(path.read_bytes()[:-7])
         generate(server)
@@ -261,10 +255,10 @@ def test_torn_line_affects_no_other() -> None:
 
 def test_skips_unreadable_stored_answers(tmp_path: Path) -> None:
     with chat_server(asks) as server:
-        generate(server, most=2)
+        generate(server, limit=2)
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_text('\n[]\n{"passage": 1}\nnull\n\x00', encoding="utf-8")
-        assert generate(server, most=2).passage_count == 2
+        assert generate(server, limit=2).passage_count == 2
 
 
 @pytest.mark.parametrize(

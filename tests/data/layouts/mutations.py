@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _OTHERS: tuple[Any, ...] = (None, "", "글", 7, True, [], {}, ["글"], {"글": "글"}, [None], [[]], [{}], 1.5, " \n")
-Position = tuple[Any, Any]  # a list or an object, and the position or key in it
+Position = tuple[Any, Any]  # a list or an object, and a position or key in it
 
 
 def mutate(content: bytes, seed: int, count: int = 3) -> bytes:
@@ -43,9 +43,8 @@ def _change(holder: Any, key: Any, rng: random.Random) -> None:
         case 0:
             del holder[key]
         case 1 if isinstance(holder, dict):
-            holder[rng.choice(["이름", "questions", "context", "data", "id", "text", "answers", f"{key}2"])] = (
-                holder.pop(key)
-            )
+            value = holder.pop(key)
+            holder[rng.choice(["이름", "questions", "context", "data", "id", "text", "answers", f"{key}2"])] = value
         case 2:
             holder[key] = [copy.deepcopy(holder[key])]
         case 3:

@@ -1,7 +1,4 @@
-"""The same three questions in the layouts of public datasets, as their publishers describe them; invented content.
-
-Every layout asks about the same fruits. `LAYOUTS` holds what each file must be read as.
-"""
+"""The same three questions in the layouts of public datasets, with invented content and the expected results."""
 
 import json
 from collections.abc import Callable
@@ -13,11 +10,11 @@ QUESTIONS = ("사과는 언제 익나?", "배는 어디에서 나나?", "감으�
 ANSWERS = ("가을", "나주", "곶감")
 STARTS = (4, 3, 7)
 ROWS = range(3)
-NEXT = (1, 2, 0)  # the passage that stands beside the relevant one
+NEXT = (1, 2, 0)  # the passage after the relevant one
 
 
 class PublicLayout(NamedTuple):
-    """A file, and what it must be read as: judgements 0 among `not_relevant`."""
+    """A file and its expected content; passages with grade 0 are `not_relevant`."""
 
     content: bytes
     not_relevant: int = 0

@@ -1,4 +1,4 @@
-"""Names of files in archives without the flag of UTF-8, and compressed files."""
+"""Archives: file names without the UTF-8 flag, compressed and damaged files."""
 
 import bz2
 import gzip
@@ -26,7 +26,7 @@ ROWS = b"question,context\nwhich river?,The Han flows here.\nwhich hill?,Bukhans
 
 
 def zip_with_names(names: list[str], codec: str) -> bytes:
-    """An archive as programs write it that give names in the code page of their system."""
+    """Return an archive with names in the code page of a system."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for number, name in enumerate(names):
@@ -110,7 +110,7 @@ def zip_of(**contents: bytes) -> bytes:
 
 
 def with_broken_checksum(content: bytes, name: str) -> bytes:
-    """An archive in which the checksum of a member is wrong."""
+    """Return an archive with a wrong checksum of a member."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         right = archive.getinfo(name).CRC.to_bytes(4, "little")
     return content.replace(right, bytes(4))
@@ -279,11 +279,9 @@ def test_reports_unreadable_documents_and_reads_the_rest() -> None:
     files = {**FILES, "자료/잠긴.pdf": pdf(["비밀"], is_encrypted=True), "자료/스캔.pdf": pdf(["", ""])}
     reading = read(zipped(files), "자료.zip")
     assert sorted(titles(reading)) == IDS
-    files_by_code = {gap.code: gap.details["file"] for gap in reading.gaps}
-    assert files_by_code == {
-        ProblemCode.ENCRYPTED_DOCUMENT: "자료/잠긴.pdf",
-        ProblemCode.SCANNED_DOCUMENT: "자료/스캔.pdf",
-    }
+    file_by_code = {gap.code: gap.details["file"] for gap in reading.gaps}
+    codes = (ProblemCode.ENCRYPTED_DOCUMENT, ProblemCode.SCANNED_DOCUMENT)
+    assert file_by_code == dict(zip(codes, ("자료/잠긴.pdf", "자료/스캔.pdf"), strict=True))
 
 
 def test_rejects_only_unreadable_documents() -> None:
@@ -307,11 +305,7 @@ def test_reads_a_single_line_text_as_document() -> None:
 
 def test_reads_text_files_of_ids_beside_a_corpus() -> None:
     passages = jsonl([{"_id": "1", "title": "a", "text": "first"}, {"_id": "2", "title": "b", "text": "second"}])
-    files = {
-        "corpus.jsonl": passages,
-        "queries.txt": b"q1\twhich is first?\nq2\twhich is second?\n",
-        "qrels.txt": b"q1 0 1 1\n",
-    }
+    files = {"corpus.jsonl": passages, "queries.txt": b"q1\twho?\nq2\twhy?\n", "qrels.txt": b"q1 0 1 1\n"}
     reading = read_all(files)
     assert [question.relevant for question in reading.question_set.questions] == [("1",), ()]
 

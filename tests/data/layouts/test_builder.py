@@ -1,4 +1,4 @@
-"""One builder for every table: labels, lists, triplets, rows without a question; the same data reads the same."""
+"""Tables of labels, lists, triplets and rows without a question give the same set for the same data."""
 
 import json
 from dataclasses import asdict
@@ -94,7 +94,7 @@ def test_reads_numbered_negative_columns() -> None:
             )
             for yes, no in (("true", "false"), ("Yes", "No"), ("relevant", "not relevant"), (True, False))
         ),
-        # rows of one anchor are one question, and a passage that is relevant once stays relevant
+        # rows with the same anchor share a question, and the highest grade applies
         ([{"anchor": "a?", "positive": p, "negative": n} for p, n in ("xy", "yz")], {"x": 1, "y": 1, "z": 0}),
         ([{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}], {"x y": 1, "z w": 1}),
     ],
@@ -133,7 +133,7 @@ def test_treats_missing_value_marks_as_blank() -> None:
     reading = read(b"question,context,answers,title\na?,x y,NaN,N/A\nnan,z w,q,t\nb?,N/A,q,\n", "set.csv")
     assert [(passage.text, passage.title) for passage in reading.question_set.passages] == [("x y", ""), ("z w", "t")]
     assert reading.question_set.questions[0].answers == ()
-    marks = [ProblemCode.BLANK_MARKS] * 2  # those of the title and of the answers, which nothing else reports
+    marks = [ProblemCode.BLANK_MARKS] * 2  # only these report the title and the answers
     assert codes(reading) == [ProblemCode.EMPTY_CONTEXT, ProblemCode.NO_QUESTION_IN_ROW, *marks]
 
 
@@ -172,7 +172,7 @@ def test_splits_answers_at_bars_if_passages_confirm() -> None:
 def test_reads_the_published_part_of_questions() -> None:
     reading = read("split,question,context\ntrain,a?,x\n검증,b?,y\ntest,c?,z\n".encode(), "set.csv")
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
-    assert reading.published_split
+    assert reading.has_published_split
 
 
 def test_reads_question_and_passage_ids_from_rows() -> None:
@@ -213,9 +213,7 @@ def test_reads_a_faq_with_answers_selected_as_passages() -> None:
     ],
 )
 @pytest.mark.parametrize("is_zip", [False, True])
-def test_offers_candidate_readings_for_several_tables(
-    header: str, code: ProblemCode, columns: list[str], is_zip: bool
-) -> None:
+def test_offers_candidates_for_several_tables(header: str, code: ProblemCode, columns: list[str], is_zip: bool) -> None:
     cells = ",".join(["{0} 둘 셋"] * header.count(","))
     files = {
         f"{part}.csv": f"{header}\n{part}은 무엇인가?,{cells.format(part)}\n".encode() for part in ("train", "test")
@@ -228,11 +226,9 @@ def test_offers_candidate_readings_for_several_tables(
     assert refused.value.problem.details["file"] in ("train.csv", "test.csv")
     candidates = refused.value.proposal.candidates
     assert [candidate.context for candidate in candidates] == columns
-    selected_columns = {role: name for role, name in asdict(candidates[0]).items() if name}
-    assert judged_texts(read_with(files, **selected_columns)) == {
-        "train은 무엇인가?": {"train 둘 셋": 1},
-        "test은 무엇인가?": {"test 둘 셋": 1},
-    }
+    selection = {role: name for role, name in asdict(candidates[0]).items() if name}
+    judged = judged_texts(read_with(files, **selection))
+    assert judged == {"train은 무엇인가?": {"train 둘 셋": 1}, "test은 무엇인가?": {"test 둘 셋": 1}}
 
 
 def test_requests_the_corpus_for_questions_without_passages() -> None:

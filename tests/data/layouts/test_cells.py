@@ -1,4 +1,4 @@
-"""Cells: lists of passages, marks, and labels of yes or no that are relevance or answers."""
+"""Cells with lists of passages, marks, and yes-no labels that are relevance or answers."""
 
 import json
 from pathlib import Path

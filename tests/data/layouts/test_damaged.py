@@ -1,4 +1,4 @@
-"""Two hundred damaged files of each layout: read, or refused in words; what was not damaged stays what it was."""
+"""Damaged files of each layout are read or rejected with a message, and undamaged content stays unchanged."""
 
 import gzip
 import io
@@ -106,7 +106,7 @@ def test_reads_or_rejects_damaged_files_without_silent_loss(name: str) -> None:
 
 
 def _assert_consistent(reading: QuestionSetReading, texts: set[str], seed: int, *, is_shuffled: bool) -> None:
-    """Every row was used or is told; judgements name what is there; rows in another order are the same set."""
+    """Check that all rows are used or reported, judgements name passages of the set, and order is irrelevant."""
     assert len(reading.problems) >= bool(reading.left_out)
     assert len(reading.rejected) == reading.left_out
     assert all(problem.message for problem in (*reading.problems, *reading.gaps)), seed
@@ -121,17 +121,15 @@ def _assert_consistent(reading: QuestionSetReading, texts: set[str], seed: int, 
 
 
 def _assert_other_files_unchanged(whole: QuestionSetReading, reading: QuestionSetReading, damaged_name: str) -> None:
-    """What stands in files that were not hit is what it was."""
+    """Check that the content of undamaged files is unchanged."""
     damaged = {file.role for file in whole.files if file.name.startswith(damaged_name)}
     common_roles = {file.role for file in reading.files} & {file.role for file in whole.files}
     if not {Role.PASSAGES, Role.QUESTIONS} <= common_roles or {file.role for file in whole.files} == damaged:
-        return  # the rows of one file are all there is
+        return  # all rows come from a single file
     if Role.PASSAGES not in damaged:
         assert reading.question_set.passages == whole.question_set.passages
     if Role.QUESTIONS not in damaged:
-        assert [question.text for question in reading.question_set.questions] == [
-            question.text for question in whole.question_set.questions
-        ]
+        assert [q.text for q in reading.question_set.questions] == [q.text for q in whole.question_set.questions]
 
 
 def _assert_has_message(error: DataError) -> None:
@@ -153,9 +151,7 @@ def test_rejects_damaged_zip_or_reads_it_unchanged(name: str) -> None:
             refused += 1
             continue
         names_lost = len(question_set.files) < len(LAYOUTS[name]()) or question_set.gaps
-        assert {*question_set.question_set.passages} <= {*whole.passages}, (
-            f"{seed}: what has a checksum is never another text"
-        )
+        assert {*question_set.question_set.passages} <= {*whole.passages}, f"{seed}: a checksum protects texts"
         assert names_lost or question_set.question_set == whole, seed
     assert refused > VARIANTS / 4
 
@@ -208,7 +204,7 @@ SEEDS = range(200)
 
 
 def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value that is no object or list, with its path of keys."""
+    """Yield each value except objects and lists, with its path of keys."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _paths(inner, f"{path}.{key}" if path else key)
@@ -220,7 +216,7 @@ def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _is_reported(question: str, content: bytes, reading: QuestionSetReading) -> bool:
-    """Whether a problem says that something is missing, or an unused key holds the question."""
+    """Whether a problem reports missing content, or an unused key holds the question."""
     if reading.problem_count or reading.gaps:
         return True
     unused = [name.replace("[]", "") for name in reading.unused_columns]
@@ -240,7 +236,7 @@ def test_reports_every_question_lost_by_mutation(name: str) -> None:
             refused += 1
             continue
         texts = {question.text for question in reading.question_set.questions}
-        texts |= {passage.text for passage in reading.question_set.passages}  # a key may call them so now
+        texts |= {passage.text for passage in reading.question_set.passages}  # a renamed key may cause this
         expected = [question for question in QUESTIONS if json.dumps(question, ensure_ascii=False).encode() in content]
         lost = [question for question in expected if question not in texts]
         assert all(_is_reported(question, content, reading) for question in lost), (seed, lost)
@@ -253,9 +249,7 @@ def test_reads_the_expected_counts(layout: PublicLayout) -> None:
     text_of = {passage.id: passage.text for passage in question_set.passages}
     assert sorted(text_of.values()) == sorted(layout.texts)
     assert [question.text for question in question_set.questions] == list(layout.questions)
-    assert [[text_of[id_] for id_ in question.relevant] for question in question_set.questions] == [
-        [text] for text in layout.texts
-    ]
+    assert [[text_of[id_] for id_ in q.relevant] for q in question_set.questions] == [[text] for text in layout.texts]
     judged = [grade for question in question_set.questions for grade in question.grade_of.values()]
     assert judged.count(0) == layout.not_relevant
     assert sum(bool(passage.title) for passage in question_set.passages) == layout.titles
@@ -291,7 +285,7 @@ def test_reads_or_rejects_damaged_archives_without_silent_loss(name: str) -> Non
 
 
 def _assert_nothing_lost(reading: QuestionSetReading, files: Files, seed: int) -> None:
-    """Every file is read or named; rows left out are listed."""
+    """Check that every file is read or reported, and that skipped rows are listed."""
     messages = " ".join(gap.message for gap in reading.gaps)
     read_files = {file.name for file in reading.files}
     assert all(name in read_files or name in messages or not read_files for name in files), seed

@@ -1,4 +1,4 @@
-"""Exports of labelling and evaluation tools: their nested fields are columns."""
+"""Exports of labelling and evaluation tools, with nested fields as columns."""
 
 import json
 from typing import Any
@@ -55,11 +55,8 @@ def label_studio() -> Rows:
 
 
 def in_forms(rows: Rows) -> dict[str, bytes]:
-    return {
-        "list": json.dumps(rows, ensure_ascii=False).encode(),
-        "lines": jsonl(rows),
-        "object": json.dumps({"examples": rows}).encode(),
-    }
+    content = json.dumps(rows, ensure_ascii=False).encode()
+    return {"list": content, "lines": jsonl(rows), "object": json.dumps({"examples": rows}).encode()}
 
 
 def answers(reading: QuestionSetReading) -> dict[str, tuple[str, ...]]:
@@ -94,9 +91,7 @@ def test_flatten_keeps_both_values_of_a_repeated_name() -> None:
 
 
 def test_reads_doccano_rows_as_passages() -> None:
-    rows = [
-        {"id": n, "text": text, "label": [[0, 2, "악기"]]} for n, text in enumerate((CONTEXT, "장구는 타악기이다."))
-    ]
+    rows = [{"id": n, "text": t, "label": [[0, 2, "악기"]]} for n, t in enumerate((CONTEXT, "장구는 타악기이다."))]
     reading = read(jsonl(rows), "all.jsonl")
     assert sorted(reading.question_set.passages.texts) == sorted([CONTEXT, "장구는 타악기이다."])
     assert "label" in reading.unused_columns
@@ -123,10 +118,7 @@ def test_reads_labelled_texts_as_passages(label: Any, name: str) -> None:
 
 
 def test_reads_labelled_questions_with_the_suggested_flag() -> None:
-    rows = [
-        {"id": number, "text": f"{number}번 해금은 줄이 몇 개인가?", "label": [f"두 개이다. {number}"]}
-        for number in range(3)
-    ]
+    rows = [{"id": n, "text": f"{n}번 해금은 줄이 몇 개인가?", "label": [f"두 개이다. {n}"]} for n in range(3)]
     with pytest.raises(DataError, match="--columns context=label"):
         read(jsonl(rows), "all.jsonl")
     question_set = read(
@@ -197,11 +189,7 @@ def rank_eval() -> dict[str, Any]:
     ]
     requests = []
     for id_, body in zip(QUESTIONS, bodies, strict=True):
-        judged = [
-            {"_index": "wiki", "_id": passage, "rating": grade}
-            for question_id, passage, grade in rows()
-            if question_id == id_
-        ]
+        judged = [{"_index": "wiki", "_id": doc, "rating": grade} for query, doc, grade in rows() if query == id_]
         requests.append({"id": id_, **body, "ratings": judged})
     return {"requests": requests, "metric": {"precision": {"k": 20}}}
 
@@ -209,9 +197,7 @@ def rank_eval() -> dict[str, Any]:
 def open_search() -> dict[str, Any]:
     entries = []
     for id_, text in QUESTIONS.items():
-        judged = [
-            {"docId": passage, "rating": f"{grade}.0"} for question_id, passage, grade in rows() if question_id == id_
-        ]
+        judged = [{"docId": passage, "rating": f"{grade}.0"} for query, passage, grade in rows() if query == id_]
         entries.append({"query": text, "ratings": judged})
     return {"name": "manual", "type": "IMPORT_JUDGMENT", "judgmentRatings": entries}
 

@@ -1,4 +1,4 @@
-"""Several files that are one dataset: parts, shards, a wider corpus, and questions that name their documents."""
+"""Several files of a dataset: parts, shards, a larger corpus, and questions that name their documents."""
 
 import io
 import json
@@ -76,10 +76,8 @@ def test_joins_parts_into_a_dataset(name: str) -> None:
     reading = read_all(SHARDS[name])
     assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert list(parts(reading).values()) == ["train", "validation", "test"]
-    assert [read_question.answers for read_question in reading.question_set.questions] == [
-        (answer,) for answer in ANSWERS
-    ]
-    assert (reading.left_out, reading.published_split, reading.layout) == (0, True, Layout.ROWS)
+    assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
+    assert (reading.left_out, reading.has_published_split, reading.layout) == (0, True, Layout.ROWS)
     assert {file.name for file in reading.files} == {*SHARDS[name]}
 
 
@@ -88,7 +86,7 @@ def test_shards_of_a_file_have_no_part() -> None:
     reading = read_all(files)
     assert relevant_texts(reading) == {question: [context] for question, context in CONTEXT_BY_QUESTION.items()}
     assert {*parts(reading).values()} == {""}
-    assert not reading.published_split
+    assert not reading.has_published_split
 
 
 def test_assigns_repeated_questions_to_the_strictest_part() -> None:
@@ -142,9 +140,7 @@ CORPORA: dict[str, Files] = {
 def test_merges_a_larger_corpus_with_row_passages(name: str) -> None:
     reading = read_all({"train.json": squad(0), "dev.json": squad(1), **CORPORA[name]})
     assert sorted(reading.question_set.passages.texts) == sorted(TITLES)
-    assert relevant_texts(reading) == {
-        question: [context] for question, context in list(CONTEXT_BY_QUESTION.items())[:2]
-    }
+    assert relevant_texts(reading) == {question: [text] for question, text in list(CONTEXT_BY_QUESTION.items())[:2]}
     assert list(parts(reading).values()) == ["train", "validation"]
 
 
@@ -178,7 +174,7 @@ NAMING: dict[str, Files] = {
         "문서.csv": as_csv(KOREAN, "cp949"),
     },
     "question without id": {
-        "qa.csv": as_csv([{"질문": question, "근거문서": number} for number, question in enumerate(CONTEXT_BY_QUESTION, 11)]),
+        "qa.csv": as_csv([{"질문": text, "근거문서": number} for number, text in enumerate(CONTEXT_BY_QUESTION, 11)]),
         "docs.csv": as_csv(DOCUMENTS),
     },
     "question id beside it": {
@@ -205,8 +201,8 @@ def test_reads_several_relevant_documents_of_a_question() -> None:
 
 def test_reads_a_graded_document_per_row() -> None:
     rows = [
-        {"qid": "1", "question": "누가 바다에 사나?", "doc_id": doc, "grade": grade}
-        for doc, grade in ((11, 2), (12, 0), (14, 1))
+        {"qid": "1", "question": "누가 바다에 사나?", "doc_id": doc, "score": score}
+        for doc, score in ((11, 2), (12, 0), (14, 1))
     ]
     (question,) = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)}).question_set.questions
     assert question.grade_of == {"11": 2, "14": 1, "12": 0}
@@ -215,19 +211,12 @@ def test_reads_a_graded_document_per_row() -> None:
 def test_gives_named_negatives_grade_zero() -> None:
     rows = [{**row, "negative_doc_id": 14} for row in naming("doc_id", [11, 12, 13])]
     reading = read_all({"qa.csv": as_csv(rows), "docs.csv": as_csv(DOCUMENTS)})
-    assert [question.grade_of for question in reading.question_set.questions] == [
-        {"11": 1, "14": 0},
-        {"12": 1, "14": 0},
-        {"13": 1, "14": 0},
-    ]
+    grades = [question.grade_of for question in reading.question_set.questions]
+    assert grades == [{id_: 1, "14": 0} for id_ in ("11", "12", "13")]
 
 
 def test_groups_passages_of_a_named_document() -> None:
-    chunks = [
-        {"id": f"{number}-{part}", "title": "바다", "text": f"{number}장 {part}절의 글이다."}
-        for number in (1, 2)
-        for part in "ab"
-    ]
+    chunks = [{"id": f"{n}-{p}", "title": "바다", "text": f"{n}장 {p}절의 글이다."} for n in (1, 2) for p in "ab"]
     rows = [{"id": "q1", "question": "바다는?", "문서명": "바다"}, {"id": "q2", "question": "달은?", "문서명": "달"}]
     corpus = [*chunks, {"id": "m", "title": "달", "text": MOON}]
     first, second = read_all({"qa.csv": as_csv(rows), "corpus.jsonl": jsonl(corpus)}).question_set.questions
@@ -291,9 +280,7 @@ def test_matches_ids_written_as_numbers(written: str) -> None:
 
 
 def test_does_not_match_ambiguous_numbers() -> None:
-    corpus = jsonl(
-        [{"_id": id_, "title": "", "text": text} for id_, text in zip(("1", "01", "2"), TITLES, strict=False)]
-    )
+    corpus = jsonl([{"_id": id_, "title": "", "text": t} for id_, t in zip(("1", "01", "2"), TITLES, strict=False)])
     queries = jsonl([{"_id": "q", "text": "무엇?"}])
     reading = read_all(
         {"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": b"query_id,corpus_id,score\nq,2.0,1\n"}
@@ -301,9 +288,7 @@ def test_does_not_match_ambiguous_numbers() -> None:
     assert gaps(reading)["unknown_passages"]["examples"] == "2.0"
 
 
-TOPICS = "".join(
-    f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{question}\n</DOC>\n" for n, question in enumerate(CONTEXT_BY_QUESTION, 1)
-)
+TOPICS = "".join(f"<DOC>\n<DOCNO> {n} </DOCNO>\n\n{text}\n</DOC>\n" for n, text in enumerate(CONTEXT_BY_QUESTION, 1))
 TAGGED = "".join(f"<DOC>\n<DOCNO>D-{n}</DOCNO>\n<TEXT>\n{text}\n</TEXT>\n</DOC>\n" for n, text in enumerate(TITLES, 1))
 JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
 
@@ -368,9 +353,7 @@ def test_joins_part_folders_into_a_collection() -> None:
         files[f"{part}/documents.csv"] = as_csv(DOCUMENTS[number : number + 1])
     reading = read(zipped(files), "set.zip")
     assert parts(reading) == dict(zip(CONTEXT_BY_QUESTION, ("train", "validation"), strict=False))
-    assert relevant_texts(reading) == {
-        question: [context] for question, context in list(CONTEXT_BY_QUESTION.items())[:2]
-    }
+    assert relevant_texts(reading) == {question: [text] for question, text in list(CONTEXT_BY_QUESTION.items())[:2]}
 
 
 def test_every_column_is_used_or_reported() -> None:

@@ -1,4 +1,4 @@
-"""TREC's topics and documents between tags, however these are closed, and nothing that a file declares."""
+"""TREC topics and documents with any closing tags, SMART entries, and lines without a header."""
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_never_expands_declared_entities() -> None:
     assert "root" not in str(question)
 
 
-# a reader that looks to the end of the file for each tag takes minutes for each of these, which the suite's limit ends
+# a reader that searches the whole file for each tag exceeds the time limit of the suite
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("tag", "entries"),
@@ -159,10 +159,7 @@ def sparse(judgements: str, queries: str) -> QuestionSetReading:
 def test_resolves_questions_by_position(queries: str, line: str) -> None:
     reading = sparse("\n".join(line.format(number, number) for number in (1, 2, 3)), queries)
     assert [question.relevant for question in reading.question_set.questions] == [("1",), ("2",), ("3",)]
-    assert [problem.code for problem in reading.problems] == [
-        ProblemCode.TITLE_AS_TEXT,
-        ProblemCode.QUESTIONS_BY_POSITION,
-    ]
+    assert [p.code for p in reading.problems] == [ProblemCode.TITLE_AS_TEXT, ProblemCode.QUESTIONS_BY_POSITION]
     assert reading.gaps == ()
 
 
@@ -171,7 +168,7 @@ def test_resolves_questions_by_position(queries: str, line: str) -> None:
     [
         ("1 1 1\n4 2 1\n9 3 1", [("1",), ("2",), ("3",)]),  # ids
         ("1 1 1\n4 2 1\n7 3 1", [("1",), ("2",), ()]),  # ids, one of them unknown
-        ("2 1 1", [(), (), ()]),  # one question is no evidence
+        ("2 1 1", [(), (), ()]),  # a single question is no evidence
     ],
 )
 def test_prefers_ids_over_positions(judgements: str, relevant: list[tuple[str, ...]]) -> None:
@@ -220,9 +217,7 @@ def test_keeps_grade_zero_in_trec_judgements() -> None:
 def test_reports_entries_without_text() -> None:
     content = DOCUMENTS + ".I 4\n.X\n1\t2\t3\n"
     reading = read_all({"a.all": content.encode(), "a.qry": QUERIES.encode(), "a.rel": b"1 1 0 0\n2 4 0 0\n"})
-    assert [(problem.code.value, problem.row) for problem in reading.problems if problem.leaves_out_row] == [
-        ("empty_context", 21)
-    ]
+    assert [(p.code.value, p.row) for p in reading.problems if p.leaves_out_row] == [("empty_context", 21)]
     assert gaps(reading)["unknown_passages"]["examples"] == "4"
 
 

@@ -33,9 +33,7 @@ def test_reads_documents_by_id(value: Any) -> None:
 
 def test_reads_texts_by_id() -> None:
     question_set = read_json({f"d{row}": TEXTS[row] for row in ROWS}).question_set
-    assert [(passage.id, passage.text) for passage in question_set.passages] == [
-        (f"d{row}", TEXTS[row]) for row in ROWS
-    ]
+    assert [(p.id, p.text) for p in question_set.passages] == [(f"d{row}", TEXTS[row]) for row in ROWS]
 
 
 def test_does_not_read_settings_as_documents() -> None:
@@ -64,7 +62,7 @@ def test_reads_column_oriented_json() -> None:
 def test_reads_lists_named_as_parts_as_split(first: str, second: str) -> None:
     reading = read_json({"version": "1", first: FLAT[:2], second: FLAT[2:]})
     assert [question.part for question in reading.question_set.questions] == ["train", "train", "validation"]
-    assert (reading.published_split, reading.unused_columns) == (True, ("version",))
+    assert (reading.has_published_split, reading.unused_columns) == (True, ("version",))
 
 
 def test_joins_lists_with_the_same_keys() -> None:
@@ -78,19 +76,15 @@ def test_reports_lists_beside_the_data() -> None:
 
 
 def test_reports_keys_beside_the_data() -> None:
-    assert read_json({"version": "1", "data": FLAT, "license": {"name": "MIT"}}).unused_columns == (
-        "version",
-        "license",
-    )
+    reading = read_json({"version": "1", "data": FLAT, "license": {"name": "MIT"}})
+    assert reading.unused_columns == ("version", "license")
 
 
 def test_reads_several_lists_as_a_collection() -> None:
     questions = [{"id": f"q{row}", "question": QUESTIONS[row]} for row in ROWS]
     judgements = [{"query_id": f"q{row}", "doc_id": f"d{row}", "relevance": 1} for row in ROWS]
     question_set = read_json({"questions": questions, "documents": DOCUMENTS, "qrels": judgements}).question_set
-    assert [(question.id, question.relevant) for question in question_set.questions] == [
-        (f"q{row}", (f"d{row}",)) for row in ROWS
-    ]
+    assert [(q.id, q.relevant) for q in question_set.questions] == [(f"q{row}", (f"d{row}",)) for row in ROWS]
 
 
 def test_rejects_ambiguous_lists() -> None:
@@ -113,11 +107,8 @@ def test_reads_objects_by_id_with_grades() -> None:
 
 @pytest.mark.parametrize("named", [["d0"], "d0", [{"id": "d0"}], {"d0": 1}])
 def test_reads_judgements_by_id_in_every_form(named: Any) -> None:
-    value = {
-        "queries": {"q0": QUESTIONS[0]},
-        "corpus": {"d0": TEXTS[0], "d1": TEXTS[1]},
-        "relevant_docs": {"q0": named},
-    }
+    corpus = {"d0": TEXTS[0], "d1": TEXTS[1]}
+    value = {"queries": {"q0": QUESTIONS[0]}, "corpus": corpus, "relevant_docs": {"q0": named}}
     assert read_json(value).question_set.questions[0].relevant == ("d0",)
 
 
@@ -137,9 +128,7 @@ DOCUMENT = {"page_content": TEXTS[0], "metadata": {"source": "a.md", "title": TI
 )
 def test_reads_langchain_documents(content: str) -> None:
     question_set = read(content.encode(), "docs.jsonl").question_set
-    assert [(passage.text, passage.title) for passage in question_set.passages] == [
-        (text, TITLES[0]) for text in TEXTS[:2]
-    ]
+    assert [(p.text, p.title) for p in question_set.passages] == [(text, TITLES[0]) for text in TEXTS[:2]]
 
 
 GRADES = [{f"d{row}": 1} for row in ROWS]
@@ -150,10 +139,7 @@ def by_id(letter: str, values: Any) -> dict[str, Any]:
 
 
 def read_all(files: dict[str, Any], *, is_zip: bool = False) -> QuestionSetReading:
-    contents = {
-        name: (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
-        for name, value in files.items()
-    }
+    contents = {n: (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)).encode() for n, v in files.items()}
     if is_zip:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as archive:
@@ -318,7 +304,7 @@ def test_reports_objects_with_unknown_ids(value: Any) -> None:
         ("predictions.json", by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS]), ProblemCode.PREDICTIONS),
         (
             "nbest_predictions.json",
-            by_id("q", [[{"text": one, "score": 1}] for one in ANSWERS]),
+            by_id("q", [[{"text": answer, "score": 1}] for answer in ANSWERS]),
             ProblemCode.PREDICTIONS,
         ),
         ("relevant_docs.json", by_id("q", [["d1"], ["d2"]]), ProblemCode.WRONG_SHAPE),

@@ -1,4 +1,4 @@
-"""Each layout, written after its description, is read to exactly what stands in it; what is missing is told."""
+"""Each published layout is read completely, and missing content is reported."""
 
 import gzip
 import json
@@ -364,9 +364,7 @@ def test_reads_or_reports_every_row(
         reading = read_all({name: held for name, held in content.items() if held.strip()})
     except DataError:
         return
-    merged = sum(
-        int(problem.details["count"]) for problem in reading.problems if problem.code is ProblemCode.MERGED_PASSAGES
-    )
+    merged = sum(int(p.details["count"]) for p in reading.problems if p.code is ProblemCode.MERGED_PASSAGES)
     question_set = reading.question_set
     assert len(question_set.aliases) == merged
     left_out = {file.role.value: file.left_out for file in reading.files}

@@ -1,4 +1,4 @@
-"""How a cell names passages: by id, file name or title, one or several."""
+"""Cells that name one or several passages by id, file name or title."""
 
 import json
 import unicodedata
@@ -82,7 +82,7 @@ def test_splits_at_ambiguous_separators_only_between_known_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "name", "found"),
+    ("ids", "name", "expected"),
     [
         (["0", "1", "10"], "1.0", "1"),
         (["0", "1", "10"], "0.0", "0"),
@@ -99,8 +99,8 @@ def test_splits_at_ambiguous_separators_only_between_known_names() -> None:
         (["1"], "", None),
     ],
 )
-def test_finds_the_id_with_the_same_number(ids: list[str], name: str, found: str | None) -> None:
-    assert NumberIds(lambda: ids).find(name) == found
+def test_finds_the_id_with_the_same_number(ids: list[str], name: str, expected: str | None) -> None:
+    assert NumberIds(lambda: ids).find(name) == expected
 
 
 def test_finds_ids_added_later() -> None:
@@ -165,10 +165,8 @@ def test_reads_the_part_from_cells(cell: object, part: str) -> None:
 
 def test_ignores_a_single_published_part() -> None:
     assert published_parts(["qrels/test.tsv", "queries.jsonl"]) == {}
-    assert published_parts(["train.json", "dev.json", "notes.json"]) == {
-        "train.json": "train",
-        "dev.json": "validation",
-    }
+    parts = {"train.json": "train", "dev.json": "validation"}
+    assert published_parts(["train.json", "dev.json", "notes.json"]) == parts
 
 
 QUESTIONS = ("두루미는 어디로 날아오나?", "수달은 무엇을 먹나?")
@@ -184,7 +182,7 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
 
 
 @pytest.mark.parametrize(
-    ("column", "names", "asked", "named"),
+    ("column", "names", "reference_column", "named"),
     [
         ("file_name", ("crane.pdf", "otter.pdf"), "target_file_name", ("crane.pdf", "otter.pdf")),
         ("url", ("https://a.kr/1", "https://a.kr/2"), "expected_url", ("https://a.kr/1", "https://a.kr/2/")),
@@ -192,18 +190,16 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
         ("파일명", ("두루미.hwp", "수달.hwp"), "정답파일", ("두루미.hwp", "수달.hwp")),
     ],
 )
-def test_resolves_passages_by_a_name_column(column: str, names: Any, asked: str, named: Any) -> None:
+def test_resolves_passages_by_a_name_column(column: str, names: Any, reference_column: str, named: Any) -> None:
     documents = [{"text": TEXTS[row], column: names[row]} for row in ROWS]
-    questions = [{"question": QUESTIONS[row], asked: named[row]} for row in ROWS]
+    questions = [{"question": QUESTIONS[row], reference_column: named[row]} for row in ROWS]
     reading = _read({"documents.jsonl": jsonl(documents), "questions.jsonl": jsonl(questions)})
     assert relevant_texts(reading) == EXPECTED
-    assert {column, asked} <= {*reading.used_columns}
+    assert {column, reference_column} <= {*reading.used_columns}
 
 
 def test_marks_every_chunk_of_a_named_file_relevant() -> None:
-    chunks = [{"text": text, "source": "birds.pdf"} for text in TEXTS] + [
-        {"text": "곰은 산에 산다.", "source": "bear.pdf"}
-    ]
+    chunks = [{"text": t, "source": "birds.pdf"} for t in TEXTS] + [{"text": "곰은 산에 산다.", "source": "bear.pdf"}]
     questions = [{"question": QUESTIONS[0], "source": "birds.pdf"}, {"question": QUESTIONS[1], "source": "bear.pdf"}]
     reading = _read({"chunks.jsonl": jsonl(chunks), "questions.jsonl": jsonl(questions)})
     assert [len(question.relevant) for question in reading.question_set.questions] == [2, 1]

@@ -1,4 +1,4 @@
-"""Roles of columns: evidence first, then names; a passage column is never taken by the length of its texts."""
+"""Roles of columns: by values, then by names; long texts do not suffice for a column of passages."""
 
 import io
 import json
@@ -83,14 +83,14 @@ def test_assigns_roles_by_names(names: tuple[str, ...], expected: QuestionColumn
         (
             {"context": None, "text": "서울", "question": "수도?"},
             QuestionColumns("question", "text"),
-        ),  # not an empty one
-        ({"context": "", "question": "?"}, QuestionColumns("question", "context")),  # and better than none
+        ),  # not an empty column
+        ({"context": "", "question": "?"}, QuestionColumns("question", "context")),  # better than no column
         (
             {"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"},
             QuestionColumns("가"),
-        ),  # a long text alone is no passage
-        ({"가": "수도는?", "나": "강은?"}, QuestionColumns()),  # two that ask are no guess
-        ({"question": "수도는?", "x": "서울"}, QuestionColumns("question")),  # short texts are no passages
+        ),  # a long text does not suffice
+        ({"가": "수도는?", "나": "강은?"}, QuestionColumns()),  # two columns of questions are ambiguous
+        ({"question": "수도는?", "x": "서울"}, QuestionColumns("question")),  # short texts
     ],
 )
 def test_assigns_roles_by_values(row: Row, expected: QuestionColumns) -> None:
@@ -318,11 +318,9 @@ def test_reports_media_columns_as_unused(kind: str, name: str) -> None:
 @pytest.mark.parametrize("kind", MEDIA)
 @pytest.mark.parametrize("name", ["image", "document", "context"])
 def test_does_not_read_media_as_passages(kind: str, name: str) -> None:
+    columns = {"question": QUESTIONS, "answers": ["나무에서 열린다.", "가을에 익는다."], name: [MEDIA[kind]] * 2}
     with pytest.raises(DataError) as error:
-        read(
-            parquet(question=QUESTIONS, answers=["나무에서 열린다.", "가을에 익는다."], **{name: [MEDIA[kind]] * 2}),
-            "a",
-        )
+        read(parquet(**columns), "a")
     assert error.value.problem.code is ProblemCode.ANSWERS_ALONE
     assert f"context={name}" not in str(error.value)
 

@@ -1,4 +1,4 @@
-"""Files of one name, archives with odd entries, missing shards, and groups that the corpus cannot meet."""
+"""Files with equal names, unusual archives, missing shards, and groups without passages in the corpus."""
 
 import io
 import json
@@ -73,7 +73,7 @@ def test_rejects_several_collections_without_an_empty_name() -> None:
 
 
 def as_windows_writes(name: str, files: dict[str, bytes], encoding: str) -> bytes:
-    """A zip archive whose members lie in a folder of this name, written without the flag of UTF-8."""
+    """Return a zip archive of a folder with a name that has no UTF-8 flag."""
     placeholder = "x" * len(name.encode(encoding))
     content = zipped({f"{placeholder}/{file}": held for file, held in files.items()})
     return content.replace(placeholder.encode(), name.encode(encoding))
@@ -97,9 +97,7 @@ def test_reports_empty_members() -> None:
 def test_reports_empty_files_of_a_folder(tmp_path: Path) -> None:
     write_all(tmp_path, {**beir(), "scifact/dev.tsv": b""})
     reading = read_paths_in_subprocess([tmp_path / "scifact"])
-    assert {gap.details.get("file") for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE} == {
-        "scifact/dev.tsv"
-    }
+    assert {g.details.get("file") for g in reading.gaps if g.code is ProblemCode.EMPTY_FILE} == {"scifact/dev.tsv"}
 
 
 def test_rejects_an_empty_corpus_file() -> None:
@@ -127,11 +125,9 @@ def test_rejects_archives_with_trailing_bytes() -> None:
 
 
 def autorag(groups: list[list[str]]) -> QuestionSetReading:
-    rows = [
-        {"qid": "q1", "query": "무엇?", "retrieval_gt": groups},
-        {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]},
-    ]
-    return read_all({"qa.jsonl": jsonl(rows), "corpus.jsonl": CORPUS})
+    first = {"qid": "q1", "query": "무엇?", "retrieval_gt": groups}
+    second = {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]}
+    return read_all({"qa.jsonl": jsonl([first, second]), "corpus.jsonl": CORPUS})
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def test_requires_a_choice_for_unmarked_passage_lists(name: str) -> None:
 
 
 def test_requires_a_choice_for_pairs_without_supporting_facts() -> None:
-    rows = [
-        {key: row[key] for key in ("_id", "question", "context")} for row in json.loads(LAYOUTS["HotpotQA"].content)
-    ]
+    rows = [{k: row[k] for k in ("_id", "question", "context")} for row in json.loads(LAYOUTS["HotpotQA"].content)]
     with pytest.raises(DataError) as error:
         read_json(rows)
     assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES

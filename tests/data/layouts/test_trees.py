@@ -88,12 +88,8 @@ def test_keeps_passages_without_questions() -> None:
 
 
 def test_every_key_is_used_or_reported() -> None:
-    row = {
-        "context": TEXTS[0],
-        "source": "신문",
-        "notes": [{"by": "가"}],
-        "qas": [{**QA[0], "kind": "wh", "hints": [1]}],
-    }
+    qas = [{**QA[0], "kind": "wh", "hints": [1]}]
+    row = {"context": TEXTS[0], "source": "신문", "notes": [{"by": "가"}], "qas": qas}
     reading = read_json({"version": 1, "data": [row]})
     assert reading.used_columns == (
         "data", "data[].context", "data[].qas", "data[].qas[].question", "data[].qas[].answer",
@@ -115,19 +111,17 @@ def test_does_not_read_subquestions_as_questions() -> None:
 
 
 def test_questions_inherit_the_published_part_of_their_article() -> None:
-    data = [
-        {"split": part, "context": TEXTS[row], "qas": [QA[row]]} for row, part in enumerate(("train", "dev", "test"))
-    ]
+    data = [{"split": p, "context": TEXTS[row], "qas": [QA[row]]} for row, p in enumerate(("train", "dev", "test"))]
     reading = read_json(data)
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
-    assert reading.published_split
+    assert reading.has_published_split
 
 
 def test_reports_broken_parts_and_reads_the_rest() -> None:
     rows: list[Any] = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
     reading = read_json([rows[0], "글", {"context": TEXTS[1], "qas": "글"}, {"nothing": 1}, rows[2]])
     assert list(relevant_texts(reading)) == [QUESTIONS[0], QUESTIONS[2]]
-    codes = [(problem.code, problem.details["place"]) for problem in reading.problems]
+    codes = [(problem.code, problem.details["location"]) for problem in reading.problems]
     assert codes == [(ProblemCode.BROKEN_PART, f"data[{row}]") for row in (1, 2, 3)]
 
 
@@ -199,9 +193,7 @@ def test_reads_questions_with_own_passages_at_any_level(level: str, kind: str) -
     reading = read_json(LEVELS[level]([question(row) | OWN_PASSAGES[kind][row] for row in ROWS]))
     assert list(relevant_texts(reading).values()) == [[text] for text in TEXTS]
     questions = reading.question_set.questions
-    assert [(question_read.id, question_read.answers) for question_read in questions] == [
-        (f"q{row}", (ANSWERS[row],)) for row in ROWS
-    ]
+    assert [(q.id, q.answers) for q in questions] == [(f"q{row}", (ANSWERS[row],)) for row in ROWS]
     assert reading.problems == ()
 
 
@@ -252,9 +244,7 @@ def test_rejects_questions_and_answers_without_passages(level: str) -> None:
 
 def test_reports_every_enclosing_key() -> None:
     items = [question(row) | OWN_PASSAGES["texts"][row] for row in ROWS]
-    parts = [
-        {"name": "가", "split": part, "qas": [item]} for part, item in zip(("train", "dev", "test"), items, strict=True)
-    ]
+    parts = [{"name": "가", "split": p, "qas": [item]} for p, item in zip(("train", "dev", "test"), items, strict=True)]
     reading = read_json({"version": 2, "data": [{"editor": "이", "sections": parts}]})
     assert reading.used_columns == ("split", "id", "question", "answer", "contexts")
     assert reading.unused_columns == ("version", "data[].editor", "data[].sections[].name")

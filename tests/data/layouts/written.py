@@ -1,4 +1,4 @@
-"""One small collection in the layout of each publisher, written after its description."""
+"""A small collection in each published layout."""
 
 import csv
 import io
@@ -70,16 +70,11 @@ def read_json(value: Any, columns: QuestionColumns | None = None) -> QuestionSet
 def judged_texts(reading: QuestionSetReading) -> dict[str, dict[str, int]]:
     """Question -> text of each judged passage -> grade."""
     text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {
-        question.text: {text_of[id_]: grade for id_, grade in question.grade_of.items()}
-        for question in reading.question_set.questions
-    }
+    return {q.text: {text_of[id_]: g for id_, g in q.grade_of.items()} for q in reading.question_set.questions}
 
 
 def relevant_texts(reading: QuestionSetReading) -> dict[str, list[str]]:
-    return {
-        question: [text for text, grade in held.items() if grade] for question, held in judged_texts(reading).items()
-    }
+    return {q: [text for text, g in held.items() if g] for q, held in judged_texts(reading).items()}
 
 
 def write_all(folder: Path, contents: Files) -> None:
@@ -181,12 +176,8 @@ def miracl() -> Files:
 
 def mr_tydi() -> Files:
     def held(question: str, *, positive: bool) -> list[dict[str, str]]:
-        grades = JUDGED.get(question, {}).items()
-        return [
-            {"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]}
-            for id_, grade in grades
-            if (grade > 0) is positive
-        ]
+        ids = [id_ for id_, grade in JUDGED.get(question, {}).items() if (grade > 0) is positive]
+        return [{"docid": id_, "title": PASSAGES[id_][0], "text": PASSAGES[id_][1]} for id_ in ids]
 
     return {
         "train.jsonl": jsonl(

@@ -1,4 +1,4 @@
-"""The figures of pairs, each against a count by hand."""
+"""Statistics of pairs, compared with simple counts."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,6 @@ from mrc_workbench.data.pairs import (
     PairSet,
     audit_pairs,
     evaluation_part,
-    measure_leak,
     number_sentences,
     row_groups,
     split_pairs,
@@ -66,16 +65,6 @@ def test_sampled_parts_share_no_sentence() -> None:
     assert all(part_leak.sentences == 0 for part_leak in result.leaks.values())
 
 
-def test_measures_the_leak_between_sets() -> None:
-    labelled = PairSet.from_columns("판정", PairKind.LABELLED, [["나", "바", "사"], ["가", "사", "아"]], [0, 1, 2])
-    set_leak = measure_leak(SCORED, labelled)
-    assert (set_leak.sentences, set_leak.rows.tolist(), set_leak.repeated) == (3, [0, 1], 1)
-    sentences = PairSet.from_columns("문장", PairKind.SENTENCES, [["마", "없음", "바", "마"]])
-    set_leak = measure_leak(SCORED, sentences)
-    assert (set_leak.sentences, set_leak.rows.tolist(), set_leak.repeated) == (2, [0, 2, 3], 0)
-    assert measure_leak(sentences, SCORED).rows.tolist() == [5]
-
-
 PAIRS = st.lists(st.tuples(st.sampled_from("가나다라마"), st.sampled_from("가나다라마바")), max_size=12)
 
 
@@ -85,19 +74,17 @@ PAIRS = st.lists(st.tuples(st.sampled_from("가나다라마"), st.sampled_from("
 def test_leaks_match_set_operations(
     first: list[tuple[str, str]], second: list[tuple[str, str]], kind: PairKind
 ) -> None:
-    def make_set(rows: list[tuple[str, str]]) -> PairSet:
-        values = [0] * len(rows) if kind is PairKind.SCORED else []
-        columns = [[row[column] for row in rows] for column in range(2)]
-        return PairSet.from_columns(
-            "짝", kind, columns, values, scale=(0, 5) if values or kind is PairKind.SCORED else (0, 0)
-        )
-
-    set_leak = measure_leak(make_set(first), make_set(second))
+    values = [0] * len(first + second) if kind is PairKind.SCORED else []
+    columns = [[row[column] for row in first + second] for column in range(2)]
+    pairs = PairSet.from_columns("짝", kind, columns, values, scale=(0, 5))
+    train, test = np.split(np.arange(len(pairs)), [len(first)])
+    parts = {Part.TRAIN: train, Part.VALIDATION: train[:0], Part.TEST: test}
+    leak = audit_pairs(pairs, parts).leaks[Part.TRAIN, Part.TEST]
     known = {text for row in first for text in row}
     whole = set(first) | ({(b, a) for a, b in first} if kind is PairKind.SCORED else set())
-    assert set_leak.sentences == len(known & {text for row in second for text in row})
-    assert set_leak.rows.tolist() == [index for index, row in enumerate(second) if known & set(row)]
-    assert set_leak.repeated == sum(row in whole for row in second)
+    assert leak.sentences == len(known & {text for row in second for text in row})
+    assert leak.rows.tolist() == [row for row, pair in zip(test.tolist(), second, strict=True) if known & set(pair)]
+    assert leak.repeated == sum(row in whole for row in second)
 
 
 TRAIN, VALIDATION, TEST = range(3)
@@ -125,12 +112,7 @@ def test_groups_rows_that_share_sentences_transitively() -> None:
 
 def test_splits_unpublished_rows_by_fractions() -> None:
     rows = split_pairs(pairs_of(disjoint_rows(1000)), SplitOptions(validation=0.1, test=0.2))
-    assert {part: len(indices) for part, indices in rows.items()} == {
-        Part.ALL: 1000,
-        Part.TRAIN: 700,
-        Part.VALIDATION: 100,
-        Part.TEST: 200,
-    }
+    assert [len(rows[part]) for part in (Part.ALL, *PARTS)] == [1000, 700, 100, 200]
     assert sorted(np.concatenate([rows[part] for part in PARTS]).tolist()) == list(range(1000))
 
 
@@ -203,9 +185,7 @@ def test_parts_are_disjoint_without_shared_sentences(rows: list[tuple[str, str, 
     assert sorted(np.concatenate([rows_by_part[part] for part in PARTS]).tolist()) == list(range(len(rows)))
     for index, part in enumerate(PARTS):
         if index and index in published:
-            assert rows_by_part[part].tolist() == [
-                row for row, published_index in enumerate(published) if published_index == index
-            ]
+            assert rows_by_part[part].tolist() == [row for row, p in enumerate(published) if p == index]
         elif index:
             others = np.setdiff1d(rows_by_part[Part.ALL], rows_by_part[part])
             assert not sentences(pairs, rows_by_part[part]) & sentences(pairs, others)

@@ -1,4 +1,4 @@
-"""The catalog of pairs: what comes with the program, and what is got from its publisher; and kept sets."""
+"""The catalog of pairs, with packaged and downloaded sets, and stored sets."""
 
 import csv
 import hashlib
@@ -41,7 +41,7 @@ def content(score: int) -> bytes:
 
 @pytest.fixture
 def entry(workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PairEntry:
-    """A set of two files that lie in a folder of data, each under its checksum; no publisher answers."""
+    """A set of two files in a data folder with their checksums; the publisher is not reachable."""
     files = []
     for index, name in enumerate(("one.tsv", "two.tsv")):
         (tmp_path / name).write_bytes(content(index))
@@ -139,14 +139,10 @@ def test_entry_matches_the_published_file(file: CatalogEntry) -> None:
     ],
 )
 def test_reads_every_row_into_its_published_part(id_: str, kind: PairKind, rows: tuple[int, ...]) -> None:
-    pair_reading = reading(id_)
-    assert (pair_reading.pairs.kind, pair_reading.pairs.name, pair_reading.left_out) == (
-        kind,
-        PAIR_CATALOG[id_].title,
-        0,
-    )
-    assert tuple(len(split_pairs(pair_reading.pairs)[part]) for part in PARTS) == rows
-    assert all(file.problems == () for file in pair_reading.files)
+    result = reading(id_)
+    assert (result.pairs.kind, result.pairs.name, result.left_out) == (kind, PAIR_CATALOG[id_].title, 0)
+    assert tuple(len(split_pairs(result.pairs)[part]) for part in PARTS) == rows
+    assert all(file.problems == () for file in result.files)
 
 
 def test_reads_korsts_with_literal_quotes() -> None:

@@ -1,4 +1,4 @@
-"""What is understood of files of pairs, and what is told of their rows."""
+"""Columns, kinds, scales and parts of files of pairs, and the problems of their rows."""
 
 import json
 from collections.abc import Sequence
@@ -86,8 +86,8 @@ def test_reads_three_numbers_as_labels_and_two_as_scores() -> None:
 def test_flattens_objects_in_cells() -> None:
     labels = [{"label": row / 4, "binary": 1} for row in range(12)]
     rows = [
-        {"guid": f"n{row}", "sentence1": f"가 {row}", "sentence2": f"나 {row}", "labels": label}
-        for row, label in enumerate(labels)
+        {"guid": f"n{n}", "sentence1": f"가 {n}", "sentence2": f"나 {n}", "labels": label}
+        for n, label in enumerate(labels)
     ]
     for content in (as_json(rows).encode(), as_jsonl(rows).encode(), as_parquet(rows)):
         reading = read(content)
@@ -194,7 +194,7 @@ def test_rejects_formula_errors_as_sentences() -> None:
     reading = read(workbook(lines))
     assert problem_codes(reading) == [
         (ProblemCode.EMPTY_SENTENCE, 2)
-    ]  # a workbook that nobody has opened holds no results
+    ]  # a workbook that was never opened holds no results
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,8 @@ def test_given_options_override_guesses() -> None:
     content = tsv([("x", "y", "z"), *rows])
     guess = read(content)
     assert (guess.pairs.kind, guess.files[0].columns) == (PairKind.PARALLEL, PairColumns("x", "z"))
-    given = read(content, columns={"score": "y", "sentence1": "z", "sentence2": "x"}, scale=(0, 10))
-    assert (given.pairs.kind, given.pairs.scale, given.pairs.texts[0][0]) == (
-        PairKind.SCORED,
-        (0, 10),
-        "다른 문장 하나",
-    )
+    given = read(content, columns={"score": "y", "sentence1": "z", "sentence2": "x"}, scale=(0, 10)).pairs
+    assert (given.kind, given.scale, given.texts[0][0]) == (PairKind.SCORED, (0, 10), "다른 문장 하나")
     alone = read(content, kind=PairKind.SENTENCES)
     assert (alone.pairs.kind, len(alone.pairs.texts)) == (PairKind.SENTENCES, 1)
     as_parallel = read(table(), kind=PairKind.PARALLEL)
@@ -300,7 +296,7 @@ def test_reports_ambiguous_commas() -> None:
     assert "1,000 (column score) were read as 1, with a decimal comma" in problem.message
     assert reading.pairs.values[:5].tolist() == [1, 2, 3, 4, 5]
     decimals = [*rows, ("다", "라", "2,5")]
-    assert problem_codes(read(table(*decimals, more=8))) == []  # here it parts decimals for certain
+    assert problem_codes(read(table(*decimals, more=8))) == []  # certainly a decimal comma
 
 
 @pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])

@@ -1,4 +1,4 @@
-"""Scores, labels and parts, and what a column of them means."""
+"""Scores, labels and parts, and the meaning of their columns."""
 
 from typing import Any
 
@@ -163,7 +163,7 @@ def test_rejects_scores_outside_the_scale(scores: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("scale", [(0, 1e39), (0, 1e300), (0, float("inf")), (-float("inf"), 5)])
 def test_rejects_infinite_scores_and_scales(scale: tuple[float, float]) -> None:
-    """Also of a set that was kept before such scores were left out: it is told as broken, and no figure is made."""
+    """A set stored before such scores were skipped is reported as broken."""
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="outside"):
         scored(0, 1e39, 3, scale=scale)
 
@@ -186,14 +186,14 @@ def test_fingerprint_covers_everything_but_the_name() -> None:
 
 def test_selects_rows_with_values_and_parts() -> None:
     published = [PARTS.index(part) for part in (Part.TRAIN, Part.TEST, Part.VALIDATION)]
-    pair_set = PairSet.from_columns(
+    pairs = PairSet.from_columns(
         "짝", PairKind.SCORED, [["가", "나", "다"], ["라", "마", "바"]], [1, 2, 3], published=published, scale=(0, 5)
     )
-    few = pair_set.at(np.array([2, 0]))
+    few = pairs.at(np.array([2, 0]))
     assert [list(column) for column in few.texts] == [["다", "가"], ["바", "라"]]
     assert few.values.tolist() == [3, 1]
     assert [PARTS[part] for part in few.published] == [Part.VALIDATION, Part.TRAIN]
-    assert len(pair_set.at(np.array([], dtype=int))) == 0
+    assert len(pairs.at(np.array([], dtype=int))) == 0
 
 
 def test_sentences_are_unique() -> None:
@@ -216,8 +216,8 @@ def test_numbers_of_an_empty_set_are_empty() -> None:
 
 
 def test_builds_sets_of_plain_sentences() -> None:
-    pair_set = sentence_set("글", [" 하나. ", "둘.", "", "  ", "하나."])
-    assert (pair_set.kind, list(pair_set.texts[0])) == (PairKind.SENTENCES, ["하나.", "둘."])
+    pairs = sentence_set("글", [" 하나. ", "둘.", "", "  ", "하나."])
+    assert (pairs.kind, list(pairs.texts[0])) == (PairKind.SENTENCES, ["하나.", "둘."])
     assert list(sentence_set("글", PAIRS.sentences).texts[0]) == ["가", "나", "다", "라"]
 
 
@@ -233,11 +233,9 @@ NAMES = ("문장1", "문장2", "값", "구분")
 
 
 def rows_of(value: st.SearchStrategy[str]) -> st.SearchStrategy[list[Row]]:
-    """Rows that tell at least two values apart."""
+    """Rows with at least two different values."""
     cells = st.tuples(SENTENCES, SENTENCES, value, st.sampled_from(["train", "dev", "test", ""]))
-    rows = st.lists(cells, min_size=10, max_size=14).filter(
-        lambda rows: len({sampled_row[2] for sampled_row in rows}) > 3
-    )
+    rows = st.lists(cells, min_size=10, max_size=14).filter(lambda rows: len({row[2] for row in rows}) > 3)
     return rows.map(lambda rows: [dict(zip(NAMES, row, strict=True)) for row in rows])
 
 
@@ -247,9 +245,7 @@ def check(content: bytes, rows: list[Row], kind: PairKind) -> None:
     reading = read_pairs([(content, "짝")], PairReadOptions({role: "값"}, kind, scale))
     assert [file.problems for file in reading.files] == [()]
     pairs = reading.pairs
-    assert [list(column) for column in pairs.texts] == [
-        [row[name].strip() for row in rows] for name in ("문장1", "문장2")
-    ]
+    assert [list(c) for c in pairs.texts] == [[r[name].strip() for r in rows] for name in ("문장1", "문장2")]
     expected = [LABEL_OF[row["값"]] if kind is PairKind.LABELLED else float(row["값"]) for row in rows]
     assert pairs.values.tolist() == pytest.approx(expected)
     names = {"train": 0, "dev": 1, "test": 2, "": -1}
@@ -288,7 +284,7 @@ GOOD: list[Row] = [{"sentence1": f"가 {row}", "sentence2": f"나 {row}", "score
 
 
 def use(content: bytes, options: PairReadOptions | None = None) -> PairSet | None:
-    """Read what may be anything: a set that can be used, or an error that can be told."""
+    """Read any content: the result is a usable set or an error with a message."""
     try:
         reading = read_pairs([(content, "짝")], options)
     except DataError as error:

@@ -49,13 +49,13 @@ def test_audits_a_small_set() -> None:
     assert result.question_lengths.tolist() == [9, 4, 9, 11, 2]
     assert result.overlap.mean == pytest.approx((1 / 5 + 1 + 1) / 3)
     assert result.duplicate_questions == {"수도는 어디인가?": ("1", "3")}
-    assert result.answers_not_found == ("2",)
+    assert result.missing_answer_ids == ("2",)
     assert result.kinds == {"keyword": 2, "year": 1}
 
 
 def test_audits_a_set_without_answerable_questions() -> None:
     result = audit(QuestionSet("set", SET.passages, (SET.questions[2],)))
-    assert len(result.overlap.shares) == 0
+    assert len(result.overlap.fractions) == 0
     assert math.isnan(result.overlap.mean)
     assert result.passages_without_question == 3
 
@@ -74,8 +74,8 @@ def test_detects_answers_that_are_labels() -> None:
     "question_set",
     [
         labelled(["True", "False"] * 4),  # too few to tell
-        labelled([f"답 {row}" for row in range(30)]),  # each its own: wrong perhaps, but no labels
-        labelled(["지문", "모든"] * 15),  # few, and parts of the passages
+        labelled([f"답 {row}" for row in range(30)]),  # all different: no labels
+        labelled(["지문", "모든"] * 15),  # few, but parts of the passages
         SET,
     ],
 )
@@ -174,7 +174,7 @@ def test_classifies_word_overlap() -> None:
     [(1, OverlapLevel.FEW), (29, OverlapLevel.FEW), (30, OverlapLevel.HIGH), (300, OverlapLevel.HIGH)],
 )
 def test_does_not_classify_overlap_of_few_questions(measured: int, level: OverlapLevel) -> None:
-    shares = np.array([0.67] * measured + [np.nan] * 40)  # what cannot be measured does not count
+    shares = np.array([0.67] * measured + [np.nan] * 40)  # NaN is ignored
     assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, 0.67, 0.0)) is level
     assert overlap_level(Overlap(OverlapUnit.PAIRS, shares, float("nan"), 0.0)) is OverlapLevel.UNKNOWN
 
@@ -231,11 +231,7 @@ def test_finds_passages_in_any_case() -> None:
 
 def test_lists_questions_by_passage() -> None:
     questions_by_row = group_questions_by_passage(small_set(), [2, 0, 4])
-    assert {row: [question.id for question in questions] for row, questions in questions_by_row.items()} == {
-        2: ["q3", "q6"],
-        0: ["q1"],
-        4: ["q5"],
-    }
+    assert {row: [q.id for q in qs] for row, qs in questions_by_row.items()} == {2: ["q3", "q6"], 0: ["q1"], 4: ["q5"]}
 
 
 @st.composite
@@ -262,9 +258,7 @@ def test_splits_by_article_and_covers_every_question(question_set: QuestionSet, 
 
 def _articles(question_set: QuestionSet) -> set[str]:
     relevant = [
-        question_set.passages[question_set.row_of_passage[id_]]
-        for question in question_set.questions
-        for id_ in question.relevant
+        question_set.passages[question_set.row_of_passage[id_]] for q in question_set.questions for id_ in q.relevant
     ]
     return {passage.title or f"passage {passage.id}" for passage in relevant}
 

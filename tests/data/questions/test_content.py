@@ -1,4 +1,4 @@
-"""Notes about texts: a kind of text is reported with its count and examples, and an ordinary set has no note."""
+"""Notes about texts: each problem is reported with its count and examples; a clean set has no note."""
 
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -128,9 +128,7 @@ def test_reports_decomposed_latin_characters() -> None:
     rng = np.random.default_rng(0)
     texts = [f"{text} " + "".join(chr(97 + c) for c in rng.integers(0, 26, 60)) for text in texts]
     questions = [f"Which café in Zürich is number {row}?" for row in range(100)]
-    details = notes(make_set([_decomposed(text) for text in texts], questions))[
-        ProblemCode.DECOMPOSED_CHARACTERS
-    ].details
+    details = notes(make_set([_decomposed(t) for t in texts], questions))[ProblemCode.DECOMPOSED_CHARACTERS].details
     assert details["lost"] == "40.0%", "café and Zürich of five shared words: café, in, zürich, number, the figure"
 
 
@@ -139,9 +137,7 @@ def test_reports_full_width_characters_if_matches_are_lost() -> None:
     notes_by_code = notes(make_set(wide))
     assert list(notes_by_code) == [ProblemCode.FULL_WIDTH]
     assert notes_by_code[ProblemCode.FULL_WIDTH].details["lost"] != "0.0%"
-    same = [
-        question.text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for question in make_set(TEXTS).questions
-    ]
+    same = [q.text.translate({ord("0") + d: 0xFF10 + d for d in range(10)}) for q in make_set(TEXTS).questions]
     assert notes(make_set(wide, same)) == {}, "both sides have the same form"
 
 
@@ -198,14 +194,14 @@ def similarity(a: str, b: str, shingle: int = 5) -> float:
     return len(first & second) / len(first | second)
 
 
-@pytest.mark.parametrize(("first", "letters"), [(0xAC00, 11_000), (ord("a"), 26), (0x4E00, 5_000), (0x3041, 80)])
-def test_finds_the_same_pairs_as_exact_similarity(first: int, letters: int) -> None:
-    texts = random_texts(400, first, letters)
+@pytest.mark.parametrize(("first", "alphabet_size"), [(0xAC00, 11_000), (ord("a"), 26), (0x4E00, 5_000), (0x3041, 80)])
+def test_finds_the_same_pairs_as_exact_similarity(first: int, alphabet_size: int) -> None:
+    texts = random_texts(400, first, alphabet_size)
     rng = np.random.default_rng(1)
     for row in range(100):
         changed = list(texts[row])
         for at in rng.integers(0, 300, row // 8):
-            changed[int(at)] = chr(first + int(rng.integers(letters)))
+            changed[int(at)] = chr(first + int(rng.integers(alphabet_size)))
         texts[300 + row] = "".join(changed)
     expected = {(row, 300 + row) for row in range(100) if similarity(texts[row], texts[300 + row]) >= SIMILARITY}
     duplicates = find_near_duplicates(texts)
@@ -216,14 +212,8 @@ def test_finds_the_same_pairs_as_exact_similarity(first: int, letters: int) -> N
 
 def test_ignores_case_spaces_and_composition() -> None:
     text = "Zürich 두루미는 겨울에 철원 들판으로 날아온다. It stays until March."
-    variants = [
-        text,
-        text.upper(),
-        text.replace(" ", "\n "),
-        unicodedata.normalize("NFD", text),
-        "전혀 다른 글이다, 아주.",
-    ]
-    assert find_near_duplicates(variants).clusters.tolist() == [0, 0, 0, 0, 1]
+    variants = [text, text.upper(), text.replace(" ", "\n "), unicodedata.normalize("NFD", text)]
+    assert find_near_duplicates([*variants, "전혀 다른 글이다, 아주."]).clusters.tolist() == [0, 0, 0, 0, 1]
 
 
 def test_ignores_short_and_empty_texts() -> None:

@@ -1,4 +1,4 @@
-"""Judged questions: kept by corpus, made into sets, and never lost to another page or a damaged file."""
+"""Judged questions: stored by corpus, merged into sets, and safe from other pages and damaged files."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ OF = SET.fingerprint
 
 def test_stores_and_withdraws_judgements() -> None:
     judge_passage(CORPUS, "누가  한글을\n만들었나?", "p1", RelevanceVerdict.RIGHT)
-    for _ in range(2):  # judged twice it is judged once
+    for _ in range(2):  # a repeated judgement is stored once
         judge_passage(CORPUS, "누가 한글을 만들었나?", "p2", RelevanceVerdict.RIGHT)
     judge_passage(CORPUS, "다른 질문", "p3", RelevanceVerdict.RIGHT)
     assert load_judgements(CORPUS) == (
@@ -70,9 +70,7 @@ def test_stores_judgements_by_corpus() -> None:
 def test_concurrent_judgements_lose_nothing() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: judge_passage(CORPUS, f"질문 {number}", "p1", RelevanceVerdict.RIGHT), range(40)))
-    assert {judged_question.question for judged_question in load_judgements(CORPUS)} == {
-        f"질문 {number}" for number in range(40)
-    }
+    assert {entry.question for entry in load_judgements(CORPUS)} == {f"질문 {number}" for number in range(40)}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +186,7 @@ def test_wrong_passages_get_grade_zero() -> None:
     first = SET.questions[0]
     for passage, verdict in zip(("p2", "p3", "p4", "p5"), (*RelevanceVerdict, RelevanceVerdict.RIGHT), strict=True):
         judge_passage(CORPUS, first.text, passage, verdict)
-    judge_passage(CORPUS, first.text, "p5", RelevanceVerdict.WRONG)  # another word takes the place of the one before
+    judge_passage(CORPUS, first.text, "p5", RelevanceVerdict.WRONG)  # a new note replaces the old note
     judge_passage(CORPUS, "새 질문", "p1", RelevanceVerdict.WRONG)
     judged = load_judgements(CORPUS)
     assert judged[0] == JudgedQuestion(first.text, ("p2",), wrong=("p3", "p5"), unsure=("p4",))
@@ -197,13 +195,9 @@ def test_wrong_passages_get_grade_zero() -> None:
     assert len(both.questions) == len(SET.questions), "a new question without a right passage measures nothing"
     assert both.questions[0].grade_of == {"p1": 1, "p2": 1, "p3": 0, "p5": 0}, "unsure is unjudged"
     assert both.questions[1:] == SET.questions[1:]
-    assert merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1], (
-        "with what the set knows"
-    )
-    assert (
-        merge_judgements(SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False).questions
-        == SET.questions
-    )
+    assert merge_judgements(SET, judged, "alone", only_judged=True).questions == both.questions[:1]
+    contradicted = merge_judgements(SET, (JudgedQuestion(first.text, (), wrong=("p1",)),), "both", only_judged=False)
+    assert contradicted.questions == SET.questions
     judge_passage(CORPUS, "새 질문", "p1", None)
     assert load_judgements(CORPUS) == judged[:1]
 
@@ -347,7 +341,7 @@ def test_killed_write_keeps_the_old_remarks() -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, OF], cwd=PROJECT, check=False)
     assert done.returncode == -9
     assert load_remarks(OF).notes == (("q1", "first"),)
-    write_note(OF, "q2", "second")  # nobody holds the lock any more
+    write_note(OF, "q2", "second")  # the lock is released
     assert json.loads(file().read_text(encoding="utf-8"))["notes"] == [["q1", "first"], ["q2", "second"]]
 
 

@@ -266,7 +266,7 @@ def test_finds_texts_in_closed_blocks() -> None:
 
 
 class SameHash(str):
-    """Texts that only their letters tell apart."""
+    """Texts that differ only in their letters."""
 
     __slots__ = ()
 
@@ -297,5 +297,5 @@ def test_audits_korquad(korquad: QuestionSetReading) -> None:
     result = audit(korquad.question_set)
     assert (result.article_count, result.unanswerable_count, result.passages_without_question) == (140, 0, 1)
     assert result.questions_per_passage.sum() == 5774
-    assert result.answers_not_found == ()
+    assert result.missing_answer_ids == ()
     assert round(result.overlap.mean, 3) == 0.674

@@ -1,4 +1,4 @@
-"""What the commands print of a reading, of its split, and of a refusal with its choices."""
+"""Printed lines of a reading, its split, and an error with proposals."""
 
 import io
 import json
@@ -149,9 +149,7 @@ def test_export_keeps_aliases(layout: Layout) -> None:
     aliased = replace(GRADED, name="aliased", aliases={"사본 1": "d 1", "copy": "d 1", "x": "d2"})
     reading = read(export_archive(aliased, layout), "aliased.zip")
     assert reading.question_set == aliased
-    assert not [problem for problem in reading.problems if problem.code is ProblemCode.MERGED_PASSAGES], (
-        "no row was merged"
-    )
+    assert not [p for p in reading.problems if p.code is ProblemCode.MERGED_PASSAGES], "no row was merged"
 
 
 @pytest.mark.parametrize("layout", EXPORT_LAYOUTS)
@@ -214,11 +212,7 @@ def test_beir_loads_the_exported_folder(tmp_path: Path) -> None:
 
 def test_exports_tables_with_mteb_columns() -> None:
     files = _files(Layout.MTEB)
-    tables = {
-        name.split("/")[1]: pq.read_table(io.BytesIO(content))
-        for name, content in files.items()
-        if name.endswith(".parquet")
-    }
+    tables = {n.split("/")[1]: pq.read_table(io.BytesIO(c)) for n, c in files.items() if n.endswith(".parquet")}
     assert tables["corpus"].column_names == ["_id", "title", "text"]
     assert tables["queries"].column_names[:2] == ["_id", "text"]
     assert tables["default"].to_pylist()[0] == {"query-id": "q 1", "corpus-id": "d 1", "score": 2}
@@ -234,7 +228,7 @@ def test_card_lists_the_files_in_yaml(layout: Layout) -> None:
     paths = {config["data_files"][0]["path"] for config in metadata["configs"]}
     assert {f"a_b_c_d/{path}" for path in paths} == files.keys() - {"a_b_c_d/README.md"}
     assert "3 passages, 2 questions, 3 judgements" in body
-    assert "asked by nobody: title 1" in body
+    assert "generated from passages: title 1" in body
     assert "groups" in body
 
 

@@ -19,84 +19,76 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from tests.data.split.worlds import chain, faq, set_of, tangle
 
 
-def counts(question_split: Split) -> dict[str, int]:
-    return {part.value: len(question_split.rows[part]) for part in PARTS}
+def counts(result: Split) -> dict[str, int]:
+    return {part.value: len(result.rows[part]) for part in PARTS}
 
 
-def assert_whole(question_set: QuestionSet, question_split: Split) -> None:
-    """Every answerable question is in one part, and the leak is counted right."""
-    rows = np.concatenate([question_split.rows[part] for part in PARTS])
+def assert_whole(question_set: QuestionSet, result: Split) -> None:
+    """Check that every answerable question is in exactly one part, and that the leaks are correct."""
+    rows = np.concatenate([result.rows[part] for part in PARTS])
     assert np.array_equal(np.sort(rows), question_set.answerable)
-    assert np.array_equal(question_split.rows[Part.ALL], question_set.answerable)
-    assert all((np.diff(question_split.rows[part]) > 0).all() for part in PARTS)
-    leaks = count_shared_questions(
-        question_set.relevance, question_split.rows[Part.TEST], question_split.rows[Part.TRAIN]
-    )
-    assert leaks == question_split.leaks
+    assert np.array_equal(result.rows[Part.ALL], question_set.answerable)
+    assert all((np.diff(result.rows[part]) > 0).all() for part in PARTS)
+    leaks = count_shared_questions(question_set.relevance, result.rows[Part.TEST], result.rows[Part.TRAIN])
+    assert leaks == result.leaks
 
 
 def test_grouped_split_is_unchanged() -> None:
     sample = read_entry(CATALOG["sample"]).question_set
-    question_split = split(sample)
-    digests = {
-        part.value: hashlib.sha256(question_split.rows[part].astype("<i8").tobytes()).hexdigest()[:16] for part in PARTS
-    }
+    result = split(sample)
+    digests = {part.value: hashlib.sha256(result.rows[part].astype("<i8").tobytes()).hexdigest()[:16] for part in PARTS}
     assert digests == {"train": "d5ef1fc6574e9d8d", "validation": "c7ab149411ef8531", "test": "fcfc745997f67658"}
-    assert (question_split.method, question_split.leaks, question_split.is_published) == (SplitMethod.GROUPED, 0, False)
-    assert np.array_equal(question_split.rows[Part.TEST], split(sample, SplitOptions(strict=True)).rows[Part.TEST])
+    assert (result.method, result.leaks, result.is_published) == (SplitMethod.GROUPED, 0, False)
+    assert np.array_equal(result.rows[Part.TEST], split(sample, SplitOptions(strict=True)).rows[Part.TEST])
 
 
 def test_splits_a_chain_of_shared_passages() -> None:
-    """As in NFCorpus, whose 323 questions all hang together: 321 of them were one part, and one was compared."""
+    """All 323 questions of NFCorpus are linked; a split by groups would leave single questions in two parts."""
     question_set = chain(323, more_passages=3000)
     strict = split(question_set, SplitOptions(strict=True))
     assert sorted(counts(strict).values()) == [0, 0, 323]
-    question_split = split(question_set)
-    assert counts(question_split) == {"train": 226, "validation": 32, "test": 65}
-    assert question_split.method is SplitMethod.MINIMUM_LEAKAGE
-    assert question_split.leaks <= 1
-    assert_whole(question_set, question_split)
+    result = split(question_set)
+    assert counts(result) == {"train": 226, "validation": 32, "test": 65}
+    assert result.method is SplitMethod.MINIMUM_LEAKAGE
+    assert result.leaks <= 1
+    assert_whole(question_set, result)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_small_chain_has_questions_in_every_part(seed: int) -> None:
     question_set = chain(30, more_passages=9)
-    question_split = split(question_set, SplitOptions(seed=seed))
-    assert counts(question_split) == {"train": 21, "validation": 3, "test": 6}
-    assert_whole(question_set, question_split)
-    assert np.array_equal(question_split.rows[Part.TEST], split(question_set, SplitOptions(seed=seed)).rows[Part.TEST])
+    result = split(question_set, SplitOptions(seed=seed))
+    assert counts(result) == {"train": 21, "validation": 3, "test": 6}
+    assert_whole(question_set, result)
+    assert np.array_equal(result.rows[Part.TEST], split(question_set, SplitOptions(seed=seed)).rows[Part.TEST])
 
 
 def test_splits_by_question_if_all_share_a_passage() -> None:
     question_set = tangle(200)
-    question_split = split(question_set)
-    assert (question_split.method, question_split.leaks) == (SplitMethod.BY_QUESTION, 40)
-    assert counts(question_split) == {"train": 140, "validation": 20, "test": 40}
-    assert_whole(question_set, question_split)
-    assert not np.array_equal(question_split.rows[Part.TEST], split(question_set, SplitOptions(seed=1)).rows[Part.TEST])
+    result = split(question_set)
+    assert (result.method, result.leaks) == (SplitMethod.BY_QUESTION, 40)
+    assert counts(result) == {"train": 140, "validation": 20, "test": 40}
+    assert_whole(question_set, result)
+    assert not np.array_equal(result.rows[Part.TEST], split(question_set, SplitOptions(seed=1)).rows[Part.TEST])
 
 
 def test_selects_few_large_groups_by_question_count() -> None:
     question_set = faq(answers=5, questions_each=100)
     assert 0 in counts(split(question_set, SplitOptions(strict=True))).values()
-    question_split = split(question_set)
-    assert (question_split.method, question_split.leaks) == (SplitMethod.GROUPED, 0)
-    assert counts(question_split) == {"train": 300, "validation": 100, "test": 100}
-    assert question_split.group_counts == {Part.ALL: 5, Part.TRAIN: 3, Part.VALIDATION: 1, Part.TEST: 1}
-    assert_whole(question_set, question_split)
+    result = split(question_set)
+    assert (result.method, result.leaks) == (SplitMethod.GROUPED, 0)
+    assert counts(result) == {"train": 300, "validation": 100, "test": 100}
+    assert result.group_counts == {Part.ALL: 5, Part.TRAIN: 3, Part.VALIDATION: 1, Part.TEST: 1}
+    assert_whole(question_set, result)
 
 
 def test_splits_a_single_article_by_passage() -> None:
     question_set = set_of(([row // 2] for row in range(400)), 200, titles=["The handbook"])
     assert sorted(counts(split(question_set, SplitOptions(strict=True))).values()) == [0, 0, 400]
-    question_split = split(question_set)
-    assert (question_split.method, question_split.leaks, question_split.by_article) == (
-        SplitMethod.MINIMUM_LEAKAGE,
-        0,
-        False,
-    )
-    assert counts(question_split) == {"train": 280, "validation": 40, "test": 80}
-    assert_whole(question_set, question_split)
+    result = split(question_set)
+    assert (result.method, result.leaks, result.by_article) == (SplitMethod.MINIMUM_LEAKAGE, 0, False)
+    assert counts(result) == {"train": 280, "validation": 40, "test": 80}
+    assert_whole(question_set, result)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -108,9 +100,9 @@ def test_no_part_is_too_small_if_avoidable(seed: int) -> None:
     titles = int(rng.integers(1, 40))
     rows = (dict.fromkeys(rng.integers(0, n_passages, most).tolist()) for _ in range(n_questions))
     question_set = set_of(rows, n_passages, titles=[f"title {row}" for row in range(titles)] if seed % 2 else [])
-    question_split = split(question_set, SplitOptions(validation=0.2, seed=seed))
-    assert_whole(question_set, question_split)
-    assert min(counts(question_split).values()) >= 20
+    result = split(question_set, SplitOptions(validation=0.2, seed=seed))
+    assert_whole(question_set, result)
+    assert min(counts(result).values()) >= 20
 
 
 @pytest.mark.parametrize("n_questions", [0, 1, 2, 3, 9])
@@ -125,69 +117,66 @@ def published(*sizes: tuple[str, int]) -> QuestionSet:
 
 def test_uses_published_parts() -> None:
     question_set = published(("train", 3), ("validation", 1), ("test", 2))
-    question_split = split(question_set, SplitOptions(validation=0.4, test=0.4, seed=7))
-    assert (question_split.method, question_split.is_published, counts(question_split)) == (
-        SplitMethod.PUBLISHED,
-        True,
-        {"train": 3, "validation": 1, "test": 2},
-    )
-    assert (question_split.draws_validation, question_split.tests_on_validation) == (False, False)
-    assert_whole(question_set, question_split)
+    result = split(question_set, SplitOptions(validation=0.4, test=0.4, seed=7))
+    assert (result.method, result.is_published) == (SplitMethod.PUBLISHED, True)
+    assert counts(result) == {"train": 3, "validation": 1, "test": 2}
+    assert (result.draws_validation, result.tests_on_validation) == (False, False)
+    assert_whole(question_set, result)
 
 
 def test_counts_leaks_of_published_parts() -> None:
     question_set = set_of([[0], [0], [1], [2]], 3, parts=["train", "test", "test", "validation"])
-    question_split = split(question_set)
-    assert (question_split.leaks, counts(question_split)) == (1, {"train": 1, "validation": 1, "test": 2})
-    assert "1 of 2 test questions share a relevant passage" in question_split.description
+    result = split(question_set)
+    assert (result.leaks, counts(result)) == (1, {"train": 1, "validation": 1, "test": 2})
+    assert "1 of 2 test questions share a relevant passage" in result.description
 
 
 def test_samples_missing_validation_part_from_training() -> None:
     question_set = published(("train", 320), ("test", 50))
-    question_split = split(question_set)
-    assert counts(question_split) == {"train": 280, "validation": 40, "test": 50}
-    assert question_split.draws_validation
-    assert question_split.rows[Part.TEST].tolist() == list(range(320, 370))
-    assert_whole(question_set, question_split)
+    result = split(question_set)
+    assert counts(result) == {"train": 280, "validation": 40, "test": 50}
+    assert result.draws_validation
+    assert result.rows[Part.TEST].tolist() == list(range(320, 370))
+    assert_whole(question_set, result)
     assert split(question_set, SplitOptions(0.0, 0.2)).rows[Part.TRAIN].tolist() == list(range(320))
 
 
 def test_tests_on_validation_part_without_test_part() -> None:
-    question_split = split(published(("train", 320), ("validation", 50)))
-    assert question_split.rows[Part.TEST].tolist() == list(range(320, 370))
-    assert (question_split.tests_on_validation, question_split.draws_validation) == (True, True)
-    assert "the validation part as test part" in question_split.description
+    result = split(published(("train", 320), ("validation", 50)))
+    assert result.rows[Part.TEST].tolist() == list(range(320, 370))
+    assert (result.tests_on_validation, result.draws_validation) == (True, True)
+    assert "the validation part as test part" in result.description
     assert counts(split(published(("train", 1), ("validation", 1)))) == {"train": 1, "validation": 0, "test": 1}
 
 
 def test_uses_questions_without_part_for_training() -> None:
-    question_split = split(published(("", 4), ("validation", 2), ("test", 2)))
-    assert counts(question_split) == {"train": 4, "validation": 2, "test": 2}
+    result = split(published(("", 4), ("validation", 2), ("test", 2)))
+    assert counts(result) == {"train": 4, "validation": 2, "test": 2}
 
 
 def test_never_samples_training_questions_from_published_parts() -> None:
-    question_split = split(published(("validation", 30), ("test", 30)))
-    assert counts(question_split) == {"train": 0, "validation": 30, "test": 30}
+    result = split(published(("validation", 30), ("test", 30)))
+    assert counts(result) == {"train": 0, "validation": 30, "test": 30}
 
 
 @pytest.mark.parametrize("label", ["train", "validation", "test"])
 def test_ignores_a_single_published_part(label: str) -> None:
-    """A test file alone would leave nothing to train on, and a training file alone nothing to compare."""
-    question_split = split(published((label, 100)))
+    """A single published part is not used: the other parts would be empty."""
+    result = split(published((label, 100)))
     plain = split(chain(100))
-    assert not question_split.is_published
-    assert all(np.array_equal(question_split.rows[part], plain.rows[part]) for part in PARTS)
+    assert not result.is_published
+    assert all(np.array_equal(result.rows[part], plain.rows[part]) for part in PARTS)
 
 
 def test_summary_describes_the_method() -> None:
-    question_split = split(chain(323))
-    assert question_split.summary() == {
+    result = split(chain(323))
+    assert result.summary() == {
         "method": "minimum_leakage",
         "published": False,
-        "description": f"drawn so that parts share few passages, seed 0; {question_split.leaks} of 65 test questions share a "
+        "description": f"drawn so that parts share few passages, seed 0; {result.leaks} of 65 test questions share a "
         "relevant passage with a training question",
         "questions": {"all": 323, "train": 226, "validation": 32, "test": 65},
-        "shared_test_questions": question_split.leaks,
+        "shared_test_questions": result.leaks,
     }
     assert split(faq(60, 5)).description == "drawn by passage, seed 0"
     assert split(published(("train", 3), ("validation", 1), ("test", 2))).description.startswith("as published")
@@ -202,8 +191,8 @@ def test_warns_of_few_questions() -> None:
 def test_unanswerable_questions_are_in_no_part() -> None:
     question_set = published(("train", 3), ("test", 3))
     questions = (replace(question_set.questions[0], relevant=()), *question_set.questions[1:])
-    question_split = split(QuestionSet("world", question_set.passages, questions))
-    assert 0 not in np.concatenate([question_split.rows[part] for part in PARTS])
+    result = split(QuestionSet("world", question_set.passages, questions))
+    assert 0 not in np.concatenate([result.rows[part] for part in PARTS])
 
 
 def rest_of(relevance: object, rows: np.ndarray) -> np.ndarray:
@@ -211,11 +200,11 @@ def rest_of(relevance: object, rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("wanted", [1, 20, 150, 299])
-def test_cuts_a_chain_once(wanted: int, seed: int) -> None:
+@pytest.mark.parametrize("target_count", [1, 20, 150, 299])
+def test_cuts_a_chain_once(target_count: int, seed: int) -> None:
     relevance = chain(300).relevance
-    rows = select_least_shared(relevance, wanted, np.random.default_rng(seed))
-    assert len(np.unique(rows)) == wanted
+    rows = select_least_shared(relevance, target_count, np.random.default_rng(seed))
+    assert len(np.unique(rows)) == target_count
     assert count_shared_questions(relevance, rows, rest_of(relevance, rows)) == 1
 
 
@@ -229,9 +218,7 @@ def test_selects_whole_components_first() -> None:
 def test_keeps_loosely_linked_clusters_whole() -> None:
     rng = np.random.default_rng(0)
     near = [[8 * (row // 10) + int(passage) for passage in rng.integers(0, 8, 3)] for row in range(500)]
-    linked = [
-        dict.fromkeys([*rows, int(rng.integers(400))] if row % 10 == 0 else rows) for row, rows in enumerate(near)
-    ]
+    linked = [dict.fromkeys([*rows, int(rng.integers(400))] if n % 10 == 0 else rows) for n, rows in enumerate(near)]
     relevance = set_of(linked, 400).relevance
     rows = select_least_shared(relevance, 100, rng)
     by_chance = rng.permutation(500)[:100]

@@ -1,4 +1,4 @@
-"""Question sets whose questions share passages in known ways."""
+"""Question sets with known shared passages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,17 +21,17 @@ def set_of(
 
 
 def chain(n_questions: int, more_passages: int = 0, parts: Sequence[str] = ()) -> QuestionSet:
-    """Each question shares a passage with the one before and one with the one after it."""
+    """Each question shares a passage with the previous and the next question."""
     rows = ((row, row + 1) for row in range(n_questions))
     return set_of(rows, n_questions + 1 + more_passages, parts=parts)
 
 
 def faq(answers: int, questions_each: int) -> QuestionSet:
-    """Several questions have each passage as their answer."""
+    """Each passage answers several questions."""
     return set_of(([row % answers] for row in range(answers * questions_each)), answers)
 
 
 def tangle(n_questions: int, seed: int = 0) -> QuestionSet:
-    """Every question shares one passage with all others and has others by chance."""
+    """All questions share a passage and have further random passages."""
     rng = np.random.default_rng(seed)
     return set_of(([0, *rng.choice(np.arange(1, 400), 5, replace=False)] for _ in range(n_questions)), 400)

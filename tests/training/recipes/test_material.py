@@ -195,7 +195,7 @@ def test_bm25_scores_match_retrieval_evaluation(sample: QuestionSet) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("by", [QuestionGenerator.SENTENCE, QuestionGenerator.TITLE])
 def test_passages_omit_text_of_synthetic_questions(sample: QuestionSet, by: QuestionGenerator) -> None:
-    synthetic = generate_questions(sample, GenerationOptions(by=by, per_passage=2, taken_out=1.0)).question_set
+    synthetic = generate_questions(sample, GenerationOptions(by=by, per_passage=2, removal_fraction=1.0)).question_set
     options = BiEncoderOptions()
     data = make_training_data(synthetic, SplitOptions(), options)
     columns, _ = encoder_examples(options, data)

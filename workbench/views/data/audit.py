@@ -81,10 +81,10 @@ def _draw_languages(questions: QuestionSet) -> None:
 
 
 def draw_distributions(questions: QuestionSet, audit: Audit) -> None:
-    table = histogram(audit.overlap.shares, OVERLAP_WIDTH)
+    table = histogram(audit.overlap.fractions, OVERLAP_WIDTH)
     if questions.questions and len(table):
         st.markdown(f"**{word('data_page.overlap_title')}**")
-        median = float(np.nanmedian(audit.overlap.shares))
+        median = float(np.nanmedian(audit.overlap.fractions))
         _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
     lengths = {"passages": audit.passage_lengths, "questions": audit.question_lengths}
     draw_lengths({name: values for name, values in lengths.items() if len(values)})
@@ -145,7 +145,7 @@ def _draw_counts(audit: Audit) -> None:
         "passages_without_question": audit.passages_without_question,
         "unanswerable": audit.unanswerable_count,
         "duplicates": sum(map(len, audit.duplicate_questions.values())),
-        "answers_not_found": len(audit.answers_not_found),
+        "answers_not_found": len(audit.missing_answer_ids),
     }
     text = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in doubtful.items())
     explained = "\n".join(f"- **{word(f'data_page.{name}')}**: {word(f'data_page.{name}_help')}" for name in doubtful)
@@ -157,7 +157,7 @@ def _draw_doubtful(questions: QuestionSet, audit: Audit) -> None:
     lists = {
         "unanswerable": [question for question in questions.questions if not question.relevant],
         "duplicates": [by_id[id_] for ids in audit.duplicate_questions.values() for id_ in ids],
-        "answers_not_found": [by_id[id_] for id_ in audit.answers_not_found],
+        "answers_not_found": [by_id[id_] for id_ in audit.missing_answer_ids],
     }
     for name, doubtful in lists.items():
         if not doubtful:

@@ -172,7 +172,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
         container.info(word("made.stopped"), icon=":material/info:")
     try:
         if is_preview:
-            options = GenerationOptions(**settings | {"most": min(_PREVIEWED, settings["most"])})
+            options = GenerationOptions(**settings | {"limit": min(_PREVIEWED, settings["limit"])})
             _draw_preview(_generate(questions, options, container, server))
         elif make or make_stored:
             options = GenerationOptions(**settings)
@@ -200,7 +200,7 @@ def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[
     unit, count = ("most_titles", articles) if by is QuestionGenerator.TITLE else ("most", passages)
     settings: dict[str, Any] = {"by": by, "language": PromptLanguage(language())}
     with left:
-        settings["most"] = _number(unit, max(1, count), min(max(1, count), _DEFAULT_PASSAGES))
+        settings["limit"] = _number(unit, max(1, count), min(max(1, count), _DEFAULT_PASSAGES))
     if by is not QuestionGenerator.TITLE:
         with right:
             settings["per_passage"] = _number("per_passage", 20, 1)
@@ -244,7 +244,7 @@ def _generate(
             bar.progress(done / max(1, total), word("made.working", done=f"{done:,}", total=f"{total:,}"))
 
     with container.container():
-        bar = st.progress(0.0, word("made.working", done="0", total=f"{options.most:,}"))
+        bar = st.progress(0.0, word("made.working", done="0", total=f"{options.limit:,}"))
         stop = partial(st.session_state.update, {_STOPPED: True})
         st.button(word("made.stop"), on_click=stop, icon=":material/stop:", key="made_stop")
     generated = generate_questions(questions, options, endpoint, name=name, on_progress=follow)

@@ -126,7 +126,7 @@ def _lacks_passages(preview: DatasetPreview, files: Sequence[GivenFile] = ()) ->
     """Whether only the passages of a collection are missing; `files` must be parts of it."""
     if preview.error is None or preview.error.problem.code not in _LACKS_PASSAGES:
         return False
-    parts = str(preview.error.problem.details["found"]).split(", ")
+    parts = str(preview.error.problem.details["available"]).split(", ")
     return all(name in parts for _, name in files)
 
 

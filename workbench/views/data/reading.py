@@ -167,7 +167,7 @@ def _notes(result: AuditedDataset) -> list[str]:
     counts = {
         "unanswerable": audit.unanswerable_count - unjudged,  # the gaps report them
         "duplicates": sum(map(len, audit.duplicate_questions.values())),
-        "answers_not_found": 0 if audit.labels else len(audit.answers_not_found),
+        "answers_not_found": 0 if audit.labels else len(audit.missing_answer_ids),
     }
     doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
     notes = _gap_texts(result.reading, is_serious=False)

@@ -187,7 +187,9 @@ def test_english_problem_texts_match_data_templates(code: ProblemCode) -> None:
         ),
         (Problem.from_code(ProblemCode.NOT_AN_OBJECT, 3, found="A list"), "3행: 한 행의 열이 든 객체가"),
         (
-            Problem.from_code(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w", flags="f"),
+            Problem.from_code(
+                ProblemCode.MISSING_COLUMN, role="context", available="a list", known_names="w", flags=""
+            ),
             "지문 열을 찾지 못했습니다. 파일에 있는 열: a list.",
         ),
     ],
