@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import limits, user
 
@@ -82,17 +83,25 @@ def run_requests(
 
 
 class StoredAnswers(Generic[A]):
-    """Answers by their key, a line of a file each, in which the key is named `asked`; any thread may add some.
+    """Answers by their key, a line of a file each, in which it is named `key_name`; any thread may add some.
 
     `read` returns the answer of a line; a line that it cannot read (`KeyError`, `TypeError`, `ValueError`) is skipped.
+    `earlier_names` maps the keys of earlier versions to current ones.
     """
 
-    def __init__(self, path: Path, key_name: str, read: Callable[[dict[str, Any]], A]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        key_name: str,
+        read: Callable[[dict[str, Any]], A],
+        earlier_names: Mapping[str, str] | None = None,
+    ) -> None:
         self._path = path
         self._key_name = key_name
         self._writing = threading.Lock()
         self._answers: dict[str, A] = {}
-        for entry in read_json_lines(path):
+        for line in read_json_lines(path):
+            entry = current_names(line, earlier_names or {}, path.name)
             with suppress(KeyError, TypeError, ValueError):
                 self._answers[str(entry[key_name])] = read(entry)
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from pydantic import TypeAdapter
 
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.files import back_up_damaged_file, read_user_file
 from mrc_workbench.data.pairs import PairSet, number_sentences, row_groups
 from mrc_workbench.data.problems import Failure
@@ -155,12 +156,13 @@ class CostPoint:
     method: Method
     sentences: int
     seconds: float
-    measured: bool
+    is_measured: bool
+    _earlier = accept_earlier_names({"measured": "is_measured"})
 
 
 class _Timing(NamedTuple):
     seconds: float
-    measured: bool
+    is_measured: bool
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,9 @@ def _time_by_size(
     for index, size in enumerate(SIZES):
         expected = timings[-1].seconds * growth(size) / growth(SIZES[index - 1]) if timings else 0.0
         is_measured = (
-            size <= max_size and clock.spent + expected <= clock.seconds and all(timing.measured for timing in timings)
+            size <= max_size
+            and clock.spent + expected <= clock.seconds
+            and all(timing.is_measured for timing in timings)
         )
         timings.append(_Timing(run(size) if is_measured or not timings else expected, is_measured or not timings))
     return timings
@@ -286,7 +290,7 @@ def _time_searches(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) 
                 method,
                 size,
                 encoding_time.seconds + search_time.seconds,
-                encoding_time.measured and search_time.measured,
+                encoding_time.is_measured and search_time.is_measured,
             )
             for size, encoding_time, search_time in zip(SIZES, encoding_times, search_times, strict=True)
         ]

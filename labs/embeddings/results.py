@@ -59,7 +59,7 @@ class ModelResult:
             labels = [label.name.lower() for label in Label]
             content["probe"] = {
                 "trained_on": dict(zip(labels, self.probe.trained_on.tolist(), strict=True)),
-                "judged_on": dict(zip(labels, self.probe.confusion.sum(axis=1).tolist(), strict=True)),
+                "evaluated_on": dict(zip(labels, self.probe.confusion.sum(axis=1).tolist(), strict=True)),
                 "confusion": self.probe.confusion.tolist(),
                 "chance": self.probe.chance,
                 "strength": self.probe.strength,
@@ -190,7 +190,7 @@ class PublishedCorrelation:
     """A correlation from -1 to 1 that others published, of the named part of a set as its publisher split it."""
 
     model: str
-    learned_from: str  # empty: no sentence pairs
+    training_data: str  # empty: no sentence pairs
     data: Literal["KorSTS", "KLUE-STS"]
     measure: Literal["spearman", "pearson"]
     part: Literal["validation", "test"]

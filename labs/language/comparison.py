@@ -17,6 +17,7 @@ import regex
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import is_intact, key_of, sealing
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.studies import StoredError
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -86,7 +87,7 @@ class Fertility:
     - `tokens_per_second`: with Kiwi's seconds if morphemes are marked first; `seconds_to_train`: without them.
     """
 
-    pieces: int
+    vocabulary_size: int
     documents: int
     words: int
     characters: int
@@ -103,6 +104,7 @@ class Fertility:
     longer_than_512: float
     tokens_per_second: float
     seconds_to_train: float | None
+    _earlier = accept_earlier_names({"pieces": "vocabulary_size"})
 
 
 def measure_fertility(tokenizer: PreparedTokenizer, held_out_documents: HeldOutDocuments) -> Fertility:
@@ -116,7 +118,7 @@ def measure_fertility(tokenizer: PreparedTokenizer, held_out_documents: HeldOutD
     n_special_tokens = tokenizer.tokenizer.num_special_tokens_to_add(False)
     lengths = np.array([len(cut.numbers) + n_special_tokens for cut in cut_documents])
     return Fertility(
-        pieces=tokenizer.tokenizer.get_vocab_size(),
+        vocabulary_size=tokenizer.tokenizer.get_vocab_size(),
         documents=len(held_out_documents.texts),
         words=counts["words"],
         characters=counts["characters"],
@@ -161,8 +163,8 @@ def _ratio(part: int, total: int) -> float | None:
     return part / total if total else None
 
 
-_VERSION = 1  # raise when the same options would come out different, or figures be others
-_METRICS_FILE = "figures.json"
+_VERSION = 2  # raise when the same options would come out different, or figures be others
+_METRICS_FILE = "metrics.json"
 _METRICS_ADAPTER = TypeAdapter(Fertility)
 _TOKENIZER_FOLDER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
 
@@ -205,13 +207,14 @@ class TokenizerResult:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
-    trained: dict[str, Any]
-    figures: Fertility | None
+    training_options: dict[str, Any]
+    metrics: Fertility | None
     error: StoredError | None = None
+    _earlier = accept_earlier_names({"figures": "metrics", "trained": "training_options"})
 
     def as_dict(self) -> dict[str, Any]:
-        if self.figures:
-            return {**self.trained, **asdict(self.figures)}
+        if self.metrics:
+            return {**self.training_options, **asdict(self.metrics)}
         return failure_dict(self.error) if self.error else {}
 
 

@@ -49,7 +49,7 @@ def best_layer(scores: np.ndarray) -> tuple[int, PoolingMode]:
     return int(layer), list(PoolingMode)[pooling]
 
 
-_PAIRS_AT_ONCE = 16
+_PAIR_BATCH_SIZE = 16
 _MIN_PAIRS = 3  # pairs: of two, every order is perfect
 
 
@@ -84,8 +84,8 @@ def score_layers(
     first, second = ([str(text) for text in column] for column in pairs.texts)
     order = sorted(range(len(pairs)), key=lambda row: -len(first[row]) - len(second[row]))
     parts = []
-    for start in range(0, len(order), _PAIRS_AT_ONCE):
-        rows = order[start : start + _PAIRS_AT_ONCE]
+    for start in range(0, len(order), _PAIR_BATCH_SIZE):
+        rows = order[start : start + _PAIR_BATCH_SIZE]
         vectors = pooled_vectors(network, [first[row] for row in rows] + [second[row] for row in rows])
         parts.append(np.einsum("lpnd,lpnd->lpn", vectors[:, :, : len(rows)], vectors[:, :, len(rows) :]))
         if on_progress:
@@ -102,7 +102,7 @@ def score_layers(
 MAX_QUESTIONS = 200
 MAX_PASSAGES = 300
 _MIN_QUESTIONS = 2  # questions
-_AT_ONCE = 8  # texts: of a passage of 512 pieces, all layers are held
+_TEXT_BATCH_SIZE = 8  # texts: of a passage of 512 pieces, all layers are held
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ def _encode_with_layers(
     total = sum(map(len, texts))
     done = 0
     encoded = np.zeros(0)
-    for start in range(0, len(order), _AT_ONCE):
-        rows = order[start : start + _AT_ONCE]
+    for start in range(0, len(order), _TEXT_BATCH_SIZE):
+        rows = order[start : start + _TEXT_BATCH_SIZE]
         vectors = pooled_vectors(network, [texts[row] for row in rows])
         if not encoded.size:
             encoded = np.empty((*vectors.shape[:2], len(texts), vectors.shape[3]), dtype=np.float32)

@@ -16,6 +16,7 @@ from cyclopts import Parameter
 from pydantic import ConfigDict, Field
 
 from mrc_workbench.data.commands import AsJson, choices_option, command_group, print_stored
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.formats.opening import derive_name
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.studies import Array, Study
@@ -37,7 +38,7 @@ from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tok
 from mrc_workbench.models.sources import local_fingerprints
 
 TOKENIZERS = "tokenizers"  # the folder of all of them
-COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
+MAX_COUNTED_CHARACTERS = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
 _COMPARISON_FRACTION = 0.85  # share of the work before pieces are counted
 _BLOCK = 64  # documents cut at a time
 
@@ -60,11 +61,12 @@ class TokenizerComparison:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     corpus: str
-    counted: int
+    n_counted_documents: int
     tokenizers: list[TokenizerResult]
     occurrences: dict[int, Array]
     # the `PreparedTokenizer` of each row, before the result is stored
     prepared: Annotated[dict[int, Any], Field(exclude=True)] = field(default_factory=dict)
+    _earlier = accept_earlier_names({"counted": "n_counted_documents"})
 
     @property
     def errors(self) -> dict[str, Exception]:
@@ -82,7 +84,7 @@ class StoredTokenizer:
 
     @property
     def is_trained(self) -> bool:
-        return bool(self.result.trained)
+        return bool(self.result.training_options)
 
     def load(self) -> PreparedTokenizer:
         """Raises `LanguageError` `no_tokenizer`."""
@@ -93,16 +95,16 @@ def stored_tokenizers(comparison: TokenizerComparison, folder: Path) -> list[Sto
     """Return the tokenizers with figures of the comparison that is stored in a folder."""
     return [
         StoredTokenizer(
-            result, result.figures, folder / TOKENIZERS / folder_name(result, row), comparison.occurrences[row]
+            result, result.metrics, folder / TOKENIZERS / folder_name(result, row), comparison.occurrences[row]
         )
         for row, result in enumerate(comparison.tokenizers)
-        if result.figures
+        if result.metrics
     ]
 
 
 def folder_name(result: TokenizerResult, row: int) -> str:
     """Return the folder name of the tokenizer in this row; a model's name may be a path, so it is not used."""
-    trained = result.trained
+    trained = result.training_options
     return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{row}"
 
 
@@ -115,7 +117,7 @@ def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
     tokenizers = {
         row: prepared_tokenizer(result, corpus, request.compared)
         for row, result in enumerate(results)
-        if result.figures
+        if result.metrics
     }
     counting = corpora.scale_progress(lambda fraction: progress("", fraction), _COMPARISON_FRACTION, 1)
     counted, occurrences = count_tokens([*tokenizers.values()], corpus, counting)
@@ -145,7 +147,7 @@ def count_tokens(
     documents = list[str]()
     n_characters = 0
     for document in corpus.documents():
-        if n_characters >= COUNTED:
+        if n_characters >= MAX_COUNTED_CHARACTERS:
             break
         documents.append(document)
         n_characters += len(document)
@@ -233,7 +235,7 @@ def _format_table(results: list[TokenizerResult]) -> str:
     for result in results:
         metrics = result.as_dict()
         rows.append(
-            (result.name, [cell(name, metrics.get(name)) for name in _COLUMNS] if result.figures else ["failed"])
+            (result.name, [cell(name, metrics.get(name)) for name in _COLUMNS] if result.metrics else ["failed"])
         )
     return "\n".join(format_table(_COLUMNS, rows, 15))
 

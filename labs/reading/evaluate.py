@@ -72,19 +72,19 @@ _SEARCH_FRACTION = 0.2  # of all the work
 class ReaderAnswers:
     """A reader's answers from one retriever's passages; `weight` is that of the retrieval score, in `unit`s.
 
-    `weight_by_validation` is False, and the weight 0, if no validation questions could choose it.
+    `is_weight_tuned` is False, and the weight 0, if no validation questions could choose it.
     """
 
-    depth: extractive.AnswersByDepth
-    read: extractive.SpanCandidates
+    by_depth: extractive.AnswersByDepth
+    candidates: extractive.SpanCandidates
     weight: float
-    weight_by_validation: bool
+    is_weight_tuned: bool
     unit: float = 1.0
 
     def answers(self, depth_index: int) -> list[str]:
         """Return the answers from the first `ks[place]` passages, "" for a question without a passage."""
-        ranks = self.depth.place[:, depth_index].tolist()
-        return ["" if rank < 0 else spans[rank] for rank, spans in zip(ranks, self.read.answers, strict=True)]
+        ranks = self.by_depth.rank[:, depth_index].tolist()
+        return ["" if rank < 0 else spans[rank] for rank, spans in zip(ranks, self.candidates.answers, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _search(
     experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, report_progress: OnNamedProgress
 ) -> tuple[Comparison, Comparison | None]:
     """Return the rankings of the part's questions, and of the validation questions if they choose the weight."""
-    n_passages = [entry.most_passages for entry in experiment.generator]
+    n_passages = [entry.max_passages for entry in experiment.generator]
     deep_experiment = experiment.model_copy(
         update={"ks": tuple(sorted({*experiment.ks, experiment.max_depth, *n_passages}))}
     )
@@ -222,7 +222,7 @@ def _evaluate_retriever(
         candidates.append(_read_passages(reader, part.question_set, rankings, experiment.rules, report))
     tuning_candidates = candidates[0]
     test_candidates = candidates[-1]
-    unit = extractive.mean_score_gap(tuning_candidates.found)
+    unit = extractive.mean_score_gap(tuning_candidates.retrieval_scores)
     weight = extractive.best_weight(tuning_candidates, experiment.max_depth, unit) if tuning else 0.0
     depth = extractive.select_answers(test_candidates, experiment.depths_read, weight, unit)
     return ReaderAnswers(depth, test_candidates, weight, tuning is not None, unit)

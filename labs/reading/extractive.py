@@ -176,10 +176,10 @@ class SpanCandidates:
     answers: list[list[str]]
     exact: np.ndarray
     overlap: np.ndarray
-    holds: np.ndarray
+    contains_answer: np.ndarray
     scores: np.ndarray
-    found: np.ndarray
-    letters: np.ndarray
+    retrieval_scores: np.ndarray
+    offsets: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -191,11 +191,11 @@ class AnswersByDepth:
     """
 
     ks: tuple[int, ...]
-    place: np.ndarray
+    rank: np.ndarray
     exact: np.ndarray
     overlap: np.ndarray
     ceiling: np.ndarray
-    fate: np.ndarray
+    outcome: np.ndarray
 
 
 def score_candidates(
@@ -232,7 +232,7 @@ def select_answers(candidates: SpanCandidates, ks: Sequence[int], weight: float,
 
     The retrieval score is the distance from the question's best, in `unit`s (see `spread`).
     """
-    total_scores = combined_scores(candidates.scores, candidates.found, weight, unit)
+    total_scores = combined_scores(candidates.scores, candidates.retrieval_scores, weight, unit)
     depths = [min(k, total_scores.shape[1]) for k in ks]
     ranks = np.stack([np.argmax(total_scores[:, :k], axis=1) for k in depths], axis=1)
     ranks = np.where(np.isneginf(np.take_along_axis(total_scores, ranks, axis=1)), -1, ranks)
@@ -241,7 +241,7 @@ def select_answers(candidates: SpanCandidates, ks: Sequence[int], weight: float,
         np.where(ranks < 0, 0, np.take_along_axis(values, indices, 1))
         for values in (candidates.exact, candidates.overlap)
     )
-    ceiling = np.stack([candidates.holds[:, :k].any(axis=1) for k in depths], axis=1)
+    ceiling = np.stack([candidates.contains_answer[:, :k].any(axis=1) for k in depths], axis=1)
     has_exact = np.stack([(candidates.exact[:, :k] == 1).any(axis=1) for k in depths], axis=1)
     outcome = np.select(
         [exact == 1, has_exact, ceiling],

@@ -115,22 +115,22 @@ class GeneratedAnswers(StoredAnswers[ChatAnswer]):
         self._settings = {"model": generator.model, "temperature": float(generator.temperature)}
         self._settings["prompt"] = asdict(generator.prompt)
         self._folder = workspace() / "generated" / key_of(self._settings)[:16]
-        super().__init__(self._folder / "answers.jsonl", "asked", _parse_entry)
+        super().__init__(self._folder / "answers.jsonl", "key", _parse_entry, {"asked": "key", "said": "response"})
 
     def save(self, messages: ChatMessages, answer: ChatAnswer) -> None:
         """Store an answer. Raises `OSError`."""
         if not (self._folder / "generator.json").exists():
             write_json(self._folder / "generator.json", self._settings)
-        self.add(messages.key, answer, {"said": answer.text, **asdict(answer.usage)})
+        self.add(messages.key, answer, {"response": answer.text, **asdict(answer.usage)})
 
 
 def _parse_entry(entry: dict[str, Any]) -> ChatAnswer:
-    if not isinstance(entry["said"], str):
-        raise TypeError("what was said is a text")
+    if not isinstance(entry["response"], str):
+        raise TypeError("the response is not a text")
     counts = (entry.get(name) for name in ("prompt_tokens", "completion_tokens"))
     prompt, completion = (count if isinstance(count, int) and not isinstance(count, bool) else None for count in counts)
     usage = Usage(prompt, completion, read_number(entry, "first_seconds"), read_number(entry, "seconds"))
-    return ChatAnswer(entry["said"], usage)
+    return ChatAnswer(entry["response"], usage)
 
 
 OnBatchProgress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
@@ -141,7 +141,7 @@ def _has_text(answer: ChatAnswer) -> bool:
 
 
 def _empty_answer_error() -> ReadingError:
-    return ReadingError("nothing_said", "the model said nothing")
+    return ReadingError("empty_answer", "the model returned an empty answer")
 
 
 def _request_answers(
@@ -228,7 +228,7 @@ def stream_answer(
 ) -> abc.Generator[str, None, GeneratedAnswer]:
     """Yield the answer to a request piece by piece, return it, and store it once it is complete.
 
-    Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),
+    Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`empty_answer`),
     `LimitError` (`megabytes`), and `OSError`.
     """
     messages = generator.build_messages(request)
@@ -311,14 +311,14 @@ def run_generator(
 ) -> GeneratorResult:
     """Query a language model at the environment's endpoint; without an endpoint, return its stored answers.
 
-    Samples `spec.questions` of more questions. `most_cost` is for all retrievers together, in their order. `tell`
+    Samples `spec.questions` of more questions. `max_cost` is for all retrievers together, in their order. `tell`
     reports the fraction of the questions done.
     """
     try:
         generator = build_generator(spec)
         rows = list(range(len(comparison.question_set.questions)))
-        if 0 < spec.questions < len(rows):
-            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
+        if 0 < spec.max_questions < len(rows):
+            rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.max_questions].tolist())
         sample = comparison.question_set.with_questions(rows)
         ids = {question.id for question in sample.questions}
         endpoint = Endpoint.from_input()
@@ -332,7 +332,7 @@ def run_generator(
 
             requests = generator.requests(comparison.question_set, rankings)
             requests = [request for request in requests if request.id in ids and request.passages]
-            left = None if spec.most_cost is None else max(0.0, spec.most_cost - spent)
+            left = None if spec.max_cost is None else max(0.0, spec.max_cost - spent)
             prices = Prices(spec.price_prompt, spec.price_completion, left)
             batch = generate(generator, requests, endpoint, prices=prices, on_progress=report)
             spent += batch.spent
@@ -349,5 +349,5 @@ def build_generator(spec: GeneratorSpec) -> Generator:
     if spec.prompt not in load_prompts():
         known = ", ".join(load_prompts())
         raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
-    settings = spec.model_dump(include={"name", "model", "temperature", "most_passages", "most_characters"})
+    settings = spec.model_dump(include={"name", "model", "temperature", "max_passages", "max_characters"})
     return Generator(prompt=load_prompts()[spec.prompt], **settings)

@@ -15,6 +15,7 @@ import regex
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.earlier_names import accept_earlier_names
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
 from mrc_workbench.labs.reading.scores import EXACT, ReadingError, ScoringRules, normalize_answer, score_answer
@@ -228,7 +229,7 @@ class GeneratedAnswer:
 class GeneratorSpec(BaseModel):
     """A language model at the environment's endpoint; `prompt` is the language of the prompt.
 
-    It reads the first `most_passages`, each cut after `most_characters`.
+    It reads the first `max_passages`, each cut after `max_characters`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -236,19 +237,27 @@ class GeneratorSpec(BaseModel):
     model: Name
     prompt: Name = "ko"
     temperature: float = 0.0
-    most_passages: PositiveInt = 5
-    most_characters: PositiveInt = 2000
-    questions: int = Field(default=0, ge=0)  # asked at most, 0: all
+    max_passages: PositiveInt = 5
+    max_characters: PositiveInt = 2000
+    max_questions: int = Field(default=0, ge=0)  # asked at most, 0: all
     price_prompt: float = Field(default=0.0, ge=0)
     price_completion: float = Field(default=0.0, ge=0)
-    most_cost: float | None = Field(default=None, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)
+    _earlier = accept_earlier_names(
+        {
+            "most_passages": "max_passages",
+            "most_characters": "max_characters",
+            "questions": "max_questions",
+            "most_cost": "max_cost",
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generator:
     """A language model with its settings. Raises `ReadingError`: `no_generator_model`, `generator_range`.
 
-    It reads the first `most_passages`, each cut after `most_characters`. A call ends after `timeout_seconds` of
+    It reads the first `max_passages`, each cut after `max_characters`. A call ends after `timeout_seconds` of
     silence, which must exceed the time that the server takes to read the passages.
     """
 
@@ -256,16 +265,16 @@ class Generator:
     model: str
     prompt: Prompt = field(default_factory=lambda: load_prompts()["ko"])
     temperature: float = 0.0
-    most_passages: int = 5
-    most_characters: int = 2000
+    max_passages: int = 5
+    max_characters: int = 2000
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         if not self.model.strip():
             raise ReadingError("no_generator_model", "name the language model that is to answer")
         require_range("temperature", self.temperature, 0, 2)
-        require_range("most_passages", self.most_passages, 1, 100)
-        require_range("most_characters", self.most_characters, 1, 100_000)
+        require_range("max_passages", self.max_passages, 1, 100)
+        require_range("max_characters", self.max_characters, 1, 100_000)
         require_range("timeout_seconds", self.timeout_seconds, 0.01, 3600)
 
     def chat(self, endpoint: Endpoint) -> "Chat":
@@ -276,16 +285,14 @@ class Generator:
     def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[GenerationRequest]:
         """Return the requests for a set's questions and the passages of a ranking."""
         passages = question_set.passages
-        rows = rankings.first(self.most_passages).indices
+        rows = rankings.first(self.max_passages).indices
         return [
             GenerationRequest(question.id, question.text, [passages[row] for row in passage_rows if row != NOT_FOUND])
             for question, passage_rows in zip(question_set.questions, rows.tolist(), strict=True)
         ]
 
     def build_messages(self, request: GenerationRequest) -> ChatMessages:
-        sent = tuple(
-            prepare_passage(passage, self.most_characters) for passage in request.passages[: self.most_passages]
-        )
+        sent = tuple(prepare_passage(passage, self.max_characters) for passage in request.passages[: self.max_passages])
         return ChatMessages(self.prompt.system, self.prompt.user_text(request.question, sent), sent)
 
     def parse_answer(self, answer: ChatAnswer, sent: tuple[Passage, ...]) -> GeneratedAnswer:

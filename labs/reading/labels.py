@@ -165,7 +165,7 @@ class LabelKind(StrEnum):
     ANSWER_KIND = "answer_kind"
     ANSWER_LENGTH = "answer_length"
     PASSAGE_LENGTH = "passage_length"
-    ANSWER_POSITION = "answer_place"
+    ANSWER_POSITION = "answer_position"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
 from mrc_workbench.data.commands import AsJson, choice_option, command_group, stop_message
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
@@ -68,12 +69,12 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     for reader in result.readers:
         answered = reader.by_retriever
         name = reader.name
-        metrics = {retriever: _metrics_by_k(answers.depth, names, groups) for retriever, answers in answered.items()}
+        metrics = {retriever: _metrics_by_k(answers.by_depth, names, groups) for retriever, answers in answered.items()}
         content["readers"][name] = failure_dict(reader.error) if reader.error else metrics
         if not reader.error:
             content["oracles"][name] = _means_with_intervals(reader.oracle, names, groups)
         content["weights"][name] = {
-            retriever: {"weight": answers.weight, "chosen_on": "validation" if answers.weight_by_validation else None}
+            retriever: {"weight": answers.weight, "selected_on": "validation" if answers.is_weight_tuned else None}
             for retriever, answers in answered.items()
         }
         content["differences"][name] = [
@@ -98,8 +99,10 @@ def compare_retrievers(result: ReadingResult, reader: ReaderResult) -> list[Pair
     pairs = []
     for measure, name in (("exact", scores.EXACT), ("overlap", result.experiment.rules.overlap_name)):
         for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
-            index = tested_depth_index(first.depth.ks)
-            pairs.append(Pair(a, b, name, *(getattr(answers.depth, measure)[:, index] for answers in (first, second))))
+            index = tested_depth_index(first.by_depth.ks)
+            pairs.append(
+                Pair(a, b, name, *(getattr(answers.by_depth, measure)[:, index] for answers in (first, second)))
+            )
     return paired_tests(pairs, question_groups(result.question_set))
 
 
@@ -109,7 +112,7 @@ def export_scores(result: ReadingResult, folder: Path) -> None:
     outputs: list[tuple[dict[str, str | int], dict[str, str]]] = []
     for reader in result.readers:
         for retriever, answered in reader.by_retriever.items():
-            for index, k in enumerate(answered.depth.ks):
+            for index, k in enumerate(answered.by_depth.ks):
                 source: dict[str, str | int] = {"reader": reader.name, "retriever": retriever, "k": k}
                 outputs.append((source, dict(zip(ids, answered.answers(index), strict=True))))
     for generator in result.generators:
@@ -123,7 +126,7 @@ def export_scores(result: ReadingResult, folder: Path) -> None:
         scores.write_predictions(predictions, folder / "predictions" / name)
         files[name] = source
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "scores.json", as_dict(result) | {"predictions": files})
+    write_json(folder / SCORES_FILE, as_dict(result) | {"predictions": files})
 
 
 def file_name(name: str) -> str:
@@ -145,8 +148,8 @@ def _generator_dict(result: RetrieverAnswers) -> dict[str, Any]:
         "interval": {name: [*ends] for name, ends in result.scores.intervals.items()} if result.scores else {},
         "answered": len(batch.answers),
         "failed": {id_: failure.as_dict() for id_, failure in batch.failures.items()},
-        "left": batch.n_remaining,
-        **({"ended": batch.end_reason.as_dict()} if batch.end_reason else {}),
+        "remaining": batch.n_remaining,
+        **({"end_reason": batch.end_reason.as_dict()} if batch.end_reason else {}),
         **tokens,
         "seconds": sum(usage.seconds for usage in usages),
         "spent": batch.spent,
@@ -157,7 +160,7 @@ def _metrics_by_k(depth: AnswersByDepth, names: tuple[str, str], groups: np.ndar
     return {
         str(k): _means_with_intervals(np.stack([depth.exact[:, index], depth.overlap[:, index]], axis=1), names, groups)
         | {"ceiling": float(depth.ceiling[:, index].mean())}
-        | {"fates": {fate.name.lower(): float((depth.fate[:, index] == fate).mean()) for fate in AnswerOutcome}}
+        | {"outcomes": {kind.name.lower(): float((depth.outcome[:, index] == kind).mean()) for kind in AnswerOutcome}}
         for index, k in enumerate(depth.ks)
     }
 
@@ -168,13 +171,22 @@ def _means_with_intervals(values: np.ndarray, names: tuple[str, str], groups: np
     return {**dict(zip(names, means, strict=True)), "interval": dict(zip(names, ends, strict=True))}
 
 
-_SCORES = "scores.json"
+SCORES_FILE = "scores.json"
 _TEXTS = "answers.json"
 _ARRAYS = "judged.npz"
-_COMPARISON_FOLDER = "found"
+_COMPARISON_FOLDER = "comparison"
+_EARLIER_COMPARISON_FOLDER = "found"
 _ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
 _CANDIDATE_FIELDS = tuple(field.name for field in fields(SpanCandidates) if field.name != "answers")
 _DEPTH_FIELDS = tuple(field.name for field in fields(AnswersByDepth) if field.name != "ks")
+_EARLIER_FIELDS = {
+    "found": "retrieval_scores",
+    "letters": "offsets",
+    "holds": "contains_answer",
+    "place": "rank",
+    "fate": "outcome",
+}
+EARLIER_SCORE_KEYS = {"fates": "outcomes", "chosen_on": "selected_on"}
 
 
 @dataclass(frozen=True)
@@ -187,7 +199,7 @@ class StoredReading:
 
 def save_result(result: ReadingResult, folder: Path) -> None:
     """Write what `load` reads. Raises `OSError`."""
-    (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to what follows
+    (folder / SCORES_FILE).unlink(missing_ok=True)  # those of another run do not belong to what follows
     # without what is of readers alone, as any other comparison is kept
     content = result.comparison.experiment.model_dump(include=set(Experiment.model_fields))
     comparison = replace(result.comparison, experiment=Experiment.model_validate(content))
@@ -196,11 +208,13 @@ def save_result(result: ReadingResult, folder: Path) -> None:
     for number, reader in enumerate(result.readers):
         arrays[f"{number}_oracle"] = reader.oracle
         for index, answered in enumerate(reader.by_retriever.values()):
-            arrays |= {f"{number}_{index}_read_{name}": getattr(answered.read, name) for name in _CANDIDATE_FIELDS}
-            arrays |= {f"{number}_{index}_depth_{name}": getattr(answered.depth, name) for name in _DEPTH_FIELDS}
+            arrays |= {
+                f"{number}_{index}_read_{name}": getattr(answered.candidates, name) for name in _CANDIDATE_FIELDS
+            }
+            arrays |= {f"{number}_{index}_depth_{name}": getattr(answered.by_depth, name) for name in _DEPTH_FIELDS}
     save_arrays(folder / _ARRAYS, arrays)
     texts = {
-        reader_result.name: {name: answers.read.answers for name, answers in reader_result.by_retriever.items()}
+        reader_result.name: {name: answers.candidates.answers for name, answers in reader_result.by_retriever.items()}
         for reader_result in result.readers
     }
     write_json(folder / _TEXTS, texts)
@@ -209,7 +223,7 @@ def save_result(result: ReadingResult, folder: Path) -> None:
         for reader_result in result.readers
     }
     experiment = result.experiment.model_dump(mode="json")
-    write_json(folder / _SCORES, as_dict(result) | {"experiment": experiment, "units": units})
+    write_json(folder / SCORES_FILE, as_dict(result) | {"experiment": experiment, "units": units})
 
 
 def load(folder: Path, question_set: QuestionSet) -> StoredReading:
@@ -217,11 +231,14 @@ def load(folder: Path, question_set: QuestionSet) -> StoredReading:
 
     Raises `ValueError` if the folder holds no complete evaluation of this version, or one of other questions.
     """
-    content = read_json(folder / _SCORES)
+    content = read_json(folder / SCORES_FILE)
     arrays = load_arrays(folder / _ARRAYS)
     if not content or arrays is None:
         raise ValueError(f"{folder} holds no finished evaluation")
-    comparison = comparison_store.load(folder / _COMPARISON_FOLDER, question_set)
+    comparison_folder = folder / _COMPARISON_FOLDER
+    if not comparison_folder.is_dir():
+        comparison_folder = folder / _EARLIER_COMPARISON_FOLDER
+    comparison = comparison_store.load(comparison_folder, question_set)
     try:
         texts = _ANSWERS.validate_json((folder / _TEXTS).read_bytes())
         experiment = ReadingExperiment.model_validate(content["experiment"])
@@ -250,15 +267,17 @@ def _reader_result(
     answers = {}
     for index, retriever in enumerate(content["readers"][name]):
 
-        def load_fields(prefix: str, names: tuple[str, ...], index: int = index) -> dict[str, np.ndarray]:
-            return {name: arrays[f"{number}_{index}_{prefix}_{name}"] for name in names}
+        def load_fields(part: str, index: int = index) -> dict[str, np.ndarray]:
+            prefix = f"{number}_{index}_{part}_"
+            stored = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+            return current_names(stored, _EARLIER_FIELDS, _ARRAYS)
 
-        weight = content["weights"][name][retriever]
+        weight = current_names(content["weights"][name][retriever], EARLIER_SCORE_KEYS, SCORES_FILE)
         answers[retriever] = ReaderAnswers(
-            AnswersByDepth(ks, **load_fields("depth", _DEPTH_FIELDS)),
-            SpanCandidates(texts[retriever], **load_fields("read", _CANDIDATE_FIELDS)),
+            AnswersByDepth(ks, **load_fields("depth")),
+            SpanCandidates(texts[retriever], **load_fields("read")),
             weight["weight"],
-            weight["chosen_on"] is not None,
+            weight["selected_on"] is not None,
             content["units"][name][retriever],
         )
     return ReaderResult(name, answers, arrays[f"{number}_oracle"])
@@ -308,7 +327,7 @@ def score(
             content["readers"][name] = {
                 **reader_scores.means(),
                 "interval": reader_scores.intervals,
-                "unsaid": reader_scores.n_missing,
+                "missing": reader_scores.n_missing,
             }
         if slice_tables:
             content["slices"] = {by: _table_records(table) for by, table in slice_tables.items()}
@@ -400,7 +419,7 @@ def format_reading(result: ReadingResult) -> str:
     for name, by_retriever in content["generators"].items():
         for retriever, metrics in by_retriever.items() if "error" not in by_retriever else ():
             cell = _format_cell(metrics, rules.overlap_name) if "em" in metrics else "-"
-            n_missing = sum((len(metrics["failed"]), metrics["left"]))
+            n_missing = sum((len(metrics["failed"]), metrics["remaining"]))
             lines.append(f"{name} from {retriever}: {cell}, {metrics['answered']:,} answered, {n_missing:,} not")
     return "\n".join(lines)
 

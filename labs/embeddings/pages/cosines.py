@@ -91,7 +91,7 @@ def draw_density(view: EvaluationView) -> None:
         with containers[number % _SIDE_BY_SIDE]:
             st.markdown(f"**{plain(name)}**")
             parts = [
-                pd.DataFrame({"band": label, "place": band, "cosine": density_estimates.grid, "density": density})
+                pd.DataFrame({"band": label, "band_index": band, "cosine": density_estimates.grid, "density": density})
                 for band, (label, density) in enumerate(zip(labels, density_estimates.values[name], strict=True))
             ]
             table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
@@ -103,11 +103,11 @@ def draw_density(view: EvaluationView) -> None:
 def ridge_chart(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
     """One model's density of cosine, a ridge a band of the people's scores, the highest band on top.
 
-    Columns "band", "place" (from 0, the lowest), "cosine" and "density". Rows of the highest band stand first, so that
-    its ridge is drawn first and the others over its foot.
+    Columns "band", "band_index" (from 0, the lowest), "cosine" and "density". Rows of the highest band come first, so
+    that its ridge is drawn first and the others over its foot.
     """
     highest = float(table["density"].max()) or 1.0
-    positioned = table.assign(top=table["place"] + _RIDGE_OVERLAP * table["density"] / highest)
+    positioned = table.assign(top=table["band_index"] + _RIDGE_OVERLAP * table["density"] / highest)
     labels = ", ".join(f"'{band}'" for band in bands)
     feet = {"values": [*range(len(bands))], "labelExpr": f"[{labels}][datum.value]"}
     axis = alt.Axis(grid=False, domain=False, ticks=False, **feet)
@@ -117,9 +117,9 @@ def ridge_chart(table: pd.DataFrame, bands: Sequence[str], name: str, names: Seq
     density = word("embeddings.density")
     base = alt.Chart(positioned).encode(
         x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
-        y=alt.Y("place:Q", title=band, axis=axis, scale=scale),
+        y=alt.Y("band_index:Q", title=band, axis=axis, scale=scale),
         y2="top:Q",
-        detail="place:O",
+        detail="band_index:O",
         tooltip=tooltips(("band:N", band), ("cosine:Q", x, ".2f"), ("density:Q", density, ".2f")),
     )
     line = {"color": "white", "strokeWidth": 0.8}

@@ -171,8 +171,8 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
     times = f"{cross.seconds / max(exact.seconds, 1e-9):,.0f}"
     values = {"cross_encoder": _duration_text(cross), "bi_encoder": _duration_text(exact), "times": times}
     st.markdown(word("embeddings.cost_answer", sentences=f"{exact.sentences:,}", **values))
-    rows = [(method_names[item.method], item.sentences, item.seconds, item.measured) for item in cost.points]
-    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
+    rows = [(method_names[item.method], item.sentences, item.seconds, item.is_measured) for item in cost.points]
+    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "is_measured"])
     published_names = [word(f"embeddings.paper_{method.name.lower()}") for method in _PUBLISHED_SECONDS]
     published = pd.DataFrame(
         {"way": published_names, "sentences": _PUBLISHED_SENTENCES, "seconds": [*_PUBLISHED_SECONDS.values()]}
@@ -181,7 +181,7 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
     displayed = table.assign(
-        how=[word(f"embeddings.{'measured' if item else 'computed'}") for item in table["measured"]]
+        how=[word(f"embeddings.{'measured' if item else 'computed'}") for item in table["is_measured"]]
     )
     columns = {
         "way": tables.text("embeddings.way", "", width="medium"),
@@ -193,7 +193,7 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
 
 
 def _duration_text(point: CostPoint) -> str:
-    return word(f"embeddings.{'took' if point.measured else 'would_take'}", time=duration(point.seconds))
+    return word(f"embeddings.{'took' if point.is_measured else 'would_take'}", time=duration(point.seconds))
 
 
 def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
@@ -208,7 +208,7 @@ def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
     scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
     tint = alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1))
     base = alt.Chart(table).encode(x, y, tint, tooltip=tooltip)
-    measured = base.transform_filter("datum.measured")
+    measured = base.transform_filter("datum.is_measured")
     reported = alt.Chart(published).mark_point(size=90, strokeWidth=2, color=TEXT_COLOUR).encode(x, y, tooltip=tooltip)
     layers = [base.mark_line(strokeDash=[5, 4]), *marked_lines(measured, size=60, strokeWidth=3), reported]
     described = charts.describe(seconds, charts.line_texts(table, "way", "sentences", "seconds", ",.2f"))
@@ -230,7 +230,7 @@ _FULL_OPACITY = 210
 _RADII = {False: 5.0, True: 2.5}  # pixels, smaller where there are many
 _MAX_TABLE_ROWS = 1000  # rows of a table: a browser asks for all of them, and the file has every one
 _MAX_PAIRS = 50
-_DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
+_MAX_RENDERED_POINTS = 5_000  # points that every browser draws within moments
 
 
 def draw_map(view: EvaluationView) -> None:
@@ -266,7 +266,7 @@ def draw_map(view: EvaluationView) -> None:
         _draw_selected(view, model, table, selected)
     else:
         _draw_list(table if matching is None else table[matching], len(table))
-    tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
+    tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="group_index"), "map.csv", "map_csv")
 
 
 def _search_field(label: str, **look: Any) -> str:
@@ -285,11 +285,11 @@ def _projected_points(view: EvaluationView, model: str, projection: Projection) 
 
 def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
     """Select the drawn rows, `(every,)` bool: of many, a random sample and all matches unless the user wants all."""
-    if n_rows <= _DRAWN_AT_ONCE:
+    if n_rows <= _MAX_RENDERED_POINTS:
         return np.ones(n_rows, dtype=bool)
     is_rendered = np.zeros(n_rows, dtype=bool)
-    is_rendered[np.random.default_rng(0).choice(n_rows, _DRAWN_AT_ONCE, replace=False)] = True
-    words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{n_rows:,}"}
+    is_rendered[np.random.default_rng(0).choice(n_rows, _MAX_RENDERED_POINTS, replace=False)] = True
+    words = {"some": word("embeddings.points_some", shown=f"{_MAX_RENDERED_POINTS:,}"), "all": f"{n_rows:,}"}
     look: dict[str, Any] = {"format_func": lambda option: words[option]}
     look["help"] = word("embeddings.points_drawn_help", shown=words["some"], every=words["all"])
     selected = choose(st.segmented_control, "points", word("embeddings.points_drawn"), [*words], "some", **look)
@@ -312,9 +312,9 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
         groups = [word(f"embeddings.label_{label.name.lower()}") for label in Label]
         of_row = values.astype(np.int64)
     else:
-        return table.assign(place=0), []
+        return table.assign(group_index=0), []
     group_index = of_row[first_row]
-    return table.assign(place=group_index, group=np.array(groups)[group_index]), groups
+    return table.assign(group_index=group_index, group=np.array(groups)[group_index]), groups
 
 
 def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, selected: int) -> None:
@@ -355,7 +355,7 @@ class _Deck(pydeck.Deck):
 def _draw_points(
     table: pd.DataFrame, groups: int, rendered_rows: np.ndarray, matching: np.ndarray | None, *, key: str
 ) -> int | None:
-    """Draw the rows `shown`, those `matching` highlighted, coloured by "place"; returns the selected row."""
+    """Draw the rows `shown`, those `matching` highlighted, coloured by "group_index"; returns the selected row."""
     scaled = _scaled(table)
     radius = _RADII[int(rendered_rows.sum()) > _FEW]
     highlighted = rendered_rows
@@ -367,7 +367,7 @@ def _draw_points(
             _layer("others", scaled[rendered_rows & ~matching], TEXT_COLOUR, _FAINT_OPACITY, min(_RADII.values()))
         )
     for group_index in range(groups):
-        inside = highlighted & (scaled["place"] == group_index)
+        inside = highlighted & (scaled["group_index"] == group_index)
         layers.append(_layer(f"group{group_index}", scaled[inside], BAND_COLOURS[group_index], _FULL_OPACITY, radius))
     deck = _Deck(
         layers=layers,
@@ -391,7 +391,13 @@ def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     points = np.round(points * _HALF_WIDTH / (np.abs(points).max() or 1.0), 3)
     texts = table["sentence"].str.slice(0, _MAX_TOOLTIP_CHARACTERS[len(table) > _MANY])
-    columns = {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
+    columns = {
+        "x": points[:, 0],
+        "y": points[:, 1],
+        "t": texts,
+        "i": np.arange(len(table)),
+        "group_index": table["group_index"],
+    }
     return pd.DataFrame(columns)
 
 

@@ -77,35 +77,37 @@ def _dot_table(view: EvaluationView, published: list[PublishedCorrelation]) -> p
     for model, result in view.results_by_name.items():
         if view.measure in result.metrics:
             metric = _scale_metric(view.measure, result.metrics[view.measure])
-            rows.append({"model": model, **metric._asdict(), "ours": True, "source": ""})
+            rows.append({"model": model, **metric._asdict(), "is_measured_here": True, "source": ""})
     for other in published:
         name = [word("embeddings.not_ours", model=other.model)]
         if other.encoder == "cross-encoder":
             name.append(word("embeddings.is_cross_encoder"))
-        if other.learned_from:
-            name.append(word("embeddings.learned_from", data=other.learned_from))
-        row = {"model": _LINE.join(name), "value": 100 * other.value, "ours": False, "source": other.source}
+        if other.training_data:
+            name.append(word("embeddings.training_data", data=other.training_data))
+        row = {"model": _LINE.join(name), "value": 100 * other.value, "is_measured_here": False, "source": other.source}
         rows.append(row)  # without an interval
-    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "is_measured_here", "source"])
     return table.sort_values("value", ascending=False, kind="stable", ignore_index=True)
 
 
 def dot_chart(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
-    """One row a "model": its "value" with "low" to "high"; published results, not "ours", are hollow."""
+    """One row a "model": its "value" with "low" to "high"; published results, not "is_measured_here", are hollow."""
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
     lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
     base = alt.Chart(table).encode(y=alt.Y("model:N", sort=[*table["model"]], title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
     tint, mark = color_and_shape("model", names_in_column(names, table["model"]), names)
-    ours = base.transform_filter("datum.ours").encode(color=tint, tooltip=[name, *interval_tooltips("value", x, ".2f")])
+    ours = base.transform_filter("datum.is_measured_here").encode(
+        color=tint, tooltip=[name, *interval_tooltips("value", x, ".2f")]
+    )
     intervals = ours.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     along = alt.X("value:Q", scale=scale)
     marks = ours.mark_point(filled=True, size=110, opacity=1).encode(x=along, shape=mark)
-    theirs = base.transform_filter("!datum.ours").mark_point(size=80, strokeWidth=2, color=TEXT_COLOUR)
+    theirs = base.transform_filter("!datum.is_measured_here").mark_point(size=80, strokeWidth=2, color=TEXT_COLOUR)
     tooltip = [name, *tooltips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
     published = theirs.encode(x=along, tooltip=tooltip)
-    others = table[~table["ours"]]
-    rows = charts.intervals(table[table["ours"]], "model", "value", ".2f")
+    others = table[~table["is_measured_here"]]
+    rows = charts.intervals(table[table["is_measured_here"]], "model", "value", ".2f")
     rows += charts.values([*others["model"]], [*others["value"]], ".2f")
     height = 100 + (42 if len(others) else 30) * len(table)  # published names take several lines
     return (intervals + marks + published).properties(height=height, description=charts.describe(x, rows))

@@ -359,7 +359,9 @@ def _pick_measure(data: StoredPairs) -> str:
     look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
     label = word("embeddings.measure")
     explained = word("embeddings.measure_help")
-    return choose(st.segmented_control, "figure", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
+    if "figure" in st.query_params:  # in addresses of earlier versions
+        st.query_params["metric"] = st.query_params.pop("figure")
+    return choose(st.segmented_control, "metric", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
 
 
 def _pick_models(models: AvailableModels) -> list[str]:

@@ -142,11 +142,17 @@ def _draw_cosines(word_vectors: WordVectors, layer: int) -> None:
 
 
 def _draw_grid(
-    table: pd.DataFrame, labels: Sequence[str], max_rows: int, title: str, explanation: str, *, share: bool = False
+    table: pd.DataFrame,
+    labels: Sequence[str],
+    max_rows: int,
+    title: str,
+    explanation: str,
+    *,
+    is_fraction: bool = False,
 ) -> None:
     """Draw the cells of a square matrix, if there are at most `most` rows, and their table."""
     if len(labels) <= max_rows:
-        draw_chart(grid_chart, table, labels, labels, title=title, share=share)
+        draw_chart(grid_chart, table, labels, labels, title=title, share=is_fraction)
     st.caption(explanation)
     with st.expander(word("inside.as_table"), expanded=len(labels) > max_rows):
         values = table["value"].to_numpy().reshape(len(labels), -1)
@@ -169,11 +175,11 @@ def grid_cells(
 
 
 def grid_chart(
-    table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, share: bool = False
+    table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, is_fraction: bool = False
 ) -> alt.LayerChart:
     """Cells "row", "column" with their "value"; a `share` is written in percent."""
-    low, high = (0.0, float(table["value"].max()) or 1.0) if share else (float(table["value"].min()), 1.0)
-    form = ".0%" if share else ".2f"
+    low, high = (0.0, float(table["value"].max()) or 1.0) if is_fraction else (float(table["value"].min()), 1.0)
+    form = ".0%" if is_fraction else ".2f"
     angle = -50 if max(map(len, columns)) > 3 else 0  # names that stand on a narrow screen, too
     across = {"labelAngle": angle, "labelOverlap": False, "grid": False}
     base = alt.Chart(table).encode(
@@ -183,7 +189,7 @@ def grid_chart(
     )
     written = len(columns) <= 13  # of more there is no room to write in the cells
     shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
-    cells_beside = table if share else table[table["row"] != table["column"]]  # a text and itself have cosine 1
+    cells_beside = table if is_fraction else table[table["row"] != table["column"]]  # a text and itself have cosine 1
     described = charts.extremes(title, cells_beside, ("first", "second"), "value", form)
     return shaded.properties(height=40 + (34 if written else 22) * len(rows), description=described)
 
@@ -300,7 +306,7 @@ def _draw_attention_map(sentence_attention: SentenceAttention, layer: int, head:
     labels = [f"{index + 1} {piece.text}" for index, piece in enumerate(sentence_attention.pieces)]
     st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
     table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
-    _draw_grid(table, labels, _MAX_MAP_PIECES, word("inside.attention"), word("inside.map_help"), share=True)
+    _draw_grid(table, labels, _MAX_MAP_PIECES, word("inside.attention"), word("inside.map_help"), is_fraction=True)
 
 
 def _draw_head_map(head_attention: HeadAttention, target: AttentionTarget) -> None:
@@ -312,7 +318,7 @@ def _draw_head_map(head_attention: HeadAttention, target: AttentionTarget) -> No
     layer_names = [word("inside.layer_number", layer=name) for name in layers]
     head_names = [word("inside.head_number", head=name) for name in count]
     table = grid_cells(fractions, layers, count, layer_names, head_names)
-    draw_chart(grid_chart, table, layers, count, title=target_name(target), share=True)
+    draw_chart(grid_chart, table, layers, count, title=target_name(target), is_fraction=True)
     st.caption(word("inside.heads_map_help"))
 
 

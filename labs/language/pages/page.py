@@ -208,9 +208,9 @@ INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "o
 INSIDE_VIEWS = {
     "contexts": "in_context:draw_contexts",
     "attention": "in_context:draw_attention",
-    "fill_mask": "predictions:draw_beside",
-    "over_steps": "predictions:draw_course",
-    "layers": "predictions:draw_layers",
+    "fill_mask": "predictions:draw_masked_predictions",
+    "over_steps": "predictions:draw_checkpoint_predictions",
+    "layers": "predictions:draw_layer_comparison",
 }
 _TYPED = "typed_networks"  # of the session
 _ALLOWED_DOWNLOADS = "networks_let_in"  # of the session: models of the hub that a click had fetched

@@ -59,7 +59,7 @@ class TokenizersView:
         """Return a tokenizer's display name: not Markdown, a user may have named it."""
         if not tokenizer.is_trained:
             return self.models.get(tokenizer.result.name, tokenizer.result.name)
-        trained = tokenizer.result.trained
+        trained = tokenizer.result.training_options
         return tokenizer_name(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
 
 
@@ -99,20 +99,24 @@ def draw_metrics(view: TokenizersView) -> None:
 def metric_table(view: TokenizersView) -> pd.DataFrame:
     rows = []
     for tokenizer in view.tokenizers:
-        trained = tokenizer.result.trained
+        trained = tokenizer.result.training_options
         metrics = asdict(tokenizer.metrics)
-        values = {name: metrics[name] for name in (*FRACTIONS, *MEASURES, "pieces")}
+        values = {name: metrics[name] for name in (*FRACTIONS, *MEASURES, "vocabulary_size")}
         names = {"name": view.name(tokenizer), "kind": view.name(tokenizer), "split": ""}
         if trained:
             names |= {part: word(f"tokenizers.{part}_{trained[part]}") for part in ("kind", "split")}
-        more = {"seconds": metrics["seconds_to_train"], "trained": bool(trained), "able": knows_enough_words(tokenizer)}
+        more = {
+            "seconds": metrics["seconds_to_train"],
+            "trained": bool(trained),
+            "is_comparable": knows_enough_words(tokenizer),
+        }
         rows.append({**names, **values, **more})
     return pd.DataFrame(rows).astype(dict.fromkeys((*MEASURES, "seconds"), float))
 
 
 def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
     """Return which rows have the best value of a column; none if all are equal."""
-    values = table[column].where(table["able"]) if column in _NEEDS_KNOWN_WORDS else table[column]
+    values = table[column].where(table["is_comparable"]) if column in _NEEDS_KNOWN_WORDS else table[column]
     best = values.max() if column in _HIGHER_IS_BETTER else values.min()
     is_best: pd.Series = (values == best) & (table[column].nunique() > 1)
     return is_best
@@ -121,17 +125,17 @@ def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
 def _draw_chart(view: TokenizersView, table: pd.DataFrame, measure: str) -> None:
     chart_data = table.dropna(subset=[measure]).assign(value=lambda rows: rows[measure])
     if measure not in _NEEDS_KNOWN_WORDS:
-        chart_data["able"] = True
+        chart_data["is_comparable"] = True
     kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
-    columns = ["name", "kind", "split", "pieces", "value", "able"]
+    columns = ["name", "kind", "split", "vocabulary_size", "value", "is_comparable"]
     label = word(f"tokenizers.{measure}")
     trained, models = (
         chart_data.loc[chart_data["trained"] == is_trained, columns].reset_index(drop=True)
         for is_trained in (True, False)
     )
-    draw_chart(size_chart, trained, models, kinds, splits, y=label, share=measure in FRACTIONS)
-    if not chart_data["able"].all():
+    draw_chart(size_chart, trained, models, kinds, splits, y=label, is_fraction=measure in FRACTIONS)
+    if not chart_data["is_comparable"].all():
         st.caption(word("tokenizers.hollow", share=f"{MAX_UNKNOWN_WORDS:.0%}"))
 
 
@@ -139,15 +143,19 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
     columns = {"kind": tables.text("tokenizers.tokenizer", pinned=True, width=145)}
     if len(view.request.compared.splits) > 1:
         columns["split"] = tables.text("tokenizers.split")
-    columns["pieces"] = tables.number("tokenizers.pieces")
+    columns["vocabulary_size"] = tables.number("tokenizers.vocabulary_size")
     columns |= {name: tables.number(f"tokenizers.{name}") for name in _COLUMNS}
     forms = {name: "{:.1%}" if name in FRACTIONS else "{:.2f}" for name in _COLUMNS}
-    styled = table.style.format({**forms, "pieces": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
+    styled = table.style.format({**forms, "vocabulary_size": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
     for name in set(_COLUMNS) - {"unknown_rate"}:  # which kinds count differently
         best = [tables.BOLD if item else "" for item in best_rows(table, name)]
         styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
-    small = [item for item in view.tokenizers if item.metrics.pieces < item.result.trained.get("vocabulary", 0)]
+    small = [
+        item
+        for item in view.tokenizers
+        if item.metrics.vocabulary_size < item.result.training_options.get("vocabulary", 0)
+    ]
     if small:
         st.caption(word("tokenizers.fewer_pieces", names=", ".join(plain(view.name(item)) for item in small)))
 
@@ -185,16 +193,16 @@ def command_of(view: TokenizersView) -> str:
 
 
 def size_chart(
-    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, share: bool
+    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, is_fraction: bool
 ) -> alt.LayerChart:
-    """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
+    """One line a "kind" and "split" of "value" over "vocabulary_size", and a dashed rule for each of the `models`.
 
-    Rows that are not "able" have a hollow mark. `kinds` are all kinds in their fixed order. A `share` is in percent.
+    Rows that are not "is_comparable" have a hollow mark. `kinds` are all kinds in their fixed order.
     """
-    axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
+    axis = alt.Axis(format="%" if is_fraction else ".2~f", tickCount=5)
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
-    form = ".1%" if share else ".2f"
-    sizes = ("pieces:Q", word("tokenizers.pieces"), ",")
+    form = ".1%" if is_fraction else ".2f"
+    sizes = ("vocabulary_size:Q", word("tokenizers.vocabulary_size"), ",")
     tooltip = tooltips(("name:N", word("tokenizers.tokenizer")), sizes, ("value:Q", y, form))
     layers: list[alt.Chart] = []
     if len(models):
@@ -210,8 +218,8 @@ def size_chart(
         dashes = alt.StrokeDash("split:N", scale=of_split, legend=dash_legend)
         tint = colour("kind", present_kinds, kinds, legend(columns=2, symbolOpacity=1))
         mark = shape("kind", present_kinds, kinds, legend(columns=2))
-        filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
-        hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
+        filled = base.transform_filter("datum.is_comparable").mark_point(filled=True, size=80, opacity=1)
+        hollow = base.transform_filter("!datum.is_comparable").mark_point(size=80, strokeWidth=2)
         layers += [
             base.mark_line(strokeWidth=2.5).encode(color=tint, detail="split:N", strokeDash=dashes),
             filled.encode(color=tint, shape=mark),
@@ -226,14 +234,16 @@ def size_chart(
 def _size_axis(table: pd.DataFrame) -> alt.X:
     """Vocabulary sizes on a logarithmic scale over a factor of four at least, with ticks that do not overlap."""
     ticks: list[int] = []
-    sizes = sorted(set(table["pieces"]))
+    sizes = sorted(set(table["vocabulary_size"]))
     for size in sizes:
         if not ticks or size > 1.3 * ticks[-1]:
             ticks.append(size)
     axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
     middle = sqrt(sizes[0] * sizes[-1])
     scale = {"domain": [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)], "nice": False, "padding": 24}
-    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=alt.Scale(type="log", **scale), axis=axis)
+    return alt.X(
+        "vocabulary_size:Q", title=word("tokenizers.vocabulary_size"), scale=alt.Scale(type="log", **scale), axis=axis
+    )
 
 
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
@@ -266,7 +276,7 @@ def draw_pieces(view: TokenizersView) -> None:
     st.html(_STYLE)
     frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in cuts]
     st.html("".join(frames))
-    st.caption(word("tokenizers.marks", documents=f"{view.comparison.counted:,}"))
+    st.caption(word("tokenizers.marks", documents=f"{view.comparison.n_counted_documents:,}"))
     _draw_cuts(cuts)
 
 
@@ -307,7 +317,7 @@ def draw_merges(view: TokenizersView) -> None:
     bpe_tokenizers = {
         tokenizer.folder.name: tokenizer
         for tokenizer in view.tokenizers
-        if tokenizer.result.trained.get("kind") in _BPE_KINDS
+        if tokenizer.result.training_options.get("kind") in _BPE_KINDS
     }
     if not bpe_tokenizers:
         answer.info(word("tokenizers.no_bpe"), icon=":material/info:")

@@ -38,12 +38,12 @@ _MAX_MODELS = 4
 MAX_WORDS = 8  # as many as there are colours
 _DEFAULT_WORDS = 3  # words, where none is typed
 _MAX_OFFERED_RUNS = 3  # other runs
-_NAME = "draw_course"
+_NAME = "draw_checkpoints"
 _HEIGHT = 320  # pixels of the curves
 PredictionsByModel = Mapping[str, Sequence[Sequence[TokenPrediction]]]
 
 
-def draw_beside(model: str, names: Mapping[str, str]) -> None:
+def draw_masked_predictions(model: str, names: Mapping[str, str]) -> None:
     answer = st.container()
     text = _typed_text()
     runs = _language_runs()
@@ -155,7 +155,7 @@ def prediction_chart(table: pd.DataFrame, order: Sequence[str], reach: float) ->
     return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
 
 
-def draw_course(model: str, names: Mapping[str, str]) -> None:
+def draw_checkpoint_predictions(model: str, names: Mapping[str, str]) -> None:
     runs = _language_runs()
     run = runs.get(model)
     folders = _intermediate_models(run) if run else {}
@@ -171,7 +171,7 @@ def draw_course(model: str, names: Mapping[str, str]) -> None:
     look["placeholder"] = word("inside.step_words_usual", count=_DEFAULT_WORDS)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         words = draw_text_field(st.text_input, "step_words", word("inside.step_words"), "", **look)
-        is_started = page.start_button(_NAME, model, word("inside.draw_course"))
+        is_started = page.start_button(_NAME, model, word("inside.draw_checkpoints"))
     if not is_started:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
         return
@@ -255,7 +255,7 @@ def step_chart(table: pd.DataFrame, order: Sequence[str], selected_step: int) ->
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
 
-def draw_layers(model: str, _names: Mapping[str, str]) -> None:
+def draw_layer_comparison(model: str, _names: Mapping[str, str]) -> None:
     judges = {"people": _draw_by_people, "questions": _draw_by_questions}
     answer = st.container()
     controls = st.container(horizontal=True, vertical_alignment="bottom")

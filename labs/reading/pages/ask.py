@@ -246,7 +246,7 @@ def _generate_answer(
         try:
             request = GenerationRequest("asked", question, sent)
             prompt = load_prompts()[language()]
-            generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(sent))
+            generator = Generator(name=model.name, model=model.name, prompt=prompt, max_passages=len(sent))
             generated = stored_answer(generator, request)
             if not generated and stopped_key in stopped:
                 answer_box.caption(word("answers.was_stopped"))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mrc_workbench.data.earlier_names import current_names
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import read_json, workspace
@@ -18,13 +19,19 @@ from mrc_workbench.labs.reading.evaluate import ReaderAnswers, ReaderResult
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.labels import LabelKind, QuestionLabels, label_questions
 from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, ScoringRules, score_slices, slice_questions
-from mrc_workbench.labs.reading.study import StoredReading, load, tested_depth_index
+from mrc_workbench.labs.reading.study import (
+    EARLIER_SCORE_KEYS,
+    SCORES_FILE,
+    StoredReading,
+    load,
+    tested_depth_index,
+)
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.resources.sets import cached, question_set
 from mrc_workbench.workbench.views.ui.words import word
 
-OUTCOME_KEYS = {fate: fate.name.lower() for fate in AnswerOutcome}
+OUTCOME_KEYS = {outcome: outcome.name.lower() for outcome in AnswerOutcome}
 
 
 class Weight(NamedTuple):
@@ -48,7 +55,7 @@ def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
                 retriever: Weight(float(entry["weight"]), float(scores["units"][name][retriever]))
                 for name in names
                 for retriever, entry in scores["weights"][name].items()
-                if entry["chosen_on"]
+                if current_names(entry, EARLIER_SCORE_KEYS, SCORES_FILE)["selected_on"]
             }
         except (AttributeError, KeyError, TypeError, ValueError):  # of another version
             continue
@@ -58,7 +65,7 @@ def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
 
 def _stored_evaluations(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the `scores.json` of evaluations on a set, the newest first."""
-    paths = sorted((workspace() / "reading").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
+    paths = sorted((workspace() / "reading").glob(f"*/{SCORES_FILE}"), key=lambda path: -path.stat().st_mtime)
     for path in paths:
         scores = _read_scores(path, path.stat().st_mtime_ns)
         experiment = scores.get("experiment")
@@ -124,8 +131,8 @@ class ReadingView:
         return self.stored.result.experiment.specs[name]
 
     def metrics(self, name: str, k: int | None = None) -> dict[str, Any]:
-        values: dict[str, Any] = self.stored.scores["readers"][self.reader.name][name][str(k or self.k)]
-        return values
+        values = self.stored.scores["readers"][self.reader.name][name][str(k or self.k)]
+        return current_names(values, EARLIER_SCORE_KEYS, SCORES_FILE)
 
     @property
     def oracle(self) -> dict[str, Any]:
@@ -139,7 +146,7 @@ class ReadingView:
 
 def open_reading(key: str, folder: Path) -> StoredReading | None:
     """Open the finished evaluation in a folder; None if it is unreadable, or not of the stored set `key`."""
-    return _load_cached(str(folder), (folder / "scores.json").stat().st_mtime, key)
+    return _load_cached(str(folder), (folder / SCORES_FILE).stat().st_mtime, key)
 
 
 @cached(max_entries=4)
@@ -152,7 +159,7 @@ def _load_cached(folder: str, finished: float, key: str) -> StoredReading | None
 
 
 def _storage_key(view: ReadingView) -> tuple[str, float, str]:
-    return str(view.folder), (view.folder / "scores.json").stat().st_mtime, view.data.key
+    return str(view.folder), (view.folder / SCORES_FILE).stat().st_mtime, view.data.key
 
 
 def _display_key(view: ReadingView) -> tuple[object, ...]:
@@ -171,7 +178,7 @@ def slice_table(view: ReadingView, by: LabelKind) -> pd.DataFrame:
         return pd.DataFrame()
     scores = {}
     for name, answered in view.answers_by_retriever.items():
-        values = (answered.depth.exact if view.measure == EXACT else answered.depth.overlap)[:, view.depth_index]
+        values = (answered.by_depth.exact if view.measure == EXACT else answered.by_depth.overlap)[:, view.depth_index]
         scores[name] = AnswerScores({view.measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
     return score_slices(view.question_set, scores, by).rename(columns={"reader": "retriever"})
 
@@ -208,19 +215,19 @@ def long_table(view: ReadingView) -> pd.DataFrame:
         row = {measure: scores[measure] for measure in (EXACT, view.rules.overlap_name)}
         for measure, (low, high) in scores["interval"].items():
             row |= {f"{measure}_low": low, f"{measure}_high": high}
-        rows.append({"retriever": name, "k": k, **row, "ceiling": scores["ceiling"], **scores["fates"], **settings})
+        rows.append({"retriever": name, "k": k, **row, "ceiling": scores["ceiling"], **scores["outcomes"], **settings})
     return pd.DataFrame(rows)
 
 
 def outcome_table(view: ReadingView) -> pd.DataFrame:
     rows = []
     for name, answered in view.answers_by_retriever.items():
-        outcomes = answered.depth.fate[:, view.depth_index]
+        outcomes = answered.by_depth.outcome[:, view.depth_index]
         for outcome, key in OUTCOME_KEYS.items():
             count = int((outcomes == outcome).sum())
-            label = word(f"answers.fate_{key}")
+            label = word(f"answers.outcome_{key}")
             rows.append(
-                {"retriever": name, "fate": key, "label": label, "count": count, "share": count / len(outcomes)}
+                {"retriever": name, "outcome": key, "label": label, "count": count, "fraction": count / len(outcomes)}
             )
     return pd.DataFrame(rows)
 

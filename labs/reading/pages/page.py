@@ -41,7 +41,7 @@ QUESTION_KEY = "answers_box"  # of the session
 _EXAMPLES = 3
 # of the session
 _TYPED = "typed_readers"
-_CONFIRMED = "wanted_readers"
+_CONFIRMED = "confirmed_readers"
 _HUB_MODEL = "answers_hub_model_name"
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 _MAX_RETRIEVERS = 4
@@ -154,7 +154,7 @@ def _examples(data: StoredSet) -> tuple[list[str], bool]:
     stored = open_reading(data.key, folder) if folder else None
     answered = [*stored.result.readers[0].by_retriever.values()] if stored and stored.result.readers else []
     if stored and answered:  # from some retrievers' passages and not from others', or from none; by turns
-        exact = np.stack([item.depth.exact[:, -1] for item in answered], axis=1)
+        exact = np.stack([item.by_depth.exact[:, -1] for item in answered], axis=1)
         disputed_rows = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
         unanswered_rows = np.flatnonzero(exact.max(axis=1) == 0).tolist()
         rows = [*dict.fromkeys([*disputed_rows, *unanswered_rows])][:_EXAMPLES]

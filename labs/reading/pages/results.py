@@ -50,22 +50,22 @@ def draw_summary(view: ReadingView) -> None:
         label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
         all_names = [display_names[name] for name in view.names]
         curve_data = with_display_names(evaluation.curve_table(view), display_names)
-        draw_chart(curve_chart, curve_data, all_names, oracle, chosen=view.k, y=measure, label=label)
+        draw_chart(curve_chart, curve_data, all_names, oracle, selected_k=view.k, y=measure, label=label)
         st.caption(word("answers.curves_legend"))
     with right:
         st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
-        labels = {word(f"answers.fate_{fate}"): fate for fate in OUTCOME_KEYS.values()}
+        labels = {word(f"answers.outcome_{outcome}"): outcome for outcome in OUTCOME_KEYS.values()}
         shares = word("answers.share_of_questions")
         order = [display_names[name] for name in view.answers_by_retriever]
         counted = evaluation.outcome_table(view)
-        draw_chart(outcome_chart, with_display_names(counted, display_names), order=order, fates=labels, x=shares)
+        draw_chart(outcome_chart, with_display_names(counted, display_names), order=order, outcomes=labels, x=shares)
     _draw_metrics(view)
-    texts = [f"{row.share:.1%} ({row.count:,})" for row in counted.itertuples(name="Row")]
-    wide = counted.assign(text=texts).pivot(index="retriever", columns="fate", values="text")
+    texts = [f"{row.fraction:.1%} ({row.count:,})" for row in counted.itertuples(name="Row")]
+    wide = counted.assign(text=texts).pivot(index="retriever", columns="outcome", values="text")
     wide = wide.loc[list(view.answers_by_retriever)].reset_index()
     with st.expander(word("answers.lost", k=view.k), expanded=True):
-        fates = {fate: tables.text(f"answers.fate_{fate}") for fate in OUTCOME_KEYS.values()}
-        tables.draw(wide, {"retriever": tables.retriever(), **fates})
+        outcomes = {outcome: tables.text(f"answers.outcome_{outcome}") for outcome in OUTCOME_KEYS.values()}
+        tables.draw(wide, {"retriever": tables.retriever(), **outcomes})
     _draw_differences(view)
 
 
@@ -104,7 +104,7 @@ def _draw_differences(view: ReadingView) -> None:
 
 
 def curve_chart(
-    table: pd.DataFrame, names: Sequence[str], oracle: float, *, chosen: int, y: str, label: str
+    table: pd.DataFrame, names: Sequence[str], oracle: float, *, selected_k: int, y: str, label: str
 ) -> alt.LayerChart:
     """One line a "retriever" of "value" over "k" in its band, its "ceiling" dashed, and a rule at the `oracle`."""
     retrievers = names_in_column(names, table["retriever"])
@@ -134,7 +134,7 @@ def curve_chart(
     oracle_text = oracle_data.mark_text(align="left", dx=-14, dy=-8, color=TEXT_COLOUR, fontWeight="bold").encode(
         x=alt.X("k:O"), y=alt.Y("oracle:Q", scale=scale), text="label:N"
     )
-    k_marker = alt.Chart(pd.DataFrame({"k": [chosen]})).mark_rule(color=TEXT_COLOUR, opacity=0.18, strokeWidth=16)
+    k_marker = alt.Chart(pd.DataFrame({"k": [selected_k]})).mark_rule(color=TEXT_COLOUR, opacity=0.18, strokeWidth=16)
     return alt.layer(
         k_marker.encode(x="k:O"),
         bands,
@@ -146,20 +146,20 @@ def curve_chart(
     ).properties(height=340)
 
 
-def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.Chart:
-    """One bar a "retriever" of the "share" of each fate ("label"); `fates` are in the order of the pieces."""
-    positions = {label: position for position, label in enumerate(fates)}
-    scale = alt.Scale(domain=list(fates), range=[OUTCOME_COLOURS[fate] for fate in fates.values()])
-    counts = ("count:Q", word("where.questions"), ","), ("share:Q", x, ".1%")
-    base = alt.Chart(table.assign(place=table["label"].map(positions))).encode(
+def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], outcomes: Mapping[str, str], x: str) -> alt.Chart:
+    """One bar a "retriever" of the "share" of each outcome ("label"); `outcomes` are in the order of the pieces."""
+    positions = {label: position for position, label in enumerate(outcomes)}
+    scale = alt.Scale(domain=list(outcomes), range=[OUTCOME_COLOURS[outcome] for outcome in outcomes.values()])
+    counts = ("count:Q", word("where.questions"), ","), ("fraction:Q", x, ".1%")
+    base = alt.Chart(table.assign(position=table["label"].map(positions))).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=160, labelOverlap=False)),
-        x=alt.X("share:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+        x=alt.X("fraction:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
         color=alt.Color("label:N", scale=scale, legend=legend(columns=2)),
-        order=alt.Order("place:Q"),
+        order=alt.Order("position:Q"),
         tooltip=tooltips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
     rows = [
-        f"{name}: {', '.join(charts.values([*parts['label']], [*parts['share']], '.1%'))}"
+        f"{name}: {', '.join(charts.values([*parts['label']], [*parts['fraction']], '.1%'))}"
         for name, parts in table.groupby("retriever", sort=False)
     ]
     return base.mark_bar().properties(height=130 + 36 * len(order), description=charts.describe(x, rows))
@@ -229,10 +229,10 @@ def _draw_question(view: ReadingView, row: int) -> None:
         with container.container(gap="small"):
             column = retriever_column(view, name, row)
             passages.draw_head(column, view.names)
-            fate = AnswerOutcome(int(view.answers_by_retriever[name].depth.fate[row, view.depth_index]))
+            outcome = AnswerOutcome(int(view.answers_by_retriever[name].by_depth.outcome[row, view.depth_index]))
             answer = plain(passages.selected_answer(column, view.question_set).strip() or "–")
-            st.markdown(f"**{answer}** · {word(f'answers.fate_{OUTCOME_KEYS[fate]}')}")
-            if fate is not AnswerOutcome.RIGHT and (
+            st.markdown(f"**{answer}** · {word(f'answers.outcome_{OUTCOME_KEYS[outcome]}')}")
+            if outcome is not AnswerOutcome.RIGHT and (
                 explanation := passages.explain_selection(column, view.question_set)
             ):
                 st.caption(explanation)
@@ -242,17 +242,17 @@ def _draw_question(view: ReadingView, row: int) -> None:
 def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
     answered = view.answers_by_retriever[name]
     rankings = view.stored.result.comparison.rankings[name]
-    candidates = answered.read
+    candidates = answered.candidates
     indices = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
     spans = [
-        [(*candidates.letters[row, index].tolist(), float(candidates.scores[row, index]))]
+        [(*candidates.offsets[row, index].tolist(), float(candidates.scores[row, index]))]
         if candidates.answers[row][index]
         else []
         for index in indices
     ]
     relevant = set(view.question_set.relevance[[row]].indices.tolist())
     rows = rankings.indices[row, indices].tolist()
-    scores = candidates.found[row, indices].tolist()
+    scores = candidates.retrieval_scores[row, indices].tolist()
     return passages.build_column(
         name, rows, scores, spans, relevant=relevant, weight=answered.weight, unit=answered.unit
     )
@@ -266,10 +266,10 @@ def _open_in_ask_tab(question: str) -> None:
 def _outcome_mask(view: ReadingView) -> np.ndarray:
     names = {key: view.display_names[key] for key in view.answers_by_retriever}
     retriever = choose_named("read_of", word("compare.retriever"), names, next(iter(names)), width=150)
-    words = {_ANY: word("answers.any"), **{key: word(f"answers.fate_{key}") for key in OUTCOME_KEYS.values()}}
+    words = {_ANY: word("answers.any"), **{key: word(f"answers.outcome_{key}") for key in OUTCOME_KEYS.values()}}
     look: dict[str, Any] = {"format_func": lambda key: words[key], "width": 170}
-    outcome = choose(st.selectbox, "read_fate", word("where.fate"), [*words], _ANY, **look)
-    outcomes = view.answers_by_retriever[retriever].depth.fate[:, view.depth_index]
+    outcome = choose(st.selectbox, "read_outcome", word("where.fate"), [*words], _ANY, **look)
+    outcomes = view.answers_by_retriever[retriever].by_depth.outcome[:, view.depth_index]
     if outcome == _ANY:
         return np.ones(len(outcomes), dtype=bool)
     return np.asarray(outcomes == AnswerOutcome[outcome.upper()])
@@ -302,13 +302,13 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
         "question": tables.text("answers.question", "", pinned=True, width=300),
         "right": tables.text("answers.right_answer", "", width=130),
     }
-    column_names = {f"said_{index}": name for index, name in enumerate(view.answers_by_retriever)}
+    column_names = {f"answer_{index}": name for index, name in enumerate(view.answers_by_retriever)}
     for key, name in column_names.items():
         answers = view.answers_by_retriever[name].answers(view.depth_index)
-        fates = view.answers_by_retriever[name].depth.fate[:, view.depth_index].tolist()
-        table[key] = [f"{OUTCOME_MARKS[AnswerOutcome(fates[row])]} {answers[row]}" for row in rows.tolist()]
+        outcomes = view.answers_by_retriever[name].by_depth.outcome[:, view.depth_index].tolist()
+        table[key] = [f"{OUTCOME_MARKS[AnswerOutcome(outcomes[row])]} {answers[row]}" for row in rows.tolist()]
         columns[key] = st.column_config.TextColumn(view.display_names[name], width=130)
-    st.caption(word("answers.marks", **{key: OUTCOME_MARKS[fate] for fate, key in OUTCOME_KEYS.items()}))
+    st.caption(word("answers.marks", **{key: OUTCOME_MARKS[outcome] for outcome, key in OUTCOME_KEYS.items()}))
     ids = [question.id for question in questions]
     key = f"read_list_{abs(hash(tuple(ids)))}"
     selected_rows = tables.draw_choice(table, columns, key, height=420 if len(rows) > _MAX_ROWS else "auto")

@@ -114,16 +114,16 @@ def test_extrapolates_after_time_limit() -> None:
 
     timings = encoder._time_by_size(run, lambda size: size**2, 10_000, timer)
     assert measured_sizes == [30, 100, 200, 500]  # 0.09 + 1 + 4 + 25 seconds; 100 more would be too many
-    assert [timing.measured for timing in timings] == [True] * 4 + [False] * 4
+    assert [timing.is_measured for timing in timings] == [True] * 4 + [False] * 4
     assert [timing.seconds for timing in timings] == pytest.approx([size**2 / 10_000 for size in encoder.SIZES])
 
 
 def test_measures_first_size_and_available_sentences() -> None:
     few = encoder._time_by_size(float, float, 250, clock(1e9))
-    assert [timing.measured for timing in few] == [True] * 3 + [False] * 5
+    assert [timing.is_measured for timing in few] == [True] * 3 + [False] * 5
     assert [timing.seconds for timing in few] == [*encoder.SIZES]
     slow = encoder._time_by_size(float, float, 10_000, clock(0.0001))
-    assert [timing.measured for timing in slow] == [True] + [False] * 7
+    assert [timing.is_measured for timing in slow] == [True] + [False] * 7
 
 
 def test_rejects_few_sentences() -> None:
@@ -142,7 +142,7 @@ def test_measures_cost_of_both_encoders(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     by_method = {method: [point for point in cost.points if point.method is method] for method in encoder.Method}
     for line in by_method.values():
-        assert [point.measured for point in line] == [True, True, False, False]
+        assert [point.is_measured for point in line] == [True, True, False, False]
         assert all(point.seconds > 0 for point in line)
     pairs = by_method[encoder.Method.CROSS_ENCODER]
     assert pairs[-1].seconds == pytest.approx(pairs[1].seconds * math.comb(10_000, 2) / math.comb(60, 2))

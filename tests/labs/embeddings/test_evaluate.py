@@ -211,7 +211,7 @@ def test_published_values_have_source() -> None:
 
 
 def test_finds_published_values_by_set_and_part() -> None:
-    values = {(entry.model, entry.learned_from): entry.value for entry in published_for("korsts", "test")}
+    values = {(entry.model, entry.training_data): entry.value for entry in published_for("korsts", "test")}
     assert values["KR-BERT SimCSE", "KorNLI"] == 0.8072
     assert values["SRoBERTa base", "KorNLI, then KorSTS"] == 0.8029
     assert {entry.data for entry in published_for("KorSTS, all parts", "validation")} == {"KorSTS"}

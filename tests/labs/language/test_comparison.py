@@ -80,7 +80,7 @@ def test_trains_only_missing_tokenizers(trained: list[tuple[str, str, int]], tmp
     ]
     assert second[0] == replace(first[0], name="bpe-words-1000")  # the seconds it took, too
     for result in second:
-        options = result.trained
+        options = result.training_options
         folder = tmp_path / f"{options['kind']}-{options['split']}-{options['vocabulary']}"
         assert sorted(path.name for path in folder.iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
         assert load_tokenizer(folder).trained == options
@@ -90,7 +90,7 @@ def test_incremental_training_matches_training_at_once(trained: list[tuple[str, 
     compare(CORPUS, SINGLE_TOKENIZER)
     both = replace(SINGLE_TOKENIZER, vocabularies=(1_000, 1_200))
     grown = comparable_metrics(compare(CORPUS, both))
-    for path in (workspace() / "cache").rglob("figures.json"):
+    for path in (workspace() / "cache").rglob("metrics.json"):
         path.unlink()
     assert comparable_metrics(compare(CORPUS, both)) == grown
     assert len(trained) == 4
@@ -146,7 +146,7 @@ def test_failed_model_has_error_code_and_details(
 
     monkeypatch.setattr(comparison, "find_tokenizer", refuse)
     (result,) = compare(CORPUS, TokenizerGrid((), (), (), ("m",)))
-    assert result.figures is None
+    assert result.metrics is None
     assert isinstance(result.error, kind)
     assert (result.error.code, result.error.details) == (code, details)
 
@@ -185,17 +185,17 @@ def load_comparison(folder: Path) -> tuple[study.TokenizerComparison, list[study
 def test_comparison_round_trip(folder: Path, tokenizer: PreparedTokenizer) -> None:
     expected = make_results(tokenizer, measure_fertility(tokenizer, HeldOutDocuments.from_texts(SENTENCES[:20])))
     result, (first, last) = load_comparison(folder)
-    assert (result.corpus, result.counted, [*result.errors]) == ("documents", 7, ["../gone"])
+    assert (result.corpus, result.n_counted_documents, [*result.errors]) == ("documents", 7, ["../gone"])
     reason = result.errors["../gone"]
     assert isinstance(reason, ModelError)
     assert (reason.code, str(reason)) == ("model_not_found", "there is none")
     assert reason.details == {"model": "../gone"}
     assert (first.is_trained, last.is_trained) == (True, False)
-    assert asdict(first.result) == asdict(expected[0]) | {"figures": asdict(first.metrics)}
+    assert asdict(first.result) == asdict(expected[0]) | {"metrics": asdict(first.metrics)}
     changing = {"tokens_per_second": 0.0}
     for ours, theirs in ((first, expected[0]), (last, expected[2])):
-        assert theirs.figures is not None
-        assert asdict(ours.metrics) | changing == asdict(theirs.figures) | changing
+        assert theirs.metrics is not None
+        assert asdict(ours.metrics) | changing == asdict(theirs.metrics) | changing
     assert [first.occurrences.tolist(), last.occurrences.tolist()] == [[3, 0, 5], [1]]
     assert first.load().pieces(SENTENCES[0]) == tokenizer.pieces(SENTENCES[0])
 
@@ -217,7 +217,7 @@ def test_rejects_damaged_folder(folder: Path, name: str) -> None:
 
 def test_rejects_metrics_of_another_version(folder: Path) -> None:
     content = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    del content["tokenizers"][0]["figures"]["f1"]
+    del content["tokenizers"][0]["metrics"]["f1"]
     write_json(folder / "scores.json", content)
     with pytest.raises(ValueError, match="of this version"):
         load_comparison(folder)
@@ -272,7 +272,7 @@ def test_job_runs_and_stores_result(data: StoredSet, monkeypatch: pytest.MonkeyP
     assert study.STUDY.job(job.read_spec(), data.fingerprint) == job
     result, stored = load_comparison(job.folder)
     assert [tokenizer_entry.result.name for tokenizer_entry in stored] == ["bpe-words", "bpe-morphemes", "mine"]
-    assert (result.corpus, result.counted, result.errors) == ("sentences", len(TEXTS), {})
+    assert (result.corpus, result.n_counted_documents, result.errors) == ("sentences", len(TEXTS), {})
     documents = sum(is_held_out(text, 0.1, 0) for text in TEXTS)
     assert {tokenizer_entry.metrics.documents for tokenizer_entry in stored} == {documents}
     assert [tokenizer_entry.load().marks_morphemes for tokenizer_entry in stored] == [False, True, False]
@@ -288,7 +288,7 @@ def test_job_runs_and_stores_result(data: StoredSet, monkeypatch: pytest.MonkeyP
 
 
 def test_counts_tokens_in_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.labs.language.study.COUNTED", len(TEXTS[0]) + 1)
+    monkeypatch.setattr("mrc_workbench.labs.language.study.MAX_COUNTED_CHARACTERS", len(TEXTS[0]) + 1)
     tokenizer = prepared(TokenizerKind.BPE)
     documents, (counts,) = study.count_tokens([tokenizer], PassageCorpus(SET))
     assert documents == 2
@@ -317,8 +317,8 @@ def test_trains_on_stored_text(monkeypatch: pytest.MonkeyPatch) -> None:
     job = study.STUDY.job(request, text.fingerprint)
     job.start(request)
     result, stored = load_comparison(job.folder)
-    assert (result.corpus, result.counted) == ("문장들", len(TEXTS))
-    assert [tokenizer_entry.result.trained["fingerprint"] for tokenizer_entry in stored] == [text.fingerprint]
+    assert (result.corpus, result.n_counted_documents) == ("문장들", len(TEXTS))
+    assert [tokenizer_entry.result.training_options["fingerprint"] for tokenizer_entry in stored] == [text.fingerprint]
 
 
 def test_missing_text_fails_with_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def handmade_tokenizer() -> PreparedTokenizer:
 def test_fertility_matches_counts_by_hand() -> None:
     metrics = measure_fertility(handmade_tokenizer(), HeldOutDocuments.from_texts(FIVE_TEXTS))
     assert (metrics.documents, metrics.words, metrics.characters, metrics.tokens) == (5, 11, 26, 18)
-    assert metrics.pieces == 10
+    assert metrics.vocabulary_size == 10
     assert metrics.tokens_per_word == 18 / 11
     assert metrics.tokens_per_character == 18 / 26
     assert metrics.unknown_rate == 1 / 18
@@ -174,7 +174,7 @@ def test_measures_and_stores_all_kinds(capsys: pytest.CaptureFixture[str], text:
         expected = asdict(measure_fertility(stored, held_out_documents))
         assert metrics["documents"] == len(held_out_documents.texts)
         assert metrics["share"] == 1.0
-        for name in ("tokens_per_word", "unknown_rate", "whole_words", "f1", "document_tokens", "pieces"):
+        for name in ("tokens_per_word", "unknown_rate", "whole_words", "f1", "document_tokens", "vocabulary_size"):
             assert metrics[name] == expected[name], name
 
 
@@ -230,7 +230,7 @@ def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--data", "nowhere.txt"], "nowhere.txt is no file"),
         (["--data", "TEXT", "--vocabulary", "10"], "1,000 to 64,000"),
@@ -238,7 +238,7 @@ def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> 
     ],
 )
 def test_command_reports_invalid_options(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], text: Path
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], text: Path
 ) -> None:
     assert (
         main(
@@ -252,7 +252,7 @@ def test_command_reports_invalid_options(
     )
     out, error = capsys.readouterr()
     assert out == ""
-    assert said in error
+    assert message in error
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_korquad_larger_vocabulary_needs_fewer_tokens(capsys: pytest.CaptureFixt
     )
     for split in PreTokenization:
         few, many = (results[f"bpe-{split}-{vocabulary}"] for vocabulary in (2000, 8000))
-        assert (few["pieces"], many["pieces"]) == (2000, 8000)
+        assert (few["vocabulary_size"], many["vocabulary_size"]) == (2000, 8000)
         assert few["tokens_per_word"] > many["tokens_per_word"] > 1
         assert few["unknown_words"] > many["unknown_words"] > 0
         assert (many["recall"] == 1.0) == (split is PreTokenization.MORPHEMES)

@@ -56,7 +56,7 @@ def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_correlations_match_scipy(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers_module, "_PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr(layers_module, "_PAIR_BATCH_SIZE", 3)
     fractions: list[float] = []
     layer_scores_ = score_layers(network, pairs(), fractions.append)
     assert layer_scores_.spearman.shape == (N_LAYERS + 1, 3)
@@ -151,7 +151,7 @@ def test_ties_keep_order_and_single_question_is_rejected() -> None:
 
 @pytest.mark.slow
 def test_search_matches_transformers(network: TransformerModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers_module, "_AT_ONCE", 3)
+    monkeypatch.setattr(layers_module, "_TEXT_BATCH_SIZE", 3)
     fractions: list[float] = []
     search = search_with_layers(network, small_set(), on_progress=fractions.append)
     assert search.ndcg.shape == (N_LAYERS + 1, len(PoolingMode), len(RELEVANT_BY_QUESTION))

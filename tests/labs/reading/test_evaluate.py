@@ -66,7 +66,7 @@ def test_metrics_match_exported_answers(experiment: ReadingExperiment, tmp_path:
         metrics = scores["readers"]["next"][source["retriever"]][str(source["k"])]
         assert {measure: metrics[measure] for measure in ("em", "f1")} == pytest.approx(answer_scores.means())
         assert metrics["interval"]["em"] == pytest.approx([*answer_scores.intervals["em"]])
-        assert sum(metrics["fates"].values()) == pytest.approx(1)
+        assert sum(metrics["outcomes"].values()) == pytest.approx(1)
         assert metrics["em"] <= metrics["ceiling"] <= 1
     values = result.readers[0].oracle
     ends = proportion_intervals(values, question_groups(result.question_set))
@@ -83,9 +83,9 @@ def test_ceiling_grows_with_depth(experiment: ReadingExperiment) -> None:
 
 def test_selects_weight_on_validation_questions(experiment: ReadingExperiment) -> None:
     weights = as_dict(evaluate(experiment, SET))["weights"]["next"]["BM25"]
-    assert weights["chosen_on"] == "validation"
+    assert weights["selected_on"] == "validation"
     everything = experiment.model_copy(update={"split": Part.ALL})
-    assert as_dict(evaluate(everything, SET))["weights"]["next"]["BM25"] == {"weight": 0.0, "chosen_on": None}
+    assert as_dict(evaluate(everything, SET))["weights"]["next"]["BM25"] == {"weight": 0.0, "selected_on": None}
 
 
 def test_failed_reader_does_not_stop_others(experiment: ReadingExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_generator_answers_from_passages(
     ]
     assert (metrics["em"], metrics["f1"], metrics["contains"], metrics["cites"]) == (1, 1, 1, 1)
     assert metrics["answered"] == n_requests
-    assert (metrics["failed"], metrics["left"]) == ({}, 0)
+    assert (metrics["failed"], metrics["remaining"]) == ({}, 0)
     assert "someone from BM25: 100.00 / 100.00" in printed
     for path_written in tmp_path.rglob("*"):
         assert not path_written.is_file() or SECRET not in path_written.read_text(encoding="utf-8", errors="ignore")
@@ -180,7 +180,7 @@ def test_rejects_invalid_experiment_file(tmp_path: Path, change: str, word: str)
 def test_question_scores_are_finite(experiment: ReadingExperiment) -> None:
     result = evaluate(experiment, SET)
     for answered in result.readers[0].by_retriever.values():
-        for values in (answered.depth.exact, answered.depth.overlap):
+        for values in (answered.by_depth.exact, answered.by_depth.overlap):
             assert np.isfinite(values).all()
 
 

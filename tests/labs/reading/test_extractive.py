@@ -83,7 +83,7 @@ def test_scores_candidates_as_by_hand(reader: Any) -> None:
     assert candidates.answers == [["부산", "서울", ""], ["한강", "", ""], ["한라산", "", "백두산"], ["무궁화", "", ""]]
     assert candidates.exact.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert candidates.overlap[2, 0] == pytest.approx(1 / 3), "one of three characters"
-    assert candidates.holds.tolist() == [
+    assert candidates.contains_answer.tolist() == [
         [False, True, False],
         [True, False, False],
         [False, False, True],
@@ -94,10 +94,10 @@ def test_scores_candidates_as_by_hand(reader: Any) -> None:
 def test_selects_answers_by_depth_as_by_hand(reader: Any) -> None:
     answers = extractive.select_answers(read_candidates(reader), (1, 2, 3), weight=0.0, unit=1.0)
     # 서울 and 부산 are as long: of equal sums the passage found first is taken; so with 한라산 and 백두산
-    assert answers.place.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert answers.rank.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert answers.exact.tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
     assert answers.ceiling.tolist() == [[False, True, True], [True] * 3, [False, False, True], [True] * 3]
-    assert answers.fate.tolist() == [
+    assert answers.outcome.tolist() == [
         [extractive.AnswerOutcome.NOT_FOUND, extractive.AnswerOutcome.OUTRANKED, extractive.AnswerOutcome.OUTRANKED],
         [extractive.AnswerOutcome.RIGHT] * 3,
         [extractive.AnswerOutcome.NOT_FOUND, extractive.AnswerOutcome.NOT_FOUND, extractive.AnswerOutcome.OUTRANKED],
@@ -112,9 +112,9 @@ def test_retrieval_weight_changes_selected_passage(reader: Any) -> None:
         -2.0,
         -np.inf,
     ]  # the right passage is read a little more surely, and found a little worse
-    assert extractive.select_answers(candidates, (3,), weight=0.0, unit=1.0).place[0, 0] == 1
-    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=1.0).place[0, 0] == 0
-    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=10.0).place[0, 0] == 1
+    assert extractive.select_answers(candidates, (3,), weight=0.0, unit=1.0).rank[0, 0] == 1
+    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=1.0).rank[0, 0] == 0
+    assert extractive.select_answers(candidates, (3,), weight=1.0, unit=10.0).rank[0, 0] == 1
     assert extractive.best_weight(candidates, 3, 1.0) == extractive.WEIGHTS[0]
 
 
@@ -135,9 +135,9 @@ def test_no_answer_without_retrieved_passages(reader: Any) -> None:
         1.0,
         1.0,
     )
-    assert (answers.place == -1).all()
+    assert (answers.rank == -1).all()
     assert (answers.exact == 0).all()
-    assert (answers.fate == extractive.AnswerOutcome.NOT_FOUND).all()
+    assert (answers.outcome == extractive.AnswerOutcome.NOT_FOUND).all()
 
 
 def test_reads_each_pair_once_for_all_retrievers(reader: Any) -> None:

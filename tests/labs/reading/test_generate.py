@@ -58,11 +58,11 @@ def test_estimates_by_most_expensive_answer() -> None:
     assert budget.reserve("c", int((remaining * 1e6 - 20) / 0.5))
 
 
-@pytest.mark.parametrize("told", [None, usage(None, None), usage(5, None)])
-def test_missing_usage_counts_as_estimated(told: Usage | None) -> None:
+@pytest.mark.parametrize("reported_usage", [None, usage(None, None), usage(5, None)])
+def test_missing_usage_counts_as_estimated(reported_usage: Usage | None) -> None:
     budget = CostBudget(Prices(1, 1))
     assert budget.reserve("a", 1000)
-    budget.settle("a", told)
+    budget.settle("a", reported_usage)
     assert budget.spent == budget.estimated == pytest.approx(1500 / 1e6)
 
 
@@ -137,7 +137,7 @@ def test_reuses_stored_answers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changed", [{"temperature": 0.5}, {"prompt": load_prompts()["en"]}, {"most_passages": 1}, {"most_characters": 5}]
+    "changed", [{"temperature": 0.5}, {"prompt": load_prompts()["en"]}, {"max_passages": 1}, {"max_characters": 5}]
 )
 def test_changed_settings_request_new_answers(changed: dict[str, object]) -> None:
     with chat_server(lambda _: "서울 [1]") as server:
@@ -183,8 +183,8 @@ def test_stopped_answer_is_not_stored() -> None:
         (lambda: Reply(200, iter([chunk("대구")]), EVENTS), "broken_off"),
         (lambda: Reply(200, chunk("대구"), EVENTS, dropped=True), "broken_off"),
         (lambda: Reply(200, "data: {broken\n\n", EVENTS), "broken_off"),
-        (lambda: "", "nothing_said"),
-        (lambda: "<think>대구라…</think>\n", "nothing_said"),
+        (lambda: "", "empty_answer"),
+        (lambda: "<think>대구라…</think>\n", "empty_answer"),
     ],
 )
 def test_failed_question_is_reported_and_retried(reply: Callable[[], Reply | str], code: str) -> None:
@@ -384,7 +384,7 @@ def test_requests_unreadable_stored_answers_again() -> None:
         run_batch(server)
         (path,) = (workspace() / "generated").glob("*/answers.jsonl")
         lines = path.read_text(encoding="utf-8").split("\n")
-        odd = ['{"asked": 3}', '{"asked": "a", "said": 3}', "[]", "\x00", lines[-1][:-30]]
+        odd = ['{"key": 3}', '{"key": "a", "response": 3}', "[]", "\x00", lines[-1][:-30]]
         path.write_text("\n".join([*lines[:-1], *odd]), encoding="utf-8")
         assert run_batch(None).n_remaining == 1
         assert run_batch(server).answers.keys() == ALL_IDS

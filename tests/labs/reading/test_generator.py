@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 
 CASES = tomllib.loads(Path(__file__).with_name("generator.toml").read_text(encoding="utf-8"))
 USAGE = Usage(10, 2, 0.1, 0.2)
-GENERATOR = generator.Generator(name="RAG", model="double-1", most_passages=2, most_characters=10)
+GENERATOR = generator.Generator(name="RAG", model="double-1", max_passages=2, max_characters=10)
 
 
 def test_sends_first_passages_truncated_and_numbered() -> None:
@@ -40,10 +40,10 @@ def test_key_depends_on_sent_text_only() -> None:
     assert len({key(), key("몇?"), key(text="짧다")}) == 3
 
 
-@pytest.mark.parametrize(("said", "refused", "prediction"), CASES["refusals"])
-def test_detects_exact_refusal(said: str, refused: bool, prediction: str) -> None:
-    answer = GENERATOR.parse_answer(ChatAnswer(said, USAGE), ())
-    assert (answer.refused, answer.prediction, answer.response, answer.usage) == (refused, prediction, said, USAGE)
+@pytest.mark.parametrize(("response", "refused", "prediction"), CASES["refusals"])
+def test_detects_exact_refusal(response: str, refused: bool, prediction: str) -> None:
+    answer = GENERATOR.parse_answer(ChatAnswer(response, USAGE), ())
+    assert (answer.refused, answer.prediction, answer.response, answer.usage) == (refused, prediction, response, USAGE)
 
 
 def test_builds_requests_from_rankings() -> None:
@@ -63,8 +63,8 @@ def test_builds_requests_from_rankings() -> None:
         ({"model": " "}, "no_generator_model"),
         ({"temperature": -0.1}, "generator_range"),
         ({"temperature": float("nan")}, "generator_range"),
-        ({"most_passages": 0}, "generator_range"),
-        ({"most_characters": 10**6}, "generator_range"),
+        ({"max_passages": 0}, "generator_range"),
+        ({"max_characters": 10**6}, "generator_range"),
         ({"timeout_seconds": 0}, "generator_range"),
     ],
 )
@@ -81,9 +81,9 @@ SENT = (
 )
 
 
-@pytest.mark.parametrize(("said", "text", "numbers"), CASES["citations"])
-def test_parses_citation_formats(said: str, text: str, numbers: list[int]) -> None:
-    answer = generator.parse_citations(said)
+@pytest.mark.parametrize(("response", "text", "numbers"), CASES["citations"])
+def test_parses_citation_formats(response: str, text: str, numbers: list[int]) -> None:
+    answer = generator.parse_citations(response)
     assert (answer.text, answer.numbers) == (text, tuple(numbers))
 
 
@@ -100,10 +100,10 @@ def test_parses_long_bracket_runs_quickly() -> None:
         assert len(generator.parse_citations(response).text) <= len(response)
 
 
-@pytest.mark.parametrize(("said", "support"), CASES["supports"])
-def test_checks_citations_against_sent_passages(said: str, support: list[tuple[int, str]]) -> None:
+@pytest.mark.parametrize(("response", "support"), CASES["supports"])
+def test_checks_citations_against_sent_passages(response: str, support: list[tuple[int, str]]) -> None:
     expected = tuple(generator.Citation(number, generator.Support(name)) for number, name in support)
-    assert generator.check_citations(generator.parse_citations(said), SENT, ScoringRules.KORQUAD) == expected
+    assert generator.check_citations(generator.parse_citations(response), SENT, ScoringRules.KORQUAD) == expected
 
 
 @pytest.mark.parametrize(("text", "answer", "held"), CASES["contained"])

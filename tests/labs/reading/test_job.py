@@ -68,10 +68,10 @@ def assert_same(actual: ReaderResult, expected: ReaderResult) -> None:
     assert [*actual.by_retriever] == [*expected.by_retriever] == ["BM25", "error"]
     for name, ours in actual.by_retriever.items():
         theirs = expected.by_retriever[name]
-        for value in ("weight", "weight_by_validation", "unit"):
+        for value in ("weight", "is_weight_tuned", "unit"):
             assert getattr(ours, value) == getattr(theirs, value)
-        assert ours.read.answers == theirs.read.answers
-        for component in ("read", "depth"):
+        assert ours.candidates.answers == theirs.candidates.answers
+        for component in ("candidates", "by_depth"):
             for part, values in vars(getattr(theirs, component)).items():
                 np.testing.assert_array_equal(getattr(getattr(ours, component), part), values)
 
@@ -88,7 +88,9 @@ def test_loads_stored_evaluation_without_cache(data: StoredSet) -> None:
     (theirs,) = result.readers
     assert_same(ours, theirs)
     assert ours.by_retriever["BM25"].answers(1) == theirs.by_retriever["BM25"].answers(1)
-    assert loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].depth.exact[:, 1].mean()
+    assert (
+        loaded.scores["readers"]["reads"]["BM25"]["3"]["em"] == theirs.by_retriever["BM25"].by_depth.exact[:, 1].mean()
+    )
 
 
 def test_stores_error_of_failed_reader(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,18 +198,18 @@ QUESTIONS = [
 ANSWERS = [(kind, case) for kind, several in CASES["answers"].items() for case in several]
 
 
-@pytest.mark.parametrize(("wanted", "question"), QUESTIONS)
-def test_classifies_written_questions(wanted: str, question: str) -> None:
-    assert classify_question_words([question]) == [wanted]
+@pytest.mark.parametrize(("expected", "question"), QUESTIONS)
+def test_classifies_written_questions(expected: str, question: str) -> None:
+    assert classify_question_words([question]) == [expected]
 
 
 def test_composes_decomposed_hangul() -> None:
     assert classify_question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [QuestionWord.WHERE]
 
 
-@pytest.mark.parametrize(("wanted", "answer"), ANSWERS)
-def test_classifies_answers(wanted: str, answer: str) -> None:
-    assert classify_answer_kinds([answer]) == [wanted]
+@pytest.mark.parametrize(("expected", "answer"), ANSWERS)
+def test_classifies_answers(expected: str, answer: str) -> None:
+    assert classify_answer_kinds([answer]) == [expected]
 
 
 def test_documented_limits_are_unchanged() -> None:

@@ -96,13 +96,13 @@ def test_predictions_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [("", "EOF"), ("[]", "object"), ('{"q1": 3}', "at 'q1'"), ('{"q1": ["서울"]}', "at 'q1'"), ("\xff", "is needed")],
 )
-def test_rejects_malformed_predictions(tmp_path: Path, content: str, told: str) -> None:
+def test_rejects_malformed_predictions(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "said.json"
     path.write_bytes(content.encode("latin-1" if content == "\xff" else "utf-8"))
-    with pytest.raises(ReadingError, match=told) as error:
+    with pytest.raises(ReadingError, match=message) as error:
         read_predictions(path)
     assert error.value.code == "bad_predictions"
     assert "said.json" in str(error.value)
@@ -260,7 +260,7 @@ def test_command_writes_slices_as_json(words: list[str], capsys: pytest.CaptureF
     assert main(["reading", *words, "--json"]) == 0
     content = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert [*content["slices"]] == [*LabelKind]
-    first, second, *_ = content["slices"]["answer_place"]
+    first, second, *_ = content["slices"]["answer_position"]
     assert (first["slice"], first["questions"], first["measure"], first["p_holm"]) == ("first_third", 12, "em", None)
     assert second["difference"] == -1
     assert main(["reading", *words[:-1], "--json"]) == 0
@@ -272,10 +272,11 @@ CASES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding=
 
 
 @pytest.mark.parametrize(
-    ("rules", "said", "right", "exact", "overlap"), [(rules, *case) for rules, cases in CASES.items() for case in cases]
+    ("rules", "prediction", "right", "exact", "overlap"),
+    [(rules, *case) for rules, cases in CASES.items() for case in cases],
 )
-def test_scores_cases_by_hand(rules: str, said: str, right: list[str], exact: int, overlap: str) -> None:
-    assert score_answer(said, right, ScoringRules(rules)) == pytest.approx((exact, float(Fraction(overlap))))
+def test_scores_cases_by_hand(rules: str, prediction: str, right: list[str], exact: int, overlap: str) -> None:
+    assert score_answer(prediction, right, ScoringRules(rules)) == pytest.approx((exact, float(Fraction(overlap))))
 
 
 def test_normalizes_answers_by_rules() -> None:
@@ -312,5 +313,5 @@ def test_korquad_scores_match_constructed_answers(tmp_path: Path, capsys: pytest
     assert n == 5774
     assert metrics["em"] == pytest.approx((n + 4) // 5 / n)
     assert metrics["f1"] == pytest.approx(overlap / n)
-    assert metrics["unsaid"] == n // 5
+    assert metrics["missing"] == n // 5
     assert metrics["interval"]["em"][0] < metrics["em"] < metrics["interval"]["em"][1]

@@ -152,7 +152,7 @@ def test_map_lists_and_filters_sentences(data: StoredPairs) -> None:
 
 
 def test_map_samples_points_and_keeps_matches(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_view, "_DRAWN_AT_ONCE", 3)
+    monkeypatch.setattr(map_view, "_MAX_RENDERED_POINTS", 3)
 
     def rendered_sentences(**address: str) -> set[str]:
         (chart,) = open_view(data, "map", **address).get("deck_gl_json_chart")
@@ -224,21 +224,23 @@ def layers(chart: Any) -> list[dict[str, Any]]:
 
 def test_dot_chart_marks_published_values() -> None:
     rows = [("one", 80.0, 75.0, 85.0, True, ""), ("theirs", 70.0, None, None, False, "a paper")]
-    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "is_measured_here", "source"])
     intervals, marks, published = layers(measures.dot_chart(table, NAMES, x="Spearman"))
     assert intervals["mark"]["type"] == "rule"
     assert marks["mark"]["filled"]
     assert marks["encoding"]["color"]["scale"] == {"domain": ["one"], "range": [colour_of("one", NAMES)]}
     assert "filled" not in published["mark"]
-    assert published["transform"] == [{"filter": "!datum.ours"}]
+    assert published["transform"] == [{"filter": "!datum.is_measured_here"}]
     assert [field["field"] for field in published["encoding"]["tooltip"]] == ["model", "value", "source"]
 
 
 def test_ridges_start_at_their_band() -> None:
-    table = pd.DataFrame({"band": ["1 – 2", "0 – 1"], "place": [1, 0], "cosine": 0.5, "density": [2.0, 1.0]})
+    table = pd.DataFrame({"band": ["1 – 2", "0 – 1"], "band_index": [1, 0], "cosine": 0.5, "density": [2.0, 1.0]})
     spec = cosines.ridge_chart(table, ["0 – 1", "1 – 2"], "two", NAMES, x="cosine").to_dict()
     rows = next(iter(spec["datasets"].values()))
-    assert [row["top"] - row["place"] for row in rows] == pytest.approx([1.6, 0.8])  # the highest has the whole room
+    assert [row["top"] - row["band_index"] for row in rows] == pytest.approx(
+        [1.6, 0.8]
+    )  # the highest has the whole room
     assert spec["mark"]["color"] == colour_of("two", NAMES)
     assert spec["encoding"]["y"]["axis"]["values"] == [0, 1]
     assert "['0 – 1', '1 – 2']" in spec["encoding"]["y"]["axis"]["labelExpr"]
@@ -268,11 +270,11 @@ def test_matrix_colours_ignore_diagonal() -> None:
 
 
 def test_cost_chart_marks_extrapolated_and_published_values() -> None:
-    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "measured": [True, False]})
+    table = pd.DataFrame({"way": "a", "sentences": [30, 100], "seconds": [1.0, 9.0], "is_measured": [True, False]})
     published = pd.DataFrame({"way": ["theirs"], "sentences": [10_000], "seconds": [5.0]})
     dashed, solid, points, reported = layers(further.cost_chart(table, published))
     assert dashed["mark"]["strokeDash"]
-    assert solid["transform"] == points["transform"] == [{"filter": "datum.measured"}]
+    assert solid["transform"] == points["transform"] == [{"filter": "datum.is_measured"}]
     assert "filled" not in reported["mark"]
 
 

@@ -197,7 +197,7 @@ def test_shows_word_probability_by_step() -> None:
     app = opened(page, network=finished_run.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
     assert "with the 3 checkpoints saved" in texts(app)
     assert not app.dataframe
-    press(app, "draw_course")
+    press(app, "draw_checkpoints")
     folders = [finished_run.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
     expected = predict_by_checkpoint(
         [ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다"
@@ -222,7 +222,7 @@ def test_shows_word_probability_by_step() -> None:
 
 def test_reports_missing_mask_over_steps() -> None:
     app = opened(page, network=create_finished_run("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
-    press(app, "draw_course")
+    press(app, "draw_checkpoints")
     assert "Mark the position to predict" in texts(app)
 
 

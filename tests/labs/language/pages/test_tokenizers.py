@@ -79,11 +79,11 @@ def store_comparison(data: StoredSet, *, unknown_words: float = 0.0, failed: str
 def store_result(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *failed: str) -> StudyJob[Any, Any]:
     """Keep a comparison of `KINDS` as the job's result."""
     tokenizers, results = zip(*map(small_tokenizer, KINDS), strict=True)
-    metrics = [replace(item.figures, unknown_words=0.0) for item in results if item.figures]
+    metrics = [replace(item.metrics, unknown_words=0.0) for item in results if item.metrics]
     metrics[0] = replace(metrics[0], unknown_words=unknown_words, tokens_per_word=1.5)
     metrics[1] = replace(metrics[1], tokens_per_word=2.25)
     stored_results = [
-        replace(item, figures=metrics_of_result) for item, metrics_of_result in zip(results, metrics, strict=True)
+        replace(item, metrics=metrics_of_result) for item, metrics_of_result in zip(results, metrics, strict=True)
     ]
     for name in failed:
         stored_results.append(TokenizerResult(name, {}, None, LanguageError("no_tokenizer", "it has none", name=name)))
@@ -134,9 +134,9 @@ def test_shows_fewest_tokens_and_metric_table(data: StoredSet) -> None:
     table = app.dataframe[0].value
     assert table["kind"].tolist() == ["WordPiece", "BPE"]
     assert table["tokens_per_word"].tolist() == [1.5, 2.25]
-    first = small_tokenizer(KINDS[0])[1].figures
+    first = small_tokenizer(KINDS[0])[1].metrics
     assert first is not None
-    assert (table["pieces"][0], table["f1"][0]) == (first.pieces, pytest.approx(first.f1))
+    assert (table["vocabulary_size"][0], table["f1"][0]) == (first.vocabulary_size, pytest.approx(first.f1))
 
 
 def test_does_not_rank_tokenizer_with_unknown_words(data: StoredSet) -> None:
@@ -151,7 +151,7 @@ def test_reports_equal_tokenizers(data: StoredSet) -> None:
     result = study.STUDY.results.load(job.folder)
     stored = study.stored_tokenizers(result, job.folder)
     same = [
-        replace(tokenizer.result, figures=replace(tokenizer.metrics, tokens_per_word=1.5, f1=0.5))
+        replace(tokenizer.result, metrics=replace(tokenizer.metrics, tokens_per_word=1.5, f1=0.5))
         for tokenizer in stored
     ]
     study.STUDY.results.write(job.folder, replace(result, tokenizers=same))
@@ -164,7 +164,7 @@ def test_reports_equal_tokenizers(data: StoredSet) -> None:
 
 def test_best_rows_ignore_incomparable_tokenizers() -> None:
     columns = {"tokens_per_word": [1.0, 2.0, 3.0], "f1": [0.9, 0.5, 0.5], "whole_words": [0.9, 0.1, 0.2]}
-    table = pd.DataFrame({**columns, "seconds": [1.0] * 3, "able": [False, True, True]})
+    table = pd.DataFrame({**columns, "seconds": [1.0] * 3, "is_comparable": [False, True, True]})
     best_by_column = {name: pieces.best_rows(table, name).tolist() for name in (*columns, "seconds")}
     assert best_by_column["tokens_per_word"] == [False, True, False]
     assert best_by_column["f1"] == [False, True, True]
@@ -259,7 +259,7 @@ def test_reports_failed_and_missing_models(data: StoredSet, requests: list[study
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has too few documents"),
         (Status(State.FAILED, code="unexpected", message="told *so*"), "told *so*"),
@@ -267,12 +267,12 @@ def test_reports_failed_and_missing_models(data: StoredSet, requests: list[study
         (Status(State.INTERRUPTED), EN["tokenizers.interrupted"]),
     ],
 )
-def test_reports_end_of_job(data: StoredSet, status: Status, told: str) -> None:
+def test_reports_end_of_job(data: StoredSet, status: Status, message: str) -> None:
     job = store_comparison(data)
     job.result.unlink()
     job.write_status(status)
     app = opened(page, data=data.key, **ADDRESS)
-    assert told in texts(app)
+    assert message in texts(app)
     assert len(app.button) == 1
 
 
@@ -351,24 +351,24 @@ def test_names_show_varying_options(data: StoredSet) -> None:
 
 
 def test_size_chart_keeps_colours_and_scale() -> None:
-    row = {"name": "x", "kind": "BPE", "split": "Words", "pieces": 2_000, "value": 2.5, "able": True}
-    table = pd.DataFrame([row, row | {"pieces": 8_000, "able": False}])
+    row = {"name": "x", "kind": "BPE", "split": "Words", "vocabulary_size": 2_000, "value": 2.5, "is_comparable": True}
+    table = pd.DataFrame([row, row | {"vocabulary_size": 8_000, "is_comparable": False}])
     models = pd.DataFrame([row | {"name": "e5", "kind": "e5", "split": ""}])
     kinds = ["WordPiece", "BPE", "Unigram"]
-    spec = pieces.size_chart(table, models, kinds, ["Words"], y="y", share=False).to_dict()
+    spec = pieces.size_chart(table, models, kinds, ["Words"], y="y", is_fraction=False).to_dict()
     rule, name, line, filled, hollow = spec["layer"]
     assert line["encoding"]["color"]["scale"] == {"domain": ["BPE"], "range": [colour_of("BPE", kinds)]}
     assert (rule["mark"]["type"], name["encoding"]["text"]["field"]) == ("rule", "name")
-    assert (filled["transform"], filled["mark"]["filled"]) == ([{"filter": "datum.able"}], True)
-    assert hollow["transform"] == [{"filter": "!datum.able"}]
+    assert (filled["transform"], filled["mark"]["filled"]) == ([{"filter": "datum.is_comparable"}], True)
+    assert hollow["transform"] == [{"filter": "!datum.is_comparable"}]
     assert "filled" not in hollow["mark"]
     assert line["encoding"]["x"]["axis"]["values"] == [2_000, 8_000]
-    row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "able": True}
-    table = pd.DataFrame([row | {"pieces": size} for size in (174, 176)])
-    spec = pieces.size_chart(table, table[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "is_comparable": True}
+    table = pd.DataFrame([row | {"vocabulary_size": size} for size in (174, 176)])
+    spec = pieces.size_chart(table, table[:0], ["BPE"], ["Words"], y="y", is_fraction=False).to_dict()
     low, high = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
     assert low < 174
     assert high == pytest.approx(4 * low)
-    wide = pd.DataFrame([row | {"pieces": size} for size in (1_000, 64_000)])
-    spec = pieces.size_chart(wide, wide[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    wide = pd.DataFrame([row | {"vocabulary_size": size} for size in (1_000, 64_000)])
+    spec = pieces.size_chart(wide, wide[:0], ["BPE"], ["Words"], y="y", is_fraction=False).to_dict()
     assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [1_000, 64_000]

@@ -99,22 +99,22 @@ def test_truncates_long_answer() -> None:
     assert answer.count("<a ") < 5000
 
 
-@pytest.mark.parametrize("said", HOSTILE)
-def test_escapes_model_output(said: str) -> None:
+@pytest.mark.parametrize("response", HOSTILE)
+def test_escapes_model_output(response: str) -> None:
     container = Container()
-    displayed_text = plain(said)
+    displayed_text = plain(response)
 
     def pieces() -> Generator[str, None, GeneratedAnswer]:
-        yield said
+        yield response
         until = time.monotonic() + 10
         while displayed_text not in container.texts and time.monotonic() < until:
             time.sleep(0.01)
         return ANSWER
 
-    assert _follow_stream(container, Stream(said), pieces()) is ANSWER  # type: ignore[arg-type]
+    assert _follow_stream(container, Stream(response), pieces()) is ANSWER  # type: ignore[arg-type]
     assert {text for text in container.texts if not text.startswith(":gray[")} == {displayed_text}
     assert not re.search(r"(?<!\\)[<*`$\[:]", displayed_text)
-    answer = answer_html(said, 'a"><b>', 1)
+    answer = answer_html(response, 'a"><b>', 1)
     assert set(re.findall(r"<(/?\w+)", answer)) <= {"p", "/p", "a", "/a"}
     links = re.findall(r'href="([^"]*)"', answer)
     assert links == ["#a&quot;&gt;&lt;b&gt;-1"] * len(links)

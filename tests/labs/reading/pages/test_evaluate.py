@@ -102,7 +102,7 @@ def test_shows_answer_metrics_and_outcomes(view: evaluation.ReadingView) -> None
     page_text = texts(app)
     assert "reading the top 5 passages answers **50 of 100** questions exactly" in page_text
     assert "With the answer passage given, it would be 75." in page_text
-    first, second = (item.depth.exact for item in view.reader.by_retriever.values())
+    first, second = (item.by_depth.exact for item in view.reader.by_retriever.values())
     assert (first == second).all()
     assert "gives identical results" in page_text
     assert "not sure" not in page_text, "two that answer alike are not called unsure"
@@ -144,15 +144,15 @@ def test_tables_match_answers(view: evaluation.ReadingView) -> None:
             ]
             curves = evaluation.curve_table(at_k).set_index(["retriever", "k"])
             assert curves.loc[(name, k), "value"] == sum(right) / 4
-            outcomes = evaluation.outcome_table(at_k).set_index(["retriever", "fate"])
+            outcomes = evaluation.outcome_table(at_k).set_index(["retriever", "outcome"])
             assert outcomes.loc[(name, "right"), "count"] == sum(right)
-            assert outcomes.loc[name]["share"].sum() == 1
-            assert (answered.depth.fate[:, at_k.depth_index] == AnswerOutcome.RIGHT).tolist() == right
+            assert outcomes.loc[name]["fraction"].sum() == 1
+            assert (answered.by_depth.outcome[:, at_k.depth_index] == AnswerOutcome.RIGHT).tolist() == right
 
 
 @pytest.mark.usefixtures("view")
 def test_filters_opens_and_asks_questions() -> None:
-    app = open_tab(answers_look="questions", read_fate="misread", read_of="BM25")
+    app = open_tab(answers_look="questions", read_outcome="misread", read_of="BM25")
     assert table_with(app, "right")["question"].tolist() == ["나라의 꽃"]
     assert "**1** of 4 questions" in texts(app)
     app = open_tab(answers_look="questions", read_question="q4")
@@ -213,7 +213,7 @@ def layers(chart: Any) -> list[dict[str, Any]]:
 def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:
     rows = [("two", 1, 0.5, 0.4, 0.6, 0.7), ("two", 5, 0.6, 0.5, 0.7, 0.9)]
     table = pd.DataFrame(rows, columns=["retriever", "k", "value", "low", "high", "ceiling"])
-    chart_layers = layers(results.curve_chart(table, NAMES, 0.65, chosen=5, y="F1", label="the rule"))
+    chart_layers = layers(results.curve_chart(table, NAMES, 0.65, selected_k=5, y="F1", label="the rule"))
     assert [layer["mark"]["type"] for layer in chart_layers] == [
         "rule",
         "area",
@@ -234,12 +234,14 @@ def test_curve_chart_draws_dashed_ceilings_and_oracle_rule() -> None:
 
 def test_outcome_chart_stacks_outcomes_in_order() -> None:
     labels = {"right": "right", "outranked": "outranked", "read wrong": "misread", "not found": "not_found"}
-    table = pd.DataFrame({"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "share": [0.4, 0.3, 0.2, 0.1]})
-    (bars,) = layers(results.outcome_chart(table, order=["one"], fates=labels, x="share"))
+    table = pd.DataFrame(
+        {"retriever": "one", "label": [*labels], "count": [4, 3, 2, 1], "fraction": [0.4, 0.3, 0.2, 0.1]}
+    )
+    (bars,) = layers(results.outcome_chart(table, order=["one"], outcomes=labels, x="share"))
     scale = bars["encoding"]["color"]["scale"]
     assert scale == {"domain": [*labels], "range": [*results.OUTCOME_COLOURS.values()]}
     assert bars["encoding"]["x"]["stack"] == "zero"
-    assert bars["encoding"]["order"]["field"] == "place"
+    assert bars["encoding"]["order"]["field"] == "position"
     assert len(set(results.OUTCOME_COLOURS.values())) == 4
 
 
@@ -247,7 +249,7 @@ def write_scores(key: str, name: str, weight: float, *, seconds: int, selected_o
     path = workspace() / "reading" / name / "scores.json"
     content = {
         "experiment": {"data": key, "reader": [{"name": "r", "model": "a/reader"}]},
-        "weights": {"r": {"BM25": {"weight": weight, "chosen_on": selected_on}}},
+        "weights": {"r": {"BM25": {"weight": weight, "selected_on": selected_on}}},
         "units": {"r": {"BM25": 2.5}},
     }
     write_json(path, content)
