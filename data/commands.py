@@ -330,10 +330,10 @@ def study_commands(study: "Study[Any, Any]") -> App:
         """List the stored results, the newest first."""
         return print_stored(
             study.stored(),
-            lambda job: f"{job.id}  {job.made[:16]}  {job.name}",
+            lambda job: f"{job.id}  {job.stored_at[:16]}  {job.name}",
             as_json=as_json,
             empty=f"No results yet: `mrc {study.name} run` makes one.",
-            to_entry=lambda job: {"key": job.id, "name": job.name, "made": job.made, "folder": str(job.folder)},
+            to_entry=lambda job: {"key": job.id, "name": job.name, "stored_at": job.stored_at, "folder": str(job.folder)},
         )
 
     @commands.command

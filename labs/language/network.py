@@ -215,11 +215,7 @@ def _missing_head_error(source: ModelSource) -> LanguageError:
 
 MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it
 MAX_MASKS = 8
-_TOKEN_PREFIXES = (
-    "",
-    "##",
-    *BLANKS,
-)  # how pieces are written that stand inside a word, or after a space
+_TOKEN_PREFIXES = ("", "##", *BLANKS)  # how pieces are written that stand inside a word, or after a space
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
 _PUBLISHED_SECONDS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
 _PUBLISHED_SENTENCES = 10_000
-_MIN_SPAN = 4.0  # points of a scale around the figures of a few models
+_MIN_SPAN = 4.0  # points that the scale of a few models covers at least
 
 
 def draw_retrieval(view: EvaluationView) -> None:
@@ -59,18 +59,16 @@ def draw_retrieval(view: EvaluationView) -> None:
     human_scores = _stored_metrics(view.data, view.part, "spearman")
     part, scores = _retrieval_scores(data, set(human_scores))
     rows = [
-        {
-            "model": view.names.get(reference, reference),
-            "spearman": 100 * metric.value,
-            "value": 100 * scores[reference],
-        }
+        (view.names.get(reference, reference), 100 * metric.value, 100 * scores[reference])
         for reference, metric in human_scores.items()
         if reference in scores
     ]
     if not rows:
         st.info(word("embeddings.retrieval_none"), icon=":material/info:")
         return
-    table = pd.DataFrame(rows).sort_values("spearman", ascending=False, ignore_index=True)
+    table = pd.DataFrame(rows, columns=["model", "spearman", "value"]).sort_values(
+        "spearman", ascending=False, ignore_index=True
+    )
     draw_chart(correlation_chart, table, [*dict.fromkeys([*view.model_names, *table["model"]])], y=_METRIC_TITLE)
     columns = {
         "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
@@ -95,7 +93,7 @@ def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, In
 
 
 def correlation_chart(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
-    """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
+    """A retrieval metric ("value") over "spearman", a point for each "model"."""
     models = names_in_column(names, table["model"])
     base = alt.Chart(table).encode(
         x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_padded_scale(table["spearman"])),
@@ -119,9 +117,9 @@ def _padded_scale(values: "pd.Series[float]") -> alt.Scale:
 
 
 def _retrieval_scores(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
-    """The part on which most of these models were searched with, and nDCG@10 by model of the newest comparison."""
+    """Return the part with most of these models, and nDCG@10 by model from the newest comparison."""
     by_part: dict[str, dict[str, float]] = {}
-    for stored in kept_comparisons():  # the newest stands first
+    for stored in kept_comparisons():  # newest first
         if stored.data_fingerprint != data.fingerprint or stored.lab is not None:
             continue
         specs = origin_of(stored.folder).get("experiment", {}).get("retriever", [])
@@ -174,15 +172,13 @@ def _draw_seconds(cost: CostComparison, bi_encoder: str, cross_encoder: str) -> 
     rows = [(method_names[item.method], item.sentences, item.seconds, item.is_measured) for item in cost.points]
     table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "is_measured"])
     published_names = [word(f"embeddings.paper_{method.name.lower()}") for method in _PUBLISHED_SECONDS]
-    published = pd.DataFrame(
-        {"way": published_names, "sentences": _PUBLISHED_SENTENCES, "seconds": [*_PUBLISHED_SECONDS.values()]}
-    )
+    published = pd.DataFrame({"way": published_names, "seconds": [*_PUBLISHED_SECONDS.values()]})
+    published["sentences"] = _PUBLISHED_SENTENCES
     draw_chart(cost_chart, table, published)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
-    displayed = table.assign(
-        how=[word(f"embeddings.{'measured' if item else 'computed'}") for item in table["is_measured"]]
-    )
+    origins = {True: word("embeddings.measured"), False: word("embeddings.computed")}
+    displayed = table.assign(how=table["is_measured"].map(origins))
     columns = {
         "way": tables.text("embeddings.way", "", width="medium"),
         "sentences": tables.number("embeddings.sentences", "localized"),
@@ -215,22 +211,21 @@ def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(*layers).properties(height=380, description=described)
 
 
-# of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark
+# bands from the lowest to the highest, or labels; colour-blind safe, readable on light and dark
 BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
-_HALF_WIDTH = 170  # pixels from the middle to the farthest point, before anybody zooms
+_HALF_WIDTH = 170  # pixels from the middle to the farthest point before zooming
 _HEIGHT = 520
 _FEW = 3_000
 _MANY = 20_000
-_MAX_TOOLTIP_CHARACTERS = {
-    False: 120,
-    True: 40,
-}  # of a sentence that is told when it is pointed at; fewer where there are many
+_MAX_TOOLTIP_CHARACTERS = 120
+_MAX_TOOLTIP_CHARACTERS_OF_MANY = 40
 _FAINT_OPACITY = 50
 _FULL_OPACITY = 210
-_RADII = {False: 5.0, True: 2.5}  # pixels, smaller where there are many
-_MAX_TABLE_ROWS = 1000  # rows of a table: a browser asks for all of them, and the file has every one
+_LARGE_RADIUS = 5.0  # pixels
+_SMALL_RADIUS = 2.5
+_MAX_TABLE_ROWS = 1000  # the browser loads all rows of a table; the CSV file has every sentence
 _MAX_PAIRS = 50
-_MAX_RENDERED_POINTS = 5_000  # points that every browser draws within moments
+_MAX_RENDERED_POINTS = 5_000  # points that any browser draws quickly
 
 
 def draw_map(view: EvaluationView) -> None:
@@ -275,7 +270,7 @@ def _search_field(label: str, **look: Any) -> str:
 
 
 def _projected_points(view: EvaluationView, model: str, projection: Projection) -> ProjectedPoints | None:
-    """The sentences on the plane; None while the job is not done, with its progress drawn."""
+    """Return the sentences on the plane; None until the job is done, whose progress is drawn."""
     if projection is Projection.PCA:
         return view.evaluation.results_by_model[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
@@ -284,7 +279,7 @@ def _projected_points(view: EvaluationView, model: str, projection: Projection) 
 
 
 def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
-    """Select the drawn rows, `(every,)` bool: of many, a random sample and all matches unless the user wants all."""
+    """Select the rows to draw, `(n_rows,)` bool: a random sample of many rows with all matches, or all rows."""
     if n_rows <= _MAX_RENDERED_POINTS:
         return np.ones(n_rows, dtype=bool)
     is_rendered = np.zeros(n_rows, dtype=bool)
@@ -336,9 +331,8 @@ def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, select
 
 
 def _draw_list(table: pd.DataFrame, n_sentences: int) -> None:
-    with st.expander(
-        word("embeddings.map_table", shown=f"{min(len(table), _MAX_TABLE_ROWS):,}", every=f"{n_sentences:,}")
-    ):
+    counts = {"shown": f"{min(len(table), _MAX_TABLE_ROWS):,}", "every": f"{n_sentences:,}"}
+    with st.expander(word("embeddings.map_table", **counts)):
         columns = {"sentence": tables.text("embeddings.sentence", "", width="large")}
         if "group" in table:
             columns["group"] = tables.text("embeddings.group", "")
@@ -348,24 +342,23 @@ def _draw_list(table: pd.DataFrame, n_sentences: int) -> None:
 
 class _Deck(pydeck.Deck):
     def to_json(self) -> str:
-        """Write compact JSON: spaces and escapes are two thirds of pydeck's own."""
+        """Write compact JSON, a third of the size that pydeck writes."""
         return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _draw_points(
     table: pd.DataFrame, groups: int, rendered_rows: np.ndarray, matching: np.ndarray | None, *, key: str
 ) -> int | None:
-    """Draw the rows `shown`, those `matching` highlighted, coloured by "group_index"; returns the selected row."""
+    """Draw the rendered rows, coloured by "group_index", with matches highlighted; returns the selected row."""
     scaled = _scaled(table)
-    radius = _RADII[int(rendered_rows.sum()) > _FEW]
+    radius = _SMALL_RADIUS if int(rendered_rows.sum()) > _FEW else _LARGE_RADIUS
     highlighted = rendered_rows
     layers = []
     if matching is not None:
-        radius = max(_RADII.values())
+        radius = _LARGE_RADIUS
         highlighted = matching & rendered_rows
-        layers.append(
-            _layer("others", scaled[rendered_rows & ~matching], TEXT_COLOUR, _FAINT_OPACITY, min(_RADII.values()))
-        )
+        others = scaled[rendered_rows & ~matching]
+        layers.append(_layer("others", others, TEXT_COLOUR, _FAINT_OPACITY, _SMALL_RADIUS))
     for group_index in range(groups):
         inside = highlighted & (scaled["group_index"] == group_index)
         layers.append(_layer(f"group{group_index}", scaled[inside], BAND_COLOURS[group_index], _FULL_OPACITY, radius))
@@ -373,7 +366,7 @@ def _draw_points(
         layers=layers,
         views=[pydeck.View(type="OrthographicView", controller=True)],
         initial_view_state={"target": [0, 0, 0], "zoom": 0.2, "minZoom": -2, "maxZoom": 10},
-        map_provider=None,  # no map lies below, so nothing is asked of other hosts
+        map_provider=None,  # no background map, so no request to other hosts
         map_style=None,
         tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
     )
@@ -386,11 +379,12 @@ def _draw_points(
 
 
 def _scaled(table: pd.DataFrame) -> pd.DataFrame:
-    """The points centred in pixels, with only the columns that the browser needs."""
+    """Return the points centred in pixels, with only the columns that the browser needs."""
     points = table[["x", "y"]].to_numpy(dtype=np.float64)
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     points = np.round(points * _HALF_WIDTH / (np.abs(points).max() or 1.0), 3)
-    texts = table["sentence"].str.slice(0, _MAX_TOOLTIP_CHARACTERS[len(table) > _MANY])
+    limit = _MAX_TOOLTIP_CHARACTERS_OF_MANY if len(table) > _MANY else _MAX_TOOLTIP_CHARACTERS
+    texts = table["sentence"].str.slice(0, limit)
     columns = {
         "x": points[:, 0],
         "y": points[:, 1],

@@ -1,5 +1,6 @@
-"""The Measures view: every figure of every model with its interval, others' beside them, and the differences; and the
-Space view: how the vectors lie, alignment against uniformity, the singular values, the anisotropy.
+"""The Measures view: every metric with its interval, published results, and differences between models.
+
+The Space view shows alignment over uniformity, singular values and anisotropy.
 """
 
 import json
@@ -28,10 +29,10 @@ from mrc_workbench.workbench.views.ui.charts import (
 )
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-_LINE = " · "  # where a chart may begin a new line of a name
+_LINE = " · "  # charts break the lines of names here
 _HEIGHT = 360  # pixels of a chart
 MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
-# what the table holds and shows when asked: the view of the space tells it in full, and a screen has not room for all
+# hidden until the user selects them, since the Space view shows them
 _HIDDEN_COLUMNS = {"alignment_interval", "uniformity_interval", "anisotropy", "anisotropy_interval", "dimensions"}
 
 
@@ -61,7 +62,7 @@ def _scale_metric(measure: str, metric: Interval) -> Interval:
 
 
 def _metric_texts(result: ModelResult, measures: Sequence[str]) -> dict[str, object]:
-    """The metrics of a model, and their intervals as texts; an open end is a sign of infinity."""
+    """Return the metrics of a model, and their intervals as texts."""
     row: dict[str, object] = {}
     for measure in measures:
         if measure in result.metrics:
@@ -97,9 +98,8 @@ def dot_chart(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.Layer
     base = alt.Chart(table).encode(y=alt.Y("model:N", sort=[*table["model"]], title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
     tint, mark = color_and_shape("model", names_in_column(names, table["model"]), names)
-    ours = base.transform_filter("datum.is_measured_here").encode(
-        color=tint, tooltip=[name, *interval_tooltips("value", x, ".2f")]
-    )
+    tooltip = [name, *interval_tooltips("value", x, ".2f")]
+    ours = base.transform_filter("datum.is_measured_here").encode(color=tint, tooltip=tooltip)
     intervals = ours.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     along = alt.X("value:Q", scale=scale)
     marks = ours.mark_point(filled=True, size=110, opacity=1).encode(x=along, shape=mark)
@@ -109,7 +109,7 @@ def dot_chart(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.Layer
     others = table[~table["is_measured_here"]]
     rows = charts.intervals(table[table["is_measured_here"]], "model", "value", ".2f")
     rows += charts.values([*others["model"]], [*others["value"]], ".2f")
-    height = 100 + (42 if len(others) else 30) * len(table)  # published names take several lines
+    height = 100 + (42 if len(others) else 30) * len(table)  # names of published results take several lines
     return (intervals + marks + published).properties(height=height, description=charts.describe(x, rows))
 
 
@@ -142,7 +142,7 @@ def _measure_columns(measures: Sequence[str], **forms: str) -> dict[str, ColumnC
 
 
 def _metric_table(view: EvaluationView) -> pd.DataFrame:
-    """One row a model, the best first and failed ones last: every metric, and its interval as text."""
+    """Return a row for each model, the best first and failed ones last: every metric, and its interval as text."""
     failed = {view.names[result.model]: result for result in view.evaluation.results if result.error}
     rows = []
     for name, result in {**view.results_by_name, **failed}.items():
@@ -152,7 +152,7 @@ def _metric_table(view: EvaluationView) -> pd.DataFrame:
 
 
 def _significantly_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int:
-    """The row of the best model if it is significantly better than every other, else -1."""
+    """Return the row of the best model if it is significantly better than every other, else -1."""
     if table[measure].isna().all():
         return -1
     best = int(table[measure].argmax() if measure in SHARES else table[measure].argmin())
@@ -216,8 +216,8 @@ def _long_table(evaluation: EncoderEvaluation) -> pd.DataFrame:
 
 
 _MEASURES = ("alignment", "uniformity", "anisotropy")
-_MIN_SINGULAR_VALUE = 1e-6  # what is left of a direction that no vector uses, in float32
-_MAX_RANKS = 120  # of a spectrum: on a logarithmic scale more dots than that are one line
+_MIN_SINGULAR_VALUE = 1e-6  # float32 rounding in directions that no vector uses
+_MAX_RANKS = 120  # dots of a spectrum on a logarithmic scale
 
 
 def draw_space(view: EvaluationView) -> None:
@@ -294,12 +294,12 @@ def _geometry_table(view: EvaluationView) -> pd.DataFrame:
         row = {"model": name, "alignment": np.nan, "uniformity": np.nan, **_metric_texts(result, _MEASURES)}
         cumulative = np.cumsum(result.singular_values**2)
         half = int(np.searchsorted(cumulative, cumulative[-1] / 2) + 1) if len(cumulative) else 0
-        rows.append({**row, "half": half})  # of the squared length of all vectors: in so many directions
+        rows.append({**row, "half": half})  # directions with half of the squared length of all vectors
     return pd.DataFrame(rows)
 
 
 def _training_path(view: EvaluationView) -> pd.DataFrame:
-    """What the trainings of the measured models logged, in the order of their steps."""
+    """Return both metrics that the trainings of the measured models logged, by step."""
     frames = []
     for name, reference in view.references.items():
         if run := view.runs.get(reference):
@@ -313,9 +313,8 @@ def _training_path(view: EvaluationView) -> pd.DataFrame:
 def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame) -> None:
     columns = _measure_columns(_MEASURES, alignment="%.4f", uniformity="%.3f", anisotropy="%.3f")
     columns["half"] = tables.number("embeddings.directions", "%d")
-    st.dataframe(
-        points, hide_index=True, column_order=[name for name in columns if name in points], column_config=columns
-    )
+    order = [name for name in columns if name in points]
+    st.dataframe(points, hide_index=True, column_order=order, column_config=columns)
     with st.expander(word("compare.as_table")):
         if len(path):
             st.dataframe(path, hide_index=True, column_config=columns | {"step": tables.number("embeddings.step")})

@@ -45,7 +45,7 @@ from mrc_workbench.workbench.views.ui.words import failure_text, free_name, has_
 
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"
-SHARES = (*CORRELATIONS, ACCURACY)  # told a hundredfold, as papers do
+SHARES = (*CORRELATIONS, ACCURACY)  # displayed times 100, as in papers
 
 
 @cached(max_entries=8)
@@ -61,7 +61,7 @@ def open_evaluation(folder: Path) -> EncoderEvaluation | None:
 class EvaluationView:
     """An evaluation of a part of a stored set, and the selected measure, empty if the set's kind has none.
 
-    `names` are those of all models, by reference in their fixed order; `runs` the trained ones.
+    `names` are display names of all models by reference, in a fixed order; `runs` are the trained models.
     """
 
     data: StoredPairs
@@ -83,14 +83,15 @@ class EvaluationView:
         """The models with metrics, by name, the best first."""
         results = [(self.names[result.model], result) for result in self.evaluation.results_by_model.values()]
         if self.measure:
-            results.sort(
-                key=lambda pair: -pair[1].metrics[self.measure].value if self.measure in pair[1].metrics else 1
-            )
+            results.sort(key=lambda pair: self._sort_key(pair[1]))
         return dict(results)
+
+    def _sort_key(self, result: ModelResult) -> float:
+        return -result.metrics[self.measure].value if self.measure in result.metrics else 1.0
 
     @property
     def references(self) -> dict[str, str]:
-        """References of the measured models by name, in the order picked."""
+        """References of the measured models by name, in the order of the evaluation."""
         return {self.names[reference]: reference for reference in self.evaluation.results_by_model}
 
 
@@ -103,7 +104,7 @@ def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model")
 def run_request(
     request: EmbeddingRequest, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
 ) -> TaskResult | None:
-    """Return the result of a request; if there is none, draw its job, which starts by a button `start` or by itself."""
+    """Return the result of a request; if missing, draw its job, which starts by a button `start` or automatically."""
     try:
         job = STUDY.job(request, data.fingerprint)
     except ModelError as error:
@@ -130,7 +131,7 @@ def draw_request(
         return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
 
     def reason(status: Status) -> str:
-        # in the person's language where the model is all that the words ask for, else as the process told it
+        # translated if the text needs only the model, else the message of the process
         key = f"model.{status.code}" if has_text(f"model.{status.code}") else f"embeddings.failed_{status.code}"
         try:
             return word(key, model=getattr(request, "model", ""))
@@ -152,10 +153,10 @@ TABS = {
 _MODULES = dict.fromkeys(("sentences", "wrong", "density"), "cosines")
 _MODULES |= {"space": "measures"} | dict.fromkeys(("map", "retrieval", "cost"), "further")
 _LONGEST_NAME = 60
-_BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
+_BI_ENCODER = "sentence-similarity"  # the hub's name of the task of bi-encoders
 _DEFAULT_RUNS = 2
-_MAX_MODELS = 20  # models that one evaluation measures
-_SELECTION_ROUND = "models_round"  # how often something else than a click changed which models are picked
+_MAX_MODELS = 20  # of one evaluation
+_SELECTION_ROUND = "models_round"  # counts changes of the selection other than clicks
 _SEPARATOR = "|"  # of references in the address
 
 
@@ -265,7 +266,7 @@ def _answer_text(view: EvaluationView, scored: dict[str, ModelResult]) -> str:
 
 
 def _signed(fraction: float) -> str:
-    return f"{fraction * 100:+.1f}".replace("inf", "∞")  # an open end, where too little is known
+    return f"{fraction * 100:+.1f}".replace("inf", "∞")
 
 
 def _draw_to_compare(references: Sequence[str], models: AvailableModels) -> None:
@@ -287,20 +288,19 @@ def retriever_names(references: Sequence[str], models: AvailableModels, data: St
     for reference in references:
         specs = choices_for(data).specs
         dense = [spec for spec in specs.values() if isinstance(spec, DenseSpec)]
-        known = next((spec.name for spec in dense if spec.model == reference), None)
-        if known is None:
+        name = next((spec.name for spec in dense if spec.model == reference), None)
+        if name is None:
             model = models.names[reference]
-            short = (PurePath(model).name or model).replace("|", "/")[:_LONGEST_NAME]  # a bar parts names in an address
-            known = free_name(f"{word('kind_short.dense')} · {short}", specs)
-            experiment.add_retriever(
-                data.fingerprint, DenseSpec(name=known, model=reference, windows=reference != STARTER)
-            )
-        names.append(known)
+            short = (PurePath(model).name or model).replace("|", "/")[:_LONGEST_NAME]  # addresses separate names by |
+            name = free_name(f"{word('kind_short.dense')} · {short}", specs)
+            spec = DenseSpec(name=name, model=reference, windows=reference != STARTER)
+            experiment.add_retriever(data.fingerprint, spec)
+        names.append(name)
     return names
 
 
 def available_models() -> AvailableModels:
-    """Return the default model, the starter, one of the hub, finished bi-encoders and added models."""
+    """Return the default model, the starter, a hub model, finished bi-encoders and added models."""
     defaults = list(dict.fromkeys((default_model(), STARTER)))
     trained = reversed(finished_runs().items())
     runs = {model_reference(run): run for run, plan in trained if get_recipe(plan.kind).hub_task == _BI_ENCODER}
@@ -312,7 +312,7 @@ def available_models() -> AvailableModels:
 
 
 def model_error(reference: str) -> ModelError | None:
-    """Return why a model cannot be measured, as far as is known without loading it."""
+    """Return why a model cannot be found, without loading it; None if it can."""
     try:
         find_model(reference)
     except ModelError as error:
@@ -321,7 +321,7 @@ def model_error(reference: str) -> ModelError | None:
 
 
 def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
-    """Whether a training used, or may have used, pairs of this part: it may have split the same set otherwise."""
+    """Whether a training used, or with another split may have used, pairs of this part."""
     plan = run.plan()
     if plan.fingerprint != data.fingerprint:
         return False
@@ -353,7 +353,7 @@ def _pick_part(data: StoredPairs) -> Part | None:
 
 
 def _pick_measure(data: StoredPairs) -> str:
-    """Draw the choice of the correlation, if there are two; returns the measure, empty if there is none."""
+    """Draw the choice of the correlation for scored pairs; returns the measure, empty if none applies."""
     if data.kind is not PairKind.SCORED:
         return ACCURACY if data.kind is PairKind.LABELLED else ""
     look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
@@ -386,14 +386,13 @@ def _draw_model_form(models: AvailableModels, selected: Sequence[str]) -> None:
     reference = st.text_input(label, help=explained, key="add_encoder").strip()
     if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
         _add(reference, selected)
-    for reference_added in models.added:
+    for added in models.added:
         left, right = st.columns([5, 1], vertical_alignment="center")
-        left.markdown(plain(models.names[reference_added]))
-        if right.button(
-            "", icon=":material/delete:", key=f"remove_{reference_added}", help=word("embeddings.remove_added")
-        ):
-            remove_model(reference_added)
-            _select_models(other for other in selected if other != reference_added)
+        left.markdown(plain(models.names[added]))
+        explained = word("embeddings.remove_added")
+        if right.button("", icon=":material/delete:", key=f"remove_{added}", help=explained):
+            remove_model(added)
+            _select_models(other for other in selected if other != added)
 
 
 def _add(reference: str, selected: Sequence[str]) -> None:

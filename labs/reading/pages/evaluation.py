@@ -19,13 +19,7 @@ from mrc_workbench.labs.reading.evaluate import ReaderAnswers, ReaderResult
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.labels import LabelKind, QuestionLabels, label_questions
 from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, ScoringRules, score_slices, slice_questions
-from mrc_workbench.labs.reading.study import (
-    EARLIER_SCORE_KEYS,
-    SCORES_FILE,
-    StoredReading,
-    load,
-    tested_depth_index,
-)
+from mrc_workbench.labs.reading.study import EARLIER_SCORE_KEYS, SCORES_FILE, StoredReading, load, tested_depth_index
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.resources.sets import cached, question_set

@@ -134,7 +134,7 @@ def test_densities_match_scipy() -> None:
 def test_wrong_pairs_have_largest_rank_difference() -> None:
     gold = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
     cosines_by_model = {"a": np.array([0.9, 0.2, 0.5, 0.6, 0.1]), "b": np.array([0.1, 0.2, 0.3, 0.4, 0.5])}
-    pairs = judgement.find_wrong_pairs(cosines_by_model, gold, "a", max_pairs=3)
+    pairs = judgement.find_wrong_pairs(cosines_by_model, gold, "a", limit=3)
     assert pairs.rows.tolist() == [0, 4, 1]  # ranks of cosine 5 2 3 4 1, of gold 1 2 3 4 5
     assert pairs.misplaced.tolist() == [0.8, -0.8, 0.0]
     assert pairs.cosines["a"].tolist() == [0.9, 0.1, 0.2]

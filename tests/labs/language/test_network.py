@@ -57,10 +57,7 @@ def test_unknown_token_keeps_tokenizer_name() -> None:
         (token.text, token.start, token.end, token.word)
         for token in tokens
         if not token.is_special and token.end > token.start
-    ] == [
-        ("[UNK]", 0, 1, 0),
-        ("배", 2, 3, 1),
-    ]
+    ] == [("[UNK]", 0, 1, 0), ("배", 2, 3, 1)]
 
 
 def test_morpheme_tokenizer_has_offsets_of_original_sentence() -> None:
