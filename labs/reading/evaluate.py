@@ -1,7 +1,6 @@
-"""Answers from what retrievers find: every reader over the first K passages of every retriever, for every K.
+"""Evaluation of answers: every reader and generator on the top K passages of every retriever, for every K.
 
-The experiment file is that of a comparison, with readers. Answers lie in the cache, so an evaluation that was stopped
-continues.
+The experiment file is that of a comparison, with readers. Answers are cached, so a stopped evaluation continues.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
 
 
 class ReaderSpec(BaseModel):
-    """A reader: `model` is a run, a hub id, a folder or a packaged base."""
+    """A reader; `model` is a run, a hub id, a folder or a packaged base."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: Name
@@ -38,7 +37,7 @@ class ReaderSpec(BaseModel):
 
 
 class ReadingExperiment(Experiment):
-    """Readers and generators over the first K passages of every retriever, K each of `depths`."""
+    """Readers and generators on the top K passages of every retriever, for K in `depths_read`."""
 
     rules: ScoringRules = ScoringRules.KORQUAD
     depths_read: tuple[PositiveInt, ...] = Field(default=DEFAULT_DEPTHS, min_length=1)
@@ -65,14 +64,14 @@ def read_experiment(path: Path) -> ReadingExperiment:
 
 
 OnNamedProgress = Callable[[str, float], None]
-_SEARCH_FRACTION = 0.2  # of all the work
+_SEARCH_FRACTION = 0.2  # of the work
 
 
 @dataclass(frozen=True)
 class ReaderAnswers:
-    """A reader's answers from one retriever's passages; `weight` is that of the retrieval score, in `unit`s.
+    """A reader's answers from one retriever's passages, with the `weight` of the retrieval score in `unit`s.
 
-    `is_weight_tuned` is False, and the weight 0, if no validation questions could choose it.
+    Without validation questions, `is_weight_tuned` is False and the weight 0.
     """
 
     by_depth: extractive.AnswersByDepth
@@ -82,7 +81,7 @@ class ReaderAnswers:
     unit: float = 1.0
 
     def answers(self, depth_index: int) -> list[str]:
-        """Return the answers from the first `ks[place]` passages, "" for a question without a passage."""
+        """Return the answers from the top `ks[depth_index]` passages, "" for a question without a passage."""
         ranks = self.by_depth.rank[:, depth_index].tolist()
         return ["" if rank < 0 else spans[rank] for rank, spans in zip(ranks, self.candidates.answers, strict=True)]
 
@@ -91,7 +90,7 @@ class ReaderAnswers:
 class ReaderResult:
     """A reader's answers by retriever, or its `error`.
 
-    `oracle` `(n_questions, 2)` is exact match and overlap with the right passage given.
+    `oracle` `(n_questions, 2)` is exact match and overlap on the relevant passage.
     """
 
     name: str
@@ -102,7 +101,7 @@ class ReaderResult:
 
 @dataclass(frozen=True)
 class ReadingResult:
-    """All answers to the questions of the part compared."""
+    """All answers to the questions of the evaluated part."""
 
     experiment: ReadingExperiment
     comparison: Comparison
@@ -122,15 +121,20 @@ def evaluate(
     base: Path | None = None,
     on_progress: OnNamedProgress | None = None,
 ) -> ReadingResult:
-    """Search, read and judge; `on_progress` reports the running retriever or reader, and the fraction of all work.
+    """Search, read and score; `on_progress` reports the running retriever or reader, and the fraction of all work.
 
-    The weight of each retriever's score is chosen on the validation questions, at the greatest depth; for a part that
-    includes them it is 0. Raises `ValueError` if no question of the part has a relevant passage.
+    The weight of each retriever's score is tuned on the validation questions at the greatest depth; it is 0 for a part
+    that includes them. Raises `ValueError` if no question of the part has a relevant passage.
     """
-    report = on_progress or (lambda *_: None)
-    test, validation = _search(
-        experiment, question_set, base, lambda name, progress: report(name, _SEARCH_FRACTION * progress)
-    )
+
+    def report(name: str, fraction: float) -> None:
+        if on_progress:
+            on_progress(name, fraction)
+
+    def report_search(name: str, fraction: float) -> None:
+        report(name, _SEARCH_FRACTION * fraction)
+
+    test, validation = _search(experiment, question_set, base, report_search)
     n_models = len(experiment.reader) + len(experiment.generator)
 
     def make_reporter(number: int, name: str) -> Callable[[float], None]:
@@ -151,30 +155,24 @@ def evaluate(
 def _search(
     experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, report_progress: OnNamedProgress
 ) -> tuple[Comparison, Comparison | None]:
-    """Return the rankings of the part's questions, and of the validation questions if they choose the weight."""
-    n_passages = [entry.max_passages for entry in experiment.generator]
-    deep_experiment = experiment.model_copy(
-        update={"ks": tuple(sorted({*experiment.ks, experiment.max_depth, *n_passages}))}
-    )
-    test = compare(
-        deep_experiment,
-        question_set,
-        base=base,
-        on_progress=lambda name, fraction: report_progress(name, 0.7 * fraction),
-    )
+    """Return the rankings of the part's questions, and of the validation questions if they tune the weight."""
+
+    def report_test(name: str, fraction: float) -> None:
+        report_progress(name, 0.7 * fraction)
+
+    def report_validation(name: str, fraction: float) -> None:
+        report_progress(name, 0.7 + 0.3 * fraction)
+
+    depths = {experiment.max_depth, *(spec.max_passages for spec in experiment.generator)}
+    deep_experiment = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, *depths}))})
+    test = compare(deep_experiment, question_set, base=base, on_progress=report_test)
     if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
         return test, None
     deep_experiment = deep_experiment.model_copy(update={"split": Part.VALIDATION})
     try:
-        validation = compare(
-            deep_experiment,
-            question_set,
-            base=base,
-            on_progress=lambda name, entry: report_progress(name, 0.7 + 0.3 * entry),
-        )
+        return test, compare(deep_experiment, question_set, base=base, on_progress=report_validation)
     except ValueError:  # no such question
         return test, None
-    return test, validation
 
 
 def _evaluate_reader(
@@ -189,7 +187,7 @@ def _evaluate_reader(
     try:
         reader = SpanReader(find_model(spec.model, base))
         n_steps = len(test.rankings) + 1
-        # exact match and overlap where each question is read with its own passage
+        # the oracle: each question with its own passage
         contexts = extractive.context_rows(test.question_set)[:, None].astype(np.int32)
         rankings = Rankings(contexts, np.where(contexts >= 0, 0, -np.inf).astype(np.float32))
         oracle = _read_passages(reader, test.question_set, rankings, experiment.rules)
@@ -200,7 +198,7 @@ def _evaluate_reader(
             report = scale_progress(on_progress, number / n_steps, (number + 1) / n_steps)
             answers[name] = _evaluate_retriever(reader, experiment, name, test, tuning, on_progress=report)
         return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
-    except Exception as error:  # the others go on
+    except Exception as error:  # other readers continue
         return ReaderResult(spec.name, error=with_extra(error))
 
 
@@ -235,8 +233,7 @@ def _read_passages(
     rules: ScoringRules,
     on_progress: ProgressCallback | None = None,
 ) -> extractive.SpanCandidates:
-    corpus_reader = extractive.CorpusReader(
-        reader, question_set.passages.texts, question_set.passages.fingerprint, on_progress
-    )
+    passages = question_set.passages
+    corpus_reader = extractive.CorpusReader(reader, passages.texts, passages.fingerprint, on_progress)
     readings = corpus_reader.read([question.text for question in question_set.questions], rankings)
     return extractive.score_candidates(question_set, rankings, readings, rules)

@@ -135,7 +135,7 @@ def test_rejects_word_of_several_tokens(source: ModelSource) -> None:
     with pytest.raises(LanguageError, match="배 · ##를") as caught:
         predictions.word_probability("배를")
     assert caught.value.code == "not_one_piece"
-    with pytest.raises(LanguageError, match="no single piece"):
+    with pytest.raises(LanguageError, match="into several tokens"):
         predictions.word_probability("쀍")  # an unknown piece is no word
 
 
