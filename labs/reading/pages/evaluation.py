@@ -1,4 +1,4 @@
-"""The evaluations of readers that lie in the workspace, and the figures that their views are drawn from."""
+"""Stored evaluations of readers, and the tables of their views."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ OUTCOME_KEYS = {outcome: outcome.name.lower() for outcome in AnswerOutcome}
 
 
 class Weight(NamedTuple):
-    """The weight of the retrieval score and the unit it is told in; see `labs.reading.extractive.by_depth`."""
+    """The weight of the retrieval score and its unit; see `labs.reading.extractive.combined_scores`."""
 
     weight: float
     unit: float
@@ -40,7 +40,7 @@ def latest_reading(data: StoredSet) -> Path | None:
 
 
 def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
-    """Return the newest weights chosen on validation questions for a reader, by retriever."""
+    """Return the newest weights tuned on validation questions for a reader, by retriever."""
     weights: dict[str, Weight] = {}
     for _, scores in _stored_evaluations(data):
         try:
@@ -51,7 +51,7 @@ def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
                 for retriever, entry in scores["weights"][name].items()
                 if current_names(entry, EARLIER_SCORE_KEYS, SCORES_FILE)["selected_on"]
             }
-        except (AttributeError, KeyError, TypeError, ValueError):  # of another version
+        except (AttributeError, KeyError, TypeError, ValueError):  # another version
             continue
         weights = selected | weights
     return weights
@@ -75,9 +75,9 @@ def _read_scores(path: Path, written: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ReadingView:
-    """One reader's answers from the retrievers `picked`; `names` are all retrievers, for their colours.
+    """One reader's answers from the selected `retrievers`; `names` are all retrievers, for their colours.
 
-    `measure` is `EXACT` or the rules' overlap, `k` one of the depths read.
+    `measure` is `EXACT` or the rules' overlap, `k` one of the depths.
     """
 
     data: StoredSet
@@ -134,18 +134,18 @@ class ReadingView:
         return values
 
     def best_retriever(self) -> str:
-        """Return the retriever of the highest value at K, the first of equals."""
+        """Return the retriever with the highest value at K, the first of ties."""
         return max(self.answers_by_retriever, key=lambda name: self.metrics(name)[self.measure])
 
 
 def open_reading(key: str, folder: Path) -> StoredReading | None:
-    """Open the finished evaluation in a folder; None if it is unreadable, or not of the stored set `key`."""
+    """Open the finished evaluation in a folder; None if unreadable, or of another set than `key`."""
     return _load_cached(str(folder), (folder / SCORES_FILE).stat().st_mtime, key)
 
 
 @cached(max_entries=4)
 def _load_cached(folder: str, finished: float, key: str) -> StoredReading | None:
-    del finished  # only a part of the key: one that ran again is another one
+    del finished  # part of the cache key: a new run replaces the result
     try:
         return load(Path(folder), question_set(key))
     except ValueError:
@@ -167,18 +167,18 @@ def question_labels(view: ReadingView, by: LabelKind) -> QuestionLabels:
 
 @cached(max_entries=32, hash_funcs={ReadingView: _display_key})
 def slice_table(view: ReadingView, by: LabelKind) -> pd.DataFrame:
-    """Return `slice_figures` of the displayed retrievers; empty if all slices are too small."""
+    """Return `score_slices` of the displayed retrievers; empty if all slices are too small."""
     if not slice_questions(view.question_set, by):
         return pd.DataFrame()
     scores = {}
-    for name, answered in view.answers_by_retriever.items():
-        values = (answered.by_depth.exact if view.measure == EXACT else answered.by_depth.overlap)[:, view.depth_index]
+    for name, answers in view.answers_by_retriever.items():
+        values = (answers.by_depth.exact if view.measure == EXACT else answers.by_depth.overlap)[:, view.depth_index]
         scores[name] = AnswerScores({view.measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
     return score_slices(view.question_set, scores, by).rename(columns={"reader": "retriever"})
 
 
 def curve_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K: the measure with its interval, and the ceiling."""
+    """Return a row for each retriever and K: the metric with its interval, and the ceiling."""
     rows = []
     for name, k in product(view.answers_by_retriever, view.ks):
         scores = view.metrics(name, k)
@@ -187,7 +187,7 @@ def curve_table(view: ReadingView) -> pd.DataFrame:
 
 
 def metric_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever, the best first: the measure in percent for every K, and the interval at K."""
+    """Return a row for each retriever, the best first: the metric in percent for every K, and the interval at K."""
     rows = []
     for name in sorted(view.answers_by_retriever, key=lambda retriever: -view.metrics(retriever)[view.measure]):
         metrics = view.metrics(name)
@@ -199,7 +199,7 @@ def metric_table(view: ReadingView) -> pd.DataFrame:
 
 
 def long_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K with every metric, as fractions, and the settings."""
+    """Return a row for each retriever and K: every metric as fractions, and the settings."""
     content = view.stored.scores
     rows = []
     settings = {"data": content["data"], "part": content["split"], "questions": content["questions"]}
@@ -215,19 +215,16 @@ def long_table(view: ReadingView) -> pd.DataFrame:
 
 def outcome_table(view: ReadingView) -> pd.DataFrame:
     rows = []
-    for name, answered in view.answers_by_retriever.items():
-        outcomes = answered.by_depth.outcome[:, view.depth_index]
+    for name, answers in view.answers_by_retriever.items():
+        outcomes = answers.by_depth.outcome[:, view.depth_index]
         for outcome, key in OUTCOME_KEYS.items():
             count = int((outcomes == outcome).sum())
-            label = word(f"answers.outcome_{key}")
-            rows.append(
-                {"retriever": name, "outcome": key, "label": label, "count": count, "fraction": count / len(outcomes)}
-            )
-    return pd.DataFrame(rows)
+            rows.append((name, key, word(f"answers.outcome_{key}"), count, count / len(outcomes)))
+    return pd.DataFrame(rows, columns=["retriever", "outcome", "label", "count", "fraction"])
 
 
 def difference_table(view: ReadingView) -> pd.DataFrame:
-    """One row a pair of retrievers, the higher one first, in points; the largest difference first."""
+    """Return a row for each pair of retrievers, the better one first, in points; the largest difference first."""
     rows = []
     for test in view.stored.scores["differences"][view.reader.name]:
         if test["measure"] != view.measure or not {test["a"], test["b"]} <= view.answers_by_retriever.keys():

@@ -1,7 +1,6 @@
-"""The views of an evaluation: right answers against K, where they are lost, and how sure the differences are; slices of
-the questions; and the questions, filtered by what became of them, or one of them with the passages read.
+"""Views of an evaluation: a summary by K with outcomes and differences, slices of the questions, and the questions.
 
-Slices are by what is asked, what the answer is, and how long and where it stands in its passage.
+The Questions view filters by outcome and label, and opens one question with its passages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,12 +30,7 @@ from mrc_workbench.workbench.views.ui.words import plain, word, word_or
 
 _ANY = "any"
 _MAX_ROWS = 10  # rows without scrolling
-OUTCOME_MARKS = {
-    AnswerOutcome.RIGHT: "✔",
-    AnswerOutcome.OUTRANKED: "⇅",
-    AnswerOutcome.MISREAD: "✘",
-    AnswerOutcome.NOT_FOUND: "∅",
-}
+OUTCOME_MARKS = dict(zip(AnswerOutcome, "✔⇅✘∅", strict=True))
 OUTCOME_COLOURS = {"right": "#009E73", "outranked": "#E69F00", "misread": "#D55E00", "not_found": "#7A8290"}
 
 
@@ -106,7 +100,7 @@ def _draw_differences(view: ReadingView) -> None:
 def curve_chart(
     table: pd.DataFrame, names: Sequence[str], oracle: float, *, selected_k: int, y: str, label: str
 ) -> alt.LayerChart:
-    """One line a "retriever" of "value" over "k" in its band, its "ceiling" dashed, and a rule at the `oracle`."""
+    """A line with its band for each "retriever" of "value" over "k", a dashed "ceiling", and a rule at the `oracle`."""
     retrievers = names_in_column(names, table["retriever"])
     lowest = max(0.0, min(float(table["low"].min()), oracle) - 0.03)
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
@@ -118,11 +112,8 @@ def curve_chart(
     )
     value = alt.Y("value:Q", title=y, scale=scale, axis=axis)
     bands = base.mark_area(fillOpacity=0.12).encode(y=alt.Y("low:Q", title=y, scale=scale, axis=axis), y2="high:Q")
-    tooltip = [
-        *common_tooltip,
-        *interval_tooltips("value", y),
-        *tooltips(("ceiling:Q", word("answers.ceiling"), ".2%")),
-    ]
+    ceiling_tooltip = tooltips(("ceiling:Q", word("answers.ceiling"), ".2%"))
+    tooltip = [*common_tooltip, *interval_tooltips("value", y), *ceiling_tooltip]
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
         y=value, shape=shape("retriever", retrievers, names, legend(columns=2)), tooltip=tooltip
     )
@@ -135,19 +126,13 @@ def curve_chart(
         x=alt.X("k:O"), y=alt.Y("oracle:Q", scale=scale), text="label:N"
     )
     k_marker = alt.Chart(pd.DataFrame({"k": [selected_k]})).mark_rule(color=TEXT_COLOUR, opacity=0.18, strokeWidth=16)
-    return alt.layer(
-        k_marker.encode(x="k:O"),
-        bands,
-        rule,
-        ceilings,
-        base.mark_line(strokeWidth=2.5).encode(y=value),
-        marks,
-        oracle_text,
-    ).properties(height=340)
+    lines = base.mark_line(strokeWidth=2.5).encode(y=value)
+    layers = (k_marker.encode(x="k:O"), bands, rule, ceilings, lines, marks, oracle_text)
+    return alt.layer(*layers).properties(height=340)
 
 
 def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], outcomes: Mapping[str, str], x: str) -> alt.Chart:
-    """One bar a "retriever" of the "share" of each outcome ("label"); `outcomes` are in the order of the pieces."""
+    """A bar for each "retriever" of the "fraction" of each outcome ("label"), in the order of `outcomes`."""
     positions = {label: position for position, label in enumerate(outcomes)}
     scale = alt.Scale(domain=list(outcomes), range=[OUTCOME_COLOURS[outcome] for outcome in outcomes.values()])
     counts = ("count:Q", word("where.questions"), ","), ("fraction:Q", x, ".1%")
@@ -158,10 +143,9 @@ def outcome_chart(table: pd.DataFrame, *, order: Sequence[str], outcomes: Mappin
         order=alt.Order("position:Q"),
         tooltip=tooltips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
-    rows = [
-        f"{name}: {', '.join(charts.values([*parts['label']], [*parts['fraction']], '.1%'))}"
-        for name, parts in table.groupby("retriever", sort=False)
-    ]
+    rows = []
+    for name, parts in table.groupby("retriever", sort=False):
+        rows.append(f"{name}: {', '.join(charts.values([*parts['label']], [*parts['fraction']], '.1%'))}")
     return base.mark_bar().properties(height=130 + 36 * len(order), description=charts.describe(x, rows))
 
 
@@ -175,16 +159,15 @@ def draw_slices(view: ReadingView) -> None:
     if slice_scores.empty:
         st.info(word("answers.no_slice", count=MIN_SLICE_QUESTIONS), icon=":material/info:")
         return
-    sizes = {
-        str(label): int(count) for label, count in zip(slice_scores["slice"], slice_scores["questions"], strict=True)
-    }
-    rows = {label: f"{label_text(label)} ({count:,})" for label, count in sizes.items()}
+    sizes = zip(slice_scores["slice"], slice_scores["questions"], strict=True)
+    rows = {str(label): f"{label_text(label)} ({count:,})" for label, count in sizes}
     chart_data = slice_scores.assign(row=slice_scores["slice"].map(rows))
     order = [*rows.values()]
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
-    baseline, *_ = read = list(view.answers_by_retriever)
-    where.draw_slices(chart_data, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
+    retrievers = list(view.answers_by_retriever)
+    baseline = retrievers[0]
+    where.draw_slices(chart_data, retrievers, view.names, order, baseline=baseline, heading=heading, figure=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     slice_names = [*map(label_text, slice_scores["slice"])]
     mean = tables.number("answers.mean")
@@ -196,7 +179,7 @@ def draw_slices(view: ReadingView) -> None:
 
 
 def draw_questions(view: ReadingView) -> None:
-    """Draw the question of the address, else the filters and all questions that pass them."""
+    """Draw the question of the address, else the filters and the matching questions."""
     rows = {question.id: row for row, question in enumerate(view.question_set.questions)}
     selected_id = st.query_params.get("read_question", "")
     if selected_id in rows:
@@ -232,30 +215,26 @@ def _draw_question(view: ReadingView, row: int) -> None:
             outcome = AnswerOutcome(int(view.answers_by_retriever[name].by_depth.outcome[row, view.depth_index]))
             answer = plain(passages.selected_answer(column, view.question_set).strip() or "–")
             st.markdown(f"**{answer}** · {word(f'answers.outcome_{OUTCOME_KEYS[outcome]}')}")
-            if outcome is not AnswerOutcome.RIGHT and (
-                explanation := passages.explain_selection(column, view.question_set)
-            ):
+            explanation = passages.explain_selection(column, view.question_set)
+            if outcome is not AnswerOutcome.RIGHT and explanation:
                 st.caption(explanation)
             passages.draw_passages(column, view.spec(name), view.question_set)
 
 
 def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
-    answered = view.answers_by_retriever[name]
+    answers = view.answers_by_retriever[name]
     rankings = view.stored.result.comparison.rankings[name]
-    candidates = answered.candidates
+    candidates = answers.candidates
     indices = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
-    spans = [
-        [(*candidates.offsets[row, index].tolist(), float(candidates.scores[row, index]))]
-        if candidates.answers[row][index]
-        else []
-        for index in indices
-    ]
+    spans: list[passages.Spans] = []
+    for index in indices:
+        span = (*candidates.offsets[row, index].tolist(), float(candidates.scores[row, index]))
+        spans.append([span] if candidates.answers[row][index] else [])
     relevant = set(view.question_set.relevance[[row]].indices.tolist())
     rows = rankings.indices[row, indices].tolist()
     scores = candidates.retrieval_scores[row, indices].tolist()
-    return passages.build_column(
-        name, rows, scores, spans, relevant=relevant, weight=answered.weight, unit=answered.unit
-    )
+    weight: dict[str, float] = {"weight": answers.weight, "unit": answers.unit}
+    return passages.build_column(name, rows, scores, spans, relevant=relevant, **weight)
 
 
 def _open_in_ask_tab(question: str) -> None:
@@ -282,11 +261,8 @@ def _label_mask(view: ReadingView) -> np.ndarray:
     if by == _ANY:
         return np.ones(len(view.question_set.questions), dtype=bool)
     question_labels = evaluation.question_labels(view, LabelKind(by))
-    known = {
-        name: label_text(name)
-        for code, name in enumerate(question_labels.names)
-        if (question_labels.codes == code).any()
-    }
+    names = [name for code, name in enumerate(question_labels.names) if (question_labels.codes == code).any()]
+    known = {name: label_text(name) for name in names}
     label = choose_named("read_label", word("why.within"), known, next(iter(known)), width=170)
     return np.asarray(question_labels.codes == question_labels.names.index(label))
 
@@ -315,9 +291,8 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
     if selected_rows:
         st.query_params["read_question"] = ids[selected_rows[0]]
         st.rerun()
-    tables.draw_csv(
-        "answers.questions_csv", lambda: table.rename(columns=column_names), "answers_by_question.csv", "read_csv"
-    )
+    renamed = table.rename(columns=column_names)
+    tables.draw_csv("answers.questions_csv", lambda: renamed, "answers_by_question.csv", "read_csv")
 
 
 def label_text(label: str) -> str:
