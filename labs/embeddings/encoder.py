@@ -28,6 +28,17 @@ from mrc_workbench.labs.embeddings.geometry import find_neighbours
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import find_model
 
+_FILE = "models.json"
+SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured
+SECONDS = 60.0
+_WARM_UP = 32  # texts or pairs before the first timing: lazy loading is not timed
+_BATCH_SIZE = 256
+# links of each vector in the graph, and candidates while it is built and searched
+_HNSW_LINKS = 32
+_HNSW_CANDIDATES = 128
+ReportProgress = Callable[[float], None]
+T = TypeVar("T")
+
 
 class EmbeddingError(Failure):
     """Data that cannot be measured. Codes: `no_pairs` (an empty part), `few_sentences`."""
@@ -93,9 +104,6 @@ def encode(
     return SentenceVectors(vectors, encoder.fingerprint, encoder.meter.lap()[1])
 
 
-_FILE = "models.json"
-
-
 def added_models() -> list[str]:
     """Return the references of the added models, the first added first."""
     try:
@@ -128,17 +136,6 @@ def _write(models: list[str]) -> None:
     if _read_added()[1]:
         back_up_damaged_file(path)
     write_json(path, {"models": models})
-
-
-SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured
-SECONDS = 60.0
-_WARM_UP = 32  # texts or pairs before the first timing: lazy loading is not timed
-_BATCH_SIZE = 256
-# links of each vector in the graph, and candidates while it is built and searched
-_HNSW_LINKS = 32
-_HNSW_CANDIDATES = 128
-ReportProgress = Callable[[float], None]
-T = TypeVar("T")
 
 
 class Method(StrEnum):

@@ -20,6 +20,12 @@ from mrc_workbench.data.pairs import Label, PairKind, PairSet
 POSITIVE = 0.8  # of the scale: gold 4 of 5
 _GOLD_TOLERANCE = 1e-6  # of gold scores in float32
 _ROWS = 2048  # rows of a block: 2048 x 2048 cosines are 16 MB
+# prefixes of both metrics in a training's progress: before the first step, and as the trainer logs them
+_LOG_PREFIXES = ("before_", "eval_validation_")
+# defaults of UMAP's paper
+_NEIGHBOURS = 15
+_NEAREST = 0.1
+MAX_MATRIX_ROWS = 200  # 40,000 cells
 
 
 def positive_rows(pairs: PairSet) -> np.ndarray:
@@ -132,10 +138,6 @@ def _log_mean(near: np.ndarray) -> float:
     return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
 
 
-# prefixes of both metrics in a training's progress: before the first step, and as the trainer logs them
-_LOG_PREFIXES = ("before_", "eval_validation_")
-
-
 @dataclass(frozen=True)
 class Trajectory:
     """Alignment and uniformity of the validation part, `(n,)` float64, after each of `steps` `(n,)` int64."""
@@ -158,11 +160,6 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     steps = sorted(by_step)
     alignment, uniformity = np.array([by_step[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
-
-
-# defaults of UMAP's paper
-_NEIGHBOURS = 15
-_NEAREST = 0.1
 
 
 class Projection(StrEnum):
@@ -213,9 +210,6 @@ def _pca(points: np.ndarray) -> ProjectedPoints:
     fractions = np.zeros(2)
     fractions[: len(variances[:2])] = variances[:2] / (variances.sum() or 1.0)
     return ProjectedPoints(coordinates, fractions)
-
-
-MAX_MATRIX_ROWS = 200  # 40,000 cells
 
 
 def similarity_matrix(vectors: np.ndarray) -> np.ndarray:

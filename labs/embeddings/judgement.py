@@ -21,6 +21,12 @@ _CELLS = 300_000  # cells of a block of weights, which fits a processor's cache
 
 
 UNDEFINED = Interval(math.nan, math.nan, math.nan)
+BANDS = 5  # of a scale from 0 to 5: 0-1, 1-2, 2-3, 3-4 and 4-5
+_POINTS = 201
+_GOLD_ROUNDING = 1e-6  # of gold scores in float32
+MAX_TRAINING_PAIRS = 10_000  # more hardly improve a linear classifier of some thousand features
+_STRENGTHS = (0.001, 0.01, 0.1)  # inverse of regularization, selected on the training pairs
+_FOLDS = 3
 
 
 def resample_weights(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
@@ -210,11 +216,6 @@ def _all_vary(*columns: np.ndarray) -> bool:
     return all(len(column) > 1 and np.ptp(column) > 0 for column in columns)
 
 
-BANDS = 5  # of a scale from 0 to 5: 0-1, 1-2, 2-3, 3-4 and 4-5
-_POINTS = 201
-_GOLD_ROUNDING = 1e-6  # of gold scores in float32
-
-
 @dataclass(frozen=True)
 class Densities:
     """The density of each model's cosines by band, `(BANDS, n_points)` over `grid` `(n_points,)`.
@@ -276,11 +277,6 @@ def find_wrong_pairs(cosines: Mapping[str, np.ndarray], gold: np.ndarray, model:
     misplaced = (rankdata(cosines[model]) - rankdata(gold)) / max(1, len(gold))
     rows = np.argsort(-np.abs(misplaced), kind="stable")[:limit]
     return WrongPairs(rows, misplaced[rows], {name: column[rows] for name, column in cosines.items()})
-
-
-MAX_TRAINING_PAIRS = 10_000  # more hardly improve a linear classifier of some thousand features
-_STRENGTHS = (0.001, 0.01, 0.1)  # inverse of regularization, selected on the training pairs
-_FOLDS = 3
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ from mrc_workbench.labs.embeddings.geometry import MAX_MATRIX_ROWS, ProjectedPoi
 from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Probe
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
+_ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
+REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
+Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
+
 
 @dataclass(frozen=True)
 class ModelResult:
@@ -110,11 +114,7 @@ class EncoderEvaluation:
 
 
 def _number(value: float) -> float | None:
-    """Return a number for JSON: null unless finite."""
     return float(value) if math.isfinite(value) else None
-
-
-_ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
 
 
 def save(evaluation: EncoderEvaluation, folder: Path) -> None:
@@ -180,11 +180,7 @@ def _parse_result(name: str, content: dict[str, Any], arrays: Arrays, index: int
 
 
 def _ends(low: float | None, high: float | None) -> dict[str, float]:
-    """Return the ends of an interval; null in JSON is infinite."""
     return {"low": -math.inf if low is None else low, "high": math.inf if high is None else high}
-
-
-REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
 
 
 @dataclass(frozen=True)
@@ -213,9 +209,6 @@ def published_for(data: str, part: str) -> tuple[PublishedCorrelation, ...]:
     """Return published results of this part; the set's name must contain theirs."""
     name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
     return tuple(entry for entry in PUBLISHED if entry.data in name and entry.part == part)
-
-
-Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class _BaseRequest(BaseModel):

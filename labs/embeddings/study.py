@@ -42,6 +42,8 @@ _METRIC_RANGES = {
 }
 # a model's result without its metrics, and by metric the values that the metric is the mean of
 _ModelMeasurement = tuple[ModelResult, Mapping[str, np.ndarray]]
+_ENCODING_FRACTION = 0.8  # of the work for a map
+commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
 @dataclass(frozen=True)
@@ -213,9 +215,6 @@ def _compare_models(
     return results, tests
 
 
-_ENCODING_FRACTION = 0.8  # of the work for a map
-
-
 @dataclass(frozen=True)
 class TaskResult:
     """The result of a task other than an evaluation: JSON-able content and arrays by name.
@@ -306,9 +305,6 @@ STUDY = Study[results.EmbeddingRequest, EncoderEvaluation | TaskResult](
     inputs=lambda request: (local_fingerprints(results.request_models(request)),),
     save=save,
 )
-
-
-commands = command_group("embeddings", "Evaluate sentence encoders.")
 
 
 @commands.command(name="evaluate")

@@ -23,22 +23,15 @@ from mrc_workbench.data.studies import StoredError
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, is_held_out
 from mrc_workbench.data.workspace import read_json, replacing, workspace, write_json
-from mrc_workbench.models.language.tokenizer_training import (
-    TRAINED,
-    PreTokenization,
-    Sample,
-    TokenizerKind,
-    TokenizerOptions,
-    cut_positions,
-    gathered,
-    morpheme_boundaries,
-    normalize_text,
-    train_on,
-)
+from mrc_workbench.models.language import tokenizer_training
+from mrc_workbench.models.language.tokenizer_training import PreTokenization, Sample, TokenizerKind, TokenizerOptions
 from mrc_workbench.models.language.tokenizers import Cut, PreparedTokenizer, find_tokenizer, load_tokenizer
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _WORD = regex.compile(r"\S+")
+_VERSION = 2  # raise if the same options give another tokenizer or other metrics
+_METRICS_FILE = "metrics.json"
+_TOKENIZER_FOLDER = "tokenizer"
 
 
 @dataclass(frozen=True)
@@ -51,9 +44,9 @@ class HeldOutDocuments:
 
     @classmethod
     def from_texts(cls, texts: Sequence[str]) -> "HeldOutDocuments":
-        composed = [text for text in map(normalize_text, texts) if text.strip()]
+        composed = [text for text in map(tokenizer_training.normalize_text, texts) if text.strip()]
         began = perf_counter()
-        morphemes = morpheme_boundaries(composed)
+        morphemes = tokenizer_training.morpheme_boundaries(composed)
         return cls(tuple(composed), tuple(morphemes), perf_counter() - began)
 
     @classmethod
@@ -144,7 +137,7 @@ def _count_tokens(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | Non
     is_unknown = cut.numbers == unknown if unknown is not None else np.zeros(len(cut.numbers), dtype=bool)
     tokens = np.bincount(of_word, minlength=len(words))
     unknowns = np.bincount(of_word[is_unknown], minlength=len(words))
-    boundaries = cut_positions(cut.spans, text)
+    boundaries = tokenizer_training.cut_positions(cut.spans, text)
     return {
         "characters": int((words[:, 1] - words[:, 0]).sum()),
         "words": len(words),
@@ -162,10 +155,7 @@ def _ratio(part: int, total: int) -> float | None:
     return part / total if total else None
 
 
-_VERSION = 2  # raise if the same options give another tokenizer or other metrics
-_METRICS_FILE = "metrics.json"
 _METRICS_ADAPTER = TypeAdapter(Fertility)
-_TOKENIZER_FOLDER = "tokenizer"
 
 
 @dataclass(frozen=True)
@@ -274,10 +264,10 @@ def _train(
     """Train, measure and store the missing tokenizers; those with one split share their training data."""
     results = {}
     for sample, members in groupby(missing.items(), key=lambda item: item[1].sample):
-        with gathered(corpus, sample, steps.report) as training_data:
+        with tokenizer_training.gathered(corpus, sample, steps.report) as training_data:
             steps.advance(corpus.name)
             for label, options in members:
-                trained = train_on(training_data, options.kind, options.vocabulary, steps.report)
+                trained = tokenizer_training.train_on(training_data, options.kind, options.vocabulary, steps.report)
                 prepared = PreparedTokenizer.from_trained(trained)
                 metrics = measure_fertility(prepared, held_out_documents)
                 with sealing(_trained_folder(corpus, options)) as new:
@@ -289,7 +279,6 @@ def _train(
 
 
 def _load_trained(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
-    """Return a tokenizer's training options and metrics; None if this version did not train it."""
     folder = _trained_folder(corpus, options)
     if not is_intact(folder):
         return None
@@ -297,7 +286,7 @@ def _load_trained(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, 
         metrics = _METRICS_ADAPTER.validate_python(read_json(folder / _METRICS_FILE))
     except ValidationError:
         return None
-    return read_json(folder / _TOKENIZER_FOLDER / "tokenizer_config.json")[TRAINED], metrics
+    return read_json(folder / _TOKENIZER_FOLDER / "tokenizer_config.json")[tokenizer_training.TRAINED], metrics
 
 
 def _trained_folder(corpus: Corpus, options: TokenizerOptions) -> Path:

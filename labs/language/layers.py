@@ -20,6 +20,14 @@ from mrc_workbench.labs.language.network import SentenceToken, TransformerModel,
 
 OnProgress = Callable[[float], None]
 _ROUNDING = 1e-6  # cosines that differ by less are equal
+_PAIR_BATCH_SIZE = 16
+_MIN_PAIRS = 3  # two pairs always correlate perfectly
+MAX_QUESTIONS = 200
+MAX_PASSAGES = 300
+_MIN_QUESTIONS = 2
+_TEXT_BATCH_SIZE = 8  # keeps all layers of passages of 512 tokens
+MAX_SENTENCES = 50
+STATIC = -1  # the layer number of the embedding table
 
 
 class PoolingMode(StrEnum):
@@ -50,10 +58,6 @@ def best_layer(scores: np.ndarray) -> tuple[int, PoolingMode]:
     """Return the layer and pooling of the highest score `(n_layers + 1, 3)`. Raises `ValueError` if all are NaN."""
     layer, pooling = np.unravel_index(np.nanargmax(scores), scores.shape)
     return int(layer), list(PoolingMode)[pooling]
-
-
-_PAIR_BATCH_SIZE = 16
-_MIN_PAIRS = 3  # two pairs always correlate perfectly
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,6 @@ def score_layers(network: TransformerModel, pairs: PairSet, on_progress: OnProgr
         return float(spearmanr(cosines, gold).statistic) if np.ptp(cosines) >= _ROUNDING else np.nan
 
     return LayerScores(np.array([[spearman(values) for values in layer] for layer in cosines]), len(pairs))
-
-
-MAX_QUESTIONS = 200
-MAX_PASSAGES = 300
-_MIN_QUESTIONS = 2
-_TEXT_BATCH_SIZE = 8  # keeps all layers of passages of 512 tokens
 
 
 @dataclass(frozen=True)
@@ -201,10 +199,6 @@ def _encode_with_layers(network: TransformerModel, texts: Sequence[str], on_prog
         if on_progress:
             on_progress(done / max(1, total))
     return encoded
-
-
-MAX_SENTENCES = 50
-STATIC = -1  # the layer number of the embedding table
 
 
 @dataclass(frozen=True)

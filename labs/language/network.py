@@ -17,6 +17,11 @@ from mrc_workbench.models.loading import WEIGHTS, most_tokens, require_readable,
 from mrc_workbench.models.sources import ModelSource, is_starter
 
 _WORD = re.compile(r"\S+")
+MAX_TOKENS = 512  # of a sentence
+_LM_HEAD_SUFFIXES = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # architectures with the head
+MASK = "[MASK]"  # in the user's text; replaced by the model's mask token
+MAX_MASKS = 8
+_TOKEN_PREFIXES = ("", "##", *BLANKS)  # of tokens inside a word, or after a space
 
 
 @dataclass(frozen=True)
@@ -117,10 +122,6 @@ def _make_token(
     return SentenceToken(unknown or sentence[start:end] or name, start, end, word)
 
 
-MAX_TOKENS = 512  # of a sentence
-_LM_HEAD_SUFFIXES = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # architectures with the head
-
-
 def load_encoder(source: ModelSource) -> TransformerModel:
     """Load a transformer without its head, in float32, with attention as probabilities.
 
@@ -210,11 +211,6 @@ def _missing_head_error(source: ModelSource) -> LanguageError:
         f"{source.reference!r} has no masked language model's head; use one such as klue/roberta-base, or train one"
     )
     return LanguageError("no_mlm_head", message, model=source.reference)
-
-
-MASK = "[MASK]"  # in the user's text; replaced by the model's mask token
-MAX_MASKS = 8
-_TOKEN_PREFIXES = ("", "##", *BLANKS)  # of tokens inside a word, or after a space
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,12 @@ TOKENIZERS = "tokenizers"
 MAX_COUNTED_CHARACTERS = 1_000_000  # token counts use the first documents of a larger corpus
 _COMPARISON_FRACTION = 0.85  # of the work; the rest counts tokens
 _BLOCK = 64  # documents
+commands = command_group("language", "Compare tokenizers and import texts.")
+_COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
+_DATA = (
+    "a text: a file (.txt), or text:KEY of an imported one; or a dataset: a path, or a name or key of the catalog or "
+    "the workspace"
+)
 
 
 @dataclass(frozen=True)
@@ -163,15 +169,6 @@ STUDY = Study[TokenizerRequest, TokenizerComparison](
 )
 
 
-commands = command_group("language", "Compare tokenizers and import texts.")
-
-_COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
-_DATA = (
-    "a text: a file (.txt), or text:KEY of an imported one; or a dataset: a path, or a name or key of the catalog or "
-    "the workspace"
-)
-
-
 @commands.command
 def compare_tokenizers(
     *,
@@ -212,8 +209,6 @@ def compare_tokenizers(
 
 
 def _format_table(results: list[TokenizerResult]) -> str:
-    """Return the metrics as lines of text, fractions in percent."""
-
     def cell(name: str, value: float | None) -> str:
         if value is None:
             return "-"

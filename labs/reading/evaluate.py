@@ -26,6 +26,8 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, read_exper
 from mrc_workbench.retrieval.rankings import Rankings
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
+OnNamedProgress = Callable[[str, float], None]
+_SEARCH_FRACTION = 0.2  # of the work
 
 
 class ReaderSpec(BaseModel):
@@ -61,10 +63,6 @@ class ReadingExperiment(Experiment):
 def read_experiment(path: Path) -> ReadingExperiment:
     """Read an experiment file (TOML). Raises `ExperimentError`."""
     return read_experiment_as(ReadingExperiment, path)
-
-
-OnNamedProgress = Callable[[str, float], None]
-_SEARCH_FRACTION = 0.2  # of the work
 
 
 @dataclass(frozen=True)
@@ -140,10 +138,8 @@ def evaluate(
     def make_reporter(number: int, name: str) -> Callable[[float], None]:
         return lambda fraction: report(name, _SEARCH_FRACTION + (1 - _SEARCH_FRACTION) * (number + fraction) / n_models)
 
-    readers = [
-        _evaluate_reader(spec, experiment, test, validation, base=base, on_progress=make_reporter(number, spec.name))
-        for number, spec in enumerate(experiment.reader)
-    ]
+    run = _ReaderRun(experiment, test, validation, base)
+    readers = [run.evaluate(spec, make_reporter(number, spec.name)) for number, spec in enumerate(experiment.reader)]
     generators = [
         run_generator(spec, test, experiment.rules, experiment.seed, make_reporter(number, spec.name))
         for number, spec in enumerate(experiment.generator, start=len(readers))
@@ -175,65 +171,54 @@ def _search(
         return test, None
 
 
-def _evaluate_reader(
-    spec: ReaderSpec,
-    experiment: ReadingExperiment,
-    test: Comparison,
-    validation: Comparison | None,
-    *,
-    base: Path | None,
-    on_progress: ProgressCallback,
-) -> ReaderResult:
-    try:
-        reader = SpanReader(find_model(spec.model, base))
-        n_steps = len(test.rankings) + 1
-        # the oracle: each question with its own passage
-        contexts = extractive.context_rows(test.question_set)[:, None].astype(np.int32)
-        rankings = Rankings(contexts, np.where(contexts >= 0, 0, -np.inf).astype(np.float32))
-        oracle = _read_passages(reader, test.question_set, rankings, experiment.rules)
-        on_progress(1 / n_steps)
-        answers = {}
-        for number, name in enumerate(test.rankings, start=1):
-            tuning = validation if validation and name in validation.rankings else None
-            report = scale_progress(on_progress, number / n_steps, (number + 1) / n_steps)
-            answers[name] = _evaluate_retriever(reader, experiment, name, test, tuning, on_progress=report)
-        return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
-    except Exception as error:  # other readers continue
-        return ReaderResult(spec.name, error=with_extra(error))
+@dataclass(frozen=True)
+class _ReaderRun:
+    """The evaluation of readers on the rankings of the part, with validation questions that tune the weights."""
 
+    experiment: ReadingExperiment
+    test: Comparison
+    validation: Comparison | None
+    base: Path | None
 
-def _evaluate_retriever(
-    reader: SpanReader,
-    experiment: ReadingExperiment,
-    name: str,
-    test: Comparison,
-    tuning: Comparison | None,
-    *,
-    on_progress: ProgressCallback | None,
-) -> ReaderAnswers:
-    parts = [comparison for comparison in (tuning, test) if comparison]
-    ends = [*accumulate((len(comparison.question_set.questions) for comparison in parts), initial=0)]
-    candidates = []
-    for part, (first, last) in zip(parts, pairwise(ends), strict=True):
-        rankings = part.rankings[name].first(experiment.max_depth)
-        report = scale_progress(on_progress, first / ends[-1], last / ends[-1])
-        candidates.append(_read_passages(reader, part.question_set, rankings, experiment.rules, report))
-    tuning_candidates = candidates[0]
-    test_candidates = candidates[-1]
-    unit = extractive.mean_score_gap(tuning_candidates.retrieval_scores)
-    weight = extractive.best_weight(tuning_candidates, experiment.max_depth, unit) if tuning else 0.0
-    depth = extractive.select_answers(test_candidates, experiment.depths_read, weight, unit)
-    return ReaderAnswers(depth, test_candidates, weight, tuning is not None, unit)
+    def evaluate(self, spec: ReaderSpec, on_progress: ProgressCallback) -> ReaderResult:
+        try:
+            reader = SpanReader(find_model(spec.model, self.base))
+            n_steps = len(self.test.rankings) + 1
+            # the oracle: each question with its own passage
+            contexts = extractive.context_rows(self.test.question_set)[:, None].astype(np.int32)
+            rankings = Rankings(contexts, np.where(contexts >= 0, 0, -np.inf).astype(np.float32))
+            oracle = self._read_passages(reader, self.test.question_set, rankings)
+            on_progress(1 / n_steps)
+            answers = {}
+            for number, name in enumerate(self.test.rankings, start=1):
+                report = scale_progress(on_progress, number / n_steps, (number + 1) / n_steps)
+                answers[name] = self._evaluate_retriever(reader, name, report)
+            return ReaderResult(spec.name, answers, np.concatenate([oracle.exact, oracle.overlap], axis=1))
+        except Exception as error:  # other readers continue
+            return ReaderResult(spec.name, error=with_extra(error))
 
+    def _evaluate_retriever(self, reader: SpanReader, name: str, on_progress: ProgressCallback | None) -> ReaderAnswers:
+        is_tuned = self.validation is not None and name in self.validation.rankings
+        parts = [self.validation, self.test] if self.validation and is_tuned else [self.test]
+        ends = [*accumulate((len(part.question_set.questions) for part in parts), initial=0)]
+        candidates = []
+        for part, (first, last) in zip(parts, pairwise(ends), strict=True):
+            rankings = part.rankings[name].first(self.experiment.max_depth)
+            report = scale_progress(on_progress, first / ends[-1], last / ends[-1])
+            candidates.append(self._read_passages(reader, part.question_set, rankings, report))
+        unit = extractive.mean_score_gap(candidates[0].retrieval_scores)
+        weight = extractive.best_weight(candidates[0], self.experiment.max_depth, unit) if is_tuned else 0.0
+        by_depth = extractive.select_answers(candidates[-1], self.experiment.depths_read, weight, unit)
+        return ReaderAnswers(by_depth, candidates[-1], weight, is_tuned, unit)
 
-def _read_passages(
-    reader: SpanReader,
-    question_set: QuestionSet,
-    rankings: Rankings,
-    rules: ScoringRules,
-    on_progress: ProgressCallback | None = None,
-) -> extractive.SpanCandidates:
-    passages = question_set.passages
-    corpus_reader = extractive.CorpusReader(reader, passages.texts, passages.fingerprint, on_progress)
-    readings = corpus_reader.read([question.text for question in question_set.questions], rankings)
-    return extractive.score_candidates(question_set, rankings, readings, rules)
+    def _read_passages(
+        self,
+        reader: SpanReader,
+        question_set: QuestionSet,
+        rankings: Rankings,
+        on_progress: ProgressCallback | None = None,
+    ) -> extractive.SpanCandidates:
+        passages = question_set.passages
+        corpus_reader = extractive.CorpusReader(reader, passages.texts, passages.fingerprint, on_progress)
+        readings = corpus_reader.read([question.text for question in question_set.questions], rankings)
+        return extractive.score_candidates(question_set, rankings, readings, self.experiment.rules)

@@ -23,6 +23,7 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 _BLOCK = 16  # questions between progress reports
 _START, _END, _SCORE, _NO_ANSWER = range(4)
 _MIN_SCORE = -1e9  # of passages without a span; NaN marks pairs that are not read yet
+WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # candidates for the weight of the retrieval score
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,6 @@ def best_threshold(context_answers: ContextAnswers, question_set: QuestionSet, r
     low = sorted_margins[best - 1]
     high = sorted_margins[best] if best < len(sorted_margins) else np.inf
     return float((low + high) / 2 if np.isfinite(high) else low + 1)
-
-
-WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # candidates for the weight of the retrieval score
 
 
 class AnswerOutcome(IntEnum):

@@ -27,20 +27,14 @@ from mrc_workbench.labs.reading.generator import (
     score_generated_answers,
 )
 from mrc_workbench.labs.reading.scores import ReadingError, ScoringRules
-from mrc_workbench.models.llm import (
-    ChatAnswer,
-    Endpoint,
-    EndpointError,
-    StoredAnswers,
-    Usage,
-    exhaust,
-    remove_thoughts,
-    run_requests,
-)
+from mrc_workbench.models import llm
 from mrc_workbench.retrieval.comparison.compare import Comparison
 
 if TYPE_CHECKING:
     from mrc_workbench.models.llm_connection import Chat  # imports the library
+
+AnswerStream = abc.Generator[str, None, GeneratedAnswer]
+OnBatchProgress = Callable[[int, int, float], None]  # distinct requests done, their total number, and the cost
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ class CostBudget:
         self._reserved[request] = size, cost
         return True
 
-    def settle(self, request: str, usage: Usage | None) -> None:
+    def settle(self, request: str, usage: llm.Usage | None) -> None:
         """Count the cost of a request: by its tokens, or else by the estimate."""
         size, cost = self._reserved.pop(request)
         if usage and usage.prompt_tokens is not None and usage.completion_tokens is not None:
@@ -104,7 +98,7 @@ class CostBudget:
         del self._reserved[request]
 
 
-class GeneratedAnswers(StoredAnswers[ChatAnswer]):
+class GeneratedAnswers(llm.StoredAnswers[llm.ChatAnswer]):
     """Stored answers of a model with one prompt and temperature, `workspace/generated/<key>/answers.jsonl`.
 
     The key of an answer is the text sent, so any retriever and server can reuse it.
@@ -116,28 +110,24 @@ class GeneratedAnswers(StoredAnswers[ChatAnswer]):
         self._folder = workspace() / "generated" / key_of(self._settings)[:16]
         super().__init__(self._folder / "answers.jsonl", "key", _parse_entry, {"asked": "key", "said": "response"})
 
-    def save(self, messages: ChatMessages, answer: ChatAnswer) -> None:
+    def save(self, messages: ChatMessages, answer: llm.ChatAnswer) -> None:
         """Store an answer. Raises `OSError`."""
         if not (self._folder / "generator.json").exists():
             write_json(self._folder / "generator.json", self._settings)
         self.add(messages.key, answer, {"response": answer.text, **asdict(answer.usage)})
 
 
-def _parse_entry(entry: dict[str, Any]) -> ChatAnswer:
+def _parse_entry(entry: dict[str, Any]) -> llm.ChatAnswer:
     if not isinstance(entry["response"], str):
         raise TypeError("the response is not a text")
     counts = (entry.get(name) for name in ("prompt_tokens", "completion_tokens"))
     prompt, completion = (count if isinstance(count, int) and not isinstance(count, bool) else None for count in counts)
-    usage = Usage(prompt, completion, read_number(entry, "first_seconds"), read_number(entry, "seconds"))
-    return ChatAnswer(entry["response"], usage)
+    usage = llm.Usage(prompt, completion, read_number(entry, "first_seconds"), read_number(entry, "seconds"))
+    return llm.ChatAnswer(entry["response"], usage)
 
 
-AnswerStream = abc.Generator[str, None, GeneratedAnswer]
-OnBatchProgress = Callable[[int, int, float], None]  # distinct requests done, their total number, and the cost
-
-
-def _has_text(answer: ChatAnswer) -> bool:
-    return bool(remove_thoughts(answer.text).strip())
+def _has_text(answer: llm.ChatAnswer) -> bool:
+    return bool(llm.remove_thoughts(answer.text).strip())
 
 
 def _empty_answer_error() -> ReadingError:
@@ -159,14 +149,14 @@ def _request_answers(
     done = 0
     ended = None
 
-    def request_answer(messages: ChatMessages) -> ChatAnswer:
-        answer = exhaust(chat.stream(messages.system, messages.text))
+    def request_answer(messages: ChatMessages) -> llm.ChatAnswer:
+        answer = llm.exhaust(chat.stream(messages.system, messages.text))
         if _has_text(answer):  # stored by this thread, since the caller may have stopped waiting
             stored_answers.save(messages, answer)
         return answer
 
-    def settle(messages: ChatMessages, answer: ChatAnswer | EndpointError) -> None:
-        if not isinstance(answer, EndpointError):
+    def settle(messages: ChatMessages, answer: llm.ChatAnswer | llm.EndpointError) -> None:
+        if not isinstance(answer, llm.EndpointError):
             budget.settle(messages.key, answer.usage)
             if not _has_text(answer):
                 failures[messages.key] = _empty_answer_error()
@@ -181,7 +171,7 @@ def _request_answers(
     def reserve(messages: ChatMessages) -> bool:
         return budget.reserve(messages.key, messages.size)
 
-    affordable = run_requests(new.values(), request_answer, concurrency, reserve)
+    affordable = llm.run_requests(new.values(), request_answer, concurrency, reserve)
     with closing(affordable) as answers:
         try:
             for outcome in answers:
@@ -192,7 +182,7 @@ def _request_answers(
                     return failures, ReadingError("generation_stopped", "stopped: finished answers are stored")
                 else:
                     on_progress(done, len(new), budget.spent)
-        except EndpointError as error:
+        except llm.EndpointError as error:
             ended = error
     on_progress(done, len(new), budget.spent)
     n_remaining = len(new) - done
@@ -243,7 +233,7 @@ def stream_answer(generator: Generator, chat: "Chat", request: GenerationRequest
 def generate(
     generator: Generator,
     requests: Sequence[GenerationRequest],
-    endpoint: Endpoint | None,
+    endpoint: llm.Endpoint | None,
     *,
     prices: Prices | None = None,
     concurrency: int = 4,
@@ -321,7 +311,7 @@ def run_generator(
             rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.max_questions].tolist())
         sample = comparison.question_set.with_questions(rows)
         ids = {question.id for question in sample.questions}
-        endpoint = Endpoint.from_input()
+        endpoint = llm.Endpoint.from_input()
         answers_by_retriever = {}
         spent = 0.0
         for number, (name, rankings) in enumerate(comparison.rankings.items()):

@@ -26,6 +26,17 @@ from mrc_workbench.retrieval.significance import proportion_intervals, question_
 if TYPE_CHECKING:
     from mrc_workbench.models.llm_connection import Chat  # imports the library
 
+_NUMBER = r"\d{1,3}"  # in any script, also full-width; four digits in brackets are a year
+_NUMBER_OR_RANGE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
+CITATION = regex.compile(rf"[\[［【]\s*({_NUMBER_OR_RANGE}(?:\s*[,，、;；]\s*{_NUMBER_OR_RANGE})*)\s*[\]］】]")
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+CONTAINS = "contains"
+CITES = "cites"
+CITATIONS_HOLD = "citations_hold"
+CITES_NEVER_SENT = "cites_never_sent"
+REFUSED_WITH_PASSAGE = "refused_with_passage"
+REFUSED_WITHOUT_PASSAGE = "refused_without_passage"
+
 
 def contains(text: str, answer: str, rules: ScoringRules) -> bool:
     """Whether a text contains an answer that is not empty, both normalized.
@@ -47,11 +58,6 @@ def contains_words(text: str, answer: str) -> bool:
     (answer_words,) = matched_spans(f"{text}\n{answer}", [answer])  # all words of the answer
     (matched_words,) = matched_spans(text, [answer])
     return bool(answer_words) and matched_words == answer_words
-
-
-_NUMBER = r"\d{1,3}"  # in any script, also full-width; four digits in brackets are a year
-_NUMBER_OR_RANGE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"
-CITATION = regex.compile(rf"[\[［【]\s*({_NUMBER_OR_RANGE}(?:\s*[,，、;；]\s*{_NUMBER_OR_RANGE})*)\s*[\]］】]")
 
 
 class Support(StrEnum):
@@ -170,9 +176,6 @@ def _sanitize(text: str) -> str:
 def _fill_template(template: str, values: Mapping[str, str]) -> str:
     """Replace the placeholders of a template, but not those in the values."""
     return re.sub(r"\{(passages|question|refusal)\}", lambda match: values.get(match[1], match[0]), template)
-
-
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
 @dataclass(frozen=True)
@@ -306,14 +309,6 @@ def require_range(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         text = f"{name} must be from {low:g} to {high:g}, not {value}"
         raise ReadingError("generator_range", text, name=name, low=f"{low:g}", high=f"{high:g}")
-
-
-CONTAINS = "contains"
-CITES = "cites"
-CITATIONS_HOLD = "citations_hold"
-CITES_NEVER_SENT = "cites_never_sent"
-REFUSED_WITH_PASSAGE = "refused_with_passage"
-REFUSED_WITHOUT_PASSAGE = "refused_without_passage"
 
 
 @dataclass(frozen=True)

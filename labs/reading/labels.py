@@ -31,6 +31,20 @@ from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.text.analyzers import kiwi_tokens
 from mrc_workbench.data.texts import Script, script_of
 
+_TOPIC = re.compile(r"\w[은는]\W*$")
+_SHORT = 4  # words
+_UNITS = frozenset(("NNB", "SW", "SL"))  # Kiwi's tags: bound nouns, signs, foreign letters
+_LONGEST_NOUN = 2  # letters of a unit that is a common noun for Kiwi
+_NUMBER = re.compile("b*n[na]*(?:ua*n[na]*)*(?:ua*)?")  # of roles, see `_number_role`
+_ENDINGS = frozenset(("EF", "EC", "ETN"))
+_PARTICLES = frozenset(("JKS", "JKO", "JKB", "JKC", "JX"))
+NO_ANSWER = "no_answer"
+UNKNOWN = "unknown"
+# starts of bands of lengths in KorQuAD and SQuAD, and for passages also in KLUE-MRC and KorQuAD 2
+_ANSWER_BANDS = (1, 4, 7, 13, 25)
+_PASSAGE_BANDS = (0, 250, 500, 750, 1000, 2000)
+_THIRDS = ("first_third", "second_third", "last_third")
+
 
 class QuestionWord(StrEnum):
     """Question words. `HOW_MANY` is any amount: 몇, 얼마, how much, how old."""
@@ -71,7 +85,6 @@ def _matched_word(match: re.Match[str] | None) -> QuestionWord:
 
 
 def _expand_fragments(pattern: str) -> str:
-    """Replace each `<NAME>` by its fragment."""
     return re.sub("<([A-Z_]+)>", lambda name: _expand_fragments(_DATA["fragments"][name[1]]), pattern)
 
 
@@ -85,7 +98,6 @@ _SYLLABLES: dict[str, str] = _DATA["syllables"]
 _STANDALONE = {word: rf"{_NOUNS[word]}|\b[이그첫]?(?:{syllable})" for word, syllable in _SYLLABLES.items()}
 _STANDALONE_NOUNS = _alternatives(_NOUNS | _STANDALONE)
 _FOLLOWING_NOUNS = _alternatives(_NOUNS | {word: f"{_NOUNS[word]}|{syllable}" for word, syllable in _SYLLABLES.items()})
-_TOPIC = re.compile(r"\w[은는]\W*$")
 _TOPIC_NOUN = re.compile(rf"{_STANDALONE_NOUNS}들?[은는]\W*$")
 _LAST_NOUN = re.compile(rf"{_STANDALONE_NOUNS}\W*$")
 _NEXT_NOUN = re.compile(rf"\s*{_FOLLOWING_NOUNS}들?(?=[에을를의이은는부까인으로과와였입]|\b)")
@@ -103,18 +115,10 @@ class AnswerKind(StrEnum):
     LONG_PHRASE = "long_phrase"
 
 
-_SHORT = 4  # words
-
 _DATE = re.compile(_expand_fragments(_DATA["answers"]["date"]))
 _ENGLISH_DATE = re.compile(_expand_fragments(_DATA["answers"]["english_date"]), re.IGNORECASE)
 _ENGLISH_NUMBER = re.compile(_expand_fragments(_DATA["answers"]["english_number"]))
 _NUMERALS, _BEFORE, _AFTER = (frozenset(_DATA["numbers"][name].split()) for name in ("numerals", "before", "after"))
-_UNITS = frozenset(("NNB", "SW", "SL"))  # Kiwi's tags: bound nouns, signs, foreign letters
-_LONGEST_NOUN = 2  # letters of a unit that is a common noun for Kiwi
-_NUMBER = re.compile("b*n[na]*(?:ua*n[na]*)*(?:ua*)?")  # of roles, see `_number_role`
-
-_ENDINGS = frozenset(("EF", "EC", "ETN"))
-_PARTICLES = frozenset(("JKS", "JKO", "JKB", "JKC", "JX"))
 
 
 def classify_answer_kinds(answers: Sequence[str]) -> list[AnswerKind]:
@@ -152,10 +156,6 @@ def _number_role(token: Any, *, allow_noun_units: bool) -> str:
     return "u" if token.tag in _UNITS or short_noun else "x"
 
 
-NO_ANSWER = "no_answer"
-UNKNOWN = "unknown"
-
-
 class LabelKind(StrEnum):
     """Criteria for slices of questions. Lengths are in characters."""
 
@@ -183,12 +183,6 @@ def label_questions(question_set: QuestionSet, by: LabelKind) -> QuestionLabels:
     labels = _label_answerable(question_set, [question_set.questions[row] for row in rows], by)
     codes[rows] = [code_of[label] for label in labels]
     return QuestionLabels(codes, names)
-
-
-# starts of bands of lengths in KorQuAD and SQuAD, and for passages also in KLUE-MRC and KorQuAD 2
-_ANSWER_BANDS = (1, 4, 7, 13, 25)
-_PASSAGE_BANDS = (0, 250, 500, 750, 1000, 2000)
-_THIRDS = ("first_third", "second_third", "last_third")
 
 
 def _band_names(starts: Sequence[int]) -> tuple[str, ...]:

@@ -35,16 +35,18 @@ from mrc_workbench.retrieval.analysis.questions import Slice, slice_table, slice
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 
-
-class ReadingError(Failure):
-    """Answers that cannot be generated, read or judged; `code` is a key of `reading.` in the locale files."""
-
-
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
 # the pattern of their script, which hardly matches: one of the marks followed by all of ()‘’
 _KLUE_MARKS = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PREDICTIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+EXACT = "em"
+MIN_SLICE_QUESTIONS = 5  # smaller slices have meaningless means and weaken the other tests
+
+
+class ReadingError(Failure):
+    """Answers that cannot be generated, read or judged; `code` is a key of `reading.` in the locale files."""
 
 
 class ScoringRules(StrEnum):
@@ -109,9 +111,6 @@ def _overlap(prediction: str, reference: str, rules: ScoringRules) -> float:
     return 2 * common / total if common else 0.0
 
 
-_PREDICTIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
-
-
 def read_predictions(path: Path) -> dict[str, str]:
     """Read the answers of a file; the empty text is "no answer". Raises `ReadingError`, `OSError`."""
     try:
@@ -126,9 +125,6 @@ def read_predictions(path: Path) -> dict[str, str]:
 def write_predictions(answers: Mapping[str, str], path: Path) -> None:
     """Write answers for `read_predictions` and the published scripts. Raises `OSError`."""
     write_text(path, json.dumps(answers, ensure_ascii=False, indent=1))
-
-
-EXACT = "em"
 
 
 @dataclass(frozen=True)
@@ -190,9 +186,6 @@ def compare_readers(question_set: QuestionSet, scores: Mapping[str, AnswerScores
         for a, b in combinations(scores, 2)
     ]
     return paired_tests(pairs, question_groups(question_set))
-
-
-MIN_SLICE_QUESTIONS = 5  # smaller slices have meaningless means and weaken the other tests
 
 
 def slice_questions(question_set: QuestionSet, by: LabelKind) -> list[Slice]:

@@ -47,6 +47,16 @@ from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, proportion_intervals, question_groups
 
 _TESTED_K = 5  # depth of the tests between retrievers, or the nearest below
+SCORES_FILE = "scores.json"
+_TEXTS = "answers.json"
+_ARRAYS = "judged.npz"
+_COMPARISON_FOLDER = "comparison"
+_EARLIER_COMPARISON_FOLDER = "found"
+_ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
+EARLIER_SCORE_KEYS = {"fates": "outcomes", "chosen_on": "selected_on"}
+commands = command_group("reading", "Evaluate readers and score answers.")
+_PREDICTIONS = 'JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'
+_BY_SLICE = "also score kinds of questions, answers and passages, with differences from the first file"
 
 
 def as_dict(result: ReadingResult) -> dict[str, Any]:
@@ -168,17 +178,10 @@ def _means_with_intervals(values: np.ndarray, names: tuple[str, str], groups: np
     return {**dict(zip(names, means, strict=True)), "interval": dict(zip(names, ends, strict=True))}
 
 
-SCORES_FILE = "scores.json"
-_TEXTS = "answers.json"
-_ARRAYS = "judged.npz"
-_COMPARISON_FOLDER = "comparison"
-_EARLIER_COMPARISON_FOLDER = "found"
-_ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
 _CANDIDATE_FIELDS = tuple(field.name for field in fields(SpanCandidates) if field.name != "answers")
 _DEPTH_FIELDS = tuple(field.name for field in fields(AnswersByDepth) if field.name != "ks")
 _EARLIER_FIELDS = {"found": "retrieval_scores", "letters": "offsets", "holds": "contains_answer"}
 _EARLIER_FIELDS |= {"place": "rank", "fate": "outcome"}
-EARLIER_SCORE_KEYS = {"fates": "outcomes", "chosen_on": "selected_on"}
 
 
 @dataclass(frozen=True)
@@ -281,11 +284,6 @@ STUDY = Study[ReadingExperiment, ReadingResult](
     inputs=lambda experiment: (local_fingerprints(reader.model for reader in experiment.reader),),
     save=save_result,
 )
-
-
-commands = command_group("reading", "Evaluate readers and score answers.")
-_PREDICTIONS = 'JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'
-_BY_SLICE = "also score kinds of questions, answers and passages, with differences from the first file"
 
 
 @commands.command

@@ -30,6 +30,22 @@ _SIDES = ("both", "too_alike", "too_different")
 _SIDE_BY_SIDE = 3  # models in a row of the Density view
 _RIDGE_HEIGHT = 48  # pixels between the feet of two ridges
 _RIDGE_OVERLAP = 1.6  # height of a ridge as a multiple of that
+EXAMPLE = (
+    "아이가 마당에서 공을 차며 놀고 있다.",
+    "꼬마가 뜰에서 공놀이를 하고 있다.",
+    "아이가 마당에서 놀고 있지 않다.",
+    "할머니가 부엌에서 된장찌개를 끓이신다.",
+    "할머니께서 주방에서 찌개를 만들고 계신다.",
+    "기준금리가 석 달 만에 다시 올랐다.",
+    "한국은행이 금리를 인상했다.",
+    "한국은행이 금리를 내렸다.",
+    "배가 고파서 라면을 끓여 먹었다.",
+    "배를 타고 섬에 들어갔다.",
+)
+_MAX_CHARACTERS = 10_000
+_MAX_MATRIX_ROWS = 40  # sentences of the chart; more are only in the table
+_MAX_LABELLED_CELLS = 20  # sentences of a chart with numbers in its cells
+_N_NEIGHBOURS = 10
 
 
 def draw_wrong(view: EvaluationView) -> None:
@@ -138,24 +154,6 @@ def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -
         **{name: tables.number(f"embeddings.{name}", "%.3f", "") for name in ("quarter", "median", "three_quarters")},
     }
     tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
-
-
-EXAMPLE = (
-    "아이가 마당에서 공을 차며 놀고 있다.",
-    "꼬마가 뜰에서 공놀이를 하고 있다.",
-    "아이가 마당에서 놀고 있지 않다.",
-    "할머니가 부엌에서 된장찌개를 끓이신다.",
-    "할머니께서 주방에서 찌개를 만들고 계신다.",
-    "기준금리가 석 달 만에 다시 올랐다.",
-    "한국은행이 금리를 인상했다.",
-    "한국은행이 금리를 내렸다.",
-    "배가 고파서 라면을 끓여 먹었다.",
-    "배를 타고 섬에 들어갔다.",
-)
-_MAX_CHARACTERS = 10_000
-_MAX_MATRIX_ROWS = 40  # sentences of the chart; more are only in the table
-_MAX_LABELLED_CELLS = 20  # sentences of a chart with numbers in its cells
-_N_NEIGHBOURS = 10
 
 
 def draw_sentences(view: EvaluationView) -> None:

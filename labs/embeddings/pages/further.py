@@ -25,13 +25,8 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import COST_ADAPTER, CostComparison, CostPoint, Method
 from mrc_workbench.labs.embeddings.geometry import ProjectedPoints, Projection
 from mrc_workbench.labs.embeddings.judgement import assign_bands, band_labels
-from mrc_workbench.labs.embeddings.pages.page import (
-    EvaluationView,
-    distinct_of,
-    open_evaluation,
-    pick_model,
-    run_request,
-)
+from mrc_workbench.labs.embeddings.pages import page
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest, MapRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
@@ -51,6 +46,21 @@ _SECONDS = ("10", "30", "60", "300")
 _PUBLISHED_SECONDS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
 _PUBLISHED_SENTENCES = 10_000
 _MIN_SPAN = 4.0  # points that the scale of a few models covers at least
+# bands from the lowest to the highest, or labels; colour-blind safe, readable on light and dark
+BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
+_HALF_WIDTH = 170  # pixels from the middle to the farthest point before zooming
+_HEIGHT = 520
+_FEW = 3_000
+_MANY = 20_000
+_MAX_TOOLTIP_CHARACTERS = 120
+_MAX_TOOLTIP_CHARACTERS_OF_MANY = 40
+_FAINT_OPACITY = 50
+_FULL_OPACITY = 210
+_LARGE_RADIUS = 5.0  # pixels
+_SMALL_RADIUS = 2.5
+_MAX_TABLE_ROWS = 1000  # the browser loads all rows of a table; the CSV file has every sentence
+_MAX_PAIRS = 50
+_MAX_RENDERED_POINTS = 5_000  # points that any browser draws quickly
 
 
 def draw_retrieval(view: EvaluationView) -> None:
@@ -80,11 +90,10 @@ def draw_retrieval(view: EvaluationView) -> None:
 
 
 def _stored_metrics(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
-    """Return the newest metric of every model measured on this part of the set, by its reference."""
     paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     metrics: dict[str, Interval] = {}
     for path in paths:
-        evaluation = open_evaluation(path.parent)
+        evaluation = page.open_evaluation(path.parent)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
             for model, result in evaluation.results_by_model.items():
                 if measure in result.metrics:
@@ -133,7 +142,7 @@ def _retrieval_scores(data: StoredSet, models: set[str]) -> tuple[str, dict[str,
 def draw_cost(view: EvaluationView) -> None:
     st.caption(word("embeddings.cost_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
+        bi_encoder = page.pick_model(view, "cost_of", "embeddings.bi_encoder")
         label = word("embeddings.cross_encoder")
         explained = word("embeddings.cross_encoder_help")
         cross_encoder = draw_text_field(_model_field, "cross_encoder", label, default_model(), help=explained)
@@ -142,7 +151,7 @@ def draw_cost(view: EvaluationView) -> None:
         explained = word("embeddings.cost_seconds_help")
         seconds = float(choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look))
     request = CostRequest(data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds)
-    result = run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
+    result = page.run_request(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if result is None:
         return
     try:
@@ -211,26 +220,9 @@ def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(*layers).properties(height=380, description=described)
 
 
-# bands from the lowest to the highest, or labels; colour-blind safe, readable on light and dark
-BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")
-_HALF_WIDTH = 170  # pixels from the middle to the farthest point before zooming
-_HEIGHT = 520
-_FEW = 3_000
-_MANY = 20_000
-_MAX_TOOLTIP_CHARACTERS = 120
-_MAX_TOOLTIP_CHARACTERS_OF_MANY = 40
-_FAINT_OPACITY = 50
-_FULL_OPACITY = 210
-_LARGE_RADIUS = 5.0  # pixels
-_SMALL_RADIUS = 2.5
-_MAX_TABLE_ROWS = 1000  # the browser loads all rows of a table; the CSV file has every sentence
-_MAX_PAIRS = 50
-_MAX_RENDERED_POINTS = 5_000  # points that any browser draws quickly
-
-
 def draw_map(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        model = pick_model(view, "map_of")
+        model = page.pick_model(view, "map_of")
         look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.projection_{name}")}
         look["help"] = word("embeddings.projection_help")
         projections = [name.value for name in Projection]
@@ -270,11 +262,10 @@ def _search_field(label: str, **look: Any) -> str:
 
 
 def _projected_points(view: EvaluationView, model: str, projection: Projection) -> ProjectedPoints | None:
-    """Return the sentences on the plane; None until the job is done, whose progress is drawn."""
     if projection is Projection.PCA:
         return view.evaluation.results_by_model[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
-    result = run_request(request, view.data, view.names, start=word("embeddings.start_umap"))
+    result = page.run_request(request, view.data, view.names, start=word("embeddings.start_umap"))
     return ProjectedPoints(**result.arrays) if result else None
 
 
@@ -294,7 +285,7 @@ def _rendered_rows(n_rows: int, matching: np.ndarray | None) -> np.ndarray:
 
 
 def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
-    distinct = distinct_of(view.data.key, view.part)
+    distinct = page.distinct_of(view.data.key, view.part)
     table = pd.DataFrame({"sentence": distinct.sentences, "x": points[:, 0], "y": points[:, 1]})
     first_row = np.full(len(table), len(distinct.sentence_rows))
     for column in distinct.sentence_rows.T:
@@ -315,7 +306,7 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
 def _draw_selected(view: EvaluationView, model: str, table: pd.DataFrame, selected: int) -> None:
     st.markdown(f"**{word('embeddings.chosen')}**")
     st.text(table["sentence"].iloc[selected])
-    distinct = distinct_of(view.data.key, view.part)
+    distinct = page.distinct_of(view.data.key, view.part)
     rows = np.flatnonzero((distinct.sentence_rows == selected).any(axis=1))[:_MAX_PAIRS]
     others = [[distinct.sentences[item] for item in distinct.sentence_rows[row] if item != selected] for row in rows]
     pairs = pd.DataFrame({"sentence": [" / ".join(item) or "–" for item in others]})
@@ -379,7 +370,6 @@ def _draw_points(
 
 
 def _scaled(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the points centred in pixels, with only the columns that the browser needs."""
     points = table[["x", "y"]].to_numpy(dtype=np.float64)
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     points = np.round(points * _HALF_WIDTH / (np.abs(points).max() or 1.0), 3)

@@ -20,13 +20,7 @@ from mrc_workbench.labs.embeddings.results import EncoderEvaluation, ModelResult
 from mrc_workbench.retrieval.report.charts import TEXT_COLOUR, colour, legend
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import (
-    color_and_shape,
-    draw_chart,
-    interval_tooltips,
-    names_in_column,
-    tooltips,
-)
+from mrc_workbench.workbench.views.ui.charts import draw_chart, tooltips
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 _LINE = " · "  # charts break the lines of names here
@@ -34,6 +28,9 @@ _HEIGHT = 360  # pixels of a chart
 MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
 # hidden until the user selects them, since the Space view shows them
 _HIDDEN_COLUMNS = {"alignment_interval", "uniformity_interval", "anisotropy", "anisotropy_interval", "dimensions"}
+_MEASURES = ("alignment", "uniformity", "anisotropy")
+_MIN_SINGULAR_VALUE = 1e-6  # float32 rounding in directions that no vector uses
+_MAX_RANKS = 120  # dots of a spectrum on a logarithmic scale
 
 
 def draw_measures(view: EvaluationView) -> None:
@@ -62,7 +59,6 @@ def _scale_metric(measure: str, metric: Interval) -> Interval:
 
 
 def _metric_texts(result: ModelResult, measures: Sequence[str]) -> dict[str, object]:
-    """Return the metrics of a model, and their intervals as texts."""
     row: dict[str, object] = {}
     for measure in measures:
         if measure in result.metrics:
@@ -97,8 +93,8 @@ def dot_chart(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.Layer
     lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
     base = alt.Chart(table).encode(y=alt.Y("model:N", sort=[*table["model"]], title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
-    tint, mark = color_and_shape("model", names_in_column(names, table["model"]), names)
-    tooltip = [name, *interval_tooltips("value", x, ".2f")]
+    tint, mark = charts.color_and_shape("model", charts.names_in_column(names, table["model"]), names)
+    tooltip = [name, *charts.interval_tooltips("value", x, ".2f")]
     ours = base.transform_filter("datum.is_measured_here").encode(color=tint, tooltip=tooltip)
     intervals = ours.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     along = alt.X("value:Q", scale=scale)
@@ -142,7 +138,6 @@ def _measure_columns(measures: Sequence[str], **forms: str) -> dict[str, ColumnC
 
 
 def _metric_table(view: EvaluationView) -> pd.DataFrame:
-    """Return a row for each model, the best first and failed ones last: every metric, and its interval as text."""
     failed = {view.names[result.model]: result for result in view.evaluation.results if result.error}
     rows = []
     for name, result in {**view.results_by_name, **failed}.items():
@@ -215,11 +210,6 @@ def _long_table(evaluation: EncoderEvaluation) -> pd.DataFrame:
     )
 
 
-_MEASURES = ("alignment", "uniformity", "anisotropy")
-_MIN_SINGULAR_VALUE = 1e-6  # float32 rounding in directions that no vector uses
-_MAX_RANKS = 120  # dots of a spectrum on a logarithmic scale
-
-
 def draw_space(view: EvaluationView) -> None:
     left, right = st.columns(2)
     points = _geometry_table(view)
@@ -253,7 +243,7 @@ def geometry_chart(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]
     present_models = [name for name in names if name in {*table["model"], *path["model"]}]
     across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
     up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))
-    tint, mark = color_and_shape("model", present_models, names, legend(columns=2))
+    tint, mark = charts.color_and_shape("model", present_models, names, legend(columns=2))
     tooltip = tooltips(
         ("model:N", word("embeddings.model")),
         ("uniformity:Q", word("embeddings.uniformity"), ".3f"),
@@ -273,7 +263,7 @@ def geometry_chart(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]
 
 
 def spectrum_chart(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
-    present_models = names_in_column(names, table["model"])
+    present_models = charts.names_in_column(names, table["model"])
     rank = word("embeddings.rank")
     value = word("embeddings.singular_value")
     scale = alt.Scale(type="log", nice=False)
@@ -299,7 +289,6 @@ def _geometry_table(view: EvaluationView) -> pd.DataFrame:
 
 
 def _training_path(view: EvaluationView) -> pd.DataFrame:
-    """Return both metrics that the trainings of the measured models logged, by step."""
     frames = []
     for name, reference in view.references.items():
         if run := view.runs.get(reference):

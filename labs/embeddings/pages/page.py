@@ -19,14 +19,8 @@ from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.studies import StudyJob
+from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import DistinctSentences, add_model, added_models, remove_model
-from mrc_workbench.labs.embeddings.results import (
-    EmbeddingRequest,
-    EncoderEvaluation,
-    EvaluationRequest,
-    ModelResult,
-    load,
-)
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
@@ -46,6 +40,19 @@ from mrc_workbench.workbench.views.ui.words import failure_text, free_name, has_
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"
 SHARES = (*CORRELATIONS, ACCURACY)  # displayed times 100, as in papers
+TABS = {
+    "measures": ("measures",),
+    "sentences": ("sentences",),
+    "wrong": ("wrong",),
+    "vectors": ("map", "density", "space"),
+    "further": ("retrieval", "cost"),
+}
+_LONGEST_NAME = 60
+_BI_ENCODER = "sentence-similarity"  # the hub's name of the task of bi-encoders
+_DEFAULT_RUNS = 2
+_MAX_MODELS = 20  # of one evaluation
+_SELECTION_ROUND = "models_round"  # counts changes of the selection other than clicks
+_SEPARATOR = "|"  # of references in the address
 
 
 @cached(max_entries=8)
@@ -53,8 +60,8 @@ def distinct_of(key: str, part: Part) -> DistinctSentences:
     return DistinctSentences.from_pairs(pair_set(key).at(parts_of(key)[part]))
 
 
-def open_evaluation(folder: Path) -> EncoderEvaluation | None:
-    return opened(load, folder)
+def open_evaluation(folder: Path) -> results.EncoderEvaluation | None:
+    return opened(results.load, folder)
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class EvaluationView:
     """
 
     data: StoredPairs
-    evaluation: EncoderEvaluation
+    evaluation: results.EncoderEvaluation
     names: Mapping[str, str]
     runs: Mapping[str, Run]
     measure: str
@@ -79,15 +86,12 @@ class EvaluationView:
         return self.evaluation.part
 
     @cached_property
-    def results_by_name(self) -> dict[str, ModelResult]:
+    def results_by_name(self) -> dict[str, results.ModelResult]:
         """The models with metrics, by name, the best first."""
-        results = [(self.names[result.model], result) for result in self.evaluation.results_by_model.values()]
-        if self.measure:
-            results.sort(key=lambda pair: self._sort_key(pair[1]))
-        return dict(results)
-
-    def _sort_key(self, result: ModelResult) -> float:
-        return -result.metrics[self.measure].value if self.measure in result.metrics else 1.0
+        values = self.evaluation.results_by_model.values()
+        scores = {item.model: item.metrics[self.measure].value for item in values if self.measure in item.metrics}
+        ranked = sorted(values, key=lambda result: -scores.get(result.model, -1.0))
+        return {self.names[result.model]: result for result in ranked}
 
     @property
     def references(self) -> dict[str, str]:
@@ -102,7 +106,7 @@ def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model")
 
 
 def run_request(
-    request: EmbeddingRequest, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
+    request: results.EmbeddingRequest, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
 ) -> TaskResult | None:
     """Return the result of a request; if missing, draw its job, which starts by a button `start` or automatically."""
     try:
@@ -118,7 +122,7 @@ def run_request(
 
 def draw_request(
     job: StudyJob[Any, Any],
-    request: EmbeddingRequest,
+    request: results.EmbeddingRequest,
     names: Mapping[str, str],
     *,
     start: str | None = None,
@@ -143,21 +147,8 @@ def draw_request(
     draw_job(job, start_job, progress_text, "embeddings", label, about=about, reason=reason, by_itself=start is None)
 
 
-TABS = {
-    "measures": ("measures",),
-    "sentences": ("sentences",),
-    "wrong": ("wrong",),
-    "vectors": ("map", "density", "space"),
-    "further": ("retrieval", "cost"),
-}
 _MODULES = dict.fromkeys(("sentences", "wrong", "density"), "cosines")
 _MODULES |= {"space": "measures"} | dict.fromkeys(("map", "retrieval", "cost"), "further")
-_LONGEST_NAME = 60
-_BI_ENCODER = "sentence-similarity"  # the hub's name of the task of bi-encoders
-_DEFAULT_RUNS = 2
-_MAX_MODELS = 20  # of one evaluation
-_SELECTION_ROUND = "models_round"  # counts changes of the selection other than clicks
-_SEPARATOR = "|"  # of references in the address
 
 
 @dataclass(frozen=True)
@@ -197,7 +188,7 @@ def draw() -> None:
             loadable.append(model)
     if not loadable or part is None:
         return
-    request = EvaluationRequest(data=data.key, models=tuple(loadable), part=part)
+    request = results.EvaluationRequest(data=data.key, models=tuple(loadable), part=part)
     job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with container:
@@ -244,7 +235,7 @@ def _draw_answer(view: EvaluationView) -> None:
         st.warning(word("embeddings.has_seen", models=", ".join(map(plain, seen))), icon=":material/warning:")
 
 
-def _answer_text(view: EvaluationView, scored: dict[str, ModelResult]) -> str:
+def _answer_text(view: EvaluationView, scored: dict[str, results.ModelResult]) -> str:
     (best, first), *others = scored.items()
     metric = first.metrics[view.measure]
     pairs = len(first.probe.correct) if first.probe else len(view.evaluation.rows)
@@ -270,7 +261,6 @@ def _signed(fraction: float) -> str:
 
 
 def _draw_to_compare(references: Sequence[str], models: AvailableModels) -> None:
-    """Draw the button that opens Compare with these models as dense retrievers on the current dataset."""
     data = selected_set()
     look: dict[str, Any] = {"type": "primary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))

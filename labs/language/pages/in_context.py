@@ -31,6 +31,15 @@ WORD = "배"
 SENTENCES_OF_WORD = ("항구에서 배를 탔다", "사과와 배를 먹었다", "배가 고프다")
 _MAX_CHARACTERS = 500  # of a sentence
 _MAX_MATRIX_ROWS = 30  # occurrences in the chart; more are only in the table
+ATTENTION_EXAMPLES = (
+    "항구에서 배를 탔다",
+    "세종대왕은 집현전 학자들과 함께 한글을 창제했다",
+    "비가 많이 와서 강물이 불어났다",
+    "도서관은 월요일에 문을 닫지만 열람실은 열려 있다",
+)
+MAX_ATTENTION_SENTENCES = 20
+_MAX_SENTENCE_CHARACTERS = 300
+_MAX_MAP_PIECES = 40  # tokens in the chart; more are only in the table
 
 
 def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
@@ -63,10 +72,18 @@ def _draw_word(word_vectors: WordVectors, answer: DeltaGenerator, layer_containe
     with left:
         _draw_plane(word_vectors, layer)
     with right:
-        _draw_cosines(word_vectors, layer)
+        numbers = _numbers(word_vectors)
+        sentences = [occurrence.sentence for occurrence in word_vectors.occurrences]
+        table = grid_cells(word_vectors.cosines(layer), numbers, numbers, sentences, sentences)
+        _draw_grid(table, numbers, _MAX_MATRIX_ROWS, word("inside.cosine"), word("inside.cosine_help"))
     _draw_occurrences(word_vectors)
     if len(word_vectors.occurrences) > 1:
-        _draw_mean_cosines(similarities)
+        rows = [(layer_name(str(number)), similarity) for number, similarity in similarities.items()]
+        table = pd.DataFrame(rows, columns=["layer", "value"])
+        st.markdown(f"**{word('inside.likeness')}**")
+        draw_chart(layer_chart, table, y=word("inside.mean_cosine"))
+        columns = {"layer": tables.text("inside.layer", ""), "value": tables.number("inside.mean_cosine", "%.3f", "")}
+        draw_as_table(table, columns)
 
 
 def layer_name(layer: str) -> str:
@@ -126,13 +143,6 @@ def _point_labels(points: np.ndarray, limit: float) -> list[str]:
     return [first.get(row, "") for row in range(len(points))]
 
 
-def _draw_cosines(word_vectors: WordVectors, layer: int) -> None:
-    numbers = _numbers(word_vectors)
-    sentences = [occurrence.sentence for occurrence in word_vectors.occurrences]
-    table = grid_cells(word_vectors.cosines(layer), numbers, numbers, sentences, sentences)
-    _draw_grid(table, numbers, _MAX_MATRIX_ROWS, word("inside.cosine"), word("inside.cosine_help"))
-
-
 def _draw_grid(
     table: pd.DataFrame,
     labels: Sequence[str],
@@ -142,7 +152,7 @@ def _draw_grid(
     *,
     is_fraction: bool = False,
 ) -> None:
-    """Draw the cells of a square matrix, if there are at most `most` rows, and their table."""
+    """Draw the chart of a square matrix of at most `max_rows` rows, and its table."""
     if len(labels) <= max_rows:
         draw_chart(grid_chart, table, labels, labels, title=title, share=is_fraction)
     st.caption(explanation)
@@ -203,15 +213,6 @@ def _draw_occurrences(word_vectors: WordVectors) -> None:
         st.warning(word("inside.glued", word=plain(word_vectors.word), pieces=pieces), icon=":material/info:")
 
 
-def _draw_mean_cosines(similarities: Mapping[int, float]) -> None:
-    rows = [(layer_name(str(layer)), similarity) for layer, similarity in similarities.items()]
-    table = pd.DataFrame(rows, columns=["layer", "value"])
-    st.markdown(f"**{word('inside.likeness')}**")
-    draw_chart(layer_chart, table, y=word("inside.mean_cosine"))
-    columns = {"layer": tables.text("inside.layer", ""), "value": tables.number("inside.mean_cosine", "%.3f", "")}
-    draw_as_table(table, columns)
-
-
 def layer_chart(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
     base = alt.Chart(table).encode(
         x=alt.X("layer:N", sort=[*table["layer"]], title=word("inside.layer"), axis=alt.Axis(labelAngle=0)),
@@ -222,17 +223,6 @@ def layer_chart(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
     rows = charts.line_texts(table.assign(name=y), "name", "layer", "value", ".3f")
     described = charts.describe(word("inside.likeness"), rows)
     return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=260, description=described)
-
-
-ATTENTION_EXAMPLES = (
-    "항구에서 배를 탔다",
-    "세종대왕은 집현전 학자들과 함께 한글을 창제했다",
-    "비가 많이 와서 강물이 불어났다",
-    "도서관은 월요일에 문을 닫지만 열람실은 열려 있다",
-)
-MAX_ATTENTION_SENTENCES = 20
-_MAX_SENTENCE_CHARACTERS = 300
-_MAX_MAP_PIECES = 40  # tokens in the chart; more are only in the table
 
 
 def draw_attention(model: str, _names: Mapping[str, str]) -> None:
@@ -274,7 +264,12 @@ def _draw_attention_views(
     answer.markdown(word(key, target=target_name(target), **values))
     left, right = st.columns([3, 2])
     with left:
-        _draw_attention_map(attentions[int(selected)], layer, head)
+        sentence_attention = attentions[int(selected)]
+        labels = [f"{number} {piece.text}" for number, piece in enumerate(sentence_attention.pieces, start=1)]
+        st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
+        table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
+        texts = (word("inside.attention"), word("inside.map_help"))
+        _draw_grid(table, labels, _MAX_MAP_PIECES, *texts, is_fraction=True)
         by_target = zip(AttentionTarget, head_attention.fractions[layer, head], strict=True)
         texts = [f"{target_name(item)} {fraction:.0%}" for item, fraction in by_target if not np.isnan(fraction)]
         description = " · ".join(texts)
@@ -292,13 +287,6 @@ def _pick(name: str, label: str, count: int, default: int) -> int:
     """Draw the choice of a layer or a head, counted from 1; returns its index from 0."""
     options = [str(index + 1) for index in range(count)]
     return int(choose(st.selectbox, name, word(label), options, options[default], follows=True, width=90)) - 1
-
-
-def _draw_attention_map(sentence_attention: SentenceAttention, layer: int, head: int) -> None:
-    labels = [f"{index + 1} {piece.text}" for index, piece in enumerate(sentence_attention.pieces)]
-    st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
-    table = grid_cells(sentence_attention.weights[layer, head], labels, labels)
-    _draw_grid(table, labels, _MAX_MAP_PIECES, word("inside.attention"), word("inside.map_help"), is_fraction=True)
 
 
 def _draw_head_map(head_attention: HeadAttention, target: AttentionTarget) -> None:

@@ -31,6 +31,25 @@ from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
 from mrc_workbench.workbench.views.ui.words import failure_text, has_text, plain, word
 
+TOKENIZER_VIEWS = {"figures": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
+_DEFAULT_SIZES = (2_000, 8_000, 32_000)
+_CHARACTERS_PER_TOKEN = 20  # characters of Korean articles that a vocabulary needs for each token
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+_MIN_DOCUMENTS = 30  # fewer are unreliable
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
+INSIDE_VIEWS = {
+    "contexts": "in_context:draw_contexts",
+    "attention": "in_context:draw_attention",
+    "fill_mask": "predictions:draw_masked_predictions",
+    "over_steps": "predictions:draw_checkpoint_predictions",
+    "layers": "predictions:draw_layer_comparison",
+}
+# keys of the session
+_TYPED = "typed_networks"
+_ALLOWED_DOWNLOADS = "allowed_network_downloads"
+_STARTED = "started_inside"
+
 
 def draw() -> None:
     st.title(word("language_page.purpose"), anchor=False)
@@ -38,14 +57,6 @@ def draw() -> None:
     name, container = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in tabs})
     with container:
         tabs[name]()
-
-
-TOKENIZER_VIEWS = {"figures": pieces.draw_metrics, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
-_DEFAULT_SIZES = (2_000, 8_000, 32_000)
-_CHARACTERS_PER_TOKEN = 20  # characters of Korean articles that a vocabulary needs for each token
-SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
-_MIN_DOCUMENTS = 30  # fewer are unreliable
-_REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw_tokenizers() -> None:
@@ -101,7 +112,6 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, t
 
 
 def _draw_answer(view: pieces.TokenizersView) -> None:
-    """Draw which tokenizer needs the fewest tokens per word, which is closest to morphemes, and the text size."""
     tokenizers = view.tokenizers
     if not tokenizers:
         return
@@ -168,7 +178,6 @@ def _pick(name: str, options: Sequence[str], default: Sequence[str], label_key: 
 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
-    """Draw the choice of models to compare with; returns all names by reference, and the selected available models."""
     key = "tokenizers_against"
     names = _local_models()
     typed_references = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
@@ -192,7 +201,6 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
 
 
 def _local_models() -> dict[str, str]:
-    """Return names by reference of the packaged base and the finished transformers."""
     base = {} if default_model() == STARTER else {default_model(): base_name(default_model())}
     runs = {model_reference(run): plan.name for run, plan in finished_runs().items()}
     return base | {model: name for model, name in runs.items() if not is_a_starter(model)}
@@ -202,20 +210,6 @@ def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **l
     del selection_mode  # always several
     selected: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
     return selected
-
-
-INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
-INSIDE_VIEWS = {
-    "contexts": "in_context:draw_contexts",
-    "attention": "in_context:draw_attention",
-    "fill_mask": "predictions:draw_masked_predictions",
-    "over_steps": "predictions:draw_checkpoint_predictions",
-    "layers": "predictions:draw_layer_comparison",
-}
-# keys of the session
-_TYPED = "typed_networks"
-_ALLOWED_DOWNLOADS = "allowed_network_downloads"
-_STARTED = "started_inside"
 
 
 def draw_inside() -> None:
@@ -252,7 +246,6 @@ def reason(error: Failure) -> str:
 
 
 def _model_names() -> Mapping[str, str]:
-    """Return names by reference: local models, typed references, and a hub model."""
     local = _local_models()
     typed_references = st.session_state.setdefault(_TYPED, {})
     requested = st.query_params.get("network", "")

@@ -39,6 +39,13 @@ _HEIGHT = 340
 _DASHES = ([1, 0], [6, 4])  # of the two splits
 _COLUMNS = (*MEASURES, "unknown_rate", "seconds")
 MAX_UNKNOWN_WORDS = 0.05  # fraction of words with an unknown token; above it, token counts are not comparable
+SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
+WORD = "도서관에서부터"
+_PREFIXES = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # prefixes of tokens, and how they are displayed
+_MAX_SENTENCE_CHARACTERS = 300
+_MAX_WORD_CHARACTERS = 40
+_BPE_KINDS = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
+Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
 
 @dataclass(frozen=True)
@@ -223,7 +230,6 @@ def size_chart(
 
 
 def _size_axis(table: pd.DataFrame) -> alt.X:
-    """Return a logarithmic axis of vocabulary sizes that covers a factor of 4, with ticks that do not overlap."""
     ticks: list[int] = []
     sizes = sorted(set(table["vocabulary_size"]))
     for size in sizes:
@@ -236,14 +242,7 @@ def _size_axis(table: pd.DataFrame) -> alt.X:
     return alt.X("vocabulary_size:Q", title=word("tokenizers.vocabulary_size"), scale=scale, axis=axis)
 
 
-SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
-WORD = "도서관에서부터"
 _STYLE = Path(__file__).with_name("pieces.css")
-_PREFIXES = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # prefixes of tokens, and how they are displayed
-_MAX_SENTENCE_CHARACTERS = 300
-_MAX_WORD_CHARACTERS = 40
-_BPE_KINDS = (TokenizerKind.BPE, TokenizerKind.BYTE_BPE)
-Cuts = Sequence[tuple[str, Sequence[CutPiece]]]
 
 
 def draw_pieces(view: TokenizersView) -> None:
@@ -271,7 +270,6 @@ def draw_pieces(view: TokenizersView) -> None:
 
 
 def _cuts_answer(cuts: Cuts) -> str:
-    """Return which tokenizers need the fewest and the most tokens, among those without unknown tokens."""
     complete = [cut for cut in cuts if all(piece.is_known for piece in cut[1])]
     ranked = complete or cuts
     (least, few), (most, many) = (pick(ranked, key=lambda cut: len(cut[1])) for pick in (min, max))
@@ -352,8 +350,6 @@ def _draw_steps(steps: Sequence[MergeStep]) -> None:
 
 
 def _pick_step(steps: Sequence[MergeStep]) -> int:
-    """Draw the slider over the merges that change the word."""
-
     def format_step(option: str) -> str:
         return f"{steps[int(option)].merges:,}" if int(option) < len(steps) else option
 

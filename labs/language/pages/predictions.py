@@ -41,6 +41,9 @@ _MAX_OFFERED_RUNS = 3
 _NAME = "draw_checkpoints"
 _HEIGHT = 320  # pixels of the curves
 PredictionsByModel = Mapping[str, Sequence[Sequence[TokenPrediction]]]
+_BY_PEOPLE = "measure_layers"
+_BY_QUESTIONS = "search_layers"
+_MEASURE = "nDCG@10"
 
 
 def draw_masked_predictions(model: str, names: Mapping[str, str]) -> None:
@@ -288,9 +291,6 @@ def draw_layer_table(scores: np.ndarray) -> None:
     page.draw_as_table(table.reset_index(names="layer"), columns, placeholder="–")
 
 
-_BY_PEOPLE = "measure_layers"
-
-
 def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
     sets = {pair_set.key: pair_set for pair_set in stored_pairs() if pair_set.kind is PairKind.SCORED}
     if not sets:
@@ -323,10 +323,6 @@ def _people_answer(scores: LayerScores) -> str:
     last_best = f"{100 * last[best_last]:.1f}"
     last_pooling = pooling_name([*PoolingMode][best_last])
     return word("inside.layers_answer", layer=layer, last=last_best, default=last_pooling, **values)
-
-
-_BY_QUESTIONS = "search_layers"
-_MEASURE = "nDCG@10"
 
 
 def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:

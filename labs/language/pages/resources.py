@@ -118,7 +118,6 @@ def may_fill_masks(reference: str) -> bool:
 
 
 def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: ReportProgress) -> R:
-    """Return the cached result for a key, or compute it while no other model runs."""
     cache_slot = sets.result_slot(key)
     with _model_lock:
         if not cache_slot:

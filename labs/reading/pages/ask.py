@@ -197,7 +197,6 @@ def _draw_generated(
 
 
 def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
-    """Draw the buttons that judge an answer from a passage (its id, empty if unknown)."""
     corpus = questions.corpus_fingerprint
     judged = judgements.find_answer_judgement(judgements.load_judged_answers(corpus), question, answer)
     with st.container(horizontal=True):

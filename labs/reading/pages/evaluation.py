@@ -18,9 +18,8 @@ from mrc_workbench.data.workspace import read_json, workspace
 from mrc_workbench.labs.reading.evaluate import ReaderAnswers, ReaderResult
 from mrc_workbench.labs.reading.extractive import AnswerOutcome
 from mrc_workbench.labs.reading.labels import LabelKind, QuestionLabels, label_questions
-from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, ScoringRules, score_slices, slice_questions
+from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, score_slices, slice_questions
 from mrc_workbench.labs.reading.study import EARLIER_SCORE_KEYS, SCORES_FILE, StoredReading, load, tested_depth_index
-from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.resources.sets import cached, question_set
 from mrc_workbench.workbench.views.ui.words import word
@@ -58,7 +57,6 @@ def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
 
 
 def _stored_evaluations(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the `scores.json` of evaluations on a set, the newest first."""
     paths = sorted((workspace() / "reading").glob(f"*/{SCORES_FILE}"), key=lambda path: -path.stat().st_mtime)
     for path in paths:
         scores = _read_scores(path, path.stat().st_mtime_ns)
@@ -97,10 +95,6 @@ class ReadingView:
         return self.stored.result.readers[0]
 
     @property
-    def rules(self) -> ScoringRules:
-        return self.stored.result.experiment.rules
-
-    @property
     def question_set(self) -> QuestionSet:
         return self.stored.result.question_set
 
@@ -120,9 +114,6 @@ class ReadingView:
     def answers_by_retriever(self) -> dict[str, ReaderAnswers]:
         """The answers of selected retrievers that did not fail."""
         return {name: self.reader.by_retriever[name] for name in self.retrievers if name in self.reader.by_retriever}
-
-    def spec(self, name: str) -> Spec:
-        return self.stored.result.experiment.specs[name]
 
     def metrics(self, name: str, k: int | None = None) -> dict[str, Any]:
         values = self.stored.scores["readers"][self.reader.name][name][str(k or self.k)]
@@ -203,10 +194,11 @@ def long_table(view: ReadingView) -> pd.DataFrame:
     content = view.stored.scores
     rows = []
     settings = {"data": content["data"], "part": content["split"], "questions": content["questions"]}
-    settings |= {"rules": view.rules.value, "reader": view.reader.name}
+    rules = view.stored.result.experiment.rules
+    settings |= {"rules": rules.value, "reader": view.reader.name}
     for name, k in product(view.answers_by_retriever, view.ks):
         scores = view.metrics(name, k)
-        row = {measure: scores[measure] for measure in (EXACT, view.rules.overlap_name)}
+        row = {measure: scores[measure] for measure in (EXACT, rules.overlap_name)}
         for measure, (low, high) in scores["interval"].items():
             row |= {f"{measure}_low": low, f"{measure}_high": high}
         rows.append({"retriever": name, "k": k, **row, "ceiling": scores["ceiling"], **scores["outcomes"], **settings})

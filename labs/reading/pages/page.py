@@ -122,7 +122,6 @@ def marked_example(questions: QuestionSet) -> tuple[str, HitCard] | None:
 
 
 def _training_label(data: StoredSet) -> str:
-    """Return the button's label, with the estimated minutes if this machine measured them for this set."""
     options = get_recipe(READER).options.defaults_for(default_base(READER))
     plan = new_plan(READER, "", (data.key, data.name, data.fingerprint), SplitOptions(), options)
     try:

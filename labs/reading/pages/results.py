@@ -218,7 +218,8 @@ def _draw_question(view: ReadingView, row: int) -> None:
             explanation = passages.explain_selection(column, view.question_set)
             if outcome is not AnswerOutcome.RIGHT and explanation:
                 st.caption(explanation)
-            passages.draw_passages(column, view.spec(name), view.question_set)
+            spec = view.stored.result.experiment.specs[name]
+            passages.draw_passages(column, spec, view.question_set)
 
 
 def retriever_column(view: ReadingView, name: str, row: int) -> passages.ReadColumn:

@@ -61,7 +61,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
         trained_tokenizers.append((training_data.sample.split, kind, vocabulary))
         return train_on(training_data, kind, vocabulary, *options)
 
-    monkeypatch.setattr(comparison, "train_on", record_training)
+    monkeypatch.setattr(comparison.tokenizer_training, "train_on", record_training)
     return trained_tokenizers
 
 
