@@ -1,4 +1,4 @@
-"""Sentences once each, their vectors, kept and resumed, and the models that a person adds to those measured."""
+"""Distinct sentences and their stored vectors, the models that users add, and costs."""
 
 import math
 from pathlib import Path
@@ -28,14 +28,10 @@ def test_deduplicates_sentences_and_groups_rows() -> None:
     assert distinct.sentence_rows.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
     assert distinct.groups.tolist() == [0, 0, 1, 2]
     assert distinct.sentence_groups.tolist() == [0, 0, 1, 2, 0, 2]
-    triplets = encoder.DistinctSentences.from_pairs(
-        PairSet.from_columns("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]])
-    )
-    assert triplets.groups.tolist() == [0, 0]
-    single_sentences = encoder.DistinctSentences.from_pairs(
-        PairSet.from_columns("s", PairKind.SENTENCES, [["가", "나", "가"]])
-    )
-    assert single_sentences.groups.tolist() == [0, 1, 0]
+    triplets = PairSet.from_columns("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]])
+    assert encoder.DistinctSentences.from_pairs(triplets).groups.tolist() == [0, 0]
+    single_sentences = PairSet.from_columns("s", PairKind.SENTENCES, [["가", "나", "가"]])
+    assert encoder.DistinctSentences.from_pairs(single_sentences).groups.tolist() == [0, 1, 0]
 
 
 @pytest.mark.slow
@@ -55,17 +51,17 @@ def test_resumes_after_last_complete_block(monkeypatch: pytest.MonkeyPatch) -> N
     block_sizes: list[int] = []
     original_encode = BiEncoder.encode
 
-    def ended_early(self: BiEncoder, side: str, texts: list[str], *options: Any) -> np.ndarray:
+    def interrupt_third_block(self: BiEncoder, side: str, texts: list[str], *options: Any) -> np.ndarray:
         block_sizes.append(len(texts))
         if len(block_sizes) == 3:
             raise KeyboardInterrupt
         return original_encode(self, side, texts, *options)
 
-    monkeypatch.setattr(BiEncoder, "encode", ended_early)
+    monkeypatch.setattr(BiEncoder, "encode", interrupt_third_block)
     with pytest.raises(KeyboardInterrupt):
         encoder.encode("starter", SENTENCES[:20], SENTENCES)
     resumed = encoder.encode("starter", SENTENCES[:20], SENTENCES)
-    assert block_sizes == [5, 5, 5, 5, 5]  # two whole, one ended, and the two that were missing
+    assert block_sizes == [5, 5, 5, 5, 5]  # two complete, one interrupted, and the two missing blocks
     monkeypatch.undo()
     whole = BiEncoder(find_model("starter"), SENTENCES).encode("question", SENTENCES[:20])
     assert resumed.vectors == pytest.approx(whole)
@@ -137,9 +133,8 @@ def test_measures_cost_of_both_encoders(monkeypatch: pytest.MonkeyPatch) -> None
     sentences = labelled_pairs(60).sentences[:99]
     fractions = []
     cost = encoder.measure_cost("starter", "starter", sentences, seconds=600, on_progress=fractions.append)
-    assert [(point.method, point.sentences) for point in cost.points] == [
-        (method, size) for method in encoder.Method for size in sizes
-    ]
+    expected = [(method, size) for method in encoder.Method for size in sizes]
+    assert [(point.method, point.sentences) for point in cost.points] == expected
     by_method = {method: [point for point in cost.points if point.method is method] for method in encoder.Method}
     for line in by_method.values():
         assert [point.is_measured for point in line] == [True, True, False, False]

@@ -42,6 +42,7 @@ TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 
 SINGLE_TOKENIZER = TokenizerGrid((TokenizerKind.BPE,), (PreTokenization.WORDS,), (1_000,))
 TWO_SPLITS = replace(SINGLE_TOKENIZER, splits=tuple(PreTokenization))
+GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
 def make_question_set(texts: list[str]) -> QuestionSet:
@@ -149,9 +150,6 @@ def test_failed_model_has_error_code_and_details(
     assert result.metrics is None
     assert isinstance(result.error, kind)
     assert (result.error.code, result.error.details) == (code, details)
-
-
-GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
 def make_results(tokenizer: PreparedTokenizer, metrics: Fertility) -> list[TokenizerResult]:

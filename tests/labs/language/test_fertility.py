@@ -24,6 +24,14 @@ from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, Doc
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE_TEXTS = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]
 # 배 ##가 고프다 | 배 ##를 탔 ##다 . | 사과 ##를 먹었다 | [UNK] 배 | 배 ##가 고프다 탔 ##다
+PLAIN = json.dumps(
+    {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"},
+    }
+)
 
 
 def handmade_tokenizer() -> PreparedTokenizer:
@@ -206,16 +214,6 @@ def test_measures_model_tokenizers(capsys: pytest.CaptureFixture[str], text: Pat
     assert results[str(model)]["seconds_to_train"] is None
     assert "no tokenizer" in str(results["starter"]["error"])
     assert [results[name]["code"] for name in ("no/such/model", "starter")] == ["model_not_found", "no_tokenizer"]
-
-
-PLAIN = json.dumps(
-    {
-        "version": "1.0",
-        "added_tokens": [],
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"},
-    }
-)
 
 
 def test_table_shows_percent(capsys: pytest.CaptureFixture[str], text: Path) -> None:

@@ -16,6 +16,15 @@ from tests.labs.language.doubles import raises_failure
 from tests.labs.language.tiny_bert import BELLY, DIMENSIONS, N_HEADS, N_LAYERS, PEAR, PIECES, SHIP, SPECIALS
 
 SHIP_TOKENS = ["[CLS]", "항구", "##에서", "배", "##를", "탔", "##다", "[SEP]"]
+# [CLS] 배 를 타 [SEP]: two words, the first of two pieces
+LONG_TOKENS = (
+    SentenceToken("[CLS]", 0, 0, -1),
+    SentenceToken("배", 0, 1, 0),
+    SentenceToken("를", 1, 2, 0),
+    SentenceToken("타", 3, 4, 1),
+    SentenceToken("[SEP]", 0, 0, -1),
+)
+SHORT_TOKENS = (SentenceToken("[CLS]", 0, 0, -1), SentenceToken("나", 0, 1, 0), SentenceToken("[SEP]", 0, 0, -1))
 
 
 def reference_output(network: TransformerModel) -> Any:
@@ -135,17 +144,6 @@ def test_plane_matches_pca() -> None:
     assert projection.points.tolist() == [[0, 0]] * 3
     assert projection.explained.tolist() == [0, 0]
     assert layers.project_to_plane(np.ones((1, 4))).points.tolist() == [[0, 0]]
-
-
-# [CLS] 배 를 타 [SEP]: two words, the first of two pieces
-LONG_TOKENS = (
-    SentenceToken("[CLS]", 0, 0, -1),
-    SentenceToken("배", 0, 1, 0),
-    SentenceToken("를", 1, 2, 0),
-    SentenceToken("타", 3, 4, 1),
-    SentenceToken("[SEP]", 0, 0, -1),
-)
-SHORT_TOKENS = (SentenceToken("[CLS]", 0, 0, -1), SentenceToken("나", 0, 1, 0), SentenceToken("[SEP]", 0, 0, -1))
 
 
 def fractions_by_target(

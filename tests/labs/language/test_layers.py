@@ -27,6 +27,7 @@ from tests.labs.language.tiny_bert import BELLY, N_LAYERS, PEAR, SHIP, write_mod
 TEXTS = (SHIP, PEAR, BELLY, "나는 한강에서 먹었다", "서울", "배를 먹었다", "담배")
 PAIRS = [(0, 1), (0, 2), (1, 5), (3, 4), (0, 5), (4, 6), (2, 3)]
 GOLD = [1.0, 0.5, 4.5, 2.0, 2.5, 0.0, 1.5]
+RELEVANT_BY_QUESTION = {"나는 배": (0, 5), "사과를 먹었다": (1,), "서울에서 먹다": (4,)}
 
 
 def pairs() -> PairSet:
@@ -94,9 +95,6 @@ def test_rejects_unscored_and_few_pairs(network: TransformerModel) -> None:
     for pair_set, code in ((unscored, "no_scores"), (pairs().at(np.arange(2)), "few_pairs")):
         with raises_failure(code):
             score_layers(network, pair_set)
-
-
-RELEVANT_BY_QUESTION = {"나는 배": (0, 5), "사과를 먹었다": (1,), "서울에서 먹다": (4,)}
 
 
 def small_set() -> QuestionSet:

@@ -23,6 +23,10 @@ from tests.labs.language.doubles import raises_failure
 from tests.labs.language.tiny_bert import PIECES, SPECIALS, write_model
 
 pytestmark = pytest.mark.slow
+TEXT = "항구에서 [MASK]를 탔다"
+MASK_INDEX = 3  # [CLS] 항구 ##에서 [MASK]
+# a word piece that follows a masked place begins a word: "를" is none of the pieces
+TOKENS = ["[CLS]", "항구", "##에서", "[MASK]", "[UNK]", "탔", "##다", "[SEP]"]
 
 
 def make_network(vocabulary: list[str], **trained: str) -> TransformerModel:
@@ -72,10 +76,6 @@ def test_morpheme_tokenizer_has_offsets_of_original_sentence() -> None:
     ]
 
 
-TEXT = "항구에서 [MASK]를 탔다"
-MASK_INDEX = 3  # [CLS] 항구 ##에서 [MASK]
-
-
 def reference_probabilities(folder: Path, tokens: list[str]) -> np.ndarray:
     """The softmax of plain transformers over numbers counted by hand, `(n_tokens, n_pieces)`."""
     import torch
@@ -86,10 +86,6 @@ def reference_probabilities(folder: Path, tokens: list[str]) -> np.ndarray:
         logits = BertForMaskedLM.from_pretrained(folder).eval()(torch.tensor([token_ids])).logits[0]
     exponentials = np.exp(logits.numpy().astype(np.float64))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
-
-
-# a word piece that follows a masked place begins a word: "를" is none of the pieces
-TOKENS = ["[CLS]", "항구", "##에서", "[MASK]", "[UNK]", "탔", "##다", "[SEP]"]
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,18 @@ SET = QuestionSet(
     tuple(Question(f"q{n}", f"{city} 시장", (f"이름{n}",), (f"a{n}",)) for n, city in enumerate(CITIES)),
 )
 SPECS = (BM25Spec(name="BM25"), BM25Spec(name="Words", analyzer="whitespace"))
+FILE = """
+data = "{data}"
+split = "test"
+test_share = 0.4
+depths_read = [1, 3]
+[[retriever]]
+kind = "bm25"
+name = "BM25"
+[[{who}]]
+name = "someone"
+model = "{model}"
+"""
 
 
 @pytest.fixture
@@ -98,20 +110,6 @@ def test_failed_reader_does_not_stop_others(experiment: ReadingExperiment, monke
     assert "error" in content["readers"]["gone"]
     assert content["readers"]["next"]["BM25"]["1"]["em"] >= 0
     assert "gone" not in content["oracles"]
-
-
-FILE = """
-data = "{data}"
-split = "test"
-test_share = 0.4
-depths_read = [1, 3]
-[[retriever]]
-kind = "bm25"
-name = "BM25"
-[[{who}]]
-name = "someone"
-model = "{model}"
-"""
 
 
 def write_experiment(folder: Path, who: str, model: str) -> Path:

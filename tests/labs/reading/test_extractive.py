@@ -17,6 +17,11 @@ from tests.labs.reading.doubles import PASSAGES, SET, NextWord
 READER: Any = NextWord()
 IMPOSSIBLE = Question("q5", "깊은 강", (), (), rejected=("p2",))
 MIXED = QuestionSet("mixed", PASSAGES, (*SET.questions, IMPOSSIBLE, Question("q6", "아무 것", (), ())))
+# q1 finds its own passage second, q2 first, q3 last, q4 its own at once
+PASSAGE_ROWS = np.array([[1, 0, 2], [0, 1, -1], [2, 4, 3], [4, 3, 2]], dtype=np.int32)
+SCORES = np.array([[3, 2, 1], [5, 1, -np.inf], [9, 8, 7], [4, 2, 0]], dtype=np.float32)
+RANKINGS = Rankings(PASSAGE_ROWS, SCORES)
+TEXTS = [question.text for question in SET.questions]
 
 
 def test_reads_each_question_with_its_context() -> None:
@@ -59,13 +64,6 @@ def test_best_threshold_has_highest_overlap(rows: list[tuple[bool, bool, float]]
 
     best = cast("float", extractive.best_threshold(context_answers, question_set, ScoringRules.KORQUAD))
     assert mean(best) >= max(mean(candidate) for candidate in [*(margins - 1e-6), *margins, *(margins + 1e-6)]) - 1e-9
-
-
-# q1 finds its own passage second, q2 first, q3 last, q4 its own at once
-PASSAGE_ROWS = np.array([[1, 0, 2], [0, 1, -1], [2, 4, 3], [4, 3, 2]], dtype=np.int32)
-SCORES = np.array([[3, 2, 1], [5, 1, -np.inf], [9, 8, 7], [4, 2, 0]], dtype=np.float32)
-RANKINGS = Rankings(PASSAGE_ROWS, SCORES)
-TEXTS = [question.text for question in SET.questions]
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
 from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, city_of_question, correct_answer
 
+ALL_IDS = {request.id for request in REQUESTS}
+
 
 def usage(prompt: int | None, completion: int | None) -> Usage:
     return Usage(prompt, completion, 0.1, 0.2)
@@ -71,9 +73,6 @@ def test_rejects_invalid_prices(wrong: tuple[float, ...]) -> None:
     with pytest.raises(ReadingError) as caught:
         Prices(*wrong)
     assert caught.value.code == "price_range"
-
-
-ALL_IDS = {request.id for request in REQUESTS}
 
 
 def run_batch(server: ChatServer | None, generator: Generator = GENERATOR, **options: object) -> Batch:

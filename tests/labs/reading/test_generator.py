@@ -18,6 +18,14 @@ from mrc_workbench.retrieval.rankings import Rankings
 CASES = tomllib.loads(Path(__file__).with_name("generator.toml").read_text(encoding="utf-8"))
 USAGE = Usage(10, 2, 0.1, 0.2)
 GENERATOR = generator.Generator(name="RAG", model="double-1", max_passages=2, max_characters=10)
+SENT = (
+    Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕"),
+    Passage("p2", "한강은 서울을 지나 서해로 흐른다.", "한강"),
+    Passage("p3", "The river Han flows through Seoul.", "Han"),
+)
+PROMPT = generator.Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
+special_characters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
+passages = st.builds(Passage, st.just("p"), special_characters, special_characters)
 
 
 def test_sends_first_passages_truncated_and_numbered() -> None:
@@ -74,13 +82,6 @@ def test_rejects_options_out_of_range(wrong: dict[str, object], code: str) -> No
     assert caught.value.code == code
 
 
-SENT = (
-    Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕"),
-    Passage("p2", "한강은 서울을 지나 서해로 흐른다.", "한강"),
-    Passage("p3", "The river Han flows through Seoul.", "Han"),
-)
-
-
 @pytest.mark.parametrize(("response", "text", "numbers"), CASES["citations"])
 def test_parses_citation_formats(response: str, text: str, numbers: list[int]) -> None:
     answer = generator.parse_citations(response)
@@ -115,11 +116,6 @@ def test_contains_words_ignores_stop_words() -> None:
     assert not generator.contains_words("The river Han flows.", "the of")
     assert generator.contains_words("The river Han flows.", "Han the river")
     assert not generator.contains_words("The river Han flows.", "Han the lake")
-
-
-PROMPT = generator.Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
-special_characters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
-passages = st.builds(Passage, st.just("p"), special_characters, special_characters)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

@@ -28,6 +28,35 @@ KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 
 TEXT = "서울은 한국의 수도이다. 부산은 항구이다. 다시 서울이다."  # 32 letters: thirds begin at 11 and 22
 PASSAGES = (Passage("p1", TEXT), Passage("p2", "가" * 2000), Passage("p3", "나" * 1999))
+QUESTION = st.tuples(
+    st.text(max_size=20),
+    st.lists(st.text(max_size=8), max_size=2),
+    st.booleans(),
+    st.lists(st.integers(-1, 40), max_size=2),
+)
+# shares of 5,774 questions in percent, around what they were where 60 of each were read by hand
+SHARES: dict[LabelKind, dict[str, tuple[float, float]]] = {
+    LabelKind.QUESTION_WORD: {
+        "who": (11, 13),
+        "when": (10, 11.5),
+        "where": (7.5, 9),
+        "what": (20, 23),
+        "why": (0.4, 0.7),
+        "how": (0.4, 0.7),
+        "how_many": (9, 11),
+        "other": (35, 39),
+    },
+    LabelKind.ANSWER_KIND: {"date": (9.5, 11), "number": (11, 13), "short_phrase": (75, 79), "long_phrase": (0.5, 1.2)},
+    LabelKind.ANSWER_LENGTH: {
+        "1–3": (33, 34),
+        "4–6": (37, 38),
+        "7–12": (25, 26),
+        "13–24": (3.5, 3.8),
+        "25+": (0.1, 0.2),
+    },
+    LabelKind.PASSAGE_LENGTH: {"250–499": (59, 61), "500–749": (29, 31), "2,000+": (0.7, 0.9)},
+    LabelKind.ANSWER_POSITION: {"first_third": (46, 47), "second_third": (27.5, 28.5), "last_third": (25, 26)},
+}
 
 
 def make_question_set(*questions: Question) -> QuestionSet:
@@ -93,14 +122,6 @@ def test_answer_position_uses_stored_offset_or_first_match() -> None:
     assert label_names(question_set, LabelKind.ANSWER_POSITION) == [third for third in thirds for _ in range(2)]
 
 
-QUESTION = st.tuples(
-    st.text(max_size=20),
-    st.lists(st.text(max_size=8), max_size=2),
-    st.booleans(),
-    st.lists(st.integers(-1, 40), max_size=2),
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("by", LabelKind)
 @given(st.lists(QUESTION, max_size=4))
@@ -124,31 +145,6 @@ def korquad() -> QuestionSet:
     if not KORQUAD.is_file():
         pytest.skip("needs KorQuAD_v1.0_dev.json in the folder that MRC_DATA names")
     return read_file(KORQUAD).question_set
-
-
-# shares of 5,774 questions in percent, around what they were where 60 of each were read by hand
-SHARES: dict[LabelKind, dict[str, tuple[float, float]]] = {
-    LabelKind.QUESTION_WORD: {
-        "who": (11, 13),
-        "when": (10, 11.5),
-        "where": (7.5, 9),
-        "what": (20, 23),
-        "why": (0.4, 0.7),
-        "how": (0.4, 0.7),
-        "how_many": (9, 11),
-        "other": (35, 39),
-    },
-    LabelKind.ANSWER_KIND: {"date": (9.5, 11), "number": (11, 13), "short_phrase": (75, 79), "long_phrase": (0.5, 1.2)},
-    LabelKind.ANSWER_LENGTH: {
-        "1–3": (33, 34),
-        "4–6": (37, 38),
-        "7–12": (25, 26),
-        "13–24": (3.5, 3.8),
-        "25+": (0.1, 0.2),
-    },
-    LabelKind.PASSAGE_LENGTH: {"250–499": (59, 61), "500–749": (29, 31), "2,000+": (0.7, 0.9)},
-    LabelKind.ANSWER_POSITION: {"first_third": (46, 47), "second_third": (27.5, 28.5), "last_third": (25, 26)},
-}
 
 
 @pytest.mark.parametrize("by", LabelKind)

@@ -31,6 +31,10 @@ from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import score_words
 
+WHO = 12
+WHERE = 6
+KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+
 
 def four_questions() -> QuestionSet:
     """Four questions on two passages; nobody can answer the last."""
@@ -131,10 +135,6 @@ def test_command_reports_invalid_predictions(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "bad.json").write_text("[]", encoding="utf-8")
     assert main(["reading", "score", "--data", "sample", "--predictions", str(tmp_path / "bad.json")]) == 2
     assert capsys.readouterr().err.startswith("error: bad.json: ")
-
-
-WHO = 12
-WHERE = 6
 
 
 def make_question_set() -> QuestionSet:
@@ -267,7 +267,6 @@ def test_command_writes_slices_as_json(words: list[str], capsys: pytest.CaptureF
     assert "slices" not in json.loads(capsys.readouterr().out)
 
 
-KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 CASES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
 

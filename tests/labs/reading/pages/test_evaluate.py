@@ -37,6 +37,7 @@ from tests.workbench.views.driving import opened, press, run, texts
 
 EN = catalog("en")
 BOTH = "BM25 words|BM25"
+NAMES = ("one", "two", "three")
 
 
 @pytest.fixture
@@ -200,9 +201,6 @@ def test_offers_new_run_for_damaged_evaluation(view: evaluation.ReadingView) -> 
     app = open_tab()
     assert not app.dataframe
     assert any((button.key or "").startswith("start_") for button in app.button)
-
-
-NAMES = ("one", "two", "three")
 
 
 def layers(chart: Any) -> list[dict[str, Any]]:
