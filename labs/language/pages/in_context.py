@@ -154,7 +154,7 @@ def _draw_grid(
 ) -> None:
     """Draw the chart of a square matrix of at most `max_rows` rows, and its table."""
     if len(labels) <= max_rows:
-        draw_chart(grid_chart, table, labels, labels, title=title, share=is_fraction)
+        draw_chart(grid_chart, table, labels, labels, title=title, is_fraction=is_fraction)
     st.caption(explanation)
     with st.expander(word("inside.as_table"), expanded=len(labels) > max_rows):
         values = table["value"].to_numpy().reshape(len(labels), -1)

@@ -1,4 +1,4 @@
-"""Generators, citations and prompts: nothing in a passage can be taken for more than a quotation."""
+"""Generators, citations and prompts: passages stay quotations."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""An evaluation asked by a page: its folder by content, kept so that it opens as it was, and carried out by itself."""
+"""Jobs of the Evaluate tab: folders by content, stored evaluations, and runs."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
 
 BM25 = {"name": "BM25", "kind": "bm25", "analyzer": "word"}
-BIGRAMS = {"name": "error", "kind": "bm25", "analyzer": "bigram"}  # a person may call a retriever so
+BIGRAMS = {"name": "error", "kind": "bm25", "analyzer": "bigram"}  # a valid name of a retriever
 
 
 def experiment_of(stored: StoredSet, *models: str, **options: object) -> ReadingExperiment:
@@ -37,7 +37,6 @@ def data() -> StoredSet:
 
 @pytest.fixture
 def _next_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads instead of a network, in this process."""
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", lambda _: NextWord())
 
 
@@ -57,7 +56,6 @@ def store_evaluation(data: StoredSet, *models: str, **options: object) -> tuple[
 
 
 def run_job_in_process(monkeypatch: pytest.MonkeyPatch, job: StudyJob[Any, Any], experiment: ReadingExperiment) -> None:
-    """Carry a job out in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     job.start(experiment)
 

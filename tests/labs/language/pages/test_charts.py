@@ -1,4 +1,4 @@
-"""What the charts of the Inside tab hold."""
+"""Scales and layers of the charts on the Inside tab."""
 
 import numpy as np
 import pandas as pd

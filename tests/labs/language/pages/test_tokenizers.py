@@ -1,4 +1,4 @@
-"""The Tokenizers tab as a person uses it, over a comparison of two small tokenizers and a model's."""
+"""The Tokenizers tab over a comparison of two small tokenizers."""
 
 import re
 import shlex
@@ -52,7 +52,7 @@ def page() -> None:
 
 @pytest.fixture(autouse=True)
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[study.TokenizerRequest]:
-    """What the page would train is not the subject here, and would outlive the test."""
+    """Records requests instead of starting jobs, which would outlive the test."""
     started_requests: list[study.TokenizerRequest] = []
     monkeypatch.setattr(StudyJob, "start", lambda _, request: started_requests.append(request))
     return started_requests
@@ -70,21 +70,18 @@ def small_tokenizer(kind: TokenizerKind) -> tuple[TrainedTokenizer, TokenizerRes
 
 
 def store_comparison(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> StudyJob[Any, Any]:
-    """Keep what the page asks for at `ADDRESS`; of so many words the WordPiece knows a piece not."""
+    """Store the comparison at `ADDRESS`; `unknown_words` is the fraction for WordPiece."""
     against = (failed,) if failed else ()
     request = study.TokenizerRequest(data.key, TokenizerGrid(KINDS, (PreTokenization.WORDS,), (1_000,), against))
     return store_result(study.STUDY.job(request, data.fingerprint), data.name, unknown_words, *against)
 
 
 def store_result(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *failed: str) -> StudyJob[Any, Any]:
-    """Keep a comparison of `KINDS` as the job's result."""
-    tokenizers, results = zip(*map(small_tokenizer, KINDS), strict=True)
-    metrics = [replace(item.metrics, unknown_words=0.0) for item in results if item.metrics]
-    metrics[0] = replace(metrics[0], unknown_words=unknown_words, tokens_per_word=1.5)
-    metrics[1] = replace(metrics[1], tokens_per_word=2.25)
-    stored_results = [
-        replace(item, metrics=metrics_of_result) for item, metrics_of_result in zip(results, metrics, strict=True)
-    ]
+    """Store a comparison of `KINDS` as the job's result."""
+    tokenizers, (first, second) = zip(*map(small_tokenizer, KINDS), strict=True)
+    first_metrics = replace(first.metrics, unknown_words=unknown_words, tokens_per_word=1.5)
+    second_metrics = replace(second.metrics, unknown_words=0.0, tokens_per_word=2.25)
+    stored_results = [replace(first, metrics=first_metrics), replace(second, metrics=second_metrics)]
     for name in failed:
         stored_results.append(TokenizerResult(name, {}, None, LanguageError("no_tokenizer", "it has none", name=name)))
     for item in tokenizers:
@@ -110,9 +107,8 @@ def test_starts_with_default_request(data: StoredSet, requests: list[study.Token
     (start,) = app.button
     start.click()
     run(app)
-    assert requests == [
-        study.TokenizerRequest(data.key, TokenizerGrid(tuple(TokenizerKind), (PreTokenization.WORDS,), (1_000,), ()))
-    ]
+    grid = TokenizerGrid(tuple(TokenizerKind), (PreTokenization.WORDS,), (1_000,), ())
+    assert requests == [study.TokenizerRequest(data.key, grid)]
 
 
 def test_default_sizes_grow_with_text() -> None:
@@ -150,10 +146,7 @@ def test_reports_equal_tokenizers(data: StoredSet) -> None:
     job = store_comparison(data)
     result = study.STUDY.results.load(job.folder)
     stored = study.stored_tokenizers(result, job.folder)
-    same = [
-        replace(tokenizer.result, metrics=replace(tokenizer.metrics, tokens_per_word=1.5, f1=0.5))
-        for tokenizer in stored
-    ]
+    same = [replace(item.result, metrics=replace(item.metrics, tokens_per_word=1.5, f1=0.5)) for item in stored]
     study.STUDY.results.write(job.folder, replace(result, tokenizers=same))
     page_text = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 tokenizers split a word into 1.50 tokens on average" in page_text
@@ -186,7 +179,7 @@ def test_tokenizes_and_escapes_sentence(data: StoredSet) -> None:
         tokenizer = prepared(kind)
         assert rows["letters"].tolist() == [piece.text for piece in tokenizer.pieces(HOSTILE)]
         assert rows["number"].tolist() == tokenizer.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
-        assert rows["occurrences"].tolist() == rows["number"].tolist()  # as they were kept
+        assert rows["occurrences"].tolist() == rows["number"].tolist()  # counts of the stored comparison
     assert "Those with an unknown piece" not in texts(app)  # neither knows all of it
 
 
@@ -197,9 +190,8 @@ def test_does_not_rank_tokenizer_with_unknown_token_in_sentence(data: StoredSet)
     cuts = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
     assert cuts["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
     assert cuts["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
-    assert "**BPE · 1,000** splits this sentence into 7 tokens. Not ranked because of an unknown token: 1." in texts(
-        app
-    )
+    answer = "**BPE · 1,000** splits this sentence into 7 tokens. Not ranked because of an unknown token: 1."
+    assert answer in texts(app)
 
 
 def test_shows_token_prefixes() -> None:
@@ -229,9 +221,8 @@ def test_shows_merges_of_word(data: StoredSet) -> None:
 
 
 def test_asks_for_bpe_tokenizer(data: StoredSet) -> None:
-    only = study.STUDY.job(
-        study.TokenizerRequest(data.key, TokenizerGrid(KINDS[:1], (PreTokenization.WORDS,), (1_000,))), data.fingerprint
-    )
+    grid = TokenizerGrid(KINDS[:1], (PreTokenization.WORDS,), (1_000,))
+    only = study.STUDY.job(study.TokenizerRequest(data.key, grid), data.fingerprint)
     store_comparison(data).folder.rename(only.folder)
     result = study.STUDY.results.load(only.folder)
     first = replace(result, tokenizers=result.tokenizers[:1], occurrences={0: result.occurrences[0]})
