@@ -324,11 +324,8 @@ def train_probe(
     test_features, truth = test_data
     if not len(truth) or len(np.unique(labels)) < 2 or len(np.unique(train_groups)) < _FOLDS:
         return None
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-        {"logisticregression__C": _STRENGTHS},
-        cv=GroupKFold(_FOLDS),
-    )
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    search = GridSearchCV(pipeline, {"logisticregression__C": _STRENGTHS}, cv=GroupKFold(_FOLDS))
     search.fit(train_features, labels, groups=train_groups)
     predicted = search.predict(test_features)
     return Probe(

@@ -248,7 +248,6 @@ class _StepProgress:
     done: int = 0
 
     def report(self, fraction: float = 0.0) -> None:
-        """Report the fraction of the current step that is done."""
         if self.on_progress:
             self.on_progress(self.last, (self.done + fraction) / max(1, self.count))
 

@@ -257,6 +257,5 @@ def combined_scores(scores: np.ndarray, retrieval_scores: np.ndarray, weight: fl
 
 
 def _score_gaps(scores: np.ndarray) -> np.ndarray:
-    """Return the distance of each score from its question's best; 0 without a passage."""
     best = scores.max(axis=1, keepdims=True, initial=-np.inf)
     return np.asarray(np.subtract(best, scores, out=np.zeros_like(scores), where=np.isfinite(scores)))

@@ -174,7 +174,6 @@ def _sanitize(text: str) -> str:
 
 
 def _fill_template(template: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a template, but not those in the values."""
     return re.sub(r"\{(passages|question|refusal)\}", lambda match: values.get(match[1], match[0]), template)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,6 @@ class ScoringRules(StrEnum):
 
     @property
     def overlap_name(self) -> str:
-        """The name of the overlap metric."""
         return "rouge_w" if self is ScoringRules.KLUE else "f1"
 
 
@@ -180,11 +179,9 @@ def score_answers(question_set: QuestionSet, answers: Mapping[str, str], rules: 
 def compare_readers(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
     """Test every pair of readers, scored by the same rules, by each metric."""
     measures: Sequence[str] = [*next(iter(scores.values())).per_question] if scores else []
-    pairs = [
-        Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])
-        for measure in measures
-        for a, b in combinations(scores, 2)
-    ]
+    pairs = []
+    for measure, (a, b) in product(measures, combinations(scores, 2)):
+        pairs.append(Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure]))
     return paired_tests(pairs, question_groups(question_set))
 
 

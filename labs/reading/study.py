@@ -233,26 +233,21 @@ def load(folder: Path, question_set: QuestionSet) -> StoredReading:
     try:
         texts = _ANSWERS.validate_json((folder / _TEXTS).read_bytes())
         experiment = ReadingExperiment.model_validate(content["experiment"])
-        readers = tuple(
-            _reader_result(
-                number, spec.name, experiment.depths_read, content=content, texts=texts[spec.name], arrays=arrays
-            )
-            for number, spec in enumerate(experiment.reader)
-        )
+        stored = StoredReading(ReadingResult(experiment, comparison, ()), content)
+        readers = [
+            _reader_result(stored, number, texts[spec.name], arrays) for number, spec in enumerate(experiment.reader)
+        ]
     except (AttributeError, KeyError, OSError, TypeError, ValidationError) as error:
         raise ValueError(f"{folder} has no evaluation of this version: {error!r}") from error
-    return StoredReading(ReadingResult(experiment, comparison, readers), content)
+    return StoredReading(ReadingResult(experiment, comparison, tuple(readers)), content)
 
 
 def _reader_result(
-    number: int,
-    name: str,
-    ks: tuple[int, ...],
-    *,
-    content: dict[str, Any],
-    texts: dict[str, list[list[str]]],
-    arrays: Arrays,
+    stored: StoredReading, number: int, texts: dict[str, list[list[str]]], arrays: Arrays
 ) -> ReaderResult:
+    content = stored.scores
+    experiment = stored.result.experiment
+    name = experiment.reader[number].name
     if isinstance(content["readers"][name].get("error"), str):  # not a retriever with this name
         return ReaderResult(name, error=Failure.from_dict(content["readers"][name]))
     answers = {}
@@ -260,12 +255,12 @@ def _reader_result(
 
         def load_fields(part: str, index: int = index) -> dict[str, np.ndarray]:
             prefix = f"{number}_{index}_{part}_"
-            stored = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-            return current_names(stored, _EARLIER_FIELDS, _ARRAYS)
+            fields = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+            return current_names(fields, _EARLIER_FIELDS, _ARRAYS)
 
         weight = current_names(content["weights"][name][retriever], EARLIER_SCORE_KEYS, SCORES_FILE)
         answers[retriever] = ReaderAnswers(
-            AnswersByDepth(ks, **load_fields("depth")),
+            AnswersByDepth(experiment.depths_read, **load_fields("depth")),
             SpanCandidates(texts[retriever], **load_fields("read")),
             weight["weight"],
             weight["selected_on"] is not None,

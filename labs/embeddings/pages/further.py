@@ -202,7 +202,7 @@ def _duration_text(point: CostPoint) -> str:
 
 
 def cost_chart(table: pd.DataFrame, published: pd.DataFrame) -> alt.LayerChart:
-    """Seconds for all pairs of n sentences, a line a "way"; extrapolations are dashed, published results hollow."""
+    """A line for each "way" of seconds over sentences; extrapolations are dashed, published results hollow."""
     ways = list(dict.fromkeys(table["way"]))
     sentences = word("embeddings.sentences")
     seconds = word("embeddings.seconds")
@@ -375,14 +375,8 @@ def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     points = np.round(points * _HALF_WIDTH / (np.abs(points).max() or 1.0), 3)
     limit = _MAX_TOOLTIP_CHARACTERS_OF_MANY if len(table) > _MANY else _MAX_TOOLTIP_CHARACTERS
     texts = table["sentence"].str.slice(0, limit)
-    columns = {
-        "x": points[:, 0],
-        "y": points[:, 1],
-        "t": texts,
-        "i": np.arange(len(table)),
-        "group_index": table["group_index"],
-    }
-    return pd.DataFrame(columns)
+    columns = {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table))}
+    return pd.DataFrame(columns).assign(group_index=table["group_index"])
 
 
 def _layer(name: str, rows: pd.DataFrame, colour: str, opacity: int, radius: float) -> pydeck.Layer:

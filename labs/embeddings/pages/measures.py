@@ -35,10 +35,8 @@ _MAX_RANKS = 120  # dots of a spectrum on a logarithmic scale
 
 def draw_measures(view: EvaluationView) -> None:
     correlations = published_for(view.data.name, view.part.value)
-    published = sorted(
-        (correlation for correlation in correlations if correlation.measure == view.measure),
-        key=lambda correlation: -correlation.value,
-    )
+    published = [correlation for correlation in correlations if correlation.measure == view.measure]
+    published.sort(key=lambda correlation: -correlation.value)
     table = _dot_table(view, published)
     if len(table):
         title = word("embeddings.hundredfold", measure=word(f"embeddings.{view.measure}"))
@@ -88,7 +86,7 @@ def _dot_table(view: EvaluationView, published: list[PublishedCorrelation]) -> p
 
 
 def dot_chart(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
-    """One row a "model": its "value" with "low" to "high"; published results, not "is_measured_here", are hollow."""
+    """One row for each "model": its "value" with "low" to "high"; published results are hollow."""
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
     lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
     base = alt.Chart(table).encode(y=alt.Y("model:N", sort=[*table["model"]], title=None, axis=lines))
@@ -239,7 +237,7 @@ def draw_space(view: EvaluationView) -> None:
 
 
 def geometry_chart(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.LayerChart:
-    """Alignment against uniformity: models as points, a training's measurements as a path with "step"."""
+    """Alignment over uniformity: models as points, and the steps of a training as a path."""
     present_models = [name for name in names if name in {*table["model"], *path["model"]}]
     across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
     up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))

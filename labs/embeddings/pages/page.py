@@ -87,7 +87,6 @@ class EvaluationView:
 
     @cached_property
     def results_by_name(self) -> dict[str, results.ModelResult]:
-        """The models with metrics, by name, the best first."""
         values = self.evaluation.results_by_model.values()
         scores = {item.model: item.metrics[self.measure].value for item in values if self.measure in item.metrics}
         ranked = sorted(values, key=lambda result: -scores.get(result.model, -1.0))
@@ -95,7 +94,6 @@ class EvaluationView:
 
     @property
     def references(self) -> dict[str, str]:
-        """References of the measured models by name, in the order of the evaluation."""
         return {self.names[reference]: reference for reference in self.evaluation.results_by_model}
 
 
@@ -290,7 +288,6 @@ def retriever_names(references: Sequence[str], models: AvailableModels, data: St
 
 
 def available_models() -> AvailableModels:
-    """Return the default model, the starter, a hub model, finished bi-encoders and added models."""
     defaults = list(dict.fromkeys((default_model(), STARTER)))
     trained = reversed(finished_runs().items())
     runs = {model_reference(run): run for run, plan in trained if get_recipe(plan.kind).hub_task == _BI_ENCODER}

@@ -148,14 +148,14 @@ def _draw_grid(
     labels: Sequence[str],
     max_rows: int,
     title: str,
-    explanation: str,
+    caption: str,
     *,
     is_fraction: bool = False,
 ) -> None:
     """Draw the chart of a square matrix of at most `max_rows` rows, and its table."""
     if len(labels) <= max_rows:
         draw_chart(grid_chart, table, labels, labels, title=title, is_fraction=is_fraction)
-    st.caption(explanation)
+    st.caption(caption)
     with st.expander(word("inside.as_table"), expanded=len(labels) > max_rows):
         values = table["value"].to_numpy().reshape(len(labels), -1)
         st.dataframe(pd.DataFrame(values, index=[*labels], columns=[*labels]).style.format("{:.3f}"))

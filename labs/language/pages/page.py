@@ -145,7 +145,6 @@ def _fewest_tokens_text(view: pieces.TokenizersView, tokenizers: Sequence[Stored
 
 
 def default_sizes(characters: int) -> list[int]:
-    """Return the default vocabulary sizes that the length of the text allows, or the smallest ones."""
     allowed = [size for size in _DEFAULT_SIZES if characters >= _CHARACTERS_PER_TOKEN * size]
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
@@ -181,11 +180,8 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
     key = "tokenizers_against"
     names = _local_models()
     typed_references = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
-    names |= {
-        reference: reference
-        for reference in typed_references
-        if reference not in names and _REFERENCE.fullmatch(reference)
-    }
+    valid_references = [reference for reference in typed_references if _REFERENCE.fullmatch(reference)]
+    names |= {reference: reference for reference in valid_references if reference not in names}
     look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
     look |= {"format_func": lambda reference: names.get(reference, reference), "help": word("tokenizers.against_help")}
     default = [default_model()]
@@ -256,7 +252,6 @@ def _model_names() -> Mapping[str, str]:
 
 
 def may_load(model: str) -> bool:
-    """Whether a model is on this machine, or the user allowed its download."""
     try:
         is_remote = find_model(model).hub_id is not None
     except ModelError:

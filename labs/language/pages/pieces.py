@@ -83,7 +83,6 @@ def draw_failed(name: str, error: Exception) -> None:
 
 
 def knows_enough_words(tokenizer: StoredTokenizer) -> bool:
-    """Whether a tokenizer knows enough words for its token counts to be comparable."""
     return tokenizer.metrics.unknown_words <= MAX_UNKNOWN_WORDS
 
 

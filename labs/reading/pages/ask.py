@@ -68,6 +68,7 @@ class _QuestionContext:
     question: str
     set_rows: tuple[int, ...]
     judged_rows: tuple[int, ...]
+    choices: RetrieverChoices
 
     @property
     def questions(self) -> QuestionSet:
@@ -99,21 +100,15 @@ def draw(data: StoredSet, choices: RetrieverChoices, readers: page.AvailableRead
         page.draw_truth(truth)
         ids = judgements.find_right_passages(judgements.load_judgements(questions.corpus_fingerprint), question)
         judged_rows = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
-        context = _QuestionContext(data, question, truth.rows if truth else (), judged_rows)
-        _draw_results(context, choices, retrievers, k, reader=reader if is_loaded else "", model=model)
+        context = _QuestionContext(data, question, truth.rows if truth else (), judged_rows, choices)
+        _draw_results(context, retrievers, k, reader=reader if is_loaded else "", model=model)
     draw_judged(data)
 
 
 def _draw_results(
-    context: _QuestionContext,
-    choices: RetrieverChoices,
-    retrievers: Sequence[str],
-    k: int,
-    *,
-    reader: str,
-    model: LanguageModel | None,
+    context: _QuestionContext, retrievers: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
 ) -> None:
-    outcomes = dict(QuestionSearch(context.data, choices, retrievers, context.question).outcomes(st.empty()))
+    outcomes = dict(QuestionSearch(context.data, context.choices, retrievers, context.question).outcomes(st.empty()))
     findings = {name: result for name in retrievers if isinstance(result := outcomes[name], QueryHits)}
     readings = _read_passages(context, findings, k, reader)
     weights = stored_weights(context.data, reader) if reader else {}
@@ -139,11 +134,12 @@ def _draw_results(
                 continue
             column = columns[name]
             anchor = f"answers-{number}"
-            passages.draw_head(column, list(choices.specs))
+            passages.draw_head(column, list(context.choices.specs))
             _draw_answer(context, column, anchor)
             pending.append((st.container(gap="small"), column, anchor))
             mark = partial(_draw_mark, context, anchor)
-            passages.draw_passages(column, choices.specs[name], context.questions, anchor=anchor, draw_below=mark)
+            spec = context.choices.specs[name]
+            passages.draw_passages(column, spec, context.questions, anchor=anchor, draw_below=mark)
     if model:  # last, when all other results are displayed
         for container, column, anchor in pending:
             _draw_generated(context, container, column, anchor, model)

@@ -112,7 +112,6 @@ class ReadingView:
 
     @cached_property
     def answers_by_retriever(self) -> dict[str, ReaderAnswers]:
-        """The answers of selected retrievers that did not fail."""
         return {name: self.reader.by_retriever[name] for name in self.retrievers if name in self.reader.by_retriever}
 
     def metrics(self, name: str, k: int | None = None) -> dict[str, Any]:
@@ -125,7 +124,6 @@ class ReadingView:
         return values
 
     def best_retriever(self) -> str:
-        """Return the retriever with the highest value at K, the first of ties."""
         return max(self.answers_by_retriever, key=lambda name: self.metrics(name)[self.measure])
 
 

@@ -170,7 +170,6 @@ def draw_truth(truth: GroundTruth | None) -> None:
 
 
 def available_readers() -> AvailableReaders:
-    """Return the finished readers, those typed in this session, and the reader of the address."""
     runs = {model_reference(run): run for run, plan in finished_runs().items() if plan.kind == READER}
     typed = st.session_state.setdefault(_TYPED, {})
     requested = st.query_params.get("reader", "")

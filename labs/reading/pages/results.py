@@ -179,7 +179,6 @@ def draw_slices(view: ReadingView) -> None:
 
 
 def draw_questions(view: ReadingView) -> None:
-    """Draw the question of the address, else the filters and the matching questions."""
     rows = {question.id: row for row, question in enumerate(view.question_set.questions)}
     selected_id = st.query_params.get("read_question", "")
     if selected_id in rows:
